@@ -1,0 +1,1 @@
+"""The training machine, and what it can learn without labels."""
