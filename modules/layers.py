@@ -1,0 +1,158 @@
+"""The pieces every backbone shares: weights, norm, feed-forward, softmax, dropout, stacks."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+normal = nn.initializers.normal
+zeros = nn.initializers.zeros_init()
+ones = nn.initializers.ones_init()
+
+ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "gelu": functools.partial(jax.nn.gelu, approximate=True),  # the originals' tanh form
+    "gelu_erf": lambda x: 0.5 * x * (1 + jax.lax.erf(x * 2**-0.5)),
+    "relu": jax.nn.relu,
+}
+
+
+def initializer(kind: str, scale: float) -> Callable:
+    """ "normal" of this deviation, or "uniform" within plus and minus this."""
+    if kind == "normal":
+        return normal(scale)
+    return lambda rng, shape, dtype: jax.random.uniform(rng, shape, dtype, -scale, scale)
+
+
+def weight(module: nn.Module, name: str, shape: tuple[int, ...], init: Callable) -> jax.Array:
+    """A float32 parameter, cast to the module's compute dtype where it is used."""
+    return module.param(name, init, shape, jnp.float32).astype(module.dtype)
+
+
+class Norm(nn.Module):
+    """LayerNorm over the last dimension, in float32 whatever the compute dtype."""
+
+    epsilon: float = 1e-12
+
+    @nn.compact
+    def __call__(self, x_BLD):
+        D = x_BLD.shape[-1]
+        scale_D = self.param("scale_D", ones, (D,), jnp.float32)
+        bias_D = self.param("bias_D", zeros, (D,), jnp.float32)
+        x32_BLD = x_BLD.astype(jnp.float32)
+        centred_BLD = x32_BLD - x32_BLD.mean(-1, keepdims=True)
+        var_BL1 = jnp.square(centred_BLD).mean(-1, keepdims=True)
+        y_BLD = centred_BLD * jax.lax.rsqrt(var_BL1 + self.epsilon)
+        return (y_BLD * scale_D + bias_D).astype(x_BLD.dtype)
+
+
+class FeedForward(nn.Module):
+    """Two dense layers; dropout after the activation and after the second, as the originals."""
+
+    F: int
+    activation: str = "gelu"
+    dropout: float = 0.1
+    kernel_init: Callable = normal(0.02)
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, x_BLD, *, train: bool):
+        D = x_BLD.shape[-1]
+        wi_DF = weight(self, "wi_DF", (D, self.F), self.kernel_init)
+        bi_F = weight(self, "bi_F", (self.F,), zeros)
+        wo_FD = weight(self, "wo_FD", (self.F, D), self.kernel_init)
+        bo_D = weight(self, "bo_D", (D,), zeros)
+        drop = Dropout(self.dropout)
+        h_BLF = ACTIVATIONS[self.activation](jnp.einsum("BLD,DF->BLF", x_BLD, wi_DF) + bi_F)
+        h_BLF = drop(h_BLF, train=train)
+        return drop(jnp.einsum("BLF,FD->BLD", h_BLF, wo_FD) + bo_D, train=train)
+
+
+@jax.custom_vjp
+def softmax(scores, visible):
+    """Float32 softmax over the last axis among the visible; a row that sees nothing is all zeros.
+
+    `visible` broadcasts against `scores`; True means visible.  Only the result is kept for the
+    backward pass.
+    """
+    scores = jnp.where(visible, scores.astype(jnp.float32), -1e30)
+    top = jnp.maximum(scores.max(-1, keepdims=True), -1e29)  # hidden scores end as exp(-huge) = 0
+    e = jnp.exp(scores - top)
+    return e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30)
+
+
+def _softmax_forward(scores, visible):
+    p = softmax(scores, visible)
+    return p, (p, jnp.zeros((), scores.dtype))
+
+
+def _softmax_backward(kept, dp):
+    p, like = kept
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+    return ds.astype(like.dtype), None
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)
+
+
+class Dropout(nn.Module):
+    """Zeroes a fraction of the entries and scales up the rest.
+
+    The mask is a hash of (key, position): it fuses into whatever surrounds it, is recomputed
+    instead of stored for the backward pass, and is the same on any layout of devices.  Good
+    enough to drop with; not a cryptographic generator.
+    """
+
+    rate: float
+
+    @nn.compact
+    def __call__(self, x, *, train: bool):
+        if not train or self.rate == 0:
+            return x
+        words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
+        return _dropped(self.rate, x, words)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _dropped(rate: float, x, words):
+    kept = _hash(x.shape, words) >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
+    return jnp.where(kept, x * (1 / (1 - rate)), 0).astype(x.dtype)
+
+
+_dropped.defvjp(
+    lambda rate, x, words: (_dropped(rate, x, words), words),
+    lambda rate, words, dy: (_dropped(rate, dy, words), None),
+)
+
+
+def _hash(shape: tuple[int, ...], words) -> jax.Array:
+    """Uniform uint32 of this shape: two multiply-xorshift rounds of the position and the key."""
+    position = jnp.zeros(shape, jnp.uint32)
+    for axis, size in enumerate(shape):
+        position = position * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)
+    x = position * jnp.uint32(0x9E3779B1) + words[0]
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B) + words[1]
+    x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
+    return x ^ (x >> 16)
+
+
+def stacked(module: nn.Module, name: str, block: nn.Module, N: int, *example: Any, **kwargs: Any):
+    """The parameters of N layers of `block`, each leaf with a leading layer dimension."""
+
+    def init(rng):
+        make = functools.partial(block.init, **kwargs)
+        keys = jax.random.split(rng, N)
+        return jax.vmap(lambda key: make(key, *example)["params"])(keys)
+
+    return module.param(name, init)
+
+
+REMAT = {
+    "none": lambda f: f,
+    "dots": functools.partial(
+        jax.checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    ),
+    "full": jax.checkpoint,
+}

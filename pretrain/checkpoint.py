@@ -1,0 +1,191 @@
+"""Orbax, in three verbs: save a run, restore a run, load another run's backbone.
+
+Orbax writes; `pretrain.verified` reads.  A checkpoint that does not verify is put aside, loudly,
+and the one before it is used.
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from flax import traverse_util
+from jax.experimental import multihost_utils
+from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from pretrain import checksums, verified
+from pretrain.errors import UserError
+from pretrain.workdir import read_json, write_json
+
+PathLike = str | os.PathLike
+
+
+class Checkpoints:
+    """The checkpoints of one workdir: train state, data position, and what both depend on."""
+
+    def __init__(
+        self,
+        workdir: PathLike,
+        *,
+        keep: int = 2,
+        keep_every: int | None = None,
+        asynchronous: bool = True,
+    ):
+        """Opens `workdir/checkpoints` and clears away unfinished saves.
+
+        Args:
+            workdir: the folder of the run; the caller holds its lock.
+            keep: how many of the newest checkpoints stay.
+            keep_every: steps divisible by this stay too.
+            asynchronous: `save` returns as soon as the state may be donated.
+        """
+        self.folder = pathlib.Path(workdir).resolve() / "checkpoints"
+        kept = [preservation_policy.LatestN(keep)]
+        if keep_every:
+            kept.append(preservation_policy.EveryNSteps(keep_every))
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=preservation_policy.AnyPreservationPolicy(kept),
+            enable_async_checkpointing=asynchronous,
+            cleanup_tmp_directories=True,
+            lightweight_initialize=True,
+        )
+        self.manager = ocp.CheckpointManager(self.folder, options=options)
+
+    def save(self, step: int, state: Any, position: Mapping[str, Any]) -> None:
+        """Saves `state` and `position` as checkpoint `step`, unless it is there already.
+
+        Args:
+            step: how many updates `state` has seen.
+            state: a pytree of jax.Arrays, laid out in any way over any number of processes.
+            position: JSON; where the data stream stands, and the fingerprints it depends on.
+
+        Raises:
+            FloatingPointError: a leaf holds a NaN or an infinity; the message names it.
+            UserError: this save, or an earlier asynchronous one, could not be written.
+        """
+        self.check()
+        if step in self.manager.all_steps():
+            return
+        leaves = verified.flatten(state)
+        table, strange = checksums.describe(leaves)
+        if strange:
+            raise FloatingPointError(f"step {step} is not saved, not finite: {', '.join(strange)}")
+        record = verified.seal({"leaves": table, "position": position})
+        items = ocp.args.Composite(
+            state=ocp.args.PyTreeSave(verified.nest(leaves)), record=ocp.args.JsonSave(record)
+        )
+        with self._writing():
+            self.manager.save(step, args=items, force=True)
+
+    def restore(self, like: Any) -> tuple[Any, dict, int] | None:
+        """The newest checkpoint that verifies, laid out as `like`.
+
+        Newer ones that do not are named in warnings and moved to `checkpoints-refused`.
+
+        Args:
+            like: a pytree of jax.ShapeDtypeStructs with shardings, or of arrays.
+
+        Returns:
+            (state, position, step), or None if there is no checkpoint at all.
+
+        Raises:
+            UserError: the newest readable checkpoint has other leaves, shapes or dtypes than
+                `like`, or there are checkpoints and none verifies; nothing is moved then.
+        """
+        self.wait()
+        found = verified.newest(self.folder, verified.flatten(like))
+        if found is None:
+            return None
+        if found.refused:
+            self._put_aside(found.refused)
+        state = jax.tree.unflatten(jax.tree.structure(like), found.leaves.values())
+        return state, found.position, found.step
+
+    def check(self) -> None:
+        """UserError if an earlier asynchronous save could not be written."""
+        with self._writing():
+            self.manager.check_for_errors()
+
+    def wait(self) -> None:
+        """Returns when every save is on disk; UserError if one could not be written."""
+        with self._writing():
+            self.manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits for the last save and ends Orbax's threads."""
+        with self._writing():
+            self.manager.close()
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as error:  # a full disk is either, by who met it first
+            why = verified.reason(error)
+            raise UserError(f"a checkpoint could not be written in {self.folder}: {why}") from error
+
+    def _put_aside(self, steps: Iterable[int]) -> None:
+        if jax.process_index() == 0:
+            for step in steps:
+                aside = vacant(self.folder.with_name("checkpoints-refused") / str(step))
+                aside.parent.mkdir(exist_ok=True)
+                shutil.move(self.folder / str(step), aside)
+        multihost_utils.sync_global_devices("refused checkpoints are out of the way")
+        self.manager.reload()
+
+
+def vacant(path: pathlib.Path) -> pathlib.Path:
+    """`path`, or the first of path-1, path-2, ... that does not exist."""
+    numbered = (path.with_name(f"{path.name}-{n}") for n in itertools.count(1))
+    return next(each for each in itertools.chain([path], numbered) if not os.path.lexists(each))
+
+
+def load_backbone(params: dict, workdir: PathLike) -> dict:
+    """`params` with its backbone replaced by the one another run trained.
+
+    Args:
+        params: {"backbone": ..., everything else}; decides shapes, dtypes and layout.
+        workdir: the other run's folder; only read, and that run may still be going.
+
+    Raises:
+        UserError: there is no checkpoint, none verifies, or its backbone has other leaves,
+            shapes or dtypes; every such leaf is named.
+    """
+    folder = pathlib.Path(workdir).resolve() / "checkpoints"
+    like = verified.flatten({"params": {"backbone": params["backbone"]}})
+    found = verified.newest(folder, like, within="params/backbone/")
+    if found is None:
+        raise UserError(f"there is no checkpoint in {folder} to take a backbone from")
+    structure = jax.tree.structure(params["backbone"])
+    return {**params, "backbone": jax.tree.unflatten(structure, found.leaves.values())}
+
+
+def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
+    """Keeps the recipe of a run beside its weights, in `config.json`."""
+    write_json(pathlib.Path(workdir) / "config.json", config)
+
+
+def read_config(workdir: PathLike) -> dict:
+    """The recipe of the run in `workdir`; UserError if it is missing or broken."""
+    return read_json(pathlib.Path(workdir) / "config.json")
+
+
+def differences(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
+    """Where two nested dictionaries differ, a line each: "optim.lr: 0.0004 -> 0.001"."""
+    old, new = (dotted(json.loads(json.dumps(each))) for each in (saved, present))
+    names = list(dict.fromkeys([*old, *new]))
+    return [
+        f"{name}: {old.get(name, '(absent)')} -> {new.get(name, '(absent)')}"
+        for name in names
+        if name not in old or name not in new or old[name] != new[name]
+    ]
+
+
+def dotted(tree: dict) -> dict:
+    return traverse_util.flatten_dict(tree, sep=".")

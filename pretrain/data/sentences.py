@@ -1,0 +1,101 @@
+"""Sentences of running text, as pieces that say what they open: a sentence, a paragraph, more."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from pretrain.data.text import LONGEST
+from pretrain.errors import UserError
+
+CONTINUED, SENTENCE, PARAGRAPH, DOCUMENT = range(4)
+
+
+class Piece(NamedTuple):
+    """A sentence, or a part of an endless one (then the later parts are CONTINUED)."""
+
+    text: str
+    opens: int
+
+
+# Possessive, and not tried inside a run of marks: time stays linear on any text.
+END = re.compile(r"""(?<![.!?])[.!?]++["')\]”’]*+\s++(?=["'(\[“‘]*+(\w))""")
+TITLES = "mr mrs ms dr prof rev hon gen col maj capt lt sgt sen rep gov pres messrs st mt ft"
+OTHERS = "no nos vol art sec ch fig pp vs cf jr sr inc co corp ltd dept est approx al viz"
+MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
+NEVER_LAST = frozenset(TITLES.split())  # a name follows, capital or not
+SELDOM_LAST = frozenset((OTHERS + " " + MONTHS).split())  # a number or a small letter follows
+
+
+def pieces(lines: Iterable[str], documents: str, sentences: str) -> Iterator[Piece]:
+    """Lines (`text.lines`) to pieces.
+
+    documents: "file", where blank lines part paragraphs, or "blank", where they part documents.
+    sentences: "split" finds them by rule, "line" takes each line for one.
+    """
+    gap, cut = GAPS[documents], CUTS[sentences]
+    opens = DOCUMENT
+    for blank, paragraph in itertools.groupby(lines, key=str.isspace):
+        if blank:
+            opens = max(opens, gap)
+            continue
+        for text, begins in cut(paragraph):
+            yield Piece(text, opens if begins else CONTINUED)
+            opens = SENTENCE
+
+
+def check(documents: str, sentences: str) -> None:
+    """Raises UserError if `pieces` does not know one of them."""
+    for key, value, known in (("documents", documents, GAPS), ("sentences", sentences, CUTS)):
+        if value not in known:
+            raise UserError(f"{key}={value!r}: choose one of {', '.join(map(repr, known))}")
+
+
+def split(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """(text, whether a sentence begins with it) of one paragraph, in bounded memory."""
+    held, begins = "", True
+    for line in lines:
+        held += line
+        if len(held) >= LONGEST:
+            *done, held = cut(held)
+            for sentence in done:
+                yield sentence, begins
+                begins = True
+        if len(held) >= LONGEST:
+            yield held, begins
+            held, begins = "", False
+    yield from ((sentence, begins or i > 0) for i, sentence in enumerate(cut(held)))
+
+
+def ready(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """A sentence per line; the later parts of an over-long line begin none."""
+    begins = True
+    for line in lines:
+        yield line, begins
+        begins = line.endswith("\n")
+
+
+def cut(text: str) -> list[str]:
+    """The sentences of a paragraph: cut after . ! ? before a capital, but not after "Mr."."""
+    ends = [match.end() for match in END.finditer(text) if _is_end(match)]
+    return [text[i:j] for i, j in itertools.pairwise([0, *ends, len(text)]) if i < j]
+
+
+def _is_end(match: re.Match) -> bool:
+    following, word = match[1], _word_before(match)
+    if following.islower() or (len(word) == 1 and word.isalpha() and word != "I"):
+        return False  # an initial as in J. Smith, or the last letter of U.S.
+    if word.lower() in NEVER_LAST:
+        return False
+    return not (word.lower() in SELDOM_LAST and following.isdigit())
+
+
+def _word_before(match: re.Match) -> str:
+    """The letters just before the mark: "S" of "(U.S."; all that matter are short."""
+    before = match.string[max(0, match.start() - 10) : match.start()]
+    return re.split(r"[^\w]", before)[-1]
+
+
+GAPS = {"file": PARAGRAPH, "blank": DOCUMENT}
+Cut = Callable[[Iterable[str]], Iterator[tuple[str, bool]]]
+CUTS: dict[str, Cut] = {"split": split, "line": ready}

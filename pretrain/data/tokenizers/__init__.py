@@ -1,0 +1,72 @@
+"""Tokenizers: text to token ids and back; learned from the corpus, or published files loaded.
+
+Adding one is one file here with a class `Tokenizer` that keeps the contract below, named by
+`config.corpus.tokens.name`.  None is written by hand: each drives a library.
+"""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from pretrain.errors import UserError
+
+TRAITS = "tokenizer.json"  # beside the library's own files: the class and how to clean the text
+
+
+class Tokenizer(Protocol):
+    """Sentences to ids in [0, V) and back."""
+
+    V: int
+    pieces: list[str]
+    word_start_V: np.ndarray  # bool: a word begins with this piece
+    special: dict[str, int]  # "unk", "cls", "sep", "pad", "mask", "eod", "eop": those it has
+
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        """One int32 array of ids per text; the library's own threads share the list."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str: ...
+
+    def save(self, folder: Path) -> None: ...
+
+
+def kind(name: str):
+    """The class of that name: `kind("sentencepiece")` is `sentencepiece.Tokenizer`.
+
+    It has `settings(**fields)`, checking them and returning what the result depends on (files
+    by their sha256); `learn(texts, **fields)`; and `load(folder)`.
+    """
+    try:
+        return importlib.import_module(f"{__name__}.{name}").Tokenizer
+    except ModuleNotFoundError as error:
+        if error.name != f"{__name__}.{name}":
+            raise
+        raise UserError(f"tokens.name={name!r}: there is no such tokenizer") from error
+
+
+def settings(name: str, **fields: Any) -> dict[str, Any]:
+    return {"name": name, **kind(name).settings(**fields)}
+
+
+def learn(texts: Iterator[str], name: str, **fields: Any) -> Tokenizer:
+    """A tokenizer learned from the texts, or published: whichever its fields ask for."""
+    return kind(name).learn(texts, **fields)
+
+
+def load(folder: Path) -> Tokenizer:
+    """What `save` wrote."""
+    traits = json.loads((folder / TRAITS).read_text())
+    return kind(traits["name"]).load(folder)
+
+
+def digest(folder: Path) -> str:
+    """The sha256 of all files of a saved tokenizer."""
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()

@@ -1,0 +1,170 @@
+"""SentencePiece unigram, XLNet's tokenizer: learned with its settings, or its published model.
+
+Follows XLNet's spm_train command, prepro_utils.py and data_utils.py (Yang et al., 2019).
+"""
+
+import hashlib
+import inspect
+import io
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from pretrain.data import text as text_lib
+from pretrain.data.tokenizers import TRAITS
+from pretrain.data.tokenizers.cleaning import clean
+from pretrain.errors import UserError
+
+MODEL = "spiece.model"
+CONTROLS = ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"]  # ids 3 to 7; <eop> becomes 8
+OWN_PIECES = ["<eop>", ".", "(", ")", '"', "-", "–", "£", "€"]
+SPECIAL = {name: f"<{name}>" for name in ("unk", "cls", "sep", "pad", "mask", "eod", "eop")}
+PUNCTUATION = frozenset('!"#$%&"()*+,-./:;?@[\\]^_`{|}~')
+THREADS = 16  # of learning: fixed, as the sums of its statistics follow the number
+LONGEST = 1000  # characters of a sentence to learn from: at most 4 bytes each, of 4192 allowed
+
+
+@dataclass
+class Tokenizer:
+    """`model` is a serialised SentencePiece model; text is cleaned before it, as XLNet does."""
+
+    model: bytes
+    lower: bool = False
+    keep_accents: bool = False
+    V: int = field(init=False)
+
+    def __post_init__(self):
+        self._library = sentencepiece.SentencePieceProcessor(model_proto=self.model)
+        self.V = self._library.piece_size()
+        self.pieces = [self._library.id_to_piece(i) for i in range(self.V)]
+        self.word_start_V = np.array([_starts_word(piece) for piece in self.pieces])
+        known = {piece: i for i, piece in enumerate(self.pieces)}
+        self.special = {k: known[piece] for k, piece in SPECIAL.items() if piece in known}
+        self._replaced = {
+            i: self._without_comma(piece)
+            for i, piece in enumerate(self.pieces)
+            if re.search(r"\d,$", piece)
+        }
+        self._is_replaced_V = np.isin(np.arange(self.V), list(self._replaced))
+
+    @staticmethod
+    def settings(
+        V: int = 32_000,
+        model: str = "",
+        lower: bool = False,
+        keep_accents: bool = False,
+        sample: int = 10_000_000,
+    ) -> dict[str, Any]:
+        """V pieces, learned from at most `sample` sentences; or the published file `model`."""
+        own = {"V": V, "lower": lower, "keep_accents": keep_accents}
+        if not model:
+            return own | {"sample": sample}
+        return own | {"model": hashlib.sha256(_published(model)).hexdigest()}
+
+    @classmethod
+    def learn(cls, texts: Iterator[str], **fields: Any) -> "Tokenizer":
+        """Learns from the texts, the same bytes each time; or reads the published model.
+
+        Raises:
+            UserError: the texts are too few for V pieces, or the published model has not V.
+        """
+        bound = inspect.signature(cls.settings).bind(**fields)
+        bound.apply_defaults()
+        V, model, lower, keep_accents, sample = bound.arguments.values()
+        if model:
+            made = cls(_published(model), lower, keep_accents)
+            if made.V != V:
+                raise UserError(f"tokens.V={V}, but {model} has {made.V} pieces: set V={made.V}")
+            return made
+        cleaned = (clean(text, lower, keep_accents) for text in texts)
+        return cls(_learn(_short(cleaned), V, sample), lower, keep_accents)
+
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        cleaned = [clean(text, self.lower, self.keep_accents) for text in texts]
+        encoded = self._library.encode(cleaned, out_type=int, num_threads=os.cpu_count() or 1)
+        return [self._commas_apart(np.array(ids, np.int32)) for ids in encoded]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self._library.decode([int(i) for i in ids])
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MODEL).write_bytes(self.model)
+        traits = {"name": "sentencepiece", "lower": self.lower, "keep_accents": self.keep_accents}
+        (folder / TRAITS).write_text(json.dumps(traits))
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        traits = json.loads((folder / TRAITS).read_text())
+        return cls((folder / MODEL).read_bytes(), traits["lower"], traits["keep_accents"])
+
+    def _commas_apart(self, ids: np.ndarray) -> np.ndarray:
+        """XLNet writes a number and the comma after it as separate pieces."""
+        if not self._is_replaced_V[ids].any():
+            return ids
+        apart = [self._replaced.get(i, [i]) for i in ids.tolist()]
+        return np.array([i for piece in apart for i in piece], np.int32)
+
+    def _without_comma(self, piece: str) -> list[int]:
+        """The pieces of "▁1990,": the number encoded alone, with no blank it did not have."""
+        inner = self._library.encode(piece[:-1].replace("▁", ""), out_type=str)
+        if not piece.startswith("▁") and inner[0].startswith("▁"):
+            inner = [inner[0][1:], *inner[1:]] if len(inner[0]) > 1 else inner[1:]
+        return [self._library.piece_to_id(p) for p in [*inner, ","]]
+
+
+def _starts_word(piece: str) -> bool:
+    return piece.startswith(("▁", "<")) or piece in PUNCTUATION
+
+
+def _published(model: str) -> bytes:
+    try:
+        return Path(model).expanduser().read_bytes()
+    except OSError as error:
+        raise UserError(f"tokens.model={model}: cannot be read: {error.strerror}") from error
+
+
+def _short(texts: Iterator[str]) -> Iterator[str]:
+    for text in texts:
+        yield from text_lib.parts(text, LONGEST)
+
+
+def _learn(sentences: Iterator[str], V: int, sample: int) -> bytes:
+    model, failures = io.BytesIO(), list[BaseException]()
+    sentencepiece.set_random_generator_seed(0)
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_guarded(filter(None, sentences), failures),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=V,
+            character_coverage=0.99995,
+            control_symbols=CONTROLS,
+            user_defined_symbols=OWN_PIECES,
+            input_sentence_size=sample,
+            shuffle_input_sentence=True,
+            num_threads=THREADS,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        if failures:
+            raise failures[0] from None
+        reason = str(error).rpartition("] ")[2] or str(error)
+        raise UserError(f"tokens.V={V}: this corpus cannot give it: {reason}") from error
+    return model.getvalue()
+
+
+def _guarded(sentences: Iterator[str], failures: list[BaseException]) -> Iterator[str]:
+    """The library makes words of its own of an error in the text: keep the error itself."""
+    try:
+        yield from sentences
+    except (Exception, KeyboardInterrupt) as error:
+        failures.append(error)
+        raise

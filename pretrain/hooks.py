@@ -1,0 +1,85 @@
+"""What happens between steps: writing down, evaluating, saving - each in its own period."""
+
+import itertools
+
+import jax
+
+from pretrain import machine, metrics
+from pretrain.data.stream import stream
+from pretrain.errors import UserError
+
+
+class NotFiniteError(UserError):
+    """Too many steps in a row whose loss or gradient was not finite."""
+
+
+class Log:
+    """Adds up what steps report; now and then writes it to the workdir and shows it."""
+
+    def __init__(self, writer, progress, rate, *, tokens: int, flops: float, patience: int):
+        self.writer, self.progress, self.rate = writer, progress, rate
+        self.flops, self.peak, self.patience = flops, machine.peak(), patience
+        self.meter = metrics.Meter(tokens)
+
+    def next(self, batches):
+        """The next batch; how long the step loop waits for it is measured."""
+        with self.meter.waiting():
+            return next(batches)[1]
+
+    def step(self, step: int, sums) -> None:
+        """Takes in step number `step`, and looks at the one before, which is done by now."""
+        self._look(step - 1, self.meter.add(sums))
+
+    def _look(self, step: int, sums) -> None:
+        if sums is None or not (in_a_row := int(sums["in_a_row"][0])):
+            return
+        norm = float(sums["grad_norm"][0])
+        text = f"step {step} skipped: loss or gradient not finite (gradient norm {norm})"
+        self.progress.say(f"{text}; its batch is number {step - 1} of the stream")
+        self.writer.write(step, event="skipped", batch=step - 1, in_a_row=in_a_row)
+        if in_a_row >= self.patience:
+            raise NotFiniteError(
+                f"{in_a_row} steps in a row, up to step {step}, were not finite: the run stops. "
+                "The weights saved are those before them; try a lower optim.lr or optim.clip"
+            )
+
+    def __call__(self, step: int, state) -> None:
+        self._look(step, self.meter.add(None))
+        values, rates = self.meter.read()
+        if self.peak:
+            rates["utilisation"] = self.flops * rates["steps_per_s"] / self.peak
+        values |= {"lr": float(self.rate(step - 1 - int(state.skipped))), **rates}
+        self.writer.write(step, **values)
+        self.progress.show(step, values)
+
+
+class Evaluate:
+    """Reads the held-out streams from their beginnings; a request to stop ends it early."""
+
+    def __init__(self, steps, evals, stop, writer, progress, batches: int):
+        self.steps, self.evals, self.stop = steps, evals, stop
+        self.writer, self.progress, self.batches = writer, progress, batches or None
+
+    def __call__(self, step: int, state) -> None:
+        params = state.params if state.average is None else state.average
+        for name, data in self.evals.items():
+            batches = itertools.islice(stream(data, 0, self.steps.rows(data)), self.batches)
+            total = None
+            for sums in self.steps.evaluate(params, data, batches):
+                if self.stop():
+                    return
+                total = metrics.add(total, jax.device_get(sums))
+            values = metrics.means(total)
+            self.writer.write(step, **{f"{name}/{k}": v for k, v in values.items()})
+            text = "  ".join(f"{k} {v:.4f}" for k, v in values.items())
+            self.progress.say(f"step {step}  {name}:  {text}")
+
+
+class Save:
+    """Checkpoints of the state, the position in the data, and what that position depends on."""
+
+    def __init__(self, saved, train):
+        self.saved, self.fingerprint = saved, train.fingerprint()
+
+    def __call__(self, step: int, state) -> None:
+        self.saved.save(step, state, {"step": step, "data": self.fingerprint})

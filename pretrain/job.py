@@ -1,0 +1,78 @@
+"""What every main does around its work: flags, the workdir and its lock, errors as one line."""
+
+import contextlib
+import json
+import pathlib
+import re
+import shutil
+import sys
+
+import jax
+from absl import app, flags, logging
+from ml_collections import ConfigDict, config_flags
+
+from pretrain import machine
+from pretrain.checkpoint import differences, read_config, vacant, write_config
+from pretrain.errors import UserError
+from pretrain.workdir import locked
+
+CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe, as path.py:preset.")
+WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; default runs/<recipe>-<preset>.")
+ACCEPT_CHANGES = flags.DEFINE_bool(
+    "accept_changes", False, "Resume although the recipe or the data have changed."
+)
+
+# What a run may change its mind about: where and how often, not what is computed.
+FREE = r"^(mesh\.|train\.(log|eval|save|keep)_?|corpus\.cache|model\.(remat|unroll|block)|evals\.)"
+
+
+def start(main) -> None:
+    """Runs `main(config, workdir)` as this process's job; a UserError ends it with a line."""
+
+    def guarded(_):
+        logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
+        try:
+            main(CONFIG.value, workdir())
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(1)
+
+    flags.mark_flag_as_required("config")
+    app.run(guarded)
+
+
+def workdir() -> pathlib.Path:
+    """The folder asked for, or one named after the recipe and its preset."""
+    if WORKDIR.value:
+        return pathlib.Path(WORKDIR.value).absolute()
+    recipe, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    return pathlib.Path("runs", f"{pathlib.Path(recipe).stem}-{preset or 'mini'}").absolute()
+
+
+@contextlib.contextmanager
+def opened(config: ConfigDict, workdir: pathlib.Path):
+    """Joins the machine, takes the workdir, and leaves the recipe there.
+
+    Raises:
+        UserError: another job is using the workdir, or the run there has another recipe.
+    """
+    machine.join()
+    with locked(workdir) if jax.process_index() == 0 else contextlib.nullcontext():
+        _keep_recipe(json.loads(config.to_json_best_effort()), workdir)
+        yield
+
+
+def _keep_recipe(recipe: dict, workdir: pathlib.Path) -> None:
+    path = workdir / "config.json"
+    if path.exists() and (workdir / "checkpoints").exists():
+        changed = differences(read_config(workdir), recipe)
+        if (grave := [x for x in changed if not re.match(FREE, x)]) and not ACCEPT_CHANGES.value:
+            lines = "".join(f"\n  {line}" for line in grave)
+            raise UserError(
+                f"{workdir} holds a run of another recipe; take another --workdir, or continue "
+                f"it under this one with --accept_changes:{lines}"
+            )
+        if changed and jax.process_index() == 0:
+            shutil.copy(path, vacant(workdir / "config-before.json"))
+    if jax.process_index() == 0:
+        write_config(workdir, recipe)

@@ -1,0 +1,118 @@
+"""The one training loop.  Pretraining and fine-tuning are two ways of calling it."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pretrain import hooks, machine, metrics, optim
+from pretrain.checkpoint import Checkpoints, differences
+from pretrain.data.stream import stream
+from pretrain.errors import UserError
+from pretrain.sharding import Layout, make_mesh
+from pretrain.state import State
+from pretrain.steps import Steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The recipe's `train` section: how a run goes about its steps.
+
+    Attributes:
+        parts: microbatches whose gradients are added up before an update.
+        average: rate of the moving average of the parameters, which evaluation then uses; 0: none.
+        patience: steps in a row that may be skipped as not finite before the run gives up.
+        log_every, eval_every, save_every: periods in steps; the last step does all three.
+        eval_batches: batches of each held-out stream read per evaluation; 0: all.
+        keep, keep_every: the newest checkpoints kept, and the period of those kept for good.
+    """
+
+    parts: int = 1
+    average: float = 0.0
+    patience: int = 10
+    log_every: int = 100
+    eval_every: int = 1000
+    eval_batches: int = 0
+    save_every: int = 1000
+    keep: int = 2
+    keep_every: int = 0
+
+
+def run(
+    config, workdir, objective, train, evals: Mapping[str, Any],
+    prepare: Callable[[Any], Any] = lambda params: params, accept_changes: bool = False,
+) -> State:  # fmt: skip
+    """Trains `objective` on `train` until config.optim.steps, evaluating and saving as it goes.
+
+    A run that finds checkpoints in `workdir` continues from the newest that verifies, bit for
+    bit as if it had never stopped.  Told to terminate, it finishes its step, saves and returns.
+
+    Args:
+        config: the recipe; reads .seed, .mesh, .optim and .train.
+        workdir: the run's folder, locked by the caller.
+        objective: a Linen module, see `pretrain.objectives`.
+        train: a layout of `pretrain.data`.
+        evals: held-out layouts by name, each read from its beginning at every evaluation.
+        prepare: applied to fresh parameters, e.g. to load a pretrained backbone.
+        accept_changes: continue although the data are others than the checkpoint's.
+
+    Returns:
+        The final state; its step is below config.optim.steps if the run was told to terminate.
+
+    Raises:
+        UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
+    """
+    plan, last, stop = Plan(**config.train), config.optim.steps, machine.Stop()
+    tx, rate = optim.make(**config.optim)
+    layout = Layout(make_mesh(**config.mesh))
+    steps = Steps(
+        objective, tx, layout, train, seed=config.seed, parts=plan.parts, average=plan.average
+    )
+    with contextlib.ExitStack() as stack:
+        saved = Checkpoints(workdir, keep=plan.keep, keep_every=plan.keep_every or None)
+        stack.enter_context(contextlib.closing(saved))
+        state = _begin(steps, saved, train, prepare, accept_changes)
+        progress = metrics.Progress(last)
+        writer = metrics.Writer(workdir, int(state.step))
+        stack.enter_context(contextlib.closing(writer))
+
+        flops = objective.flops(train.B, train.L)
+        log = hooks.Log(
+            writer, progress, rate, tokens=train.B * train.L, flops=flops, patience=plan.patience
+        )
+        evaluate = hooks.Evaluate(steps, evals, stop, writer, progress, plan.eval_batches)
+        save = hooks.Save(saved, train)
+        periods = (plan.log_every, log), (plan.eval_every, evaluate), (plan.save_every, save)
+
+        batches = stream(train, int(state.step), steps.rows(train))
+        for step in range(int(state.step) + 1, last + 1):
+            batch = layout.put(log.next(batches), train.B)
+            state, sums = steps.train(state, batch)
+            try:
+                log.step(step, sums)
+                for every, hook in periods:
+                    if step % every == 0 or step == last:
+                        hook(step, state)
+            except hooks.NotFiniteError:
+                save(step, state)
+                raise
+            if stop():
+                save(step, state)
+                break
+    return state
+
+
+def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: bool) -> State:
+    """The newest checkpoint that verifies, or a fresh state where there is none."""
+    found = saved.restore(steps.like)
+    if found is None:
+        state = steps.init()
+        return state.replace(params=prepare(state.params))
+    state, position, _ = found
+    changed = differences(position["data"], train.fingerprint())
+    if changed and not accept_changes:
+        raise UserError(
+            "this run was trained on other data; --accept_changes continues on these:"
+            + "".join(f"\n  {line}" for line in changed)
+        )
+    return state

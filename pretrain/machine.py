@@ -1,0 +1,66 @@
+"""The processes of a run: joining them, and hearing that they are asked to stop."""
+
+import os
+import socket
+
+import jax
+from jax.experimental import multihost_utils
+
+# bfloat16 products per second of one device, as its maker states them.
+PEAKS = {
+    "TPU v2": 22.5e12,
+    "TPU v3": 61.5e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5": 459e12,
+    "TPU v6 lite": 918e12,
+    "NVIDIA A100": 312e12,
+    "NVIDIA H100": 989e12,
+    "NVIDIA H200": 989e12,
+    "Tesla V100": 125e12,
+}
+
+
+def join() -> None:
+    """Joins all processes of this run into one machine; call before anything touches a device.
+
+    Cloud TPU, Slurm and MPI are recognised; otherwise JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES
+    and JAX_PROCESS_ID say it.  One process alone joins itself, since only a joined process
+    finishes its step and saves when it is told to terminate.
+    """
+    if count := os.environ.get("JAX_NUM_PROCESSES"):
+        jax.distributed.initialize(
+            num_processes=int(count), process_id=int(os.environ["JAX_PROCESS_ID"])
+        )
+        return
+    try:
+        jax.distributed.initialize()
+    except ValueError:  # no cluster that JAX knows
+        address = f"localhost:{_free_port()}"
+        jax.distributed.initialize(address, 1, 0, coordinator_bind_address=address)
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        return s.getsockname()[1]
+
+
+def peak() -> float | None:
+    """Peak operations per second of all devices together, where it is known."""
+    kind = jax.devices()[0].device_kind
+    known = [peak for name, peak in PEAKS.items() if kind.startswith(name)]
+    return max(known) * jax.device_count() if known else None
+
+
+class Stop:
+    """`stop()` is True once a process was told to terminate: in all of them at the same call."""
+
+    def __init__(self):
+        self.calls, self.asked = 0, False
+
+    def __call__(self) -> bool:
+        self.calls += 1
+        if not self.asked and jax.distributed.is_initialized():
+            self.asked = multihost_utils.reached_preemption_sync_point(self.calls)
+        return self.asked

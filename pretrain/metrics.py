@@ -1,0 +1,177 @@
+"""Metrics are (total, weight) pairs until the last moment; then they are a line of JSON."""
+
+import contextlib
+import json
+import math
+import pathlib
+import sys
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from pretrain.errors import UserError
+
+Sums = dict[str, tuple[Any, Any]]
+
+
+def add(a: Sums | None, b: Sums) -> Sums:
+    """The sums of two batches together."""
+    return b if a is None else jax.tree.map(lambda x, y: x + y, a, b)
+
+
+def means(sums: Sums) -> dict[str, float]:
+    """Each pair divided once, after everything has been added up.
+
+    A histogram, whose name ends in _V, becomes its entropy: what the best constant guess of
+    these very tokens would cost, in nats.  Beside "loss" comes its exponential, "perplexity".
+    """
+    values = {}
+    for name, (total, weight) in sums.items():
+        if name.endswith("_V"):
+            values[name[:-2]] = _entropy(np.asarray(total, np.float64))
+        else:
+            values[name] = float(total) / max(float(weight), 1e-9)
+    if "loss" in values:
+        values["perplexity"] = math.exp(min(values["loss"], 700.0))
+    return values
+
+
+def _entropy(counts_V: np.ndarray) -> float:
+    share = counts_V[counts_V > 0] / max(counts_V.sum(), 1e-9)
+    return float(-(share * np.log(share)).sum())
+
+
+class Writer:
+    """A run's numbers: workdir/metrics.jsonl and TensorBoard events, from the first process only.
+
+    A run resumed at `step` forgets what an earlier life wrote beyond it.
+    """
+
+    def __init__(self, workdir, step: int):
+        self.first = jax.process_index() == 0
+        if not self.first:
+            return
+        from tensorboardX import SummaryWriter  # slow to import, and only one process writes
+
+        self.path = pathlib.Path(workdir) / "metrics.jsonl"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [line for line in read_lines(self.path) if line["step"] <= step]
+        part = self.path.with_suffix(".part")
+        part.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        part.replace(self.path)
+        self.board = SummaryWriter(
+            str(pathlib.Path(workdir) / "tensorboard"), purge_step=step + 1 if step else None
+        )
+
+    def write(self, step: int, **values: Any) -> None:
+        """One line; numbers that are not finite are written as null, as JSON wants it."""
+        if not self.first:
+            return
+        line = {"step": step} | {k: _plain(v) for k, v in values.items()}
+        with self.path.open("a") as f:
+            f.write(json.dumps(line) + "\n")
+        for name, value in line.items():
+            if name != "step" and isinstance(value, float):
+                self.board.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        """Flushes what TensorBoard has not written yet."""
+        if self.first:
+            self.board.close()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    return value
+
+
+def read_lines(path) -> list[dict]:
+    """The lines of a metrics file; a last line cut short by a crash is left out."""
+    lines = pathlib.Path(path).read_text().split("\n") if pathlib.Path(path).exists() else []
+    found = []
+    for number, line in enumerate(lines):
+        try:
+            found += [json.loads(line)] if line else []
+        except json.JSONDecodeError:
+            if number < len(lines) - 2:
+                raise UserError(f"{path}, line {number + 1}: not JSON: {line[:60]!r}") from None
+    return found
+
+
+class Meter:
+    """Adds up recent steps' sums, one step late so that the device never waits for the host."""
+
+    def __init__(self, tokens: int):
+        self.tokens, self.late = tokens, None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.sums: Sums | None = None
+        self.steps, self.seconds, self.waited, self.began = 0, 0.0, 0.0, None
+
+    @contextlib.contextmanager
+    def waiting(self):
+        """Around the wait for a batch, with which a step begins."""
+        self.began = time.monotonic()
+        yield
+        self.waited += time.monotonic() - self.began
+
+    def add(self, sums: Sums | None) -> Sums | None:
+        """Takes in the sums of a step, on the device still; returns those of the step before."""
+        done, self.late = self.late, sums
+        done = jax.device_get(done)
+        if done and done["in_a_row"][0] == 0:  # a skipped step has no numbers worth adding
+            self.sums = add(self.sums, done)
+        if self.began is not None:
+            self.seconds += time.monotonic() - self.began
+            self.steps, self.began = self.steps + (sums is not None), None
+        return done
+
+    def read(self) -> tuple[dict[str, float], dict[str, float]]:
+        """(means, rates) since the last reading."""
+        values = means(self.sums) if self.sums else {}
+        values.pop("in_a_row", None)
+        pace, wait = self.steps / max(self.seconds, 1e-9), self.waited / max(self.seconds, 1e-9)
+        self._reset()
+        rates = {"steps_per_s": pace, "tokens_per_s": pace * self.tokens, "data_wait": wait}
+        return values, rates
+
+
+class Progress:
+    """Where the run is, for a person: on a terminal a line that renews itself, else log lines."""
+
+    def __init__(self, steps: int):
+        self.steps = steps
+        self.live, self.speaks = sys.stderr.isatty(), jax.process_index() == 0
+
+    def show(self, step: int, values: dict[str, float]) -> None:
+        """`values` are what the run writes down at this step."""
+        left = (self.steps - step) / max(values["steps_per_s"], 1e-9)
+        parts = [f"step {step}/{self.steps}"]
+        parts += [f"{name} {values[name]:.4f}" for name in ("loss",) if name in values]
+        parts += [f"lr {values['lr']:.2e}", f"{_short(values['tokens_per_s'])} tokens/s"]
+        parts += [f"{values['utilisation']:.0%} of peak"] if "utilisation" in values else []
+        parts += [f"data wait {values['data_wait']:.1%}", f"{_clock(left)} left"]
+        self.say("  ".join(parts), renew=True)
+
+    def say(self, text: str, *, renew: bool = False) -> None:
+        """A line of its own; with `renew`, on a terminal, one that the next line replaces."""
+        if self.speaks:
+            start, end = ("\r\x1b[K", "" if renew else "\n") if self.live else ("", "\n")
+            print(f"{start}{text}", end=end, file=sys.stderr, flush=True)
+
+
+def _short(x: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if x >= size:
+            return f"{x / size:.1f}{letter}"
+    return f"{x:.0f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,166 @@
+"""Permutation LM (XLNet): guess a few tokens of a window in a random order."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules import masks
+from pretrain import corrupt
+from pretrain.errors import UserError
+
+
+class Objective(nn.Module):
+    """Yang et al. 2019, sections 2.3 to 2.6, on windows of `pretrain.data.lanes`.
+
+    A window is two parts, the `backbone.reuse` positions that the memory will keep and the rest;
+    each has its own spans and its own order, and the second sees all of the first.
+
+    Attributes:
+        one_in: one token in so many is predicted (the paper's K).
+        perm: length within which the order is drawn (perm_size); 0: a whole part.
+        spans: False draws single tokens instead (an ablation of the paper).
+        max_gram, alpha, beta, faithful: of `corrupt.spans`.
+        reset: memory ends where a document begins; False lets it run on, as the released code.
+        cls_id, sep_id: never predicted.
+        chunks: pieces in which the vocabulary's softmax is taken.
+    """
+
+    backbone: nn.Module
+    one_in: int = 6
+    perm: int = 0
+    spans: bool = True
+    max_gram: int = 5
+    alpha: int = 6
+    beta: int = 1
+    faithful: bool = False
+    reset: bool = True
+    cls_id: int = 3
+    sep_id: int = 4
+    chunks: int = 4
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        tokens_BL, starts_BL = batch["tokens_BL"], batch["starts_BL"]
+        P = self.predicted(tokens_BL.shape[1])
+        memory = self._memory(starts_BL)
+        targets_BL, rank_BL, sees_below_BL = self.corrupt(batch)
+        content_BLJ = jnp.concatenate(
+            [self._seen(memory, starts_BL), masks.permuted(rank_BL, sees_below_BL)], axis=-1
+        )
+        slots_BP, real_BP = slots(targets_BL, P)
+
+        out = self.backbone(
+            tokens_BL, batch["segments_BL"], content=content_BLJ, slots_BP=slots_BP,
+            query=jnp.take_along_axis(content_BLJ, slots_BP[..., None], axis=1),
+            memory_NBMD=memory and memory["h_NBMD"].value, backward_B=batch.get("backward_B"),
+            train=train,
+        )  # fmt: skip
+        self._remember(memory, out.memory_NBMD, starts_BL)
+        ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
+        weights_BP = real_BP * batch["weight_B"][:, None]
+        sums = self.backbone.cross_entropy(out.g_BPD, ids_BP, weights_BP, chunks=self.chunks)
+        if not train:
+            sums["unigram_V"] = _histogram(ids_BP, weights_BP, self.backbone.V)
+        return sums
+
+    def predicted(self, L: int) -> int:
+        """How many of L positions are predicted."""
+        return int(L / self.one_in)
+
+    def flops(self, B: int, L: int) -> float:
+        """Floating-point operations of one training step."""
+        return self.backbone.flops(B, L, self.predicted(L))
+
+    def _memory(self, starts_BL):
+        """The variables that outlive the batch; none where the backbone has no memory."""
+        N, B, M, D = self.backbone.N, starts_BL.shape[0], self.backbone.M, self.backbone.D
+        if not M:
+            return None
+        return {
+            "h_NBMD": self.variable(
+                "memory", "h_NBMD", jnp.zeros, (N, B, M, D), self.backbone.dtype
+            ),
+            # The released code attends to its first, empty memory; with `reset` nobody does.
+            "alive_BM": self.variable("memory", "alive_BM", jnp.full, (B, M), not self.reset),
+        }
+
+    def _seen(self, memory, starts_BL):
+        """[B, L, M]: which memory a place sees; none after a document has begun."""
+        B, L = starts_BL.shape
+        if memory is None:
+            return jnp.zeros((B, L, 0), bool)
+        alive_B1M = memory["alive_BM"].value[:, None]
+        if not self.reset:
+            return jnp.broadcast_to(alive_B1M, (B, L, self.backbone.M))
+        return alive_B1M & (jnp.cumsum(starts_BL, axis=1) == 0)[..., None]
+
+    def _remember(self, memory, h_NBMD, starts_BL):
+        """Keeps the new states; those before a document's beginning are no longer alive."""
+        if memory is None or self.is_initializing() or not self.is_mutable_collection("memory"):
+            return
+        memory["h_NBMD"].value = h_NBMD
+        if self.reset:
+            alive_BM = memory["alive_BM"].value
+            starts_BR = starts_BL[:, : self.backbone.reuse]
+            alive_BJ = jnp.concatenate([alive_BM, jnp.ones_like(starts_BR)], axis=1)
+            starts_BJ = jnp.concatenate([jnp.zeros_like(alive_BM), starts_BR], axis=1)
+            to_come_BJ = jnp.cumsum(starts_BJ[:, ::-1], axis=1)[:, ::-1] - starts_BJ
+            memory["alive_BM"].value = (alive_BJ & (to_come_BJ == 0))[:, -self.backbone.M :]
+
+    def corrupt(self, batch):
+        """Targets, ranks and what each place sees below, [B, L] each, drawn for this batch."""
+        tokens_BL = batch["tokens_BL"]
+        B = tokens_BL.shape[0]
+        special_BL = (tokens_BL == self.cls_id) | (tokens_BL == self.sep_id)
+        backward_B = batch.get("backward_B", jnp.zeros(B, bool))
+        keys_B = jax.random.split(self.make_rng("corrupt"), B)
+        rows = (keys_B, special_BL, batch["word_starts_BL"], backward_B)
+        return jax.vmap(self._corrupt_row)(*rows)
+
+    def _corrupt_row(self, rng, special_L, word_starts_L, backward):
+        L, cut = special_L.shape[0], self.backbone.reuse
+        self._check(L)
+        goal = self.predicted(L)
+        goals, parts = (goal - goal // 2, goal // 2), ((0, cut), (cut, L))
+        drawn = []
+        rngs = jax.random.split(rng, (2, 2))
+        for (span_rng, order_rng), goal, (a, b) in zip(rngs, goals, parts, strict=True):
+            special, starts = special_L[a:b], word_starts_L[a:b]
+            picked = self._pick(span_rng, starts, ~special, goal, backward)
+            order = corrupt.permutation(order_rng, b - a, self.perm or b - a)
+            drawn.append((picked, *corrupt.ranks(order, picked, special)))
+        (first, *earlier), (second, *later) = drawn
+        return jnp.append(first, second), *corrupt.after(earlier, later, cut)
+
+    def _pick(self, rng, starts_L, eligible_L, goal, backward):
+        """Places to predict in one part; of a row read backwards, chosen in reading order."""
+        if not self.spans:
+            return corrupt.singles(rng, eligible_L, goal)
+
+        def turned(x_L):
+            return jnp.where(backward, x_L[::-1], x_L)
+
+        picked_L = corrupt.spans(
+            rng, turned(starts_L), turned(eligible_L), goal, max_gram=self.max_gram,
+            alpha=self.alpha, beta=self.beta, faithful=self.faithful,
+        )  # fmt: skip
+        return turned(picked_L)
+
+    def _check(self, L: int):
+        reuse, parts = self.backbone.reuse, (self.backbone.reuse, L - self.backbone.reuse)
+        if not 0 < reuse < L:
+            raise UserError(f"reuse={reuse} must leave two parts of a window of L={L} tokens")
+        if self.perm and any(part % self.perm for part in parts):
+            raise UserError(f"perm={self.perm} must divide both parts of a window, {parts}")
+
+
+def slots(targets_BL, P: int):
+    """The first P places that are True, in order, [B, P], and whether there were so many."""
+    L = targets_BL.shape[1]
+    slots_BP = jnp.sort(jnp.where(targets_BL, jnp.arange(L), L), axis=1)[:, :P]
+    return jnp.minimum(slots_BP, L - 1), slots_BP < L
+
+
+def _histogram(ids_BP, weights_BP, V: int):
+    counts_V = jnp.zeros(V, jnp.float32).at[ids_BP.reshape(-1)].add(weights_BP.reshape(-1))
+    return counts_V, weights_BP.sum()

@@ -1,0 +1,215 @@
+"""Optimisers from a recipe's section; what decays, rests or learns slower goes by name.
+
+A parameter's name is its path, `backbone/layers/attention/wq_DHK`, and a pattern is a regular
+expression searched in it.  Stacked layers are one parameter with a leading dimension: rules
+that speak of one layer act along it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pretrain.errors import UserError
+from pretrain.sharding import letters
+
+Schedule = Callable[[Any], Any]
+
+
+def path_name(path) -> str:
+    """`backbone/layers/attention/wq_DHK`."""
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def matching(params, pattern: str):
+    """True at every parameter whose name matches; none for an empty pattern."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: bool(pattern and re.search(pattern, path_name(path))), params
+    )
+
+
+# --- schedules -----------------------------------------------------------------------------
+
+
+def schedule(
+    *, lr: float, steps: int, warmup: int = 0, decay: str = "linear", end: float = 0.0,
+    join: str = "after", cut: float = 0.1, ratio: float = 32.0,
+) -> Schedule:  # fmt: skip
+    """Learning rate by step, counted from 0.
+
+    Args:
+        lr: the peak.  steps: of the whole run.  warmup: steps of linear rise from 0.
+        decay: "linear", "cosine", "rsqrt" (inverse square root), "constant", or "slanted":
+            the slanted triangle of ULMFiT (Howard & Ruder 2018), from `cut` and `ratio`.
+        end: the last rate, as a share of the peak (linear and cosine).
+        join: how warm-up meets decay: "after" (decay runs over the steps that remain: XLNet),
+            "switch" (decay runs from step 0 and jumps in: BERT), "product" (both at once: GPT).
+    """
+    if decay == "slanted":
+        return _slanted(lr, steps, cut, ratio)
+    if decay not in DECAYS or join not in ("after", "switch", "product"):
+        raise UserError(f"optim: no schedule with decay={decay!r} and join={join!r}")
+
+    def rate(step):
+        start = warmup if join == "after" else 0
+        done = jnp.clip((step - start) / max(steps - start, 1), 0, 1)
+        rise = jnp.minimum(step / max(warmup, 1), 1) if warmup else 1.0
+        fall = DECAYS[decay](done, end, step, warmup)
+        return lr * (rise * fall if join == "product" else jnp.where(step < warmup, rise, fall))
+
+    return rate
+
+
+DECAYS: dict[str, Callable[[Any, float, Any, int], Any]] = {
+    "linear": lambda done, end, step, warmup: 1 - (1 - end) * done,
+    "cosine": lambda done, end, step, warmup: end + (1 - end) * (1 + jnp.cos(jnp.pi * done)) / 2,
+    "rsqrt": lambda done, end, step, warmup: jnp.sqrt(
+        max(warmup, 1) / jnp.maximum(step, max(warmup, 1))
+    ),
+    "constant": lambda done, end, step, warmup: jnp.ones_like(done),
+}
+
+
+def _slanted(lr: float, steps: int, cut: float, ratio: float) -> Schedule:
+    peak = max(int(steps * cut), 1)
+
+    def rate(step):
+        p = jnp.where(step < peak, step / peak, 1 - (step - peak) / max(steps - peak, 1))
+        return lr * (1 + jnp.clip(p, 0, 1) * (ratio - 1)) / ratio
+
+    return rate
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+class Moments(NamedTuple):
+    """Adam's state; the leaves keep their parameters' names, and so their layout."""
+
+    count: jax.Array
+    mu: Any
+    nu: Any
+
+
+def adam(b1: float, b2: float, eps: float, correct: bool, eps_inside: bool):
+    """Adam's direction (Kingma & Ba 2015) in the variants the originals use.
+
+    Args:
+        correct: divide the moments by 1 - b^t.  BERT's and XLNet's AdamW do not.
+        eps_inside: add eps to the corrected root (the paper's algorithm 1).  False adds it to
+            the root before correction ("epsilon hat", as TensorFlow's Adam).
+    """
+
+    def init(params):
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(jnp.zeros_like, params))
+
+    def update(grads, state, params=None):
+        count = state.count + 1
+        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
+        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
+        first, second = (1 - b1**count, jnp.sqrt(1 - b2**count)) if correct else (1.0, 1.0)
+        root = second if eps_inside else 1.0
+        updates = jax.tree.map(
+            lambda m, v: m / first * (second / root) / (jnp.sqrt(v) / root + eps), mu, nu
+        )
+        return updates, Moments(count, mu, nu)
+
+    return optax.GradientTransformation(init, update)
+
+
+def trust_ratio(skip: str):
+    """LAMB's scale (You et al. 2020): |parameter| / |update|, each layer of a stack its own."""
+
+    def scale(path, u, p):
+        if skip and re.search(skip, path_name(path)):
+            return u
+        axes = tuple(range(u.ndim - len(letters(path)), u.ndim))
+        norm = lambda x: jnp.sqrt(jnp.sum(jnp.square(x), axes, keepdims=True))  # noqa: E731
+        size, step = norm(p), norm(u)
+        return u * jnp.where((size > 0) & (step > 0), size / jnp.maximum(step, 1e-30), 1.0)
+
+    return optax.stateless(
+        lambda updates, params: jax.tree_util.tree_map_with_path(scale, updates, params)
+    )
+
+
+def layer_decay(
+    factor: float, stack: str = r"layers/", below: str = r"token_VD|position|segment_VD"
+):
+    """Learning rates that fall by `factor` from each layer to the one beneath it.
+
+    Applied to the update, where it counts (scaling gradients leaves Adam's steps as they were).
+    The top layer and what lies above it keep the rate; embeddings (`below`) lie beneath layer 0.
+    """
+
+    def scale(path, u, N):
+        name = path_name(path)
+        if re.search(stack, name):
+            powers = factor ** jnp.arange(N - 1, -1, -1, dtype=u.dtype)
+            return u * powers.reshape(-1, *[1] * (u.ndim - 1))
+        return u * factor**N if re.search(below, name) else u
+
+    def update(updates, params):
+        flat = jax.tree_util.tree_leaves_with_path(updates)
+        depths = {len(x) for path, x in flat if re.search(stack, path_name(path))}
+        N = depths.pop() if depths else 0
+        return jax.tree_util.tree_map_with_path(lambda path, u: scale(path, u, N), updates)
+
+    return optax.stateless(update)
+
+
+def multiply(rates: Mapping[str, float]):
+    """Updates of the parameters that match a pattern, times its factor; the first match counts."""
+
+    def scale(path, u):
+        found = (rate for pattern, rate in rates.items() if re.search(pattern, path_name(path)))
+        return u * next(found, 1.0)
+
+    return optax.stateless(lambda u, params: jax.tree_util.tree_map_with_path(scale, u))
+
+
+# --- the section -----------------------------------------------------------------------------
+
+
+def make(
+    *, name: str = "adamw", lr: float, steps: int, warmup: int = 0, decay: str = "linear",
+    end: float = 0.0, join: str = "after", b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6,
+    correct: bool = True, eps_inside: bool = True, accumulator: float = 1.0,
+    weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[io]_", clip: float = 0.0,
+    freeze: str = "", rates: Mapping[str, float] | None = None, layers: float = 1.0,
+) -> tuple[optax.GradientTransformation, Schedule]:  # fmt: skip
+    """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
+
+    Args:
+        name: "adamw", "lamb" or "adagrad" (`accumulator` is its first sum of squares).
+        lr, steps, warmup, decay, end, join: of `schedule`.
+        b1, b2, eps, correct, eps_inside: of `adam`.
+        weight_decay: share of the weights taken off per unit of learning rate, decoupled from
+            the gradient; `no_decay` names the parameters it leaves alone.
+        clip: limit of the norm of the global mean gradient; 0: none.
+        freeze: pattern of parameters that rest.
+        rates: pattern -> factor of the update.
+        layers: factor per layer downwards, see `layer_decay`.
+    """
+    rules = {
+        "adamw": lambda: [adam(b1, b2, eps, correct, eps_inside)],
+        "lamb": lambda: [adam(b1, b2, eps, correct, eps_inside)],
+        "adagrad": lambda: [optax.scale_by_rss(accumulator, eps=0.0)],
+    }
+    if name not in rules:
+        raise UserError(f"optim.name={name!r} is none of {', '.join(rules)}")
+    rate = schedule(lr=lr, steps=steps, warmup=warmup, decay=decay, end=end, join=join)
+    chain = [optax.clip_by_global_norm(clip)] if clip else []
+    chain += rules[name]()
+    if weight_decay:
+        mask = lambda params: jax.tree.map(lambda x: not x, matching(params, no_decay))  # noqa: E731
+        chain.append(optax.add_decayed_weights(weight_decay, mask))
+    chain += [trust_ratio(no_decay)] if name == "lamb" else []
+    chain += [layer_decay(layers)] if layers != 1 else []
+    chain += [multiply(rates)] if rates else []
+    chain += [multiply({freeze: 0.0})] if freeze else []
+    return optax.chain(*chain, optax.scale_by_learning_rate(rate)), rate

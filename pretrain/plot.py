@@ -1,0 +1,67 @@
+"""Draw runs together:  python -m pretrain.plot runs/a runs/b --out=curves.png"""
+
+import pathlib
+import sys
+
+from absl import app, flags
+
+from pretrain import metrics
+from pretrain.errors import UserError
+
+OUT = flags.DEFINE_string("out", "curves.png", "The picture to write.")
+
+
+def curves(runs, out) -> None:
+    """Loss by step of every run - line: training, dots: held out, dashes: the best constant guess.
+
+    Args:
+        runs: workdirs with a metrics.jsonl.  out: the PNG to write.
+
+    Raises:
+        UserError: a run has written no metrics yet.
+    """
+    import matplotlib  # slow, and few need it
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
+    for color, run in zip(plt.cm.tab10.colors * 10, map(pathlib.Path, runs), strict=False):
+        lines = metrics.read_lines(run / "metrics.jsonl")
+        if not lines:
+            raise UserError(f"{run} holds no metrics.jsonl with a line in it")
+        axes.plot(*_series(lines, "loss"), color=color, alpha=0.6, label=f"{run.name}: training")
+        for name in sorted({k[: -len("/loss")] for line in lines for k in line if "/loss" in k}):
+            axes.plot(
+                *_series(lines, f"{name}/loss"), "o-", color=color, label=f"{run.name}: {name}"
+            )
+            guess = _series(lines, f"{name}/unigram")[1]
+            if guess:
+                axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{run.name}: unigram")
+    axes.set(xlabel="step", ylabel="loss (nats per predicted token)")
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(out, dpi=120)
+    plt.close(figure)
+
+
+def _series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
+    """Steps and values of the lines that have a number of this name."""
+    found = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+def main(argv) -> None:
+    """Draws the runs named on the command line."""
+    try:
+        if len(argv) < 2:
+            raise UserError("name the runs to draw: python -m pretrain.plot runs/a runs/b")
+        curves(argv[1:], OUT.value)
+        print(OUT.value)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    app.run(main)

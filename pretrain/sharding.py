@@ -1,0 +1,108 @@
+"""Where arrays live, read off their names: with {D: fsdp, H: tensor}, `wq_DHK` is split so."""
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import mesh_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from pretrain.errors import UserError
+
+AXES = ("data", "fsdp", "tensor")
+
+# One table: a dimension's letter, and the mesh axes it is split over where they divide it.
+RULES: dict[str, tuple[str, ...]] = {
+    "B": ("data", "fsdp"),
+    "D": ("fsdp",),
+    "H": ("tensor",),
+    "F": ("tensor",),
+    "V": ("tensor",),
+}
+
+
+def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> Mesh:
+    """The machine as a (data, fsdp, tensor) grid; -1 for one of them: all devices that remain."""
+    devices = jax.devices() if devices is None else devices
+    shape = [data, fsdp, tensor]
+    known = int(np.prod([n for n in shape if n != -1]))
+    if shape.count(-1) == 1 and len(devices) % known == 0:
+        shape[shape.index(-1)] = len(devices) // known
+    if int(np.prod(shape)) != len(devices):
+        asked = ", ".join(f"{a}={n}" for a, n in zip(AXES, (data, fsdp, tensor), strict=True))
+        raise UserError(f"mesh {asked} does not use all of {len(devices)} devices exactly once")
+    grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def letters(path) -> str:
+    """The dimensions in an array's name: "DHK" of `.../attention/wq_DHK`, "" where it has none."""
+    name = jax.tree_util.keystr(path[-1:], simple=True) if path else ""
+    found = re.search(r"_([0-9A-Z]+)$", name)
+    return found[1] if found else ""
+
+
+class Layout:
+    """One mesh and the table: every array's place by its letters."""
+
+    def __init__(self, mesh: Mesh):
+        self.mesh = mesh
+
+    def spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
+        """Each axis goes to the first dimension that asks for it and that it divides.
+
+        Leading dimensions without a letter (stacked layers) stay whole.
+        """
+        if len(letters) > len(shape):
+            return PartitionSpec()  # a summary of a larger array
+        used: set[str] = set()
+        spec: list[Any] = [None] * (len(shape) - len(letters))
+        for letter, size in zip(letters, shape[len(spec) :], strict=True):
+            axes: list[str] = []
+            for axis in RULES.get(letter, ()):
+                share = self.size(*axes, axis)
+                if axis not in used and self.mesh.shape[axis] > 1 and size % share == 0:
+                    axes.append(axis)
+            used |= set(axes)
+            spec.append(tuple(axes) or None)
+        return PartitionSpec(*spec)
+
+    def size(self, *axes: str) -> int:
+        """Devices along these axes together."""
+        return int(np.prod([self.mesh.shape[axis] for axis in axes]))
+
+    def of(self, tree):
+        """NamedShardings for a whole tree: parameters, moments, carry and batches alike."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, x: NamedSharding(self.mesh, self.spec(letters(path), x.shape)), tree
+        )
+
+    def place(self, x: jax.Array, letters: str) -> jax.Array:
+        """An activation inside a jitted function, held to its letters' layout."""
+        if self.mesh.size == 1:
+            return x
+        sharding = NamedSharding(self.mesh, self.spec(letters, x.shape))
+        return jax.lax.with_sharding_constraint(x, sharding)
+
+    def shards(self, letter: str) -> int:
+        """Over how many devices a dimension of this letter is split where it divides."""
+        return self.size(*RULES.get(letter, ()))
+
+    def rows(self, B: int) -> slice:
+        """Which rows of a global batch of B this process feeds."""
+        if B % self.shards("B"):
+            raise UserError(f"batch of {B} rows does not divide over {self.shards('B')} devices")
+        sharding = NamedSharding(self.mesh, self.spec("B", (B,)))
+        own = [index[0] for index in sharding.addressable_devices_indices_map((B,)).values()]
+        return slice(
+            min(i.start or 0 for i in own), max(B if i.stop is None else i.stop for i in own)
+        )
+
+    def put(self, batch: dict[str, np.ndarray], B: int) -> dict[str, jax.Array]:
+        """This process's rows as its part of global arrays."""
+        shardings = self.of(batch)
+        return {
+            name: jax.make_array_from_process_local_data(shardings[name], x, (B, *x.shape[1:]))
+            for name, x in batch.items()
+        }

@@ -1,0 +1,132 @@
+"""The train state and the two pure steps every job runs, whatever the objective."""
+
+import functools
+from typing import Any
+
+import flax
+import jax
+import jax.numpy as jnp
+import optax
+
+from pretrain.sharding import letters
+
+
+@flax.struct.dataclass
+class State:
+    """All that a run is, between two steps; every leaf is saved, sharded and restored."""
+
+    step: jax.Array
+    params: Any
+    carry: Any  # collections an objective keeps between batches, e.g. XLNet's memory
+    opt: Any
+    average: Any  # of the parameters, where the recipe wants one; else None
+    skipped: jax.Array  # steps whose loss or gradient was not finite
+    in_a_row: jax.Array  # how many of them are the latest
+
+
+def init(objective, tx, rng, batch, *, average: float = 0.0) -> State:
+    """A fresh state; every array in it is a pure function of the seed."""
+    rngs = dict(zip(("params", "dropout", "corrupt"), jax.random.split(rng, 3), strict=True))
+    carry = dict(objective.init(rngs, batch, train=True))
+    params = carry.pop("params")
+    zero = jnp.zeros((), jnp.int32)
+    kept = jax.tree.map(jnp.copy, params) if average else None
+    return State(zero, params, carry, tx.init(params), kept, zero, zero)
+
+
+def fresh_carry(objective, rng, batch):
+    """What an objective keeps between batches, before it has read any."""
+    rngs = {"params": rng, "dropout": rng, "corrupt": rng}
+    variables = objective.init(rngs, batch, train=False)
+    return {name: values for name, values in variables.items() if name != "params"}
+
+
+def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, average: float = 0.0):
+    """One update from one batch, taken in `parts`; returns the state and the batch's sums.
+
+    The gradient is of the mean over the whole batch, whatever the parts' weights.  Randomness
+    comes from (seed, step), so a restart repeats it.  A step whose loss or gradient is not
+    finite changes nothing but the counters.
+    """
+    rng = jax.random.fold_in(rng, state.step)
+    grads, carry, sums = _gradients(objective, rng, state, batch, parts)
+    total, weight = sums["loss"]
+    grads = jax.tree.map(lambda g: g / jnp.maximum(weight, 1e-9), grads)
+    norm = optax.tree.norm(grads)
+    finite = jnp.isfinite(norm) & jnp.isfinite(total)
+
+    updates, opt = tx.update(grads, state.opt, state.params)
+    params = optax.apply_updates(state.params, updates)
+    new = (params, carry, opt, _averaged(state.average, params, average))
+    old = (state.params, state.carry, state.opt, state.average)
+    params, carry, opt, kept = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+
+    skipped, in_a_row = state.skipped + ~finite, jnp.where(finite, 0, state.in_a_row + 1)
+    sums |= {"grad_norm": (norm, 1.0), "in_a_row": (in_a_row, 1)}
+    return State(state.step + 1, params, carry, opt, kept, skipped, in_a_row), sums
+
+
+def eval_step(objective, rng, params, carry, batch):
+    """The same sums on held-out data, and the carry for its next batch."""
+    return objective.apply(
+        {"params": params, **carry}, batch, train=False, rngs={"corrupt": rng}, mutable=list(carry)
+    )
+
+
+def _gradients(objective, rng, state: State, batch, parts: int):
+    """Gradients of the summed loss, the new carry, and the sums of all parts."""
+
+    @functools.partial(jax.grad, has_aux=True)
+    def slopes(params, carry, batch, rng):
+        dropout_rng, corrupt_rng = jax.random.split(rng)
+        sums, carry = objective.apply(
+            {"params": params, **carry}, batch, train=True, mutable=list(carry),
+            rngs={"dropout": dropout_rng, "corrupt": corrupt_rng},
+        )  # fmt: skip
+        return sums["loss"][0], (sums, carry)
+
+    def add(done, own):
+        grads, (sums, carry) = slopes(state.params, *own)
+        return jax.tree.map(jnp.add, done, (grads, sums)), carry
+
+    if parts == 1:
+        grads, (sums, carry) = slopes(state.params, state.carry, batch, rng)
+        return grads, carry, sums
+    own = (_deal(state.carry, parts), _deal(batch, parts), jax.random.split(rng, parts))
+    one = jax.tree.map(lambda x: x[0], own)
+    grads, (sums, _) = jax.eval_shape(slopes, state.params, *one)
+    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))
+    (grads, sums), carry = jax.lax.scan(add, zeros, own)
+    return grads, _gather(carry), sums
+
+
+def _rows(path) -> int:
+    """Where the batch stands among an array's dimensions, from the last: -3 in `h_NBMD`."""
+    return letters(path).index("B") - len(letters(path))
+
+
+def _deal(tree, parts: int):
+    """Row r of every array to part r % parts, so that each device deals its own rows."""
+
+    def deal(path, x):
+        axis = x.ndim + _rows(path)
+        x = x.reshape(*x.shape[:axis], -1, parts, *x.shape[axis + 1 :])
+        return jnp.moveaxis(x, axis + 1, 0)
+
+    return jax.tree_util.tree_map_with_path(deal, tree)
+
+
+def _gather(tree):
+    """The inverse of `_deal`."""
+
+    def gather(path, x):
+        axis = x.ndim - 1 + _rows(path)
+        x = jnp.moveaxis(x, 0, axis + 1)
+        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
+
+    return jax.tree_util.tree_map_with_path(gather, tree)
+
+
+def _averaged(kept, params, rate: float):
+    """The moving average after one more step."""
+    return kept and jax.tree.map(lambda k, p: rate * k + (1 - rate) * p, kept, params)

@@ -1,0 +1,132 @@
+"""The folder of one run: who may write to it, and small files that are never seen half-written."""
+
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import pathlib
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pretrain.errors import UserError
+
+_held: set[int] = set()  # file descriptors of the locks this process holds
+
+
+def _forget_locks() -> None:
+    """A forked child shares the open file, and would keep the lock alive after its parent."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+@contextlib.contextmanager
+def locked(workdir: str | os.PathLike) -> Iterator[None]:
+    """Holds `workdir` for this process alone; creates the folder.
+
+    The lock ends with the process, however it ends, and its children do not hold it.  The file
+    `lock` says who holds it and stays behind empty: deleting it would let two runs lock two
+    different files of that name.
+
+    Raises:
+        UserError: another process, named in the message, is using `workdir`.
+    """
+    check_writable(workdir)
+    lock = _take(workdir)
+    try:
+        yield
+    finally:
+        _release(lock)
+
+
+def _take(workdir: str | os.PathLike) -> int:
+    lock = os.open(pathlib.Path(workdir, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = _holder(lock)
+        os.close(lock)
+        advice = "wait for that run, stop it, or choose another workdir"
+        raise UserError(f"{os.fspath(workdir)} is in use by {holder}; {advice}") from None
+    _held.add(lock)
+    if os.fstat(lock).st_size:
+        holder = _holder(lock)
+        print(f"{os.fspath(workdir)}: taking over from {holder}, which is gone", file=sys.stderr)
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, json.dumps(_myself()).encode(), 0)
+    return lock
+
+
+def _release(lock: int) -> None:
+    if lock in _held:  # not in a forked child
+        _held.remove(lock)
+        os.ftruncate(lock, 0)
+        os.close(lock)
+
+
+def _myself() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": shlex.join(sys.orig_argv),
+    }
+
+
+def _holder(lock: int) -> str:
+    try:
+        who = json.loads(os.pread(lock, 1 << 16, 0))
+        return f"pid {who['pid']} on host {who['host']} since {who['started']}: {who['command']}"
+    except (ValueError, KeyError, TypeError):  # it is just being written
+        return "another process"
+
+
+def check_writable(workdir: str | os.PathLike) -> None:
+    """Creates `workdir` and writes a file there, to find out now rather than at the first save.
+
+    Raises:
+        UserError: the folder cannot be made or written.
+    """
+    probe = pathlib.Path(workdir, f".probe-{socket.gethostname()}-{os.getpid()}")
+    try:
+        probe.parent.mkdir(parents=True, exist_ok=True)
+        probe.write_text("x")
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"cannot write in {os.fspath(workdir)}: {error.strerror}") from error
+
+
+def write_json(path: str | os.PathLike, value: Any) -> None:
+    """Writes `value` so that a reader, or a machine that loses power, finds the old or the new."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(value, indent=2) + "\n"
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def read_json(path: str | os.PathLike) -> Any:
+    """The value in a JSON file.
+
+    Raises:
+        UserError: the file is missing, unreadable, or not JSON; the message says where.
+    """
+    try:
+        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise UserError(f"{os.fspath(path)} is not JSON at {where}: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{os.fspath(path)} is not UTF-8 at byte {error.start}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {os.fspath(path)}: {error.strerror}") from error

