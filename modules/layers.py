@@ -48,6 +48,32 @@ class Norm(nn.Module):
         return (y_BLD * scale_D + bias_D).astype(x_BLD.dtype)
 
 
+@jax.custom_vjp
+def dense(x_BLD, w_DF):
+    """[B, L, D] times [D, F], with the gradient by `w_DF` in the form a CPU multiplies fastest."""
+    return jnp.einsum("BLD,DF->BLF", x_BLD, w_DF)
+
+
+def _dense_backward(kept, dy_BLF):
+    x_BLD, w_DF = kept
+
+    def by_transpose(x_BLD, dy_BLF):
+        # XLA's CPU product over the leading dimension runs at two thirds of the other's speed.
+        whole = jax.lax.optimization_barrier
+        x_DR = whole(whole(x_BLD).reshape(-1, x_BLD.shape[-1]).T)
+        return x_DR @ dy_BLF.reshape(-1, dy_BLF.shape[-1])
+
+    def plainly(x_BLD, dy_BLF):
+        return jnp.einsum("BLD,BLF->DF", x_BLD, dy_BLF)
+
+    best = by_transpose if x_BLD.shape[-1] < dy_BLF.shape[-1] else plainly
+    dw_DF = jax.lax.platform_dependent(x_BLD, dy_BLF, cpu=best, default=plainly)
+    return jnp.einsum("BLF,DF->BLD", dy_BLF, w_DF), dw_DF
+
+
+dense.defvjp(lambda x_BLD, w_DF: (dense(x_BLD, w_DF), (x_BLD, w_DF)), _dense_backward)
+
+
 class FeedForward(nn.Module):
     """Two dense layers; dropout after the activation and after the second, as the originals."""
 
@@ -65,9 +91,9 @@ class FeedForward(nn.Module):
         wo_FD = weight(self, "wo_FD", (self.F, D), self.kernel_init)
         bo_D = weight(self, "bo_D", (D,), zeros)
         drop = Dropout(self.dropout)
-        h_BLF = ACTIVATIONS[self.activation](jnp.einsum("BLD,DF->BLF", x_BLD, wi_DF) + bi_F)
+        h_BLF = ACTIVATIONS[self.activation](dense(x_BLD, wi_DF) + bi_F)
         h_BLF = drop(h_BLF, train=train)
-        return drop(jnp.einsum("BLF,FD->BLD", h_BLF, wo_FD) + bo_D, train=train)
+        return drop(dense(h_BLF, wo_FD) + bo_D, train=train)
 
 
 @jax.custom_vjp

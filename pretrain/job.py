@@ -37,6 +37,7 @@ def start(main) -> None:
             print(f"error: {error}", file=sys.stderr)
             sys.exit(1)
 
+    machine.keep_memory()
     flags.mark_flag_as_required("config")
     app.run(guarded)
 

@@ -55,12 +55,16 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     norm = optax.tree.norm(grads)
     finite = jnp.isfinite(norm) & jnp.isfinite(total)
 
-    updates, opt = tx.update(grads, state.opt, state.params)
-    params = optax.apply_updates(state.params, updates)
-    new = (params, carry, opt, _averaged(state.average, params, average))
-    old = (state.params, state.carry, state.opt, state.average)
-    params, carry, opt, kept = jax.tree.map(lambda n, o: jnp.where(finite, n, o), new, old)
+    def update():
+        updates, opt = tx.update(grads, state.opt, state.params)
+        params = optax.apply_updates(state.params, updates)
+        return params, carry, opt, _averaged(state.average, params, average)
 
+    def skip():
+        return state.params, state.carry, state.opt, state.average
+
+    # A branch, not a select: the moments are updated in place, with no second pass over them.
+    params, carry, opt, kept = jax.lax.cond(finite, update, skip)
     skipped, in_a_row = state.skipped + ~finite, jnp.where(finite, 0, state.in_a_row + 1)
     sums |= {"grad_norm": (norm, 1.0), "in_a_row": (in_a_row, 1)}
     return State(state.step + 1, params, carry, opt, kept, skipped, in_a_row), sums

@@ -1,13 +1,15 @@
-"""Small corpora that the tests of the data layer share: made in moments, from words of their own."""
+"""Small corpora that the tests of the data layer share, made in moments from invented words."""
 
 import random
 from pathlib import Path
+from typing import Any
 
 from pretrain import data
 from pretrain.data.corpus import Corpus
 
-WORDS = [a + b + c for a in "bdfgklm" for b in "aeiou" for c in ("", "n", "r", "st", "lo")]
-TOKENS = {"name": "sentencepiece", "V": 150}
+SYLLABLES = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "in", "or", "ust")]
+WORDS = [a + b for a in SYLLABLES for b in SYLLABLES[::4]]
+TOKENS: dict[str, Any] = {"name": "sentencepiece", "V": 150}
 
 
 def prose(seed: int, sentences: int, per_paragraph: int = 5) -> str:

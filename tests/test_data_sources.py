@@ -99,7 +99,7 @@ def test_missing_files_are_named(tmp_path):
 
 @pytest.mark.parametrize("packing", [".gz", ".zst"])
 def test_files_cut_short_are_named(tmp_path, packing):
-    pack = {".gz": gzip.compress, ".zst": zstandard.compress}[packing]
+    pack = gzip.compress if packing == ".gz" else zstandard.compress
     path = tmp_path / f"cut.txt{packing}"
     whole = pack(bytes(range(1, 100)) * 50)
     path.write_bytes(whole[:-9])
@@ -112,7 +112,7 @@ def test_files_cut_short_are_named(tmp_path, packing):
 
 @pytest.mark.parametrize("source", ["news", "text:", "sotu:1790", "http://x", ""])
 def test_an_unknown_source_is_answered_with_the_known_ones(source):
-    with pytest.raises(UserError, match="use .*sotu"):
+    with pytest.raises(UserError, match=r"use .*sotu"):
         find(source)
 
 

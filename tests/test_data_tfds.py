@@ -84,5 +84,5 @@ def test_what_is_not_there_is_named(folder, asked, message):
 
 
 def test_a_dataset_not_yet_prepared_says_how(tmp_path):
-    with pytest.raises(UserError, match="not prepared.*download_and_prepare"):
+    with pytest.raises(UserError, match=r"not prepared.*download_and_prepare"):
         find("tiny_stories", str(tmp_path))

@@ -35,6 +35,7 @@ class Layout(Protocol):
     """What a batch is: `batch(step)` is the same whoever asks, and whatever was asked before."""
 
     B: int  # rows of a batch, over all hosts
+    L: int  # tokens of a row
     shuffle: bool
     steps_per_epoch: int
 

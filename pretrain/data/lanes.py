@@ -8,7 +8,7 @@ import numpy as np
 
 from pretrain.data import Batch
 from pretrain.data.corpus import Corpus
-from pretrain.data.reading import Stream, draws, shuffled
+from pretrain.data.reading import Places, Stream, draws, shuffled
 from pretrain.errors import UserError
 
 ORDER, PAIRS = range(2)  # what randomness is for
@@ -166,23 +166,25 @@ class Lanes:
         special_BL = (column == sep_B1) | (column >= self.L - 2)
         position_BL = np.where(in_b_BL, pair.b_begin - sep_B1 - 1, begin_B1) + column
         places = stream.find(position_BL, backward_B1)
-        special = self.corpus.tokenizer.special
-        tokens_BL = self.corpus.tokens[places.corpus].astype(np.int32)
-        tokens_BL[special_BL] = special["sep"]
-        tokens_BL[:, -1] = special["cls"]
-        segments_BL = in_b_BL.astype(np.int32)
-        segments_BL[:, -1] = 2
         starts_BL = stream.opens_document(places, backward_B1)
         starts_BL &= ~special_BL & (~in_b_BL | pair.consecutive)
         starts_BL[:, 0] |= first
+        tokens_BL = self._tokens(places, special_BL)
         batch = {
             "tokens_BL": tokens_BL,
-            "segments_BL": segments_BL,
+            "segments_BL": in_b_BL.astype(np.int32) + (column == self.L - 1),
             "starts_BL": starts_BL,
             "word_starts_BL": self.corpus.tokenizer.word_start_V[tokens_BL],
             "consecutive_B": pair.consecutive[:, 0].astype(np.int32),
         }
         return batch | ({"backward_B": backward_B1[:, 0]} if self.both_ways else {})
+
+    def _tokens(self, places: Places, special_BL: np.ndarray) -> np.ndarray:
+        special = self.corpus.tokenizer.special
+        tokens_BL = self.corpus.tokens[places.corpus].astype(np.int32)
+        tokens_BL[special_BL] = special["sep"]
+        tokens_BL[:, -1] = special["cls"]
+        return tokens_BL
 
 
 def truncated(a: np.ndarray, b: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -95,8 +95,6 @@ def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dic
     options = manifest["options"]
     tokenizer = vocabulary(work / "tokenizer", pieces(source, options), tokens)
     count = parts.write(work, pieces(source, options), tokenizer, options["paragraphs"])
-    if not count:
-        raise UserError(f"source={options['source']!r} holds no text")
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(work / "tokenizer", made / "tokenizer")
     paths = [parts.path(work, number) for number in range(count)]
@@ -105,8 +103,12 @@ def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dic
 
 
 def pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
+    piece = None
     for document in source.read():
-        yield from sentence_lib.pieces(document, options["documents"], options["sentences"])
+        for piece in sentence_lib.pieces(document, options["documents"], options["sentences"]):
+            yield piece
+    if piece is None:
+        raise UserError(f"source={options['source']!r} holds no text")
 
 
 def vocabulary(

@@ -1,5 +1,6 @@
 """Where documents come from: the default corpus, your own files, or a TFDS dataset."""
 
+import contextlib
 import glob
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
@@ -62,27 +63,35 @@ def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
     """A prepared TFDS dataset, one document per example, read without TensorFlow."""
     import tensorflow_datasets as tfds
 
-    try:
+    with _named(f"tfds:{name}"):
         builder = tfds.builder(name, data_dir=tfds_dir or None)
-    except (tfds.core.DatasetNotFoundError, ValueError, AssertionError) as error:
-        raise UserError(f"tfds:{name}: {str(error).splitlines()[0]}") from error
-    _check(builder, name, text_key, tfds_split)
-    examples = builder.as_data_source(split=tfds_split)
-    folder = Path(builder.data_dir)
-    return Source(
-        f"tfds-{builder.name}",
-        sorted(path for path in folder.iterdir() if path.is_file()),
-        lambda: (
-            text.lines(text.decoded([_bytes(example[text_key])], f"tfds:{name}, example {i}"))
-            for i, example in enumerate(examples)
-            if len(example[text_key])
-        ),
-    )
+    _check_prepared(builder, name, tfds_split)
+    _check_text(builder.info.features, name, text_key)
+    with _named(f"tfds:{name}"):
+        examples = builder.as_data_source(split=tfds_split)
+    files = sorted(path for path in Path(builder.data_dir).iterdir() if path.is_file())
+
+    def read() -> Iterator[Document]:
+        for number, example in enumerate(examples):
+            if value := _bytes(example[text_key]):
+                yield text.lines(text.decoded([value], f"tfds:{name}, example {number}"))
+
+    return Source(f"tfds-{builder.name}", files, read)
 
 
-def _check(builder, name: str, text_key: str, tfds_split: str) -> None:
-    """Says what is missing before the library fails in words of its own."""
-    splits, features = builder.info.splits, builder.info.features or {}
+@contextlib.contextmanager
+def _named(what: str) -> Iterator[None]:
+    """The library's own errors about a name, a split or a file format, in one line."""
+    from tensorflow_datasets.core import DatasetNotFoundError
+
+    try:
+        yield
+    except (DatasetNotFoundError, ValueError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"{what}: {str(error).strip().splitlines()[0]}") from error
+
+
+def _check_prepared(builder, name: str, tfds_split: str) -> None:
+    splits = builder.info.splits
     if not splits:
         raise UserError(
             f"tfds:{name} is not prepared in {builder.data_dir}: run tfds.builder({name!r})"
@@ -90,11 +99,14 @@ def _check(builder, name: str, text_key: str, tfds_split: str) -> None:
         )
     if tfds_split.partition("[")[0] not in splits:
         raise UserError(f"tfds:{name} has no split {tfds_split!r}, but {', '.join(splits)}")
-    import tensorflow_datasets as tfds
+
+
+def _check_text(features, name: str, text_key: str) -> None:
+    from tensorflow_datasets.core.features import Text
 
     if text_key not in features:
         raise UserError(f"tfds:{name} has no feature {text_key!r}, but {', '.join(features)}")
-    if not isinstance(features[text_key], tfds.features.Text):
+    if not isinstance(features[text_key], Text):
         raise UserError(f"tfds:{name}: the feature {text_key!r} is not text")
 
 

@@ -23,12 +23,19 @@ from pretrain.data.tokenizers.cleaning import clean
 from pretrain.errors import UserError
 
 MODEL = "spiece.model"
-CONTROLS = ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"]  # ids 3 to 7; <eop> becomes 8
-OWN_PIECES = ["<eop>", ".", "(", ")", '"', "-", "–", "£", "€"]
 SPECIAL = {name: f"<{name}>" for name in ("unk", "cls", "sep", "pad", "mask", "eod", "eop")}
 PUNCTUATION = frozenset('!"#$%&"()*+,-./:;?@[\\]^_`{|}~')
-THREADS = 16  # of learning: fixed, as the sums of its statistics follow the number
 LONGEST = 1000  # characters of a sentence to learn from: at most 4 bytes each, of 4192 allowed
+
+TRAINING: dict[str, Any] = {
+    "model_type": "unigram",
+    "character_coverage": 0.99995,
+    "control_symbols": ["<cls>", "<sep>", "<pad>", "<mask>", "<eod>"],  # ids 3 to 7
+    "user_defined_symbols": ["<eop>", ".", "(", ")", '"', "-", "–", "£", "€"],
+    "shuffle_input_sentence": True,
+    "num_threads": 16,  # fixed on any machine, as the sums of its statistics follow it
+    "minloglevel": 2,
+}
 
 
 @dataclass
@@ -62,7 +69,12 @@ class Tokenizer:
         keep_accents: bool = False,
         sample: int = 10_000_000,
     ) -> dict[str, Any]:
-        """V pieces, learned from at most `sample` sentences; or the published file `model`."""
+        """V pieces, learned from at most `sample` sentences; or the published file `model`.
+
+        Learning takes about 20 bytes of memory per character of the sample.
+        """
+        if sample <= 100:
+            raise UserError(f"tokens.sample={sample}: learning needs more than 100 sentences")
         own = {"V": V, "lower": lower, "keep_accents": keep_accents}
         if not model:
             return own | {"sample": sample}
@@ -143,15 +155,9 @@ def _learn(sentences: Iterator[str], V: int, sample: int) -> bytes:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=_guarded(filter(None, sentences), failures),
             model_writer=model,
-            model_type="unigram",
             vocab_size=V,
-            character_coverage=0.99995,
-            control_symbols=CONTROLS,
-            user_defined_symbols=OWN_PIECES,
             input_sentence_size=sample,
-            shuffle_input_sentence=True,
-            num_threads=THREADS,
-            minloglevel=2,
+            **TRAINING,
         )
     except RuntimeError as error:
         if failures:

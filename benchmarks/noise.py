@@ -1,0 +1,29 @@
+"""Text nobody wrote: random tokens as unevenly frequent as words, so that a loss can fall."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+SPECIAL = {"unk": 0, "cls": 3, "sep": 4, "pad": 5, "mask": 6, "eod": 7, "eop": 8}
+SENTENCE, DOCUMENT = 16, 4096  # tokens
+
+
+def tokens(V: int, shape: tuple[int, ...] | int, seed: int = 0) -> np.ndarray:
+    """Ids above the special ones; the n-th has a frequency in proportion to 1 / n (Zipf's law)."""
+    below = max(SPECIAL.values())
+    chance = np.random.default_rng(seed).random(shape)
+    return (below + (V - below) ** chance).astype(np.int32)
+
+
+def corpus(V: int, size: int, seed: int = 0) -> SimpleNamespace:
+    """What the layouts of `pretrain.data` read of a corpus: `size` tokens, all for training."""
+    documents = np.append(np.arange(0, size, DOCUMENT), size)
+    word_start_V = np.random.default_rng(seed).random(V) < 0.75
+    return SimpleNamespace(
+        tokens=tokens(V, size, seed),
+        documents=documents,
+        sentences=np.append(np.arange(0, size, SENTENCE), size),
+        splits={"train": np.arange(len(documents) - 1)},
+        tokenizer=SimpleNamespace(V=V, special=SPECIAL, word_start_V=word_start_V),
+        fingerprint="noise",
+    )

@@ -1,0 +1,150 @@
+"""Measures the train step of a recipe:  python -m benchmarks.step --config=configs/xlnet.py
+
+Step time, tokens per second, compile time, peak memory, and the model FLOPs as a share of what
+a product of large matrices reaches on this machine in the same minutes.  Text is random.
+
+    --peer              beside the same step of the PyTorch reference, in turns
+    --peer_python=...   the Python that has torch and transformers, if this one has not
+    --threads=1 --clock=cpu     for a machine that others use too
+    --config.model.M=128        any value of the recipe, as in training
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags
+from ml_collections import ConfigDict, config_flags
+
+from benchmarks import table
+from benchmarks.contest import Player, play
+from pretrain.errors import UserError
+
+CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe, as path.py:preset.")
+PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch reference too.")
+PEER_PYTHON = flags.DEFINE_string("peer_python", sys.executable, "Where torch is installed.")
+ROUNDS = flags.DEFINE_integer("rounds", 9, "How often each contender has its turn.", 1)
+STEPS = flags.DEFINE_integer("steps", 3, "Steps of a turn.", 1)
+CORES = len(os.sched_getaffinity(0))
+THREADS = flags.DEFINE_integer("threads", CORES, "CPU threads of each contender.", 1)
+CLOCK = flags.DEFINE_enum("clock", "wall", ["wall", "cpu"], "Seconds passed, or worked by CPUs.")
+JSON = flags.DEFINE_string("json", "", "A file to write everything to.")
+
+PEERS = {"plm": "benchmarks.peer_xlnet"}  # by objective
+
+
+def main(config: ConfigDict) -> None:
+    """Runs the contest and prints its table; the contenders' losses must agree and fall."""
+    load = os.getloadavg()[0]
+    if load > 1 and CLOCK.value == "wall":
+        print(
+            f"warning: a load of {load:.1f} before the start: wall-clock times and ratios are not "
+            "to be trusted; --threads=1 --clock=cpu measures what others do not disturb",
+            file=sys.stderr,
+        )
+    with ExitStack() as stack:
+        players = [stack.enter_context(closing(x)) for x in contenders(config)]
+        play(players, ROUNDS.value, STEPS.value)
+    report = results(config, players, load)
+    if JSON.value:
+        Path(JSON.value).write_text(json.dumps(report, indent=1))
+    show(report)
+    check(report)
+
+
+def contenders(config: ConfigDict):
+    """Ours, the ceiling and the peer, each started when the one before is warm."""
+    recipe = json.loads(config.to_json_best_effort())
+    # A schedule costs no time, and without one a few steps show that the loss falls.
+    recipe["optim"] |= {"warmup": 0, "decay": "constant"}
+    settings = {"recipe": recipe, "threads": THREADS.value}
+    peer = peer_of(recipe["objective"]["name"]) if PEER.value else None
+    yield Player("ours", "benchmarks.ours", settings)
+    yield Player("matmul", "benchmarks.matmul", settings)
+    if peer:
+        yield Player("peer", peer, settings, PEER_PYTHON.value)
+
+
+def peer_of(objective: str) -> str:
+    """The module of an objective's peer, which the Python asked for must be able to run."""
+    if objective not in PEERS:
+        raise UserError(f"--peer: objective {objective!r} has none; {', '.join(PEERS)} has")
+    find = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
+    if subprocess.run([PEER_PYTHON.value, "-c", find, "torch", "transformers"]).returncode:
+        raise UserError(
+            f"--peer: {PEER_PYTHON.value} has no torch and transformers: install them there, or "
+            "name a Python that has them with --peer_python"
+        )
+    return PEERS[objective]
+
+
+def results(config: ConfigDict, players: list[Player], load: float) -> dict[str, Any]:
+    """Everything measured, by contender, and what is compared."""
+    clock, (ours, matmul, *peers) = CLOCK.value, players
+    report: dict[str, Any] = {x.name: table.measured(x, clock) for x in players}
+    share = ours.facts["flops"] / matmul.facts["flops"]
+    for player in (ours, *peers):
+        used = [share * x for x in table.ratio(matmul, player, clock)]
+        report[player.name]["utilisation"] = table.Spread(*used)._asdict()
+    for peer in peers:
+        report["peer / ours"] = table.ratio(peer, ours, clock)._asdict()
+    return report | {
+        "device": f"{ours.facts['devices']} x {ours.facts['device']}",
+        "load": [load, os.getloadavg()[0]],
+        "flops_per_s": matmul.facts["flops"] / report["matmul"]["step_s"]["median"],
+        "tokens": config.batches.B * config.batches.L,
+        "recipe": json.loads(config.to_json_best_effort()),
+        **{flag.name: flag.value for flag in (CLOCK, THREADS, STEPS, ROUNDS)},
+    }
+
+
+def show(report: dict[str, Any]) -> None:
+    """The table, and the ratio if there was a peer."""
+    print(
+        f"{report['device']}, {report['threads']} threads, {report['clock']} clock, "
+        f"{report['rounds']} rounds of {report['steps']} steps of {report['tokens']} tokens, "
+        f"load {report['load'][0]:.1f} -> {report['load'][1]:.1f}\n{table.HEAD}"
+    )
+    for name in ("ours", "peer"):
+        if name in report:
+            print(table.row(name, report[name], report["tokens"]))
+    print(f"matrix products reach {report['flops_per_s'] / 1e9:,.1f} GFLOP/s")
+    if "peer / ours" in report:
+        ratio, (ours, peer) = report["peer / ours"], (report[x]["step_s"] for x in ("ours", "peer"))
+        print(
+            f"peer / ours {ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f}) by round; "
+            f"{peer['least'] / ours['least']:.2f} of the least times"
+        )
+
+
+def check(report: dict[str, Any]) -> None:
+    """Nobody may be quick by not working.
+
+    Raises:
+        UserError: a loss did not fall, or the contenders do not begin with the same.
+    """
+    losses = {name: report[name]["losses"] for name in ("ours", "peer") if name in report}
+    for name, (first, *_, last) in losses.items():
+        if not last < first:
+            raise UserError(f"{name} does not train: its loss went from {first:.3f} to {last:.3f}")
+    begin = [x[0] for x in losses.values()]
+    if not math.isclose(min(begin), max(begin), rel_tol=0.05):
+        raise UserError(f"the first losses differ: {begin[0]:.3f} of ours, {begin[1]:.3f} of peer")
+
+
+def guarded(_) -> None:
+    try:
+        main(CONFIG.value)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("config")
+    app.run(guarded)

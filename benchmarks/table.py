@@ -1,0 +1,56 @@
+"""Figures from rounds: medians with their spread, and the table that shows them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Spread(NamedTuple):
+    """A median, the quartiles around it, and the least."""
+
+    median: float
+    low: float
+    high: float
+    least: float
+
+
+def spread(values: Sequence[float] | np.ndarray) -> Spread:
+    low, median, high = np.percentile(values, [25, 50, 75])
+    return Spread(float(median), float(low), float(high), float(np.min(values)))
+
+
+def measured(player, clock: str) -> dict[str, Any]:
+    """What one contender's rounds come to; seconds are of the `clock`, "wall" or "cpu"."""
+    facts = player.facts
+    turns = [facts["first"], facts["warm"], *player.rounds]
+    step = spread([x[clock] for x in player.rounds])
+    return {
+        "step_s": step._asdict(),
+        "compile_s": max(facts["first"]["wall"] - facts["warm"]["wall"], 0.0),
+        "peak_bytes": player.rounds[-1]["peak_bytes"],
+        "losses": [x for turn in turns for x in turn["losses"]],
+        **{name: x for name, x in facts.items() if name not in ("first", "warm")},
+        "rounds": player.rounds,
+    }
+
+
+def ratio(above, below, clock: str) -> Spread:
+    """Time of `above` over time of `below`, round by round."""
+    return spread([a[clock] / b[clock] for a, b in zip(above.rounds, below.rounds, strict=True)])
+
+
+def row(name: str, results: dict[str, Any], tokens: int) -> str:
+    """One contender's line under `HEAD`."""
+    median, low, high, least = (1e3 * x for x in results["step_s"].values())
+    spans = f"{median:9.1f}  {f'{low:.1f}-{high:.1f}':>15} {least:9.1f}"
+    speed = f"{tokens / median * 1e3:10,.0f} {results['utilisation']['median']:6.1%}"
+    rest = f"{results['compile_s']:10.1f} {results['peak_bytes'] / 2**20:9,.0f}"
+    losses = results["losses"]
+    return f"{name:8}{spans} {speed} {rest}   {losses[0]:.3f} -> {losses[-1]:.3f}"
+
+
+HEAD = (
+    f"{'':8}{'step ms':>9}  {'quartiles':>15} {'least':>9} {'tokens/s':>10} {'MFU':>6} "
+    f"{'compile s':>10} {'peak MiB':>9}   loss"
+)

@@ -1,0 +1,179 @@
+"""A run so small that a whole process of it costs seconds: every objective's recipe, shrunk.
+
+It is itself a recipe file:  python -m pretrain.main --config=tests/toy.py:plm
+A new objective joins every test of the machine with a function in `RECIPES`.
+"""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from ml_collections import ConfigDict
+
+import modules
+from configs import common, xlnet
+from pretrain import data, loop, metrics, objectives
+from tests import data_corpora
+
+ROOT = pathlib.Path(__file__).parent.parent
+STEPS = 6
+RATES = {"steps_per_s", "tokens_per_s", "data_wait"}  # depend on the clock
+
+# --- recipes ---------------------------------------------------------------------------------
+
+
+def get_config(preset: str) -> ConfigDict:
+    """The toy recipe of this objective."""
+    return common.choose(preset, RECIPES)
+
+
+def plm() -> ConfigDict:
+    """XLNet with everything a resume could forget: memory, both ways, dropout, spans."""
+    config = xlnet.get_config("mini")
+    config.batches.update(B=8, L=32, reuse=16)
+    config.model.update(D=16, H=2, K=8, N=2, F=32, M=16, unroll=1)
+    config.model.update(dropout=0.1, attention_dropout=0.1)
+    config.objective.perm = 16
+    return shared(config)
+
+
+def shared(config: ConfigDict) -> ConfigDict:
+    """What all toys have in common."""
+    config.corpus.update(documents="blank", sentences="line", held_out=0.2)
+    config.corpus.tokens.V = 120
+    config.evals.held_out.B = 8
+    config.optim.update(lr=1e-2, steps=STEPS, warmup=2)
+    config.train.update(log_every=1, eval_every=3, eval_batches=2, save_every=2)
+    return config
+
+
+RECIPES = {"plm": plm}
+
+
+# --- in this process -------------------------------------------------------------------------
+
+
+def build(config: ConfigDict):
+    """(objective, training layout, held-out layouts) of a recipe, as `pretrain.main` has them."""
+    corpus = data.load(**config.corpus)
+    objective = objectives.build(backbone=modules.build(**config.model), **config.objective)
+    train = data.build(corpus=corpus, seed=config.seed, **config.batches)
+    evals = {
+        name: data.build(corpus=corpus, **{**config.batches, **changes})
+        for name, changes in config.evals.items()
+    }
+    return objective, train, evals
+
+
+def train(config: ConfigDict, workdir: pathlib.Path, **options):
+    """The final state of a run in this process."""
+    return loop.run(config, workdir, *build(config), **options)
+
+
+def written(workdir: pathlib.Path) -> list[dict]:
+    """The lines of metrics.jsonl without what the clock wrote into them."""
+    lines = metrics.read_lines(workdir / "metrics.jsonl")
+    return [{k: v for k, v in line.items() if k not in RATES} for line in lines]
+
+
+def assert_same(one, other) -> None:
+    """Bit for bit, and of the same structure."""
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(one), jax.device_get(other))
+
+
+# --- as a user at the keyboard ---------------------------------------------------------------
+
+
+class Toy:
+    """A corpus in a folder, and commands that train on it."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.text, self.cache, self.compiled = folder / "a.txt", folder / "data", folder / "jit"
+        self.text.write_text(data_corpora.prose(0, sentences=96, per_paragraph=12))
+
+    def config(self, recipe: str, changes: dict | None = None) -> ConfigDict:
+        """A toy recipe on this corpus, with `changes` like {"optim.lr": 0.1}."""
+        config = get_config(recipe)
+        config.update_from_flattened_dict(self.fields() | (changes or {}))
+        return config
+
+    def fields(self) -> dict:
+        return {"corpus.source": f"text:{self.text}", "corpus.cache": str(self.cache)}
+
+    def command(self, recipe: str, workdir: pathlib.Path, changes: dict | None = None, *more: str):
+        """The command that trains, as a list of words; `more` are further flags."""
+        recipe = recipe if ".py" in recipe else f"tests/toy.py:{recipe}"
+        fields = self.fields() | (changes or {})
+        flags = [f"--config.{name}={value}" for name, value in fields.items()]
+        first = [sys.executable, "-m", "pretrain.main", f"--config={recipe}"]
+        return [*first, f"--workdir={workdir}", *flags, *more]
+
+    def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
+        """Each program is compiled once, and hastily: nothing here is about speed."""
+        return os.environ | more | {
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            "JAX_COMPILATION_CACHE_DIR": str(self.compiled),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }  # fmt: skip
+
+    def start(self, *words, devices: int = 1, **more: str) -> subprocess.Popen:
+        """`command(*words)`, running; what it says on stderr can be read from the process."""
+        return subprocess.Popen(
+            self.command(*words), cwd=ROOT, env=self.environment(devices, **more), text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, *words, devices: int = 1) -> subprocess.CompletedProcess:
+        """`command(*words)`, to its end."""
+        process = self.start(*words, devices=devices)
+        out, err = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture(scope="session")
+def toy(tmp_path_factory) -> Toy:
+    """The corpus of all toy runs of a session."""
+    return Toy(tmp_path_factory.mktemp("toy"))
+
+
+@pytest.fixture
+def quick(toy):
+    """What this process compiles is compiled hastily, and kept for the tests that follow."""
+    changes = {
+        "jax_disable_most_optimizations": True,
+        "jax_compilation_cache_dir": str(toy.compiled),
+        "jax_persistent_cache_min_compile_time_secs": 0.5,
+    }
+    before = {name: jax.config.values[name] for name in changes}
+    yield _configure(changes)
+    _configure(before)
+
+
+def _configure(values: dict) -> None:
+    for name, value in values.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+# --- what a run has left ---------------------------------------------------------------------
+
+
+def checkpoints(workdir: pathlib.Path) -> list[int]:
+    """The steps of the finished checkpoints of a run."""
+    names = [path.name for path in (workdir / "checkpoints").glob("*")]
+    return sorted(int(name) for name in names if re.fullmatch(r"\d+", name))
+
+
+def sums(workdir: pathlib.Path, step: int) -> dict[str, dict]:
+    """Shape, type and checksum of every leaf of a checkpoint: equal if all bits are."""
+    path = workdir / "checkpoints" / str(step) / "record" / "metadata"
+    return json.loads(path.read_text())["leaves"]
