@@ -168,14 +168,16 @@ def stacked(module: nn.Module, name: str, block: nn.Module, N: int, *example: An
     """The parameters of N layers of `block`, each leaf with a leading layer dimension."""
 
     def init(rng):
-        make = functools.partial(block.init, **kwargs)
-        keys = jax.random.split(rng, N)
-        return jax.vmap(lambda key: make(key, *example)["params"])(keys)
+        def one(key):
+            return block.init(key, *example, **kwargs)["params"]  # type: ignore[call-arg]
+
+        return jax.vmap(one)(jax.random.split(rng, N))
 
     return module.param(name, init)
 
 
-REMAT = {
+# What the backward pass of a layer computes again.
+REMAT: dict[str, Callable[[Callable], Callable]] = {
     "none": lambda f: f,
     "dots": functools.partial(
         jax.checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable

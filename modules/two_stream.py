@@ -206,7 +206,8 @@ class Backbone(nn.Module):
         glorot = nn.initializers.glorot_uniform()
         self.query_1D = layers.weight(self, "query_1D", (1, self.D), glorot)
         self.bias_V = self.param("bias_V", layers.zeros, (self.V,), jnp.float32)
-        self.biases = None if self.untied else Biases(self.H, self.K, kind, self.dtype)
+        if not self.untied:
+            self.biases = Biases(self.H, self.K, kind, self.dtype)
         self.drop = layers.Dropout(self.dropout)
         self.layers = layers.stacked(
             self, "layers", self._block(), self.N, *self._example(), train=False
@@ -273,7 +274,9 @@ class Backbone(nn.Module):
         distances = self._distances(B, L, M, backward_B, train)
         streams, memory_NBMD = self._through(streams, views, memory_NBMD, distances, train)
         last = self.drop(streams[-1], train=train)
-        return Streams(*(last, None) if slots_BP is None else (None, last), memory_NBMD)
+        if slots_BP is None:
+            return Streams(last, None, memory_NBMD)
+        return Streams(None, last, memory_NBMD)
 
     def _queries(self, embedded_BLD, slots_BP, blind_BP, train):
         """Where the query stream starts: one learned vector, whatever the token."""
@@ -312,17 +315,16 @@ class Backbone(nn.Module):
 
     def _through(self, streams, views, memory_NBMD, distances, train):
         """All layers, of which the last computes the last stream only; and the new memory."""
-        tied = None if self.biases is None else self.biases()
+        tied = None if self.untied else self.biases()
         rngs = jax.random.split(self.make_rng("dropout"), self.N) if train else None
         block, only_last = self._block(), [None] * (len(views) - 1) + views[-1:]
 
         def layer(views, streams, own):
             params, memory_BMD, rng = own
-            streams = block.apply(
+            return block.apply(
                 {"params": params}, streams, views, memory_BMD, distances, tied,
                 train=train, rngs={"dropout": rng} if train else {},
             )  # fmt: skip
-            return streams
 
         def step(streams, own):
             through = layers.REMAT[self.remat](functools.partial(layer, views))
@@ -367,6 +369,6 @@ def _differs(segments_BL, keys_BL, M: int):
 
 def _split_last(tree, N: int):
     """The first N - 1 entries of every leaf, and the last."""
-    leaves, shape = jax.tree.flatten(tree)
-    pairs = [jax.lax.split(x, (N - 1, 1)) for x in leaves]
-    return shape.unflatten([a for a, _ in pairs]), shape.unflatten([b[0] for _, b in pairs])
+    pairs = jax.tree.map(lambda x: tuple(jax.lax.split(x, (N - 1, 1))), tree)
+    below, top = jax.tree.transpose(jax.tree.structure(tree), jax.tree.structure((0, 0)), pairs)
+    return below, jax.tree.map(lambda x: x[0], top)

@@ -64,7 +64,7 @@ class Evaluate:
         params = state.params if state.average is None else state.average
         for name, data in self.evals.items():
             batches = itertools.islice(stream(data, 0, self.steps.rows(data)), self.batches)
-            total = None
+            total: metrics.Sums = {}
             for sums in self.steps.evaluate(params, data, batches):
                 if self.stop():
                     return

@@ -16,9 +16,9 @@ from pretrain.errors import UserError
 Sums = dict[str, tuple[Any, Any]]
 
 
-def add(a: Sums | None, b: Sums) -> Sums:
-    """The sums of two batches together."""
-    return b if a is None else jax.tree.map(lambda x, y: x + y, a, b)
+def add(a: Sums, b: Sums) -> Sums:
+    """The sums of two batches together; nothing yet is {}."""
+    return jax.tree.map(lambda x, y: x + y, a, b) if a else b
 
 
 def means(sums: Sums) -> dict[str, float]:
@@ -105,19 +105,21 @@ class Meter:
     """Adds up recent steps' sums, one step late so that the device never waits for the host."""
 
     def __init__(self, tokens: int):
-        self.tokens, self.late = tokens, None
+        self.tokens = tokens
+        self.late: Sums | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self.sums: Sums | None = None
-        self.steps, self.seconds, self.waited, self.began = 0, 0.0, 0.0, None
+        self.sums: Sums = {}
+        self.steps, self.seconds, self.waited = 0, 0.0, 0.0
+        self.began: float | None = None
 
     @contextlib.contextmanager
     def waiting(self):
         """Around the wait for a batch, with which a step begins."""
-        self.began = time.monotonic()
+        self.began = began = time.monotonic()
         yield
-        self.waited += time.monotonic() - self.began
+        self.waited += time.monotonic() - began
 
     def add(self, sums: Sums | None) -> Sums | None:
         """Takes in the sums of a step, on the device still; returns those of the step before."""
@@ -132,7 +134,7 @@ class Meter:
 
     def read(self) -> tuple[dict[str, float], dict[str, float]]:
         """(means, rates) since the last reading."""
-        values = means(self.sums) if self.sums else {}
+        values = means(self.sums)
         values.pop("in_a_row", None)
         pace, wait = self.steps / max(self.seconds, 1e-9), self.waited / max(self.seconds, 1e-9)
         self._reset()

@@ -89,7 +89,7 @@ def _slanted(lr: float, steps: int, cut: float, ratio: float) -> Schedule:
 class Moments(NamedTuple):
     """Adam's state; the leaves keep their parameters' names, and so their layout."""
 
-    count: jax.Array
+    updates: jax.Array
     mu: Any
     nu: Any
 
@@ -108,15 +108,15 @@ def adam(b1: float, b2: float, eps: float, correct: bool, eps_inside: bool):
         return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(jnp.zeros_like, params))
 
     def update(grads, state, params=None):
-        count = state.count + 1
+        t = state.updates + 1
         mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
         nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
-        first, second = (1 - b1**count, jnp.sqrt(1 - b2**count)) if correct else (1.0, 1.0)
+        first, second = (1 - b1**t, jnp.sqrt(1 - b2**t)) if correct else (1.0, 1.0)
         root = second if eps_inside else 1.0
         updates = jax.tree.map(
             lambda m, v: m / first * (second / root) / (jnp.sqrt(v) / root + eps), mu, nu
         )
-        return updates, Moments(count, mu, nu)
+        return updates, Moments(t, mu, nu)
 
     return optax.GradientTransformation(init, update)
 

@@ -26,7 +26,8 @@ def curves(runs, out) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
-    for color, run in zip(plt.cm.tab10.colors * 10, map(pathlib.Path, runs), strict=False):
+    for number, run in enumerate(map(pathlib.Path, runs)):
+        color = f"C{number % 10}"
         lines = metrics.read_lines(run / "metrics.jsonl")
         if not lines:
             raise UserError(f"{run} holds no metrics.jsonl with a line in it")

@@ -94,10 +94,10 @@ class Layout:
         if B % self.shards("B"):
             raise UserError(f"batch of {B} rows does not divide over {self.shards('B')} devices")
         sharding = NamedSharding(self.mesh, self.spec("B", (B,)))
-        own = [index[0] for index in sharding.addressable_devices_indices_map((B,)).values()]
-        return slice(
-            min(i.start or 0 for i in own), max(B if i.stop is None else i.stop for i in own)
-        )
+        own = [
+            x[0].indices(B) for x in sharding.addressable_devices_indices_map((B,)).values() if x
+        ]
+        return slice(min(start for start, _, _ in own), max(stop for _, stop, _ in own))
 
     def put(self, batch: dict[str, np.ndarray], B: int) -> dict[str, jax.Array]:
         """This process's rows as its part of global arrays."""

@@ -1,0 +1,44 @@
+# make pretrain   an environment, then XLNet on the default corpus: minutes on a laptop
+# make test       an environment, then lint, types and the tests
+# make test-slow  the tests that take longer
+# make clean      forget the environment (not data/ and runs/)
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: pretrain test test-slow lint clean
+
+pretrain: $(VENV)/runtime
+	$(BIN)/python -m pretrain.main --config=configs/xlnet.py
+
+test: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: $(VENV)/dev
+	$(BIN)/python -m pytest -n 2 -m slow
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "Creating $(VENV) with $$($(PYTHON) -V)"
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/runtime: $(VENV)/python requirements.txt
+	@echo "Installing requirements.txt into $(VENV): a minute or two"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/dev: $(VENV)/runtime requirements-dev.txt
+	@echo "Installing requirements-dev.txt into $(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+clean:
+	rm -rf $(VENV)
