@@ -7,7 +7,7 @@ import jax
 
 import modules
 from benchmarks import noise, worker
-from pretrain import data, metrics, objectives, optim
+from pretrain import data, machine, metrics, objectives, optim
 from pretrain.sharding import Layout, make_mesh
 from pretrain.steps import Steps
 
@@ -62,4 +62,5 @@ def layout(recipe: dict[str, Any]) -> data.Layout:
 
 
 if __name__ == "__main__":
+    machine.keep_memory()  # as every job does
     worker.serve(Ours)

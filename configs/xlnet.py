@@ -66,7 +66,7 @@ def mini() -> ConfigDict:
     config.batches.update(B=16, L=128, reuse=64)
     config.evals.held_out.B = 16
     config.model.update(
-        D=128, H=2, K=64, N=4, F=512, M=64, dropout=0.0,
+        D=128, H=2, K=64, N=4, F=512, M=64, init_scale=0.02, dropout=0.0,
         attention_dropout=0.0, dtype="float32", remat="none", unroll=4,
     )  # fmt: skip
     config.objective.update(perm=64, reset=True, chunks=1)

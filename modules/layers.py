@@ -57,17 +57,18 @@ def dense(x_BLD, w_DF):
 def _dense_backward(kept, dy_BLF):
     x_BLD, w_DF = kept
 
-    def by_transpose(x_BLD, dy_BLF):
-        # XLA's CPU product over the leading dimension runs at two thirds of the other's speed.
+    def on_cpu(x_BLD, dy_BLF):
+        # Whole operands in two dimensions: fused into its transpose, what makes x would be made
+        # anew in an order that suits no cache.  A small transpose pays for a faster product.
         whole = jax.lax.optimization_barrier
-        x_DR = whole(whole(x_BLD).reshape(-1, x_BLD.shape[-1]).T)
-        return x_DR @ dy_BLF.reshape(-1, dy_BLF.shape[-1])
+        x_RD, dy_RF = (whole(each).reshape(-1, each.shape[-1]) for each in (x_BLD, dy_BLF))
+        x_DR = whole(x_RD.T) if x_RD.shape[1] < dy_RF.shape[1] else x_RD.T
+        return x_DR @ dy_RF
 
-    def plainly(x_BLD, dy_BLF):
+    def elsewhere(x_BLD, dy_BLF):
         return jnp.einsum("BLD,BLF->DF", x_BLD, dy_BLF)
 
-    best = by_transpose if x_BLD.shape[-1] < dy_BLF.shape[-1] else plainly
-    dw_DF = jax.lax.platform_dependent(x_BLD, dy_BLF, cpu=best, default=plainly)
+    dw_DF = jax.lax.platform_dependent(x_BLD, dy_BLF, cpu=on_cpu, default=elsewhere)
     return jnp.einsum("BLF,DF->BLD", dy_BLF, w_DF), dw_DF
 
 

@@ -58,21 +58,38 @@ def scores_at(q_BPHK, r_RHK, slots_BP, L: int):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def cut(x_BHPR, start_BP, J: int):
-    """`x[b, h, p, start[b, p]:][:J]`; its gradient is a gather too, never a scatter."""
-    index_BPJ = start_BP[..., None] + jnp.arange(J)
-    return jnp.take_along_axis(x_BHPR, index_BPJ[:, None], axis=-1, mode="clip")
+    """`x[b, h, p, start[b, p]:][:J]`; its gradient is a shift too, never a scatter."""
+    return _rolled(x_BHPR, start_BP)[..., :J]
 
 
-def _cut_forward(x_BHPR, start_BP, J):
+def _cut_forward(x_BHPR, start_BP, J: int):
     return cut(x_BHPR, start_BP, J), (start_BP, jnp.zeros(x_BHPR.shape[-1:], jnp.bool_))
 
 
-def _cut_backward(J, kept, dy_BHPJ):
+def _cut_backward(J: int, kept, dy_BHPJ):
     start_BP, like_R = kept
-    index_BPR = jnp.arange(like_R.size) - start_BP[..., None]
-    inside_BPR = (index_BPR >= 0) & (index_BPR < J)
-    dx = jnp.take_along_axis(dy_BHPJ, index_BPR[:, None], axis=-1, mode="clip")
-    return jnp.where(inside_BPR[:, None], dx, 0), None
+    dy_BHPR = jnp.pad(dy_BHPJ, ((0, 0), (0, 0), (0, 0), (0, like_R.size - J)))
+    return _rolled(dy_BHPR, -start_BP), None
 
 
 cut.defvjp(_cut_forward, _cut_backward)
+
+
+def _rolled(x_BHPR, by_BP):
+    """Each row rolled to the left by its own number of places."""
+    by_BP = by_BP % x_BHPR.shape[-1]
+    return jax.lax.platform_dependent(x_BHPR, by_BP, tpu=_by_bits, default=_by_index)
+
+
+def _by_index(x_BHPR, by_BP):
+    R = x_BHPR.shape[-1]
+    index_BPR = (by_BP[..., None] + jnp.arange(R)) % R
+    return jnp.take_along_axis(x_BHPR, index_BPR[:, None], axis=-1)
+
+
+def _by_bits(x_BHPR, by_BP):
+    """For a TPU, where a gather costs more than log2(R) rolls of everything by fixed amounts."""
+    for bit in range((x_BHPR.shape[-1] - 1).bit_length()):
+        rolls_B1P1 = (by_BP >> bit & 1).astype(bool)[:, None, :, None]
+        x_BHPR = jnp.where(rolls_B1P1, jnp.roll(x_BHPR, -(1 << bit), axis=-1), x_BHPR)
+    return x_BHPR

@@ -107,6 +107,7 @@ class Meter:
     def __init__(self, tokens: int):
         self.tokens = tokens
         self.late: Sums | None = None
+        self.compiling = True  # during the first step, which is not timed
         self._reset()
 
     def _reset(self) -> None:
@@ -119,7 +120,7 @@ class Meter:
         """Around the wait for a batch, with which a step begins."""
         self.began = began = time.monotonic()
         yield
-        self.waited += time.monotonic() - began
+        self.waited += 0.0 if self.compiling else time.monotonic() - began
 
     def add(self, sums: Sums | None) -> Sums | None:
         """Takes in the sums of a step, on the device still; returns those of the step before."""
@@ -127,9 +128,10 @@ class Meter:
         done = jax.device_get(done)
         if done and done["in_a_row"][0] == 0:  # a skipped step has no numbers worth adding
             self.sums = add(self.sums, done)
-        if self.began is not None:
+        if self.began is not None and not self.compiling:
             self.seconds += time.monotonic() - self.began
-            self.steps, self.began = self.steps + (sums is not None), None
+            self.steps += sums is not None
+        self.began, self.compiling = None, False
         return done
 
     def read(self) -> tuple[dict[str, float], dict[str, float]]:

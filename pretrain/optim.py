@@ -86,6 +86,16 @@ def _slanted(lr: float, steps: int, cut: float, ratio: float) -> Schedule:
 # --- rules -----------------------------------------------------------------------------------
 
 
+def clip_to(limit: float) -> optax.GradientTransformationExtraArgs:
+    """Scales gradients down to this global norm, which the training step knows already."""
+
+    def update(updates, state, params=None, *, norm, **_):
+        scale = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
+        return jax.tree.map(lambda g: g * scale, updates), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+
+
 class Moments(NamedTuple):
     """Adam's state; the leaves keep their parameters' names, and so their layout."""
 
@@ -177,16 +187,19 @@ def multiply(rates: Mapping[str, float]):
 
 def make(
     *, name: str = "adamw", lr: float, steps: int, warmup: int = 0, decay: str = "linear",
-    end: float = 0.0, join: str = "after", b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6,
+    end: float = 0.0, join: str = "after", cut: float = 0.1, ratio: float = 32.0,
+    b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6,
     correct: bool = True, eps_inside: bool = True, accumulator: float = 1.0,
     weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[io]_", clip: float = 0.0,
     freeze: str = "", rates: Mapping[str, float] | None = None, layers: float = 1.0,
-) -> tuple[optax.GradientTransformation, Schedule]:  # fmt: skip
+) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:  # fmt: skip
     """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
+
+    The transformation's update takes the global `norm` of the gradients as a keyword.
 
     Args:
         name: "adamw", "lamb" or "adagrad" (`accumulator` is its first sum of squares).
-        lr, steps, warmup, decay, end, join: of `schedule`.
+        lr, steps, warmup, decay, end, join, cut, ratio: of `schedule`.
         b1, b2, eps, correct, eps_inside: of `adam`.
         weight_decay: share of the weights taken off per unit of learning rate, decoupled from
             the gradient; `no_decay` names the parameters it leaves alone.
@@ -202,8 +215,10 @@ def make(
     }
     if name not in rules:
         raise UserError(f"optim.name={name!r} is none of {', '.join(rules)}")
-    rate = schedule(lr=lr, steps=steps, warmup=warmup, decay=decay, end=end, join=join)
-    chain = [optax.clip_by_global_norm(clip)] if clip else []
+    rate = schedule(
+        lr=lr, steps=steps, warmup=warmup, decay=decay, end=end, join=join, cut=cut, ratio=ratio
+    )
+    chain = [clip_to(clip)] if clip else []
     chain += rules[name]()
     if weight_decay:
         mask = lambda params: jax.tree.map(lambda x: not x, matching(params, no_decay))  # noqa: E731

@@ -51,12 +51,13 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     rng = jax.random.fold_in(rng, state.step)
     grads, carry, sums = _gradients(objective, rng, state, batch, parts)
     total, weight = sums["loss"]
-    grads = jax.tree.map(lambda g: g / jnp.maximum(weight, 1e-9), grads)
-    norm = optax.tree.norm(grads)
+    share = 1 / jnp.maximum(weight, 1e-9)
+    norm = optax.tree.norm(grads) * share
     finite = jnp.isfinite(norm) & jnp.isfinite(total)
 
     def update():
-        updates, opt = tx.update(grads, state.opt, state.params)
+        mean = jax.tree.map(lambda g: g * share, grads)
+        updates, opt = tx.update(mean, state.opt, state.params, norm=norm)
         params = optax.apply_updates(state.params, updates)
         return params, carry, opt, _averaged(state.average, params, average)
 

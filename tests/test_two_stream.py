@@ -182,7 +182,8 @@ def check_slopes(cfg, weights, slopes, theirs):
     kinds = {re.sub(r"transformer/layer_\d+", "layers", name) for name in weights}
     for kind in sorted(kinds - {"model/lm_loss/bias"}):
         way = {
-            name: rng.normal(0, 1, w.shape) * (re.sub(r"transformer/layer_\d+", "layers", name) == kind)
+            name: rng.normal(0, 1, w.shape)
+            * (re.sub(r"transformer/layer_\d+", "layers", name) == kind)
             for name, w in weights.items()
         }
         length = np.sqrt(sum((x**2).sum() for x in way.values()))

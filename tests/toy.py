@@ -4,12 +4,14 @@ It is itself a recipe file:  python -m pretrain.main --config=tests/toy.py:plm
 A new objective joins every test of the machine with a function in `RECIPES`.
 """
 
+import functools
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+from unittest import mock
 
 import jax
 import numpy as np
@@ -20,6 +22,7 @@ from ml_collections import ConfigDict
 import modules
 from configs import common, xlnet
 from pretrain import data, loop, metrics, objectives
+from pretrain.sharding import make_mesh
 from tests import data_corpora
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -73,8 +76,10 @@ def build(config: ConfigDict):
 
 
 def train(config: ConfigDict, workdir: pathlib.Path, **options):
-    """The final state of a run in this process."""
-    return loop.run(config, workdir, *build(config), **options)
+    """The final state of a run in this process, on one device."""
+    one = functools.partial(make_mesh, devices=jax.devices()[:1])
+    with mock.patch.object(loop, "make_mesh", one):
+        return loop.run(config, workdir, *build(config), **options)
 
 
 def written(workdir: pathlib.Path) -> list[dict]:

@@ -148,6 +148,8 @@ class Objective(nn.Module):
 
     def _check(self, L: int):
         reuse, parts = self.backbone.reuse, (self.backbone.reuse, L - self.backbone.reuse)
+        if self.predicted(L) < 2:
+            raise UserError(f"one_in={self.one_in} leaves nothing to predict in L={L} tokens")
         if not 0 < reuse < L:
             raise UserError(f"reuse={reuse} must leave two parts of a window of L={L} tokens")
         if self.perm and any(part % self.perm for part in parts):

@@ -1,0 +1,1 @@
+"""Starting the processes of a run on machines; imports nothing of the other packages."""
