@@ -1,7 +1,7 @@
 """The pieces every backbone shares: weights, norm, feed-forward, softmax, dropout, stacks."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -17,6 +17,16 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     "gelu_erf": lambda x: 0.5 * x * (1 + jax.lax.erf(x * 2**-0.5)),
     "relu": jax.nn.relu,
 }
+
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+
+
+def check(module: nn.Module, field: str, known: Iterable[str]) -> None:
+    """ValueError naming the field unless its value is one of these."""
+    value = getattr(module, field)
+    if value not in known:
+        raise ValueError(f"{field}={value!r} is none of {', '.join(known)}")
 
 
 def initializer(kind: str, scale: float) -> Callable:

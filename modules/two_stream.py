@@ -198,6 +198,14 @@ class Backbone(nn.Module):
     remat: str = "none"
     unroll: int = 1
 
+    def __post_init__(self):
+        super().__post_init__()
+        layers.check(self, "activation", layers.ACTIVATIONS)
+        layers.check(self, "remat", layers.REMAT)
+        layers.check(self, "dtype", layers.DTYPES)
+        layers.check(self, "initializer", ("normal", "uniform"))
+        layers.check(self, "attention", ("bi", "uni"))
+
     def setup(self):
         kind = (self.initializer, self.init_scale)
         init = layers.initializer(*kind)

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 
 import jax
 from absl import app, flags, logging
@@ -31,15 +32,40 @@ def start(main) -> None:
 
     def guarded(_):
         logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
-        try:
+        with speaking():
             main(CONFIG.value, workdir())
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(1)
 
     machine.keep_memory()
     flags.mark_flag_as_required("config")
-    app.run(guarded)
+    app.run(guarded, flags_parser=parsed)
+
+
+@contextlib.contextmanager
+def speaking() -> Iterator[None]:
+    """A UserError inside ends the process with a line and exit code 1."""
+    try:
+        yield
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
+def parsed(argv: list[str]) -> list[str]:
+    """The command line's flags, and what is no flag; a mistake ends the process with a line."""
+    with speaking():
+        try:
+            rest = flags.FLAGS(argv)
+            CONFIG.value.keys()  # a file that is not there is noticed at the first look
+            return rest
+        except (flags.Error, OSError, KeyError, AttributeError, ValueError, TypeError) as error:
+            raise UserError(_last_words(error)) from error
+
+
+def _last_words(error: Exception) -> str:
+    """Of a message that may hold a whole traceback, the lines after it."""
+    text = str(error.args[0] if error.args else error)
+    if "Traceback" in text:
+        text = [line for line in text.splitlines() if line and line[:4] != " " * 4][-1]
+    return " ".join(text.replace("\\n", " ").replace("\\'", "'").split())
 
 
 def workdir() -> pathlib.Path:

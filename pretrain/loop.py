@@ -8,7 +8,7 @@ from typing import Any
 from pretrain import hooks, machine, metrics, optim
 from pretrain.checkpoint import Checkpoints, differences
 from pretrain.data.stream import stream
-from pretrain.errors import UserError
+from pretrain.errors import UserError, section
 from pretrain.sharding import Layout, make_mesh
 from pretrain.state import State
 from pretrain.steps import Steps
@@ -62,9 +62,15 @@ def run(
     Raises:
         UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
     """
-    plan, last, stop = Plan(**config.train), config.optim.steps, machine.Stop()
-    tx, rate = optim.make(**config.optim)
-    layout = Layout(make_mesh(**config.mesh))
+    with section("train"):
+        plan = Plan(**config.train)
+    with section("optim"):
+        tx, rate = optim.make(**config.optim)
+    with section("mesh"):
+        layout = Layout(make_mesh(**config.mesh))
+    last, stop = config.optim.steps, machine.Stop()
+    for data in (train, *evals.values()):
+        layout.rows(data.B)  # refused now rather than at the first evaluation
     steps = Steps(
         objective, tx, layout, train, seed=config.seed, parts=plan.parts, average=plan.average
     )

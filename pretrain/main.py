@@ -2,18 +2,23 @@
 
 import modules
 from pretrain import data, job, loop, objectives, report
+from pretrain.errors import section
 
 
 def main(config, workdir):
     """Prepares the corpus, then trains on it; the same command again resumes."""
-    corpus = data.load(**config.corpus)
-    backbone = modules.build(**config.model)
-    objective = objectives.build(backbone=backbone, **config.objective)
-    train = data.build(corpus=corpus, seed=config.seed, **config.batches)
-    evals = {
-        name: data.build(corpus=corpus, **{**config.batches, **changes})
-        for name, changes in config.evals.items()
-    }
+    with section("model"):
+        backbone = modules.build(**config.model)
+    with section("objective"):
+        objective = objectives.build(backbone=backbone, **config.objective)
+    with section("corpus"):
+        corpus = data.load(**config.corpus)
+    with section("batches"):
+        train = data.build(corpus=corpus, seed=config.seed, **config.batches)
+    evals = {}
+    for name, changes in config.evals.items():
+        with section(f"evals.{name}"):
+            evals[name] = data.build(corpus=corpus, **{**config.batches, **changes})
     with job.opened(config, workdir):
         corpus.tokenizer.save(workdir / "tokenizer")
         state = loop.run(

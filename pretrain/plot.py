@@ -58,10 +58,9 @@ def main(argv) -> None:
         if len(argv) < 2:
             raise UserError("name the runs to draw: python -m pretrain.plot runs/a runs/b")
         curves(argv[1:], OUT.value)
-        print(OUT.value)
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(f"error: {error}")
+    print(OUT.value)
 
 
 if __name__ == "__main__":

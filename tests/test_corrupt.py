@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain import corrupt
+from tests.xlnet_cases import quick_jit
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent / "fixtures" / "golden.json").read_text())
 L, GOAL = 48, 9
@@ -48,7 +49,7 @@ def draw_many(n, L, goal, faithful):
         everywhere = jnp.ones(L, bool)
         return corrupt.spans(rng, starts_L, everywhere, goal, faithful=faithful), starts_L
 
-    return jax.device_get(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), n)))
+    return jax.device_get(quick_jit(jax.vmap(one))(jax.random.split(jax.random.key(0), n)))
 
 
 def runs(picked_nL):

@@ -17,7 +17,7 @@ def lines_of(workdir):
 
 def test_a_mean_is_divided_once_over_all_batches():
     small, large = {"loss": (6.0, 2.0)}, {"loss": (1.0, 8.0)}
-    values = metrics.means(metrics.add(metrics.add(None, small), large))
+    values = metrics.means(metrics.add(metrics.add({}, small), large))
     assert values["loss"] == pytest.approx(0.7)  # the mean of the two means would be 1.5625
     assert values["perplexity"] == pytest.approx(math.exp(0.7))
 
@@ -95,7 +95,9 @@ def test_the_meter_looks_at_each_step_once_and_one_step_late():
     meter = metrics.Meter(tokens=4)
     assert take(meter, step_sums(1)) is None
     assert [float(take(meter, step_sums(n))["loss"][0]) for n in (2, 3)] == [1, 2]
-    assert float(meter.add(None)["loss"][0]) == 3
+    last = meter.add(None)
+    assert last is not None
+    assert float(last["loss"][0]) == 3
     assert meter.add(None) is None
 
 

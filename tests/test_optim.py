@@ -12,6 +12,7 @@ import pytest
 import modules
 from pretrain import optim
 from pretrain.errors import UserError
+from tests.xlnet_cases import quick_jit
 
 GOLDEN = json.loads((pathlib.Path(__file__).parent / "fixtures" / "golden.json").read_text())["lr"]
 LR, B1, B2, EPS = 0.1, 0.9, 0.99, 1e-3
@@ -28,10 +29,11 @@ SCHEDULES = {
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_rates_are_the_original_s(name):
-    rate = optim.schedule(**SCHEDULES[name])
+    section = SCHEDULES[name]
+    rate = optim.schedule(**section)
     for step, expected in GOLDEN[name].items():
         step = round(float(step) * (1000 if name == "gpt1" else 1))
-        np.testing.assert_allclose(rate(step), expected, rtol=2e-6, atol=1e-12)
+        np.testing.assert_allclose(rate(step), expected, rtol=2e-6, atol=1e-7 * section["lr"])
 
 
 def test_cosine_rsqrt_and_constant_are_their_formulas():
@@ -48,7 +50,7 @@ def test_cosine_rsqrt_and_constant_are_their_formulas():
 def test_an_unknown_name_says_what_there_is():
     with pytest.raises(UserError, match="decay='lineal'"):
         optim.schedule(lr=1, steps=1, decay="lineal")
-    with pytest.raises(UserError, match="optim.name='sgd' is none of adamw, lamb, adagrad"):
+    with pytest.raises(UserError, match=r"optim\.name='sgd' is none of adamw, lamb, adagrad"):
         optim.make(name="sgd", lr=1, steps=1)
 
 
@@ -71,10 +73,10 @@ def steps(params, **section):
     """Parameters after three steps of a constant rate, from our optimiser."""
     tx, _ = optim.make(lr=LR, steps=3, decay="constant", **section)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
-    opt, update = tx.init(params), jax.jit(tx.update)
+    opt, update = tx.init(params), quick_jit(tx.update)
     for grads in GRADS:
         grads = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), grads)
-        updates, opt = update(grads, opt, params)
+        updates, opt = update(grads, opt, params, norm=1.0)
         params = jax.tree.map(jnp.add, params, updates)
     return params
 
@@ -165,14 +167,18 @@ def test_three_steps_of_adagrad_divide_by_the_root_of_all_squares():
     same(found, jax.tree.map(leaf, tree(0), *GRADS))
 
 
-def test_clipping_limits_the_norm_of_the_whole_gradient():
-    tx, _ = optim.make(name="adagrad", lr=1, steps=1, decay="constant", accumulator=1e12, clip=2.0)
-    params = tree(0)
-    for factor, expected in ((1e-3, None), (1e3, 2.0)):
-        grads = jax.tree.map(lambda x, f=factor: jnp.asarray(f * x, jnp.float32), GRADS[0])
-        updates, _ = tx.update(grads, tx.init(params), params)
-        norm = lambda t: math.sqrt(sum((x**2).sum() for x in jax.tree.leaves(t)))  # noqa: E731
-        np.testing.assert_allclose(norm(updates) * 1e6, expected or norm(grads), rtol=1e-4)
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_clipping_limits_the_norm_of_the_whole_gradient(factor):
+    section = dict(name="adagrad", lr=1e6, steps=1, decay="constant", accumulator=1e12)
+    params, grads = tree(0), jax.tree.map(lambda x: jnp.float32(factor * x), GRADS[0])
+    norm = math.sqrt(sum((x**2).sum() for x in jax.tree.leaves(grads)))
+    assert (norm > 2) == (factor > 1)
+    updates = []
+    for clip in (0.0, 2.0):  # such Adagrad is plain descent: what comes out is what went in
+        tx, _ = optim.make(**section, clip=clip)
+        updates.append(tx.update(grads, tx.init(params), params, norm=norm)[0])
+    scaled = jax.tree.map(lambda u: u * min(1, 2 / norm), updates[0])
+    same(updates[1], scaled, rtol=1e-3)
 
 
 # --- what decays, rests or learns slower -----------------------------------------------------
@@ -182,7 +188,7 @@ def update_of_ones(params, **section):
     """By name: updates of parameters 1 from gradients 1, with rate 1 and Adam's first step 1."""
     tx, _ = optim.make(lr=1, steps=1, decay="constant", eps=0.0, **section)
     ones = jax.tree.map(lambda x: jnp.ones(x.shape), params)
-    updates, _ = tx.update(ones, tx.init(ones), ones)
+    updates = quick_jit(lambda x: tx.update(x, tx.init(x), x, norm=1.0)[0])(ones)
     return {
         optim.path_name(path): -np.asarray(u)
         for path, u in jax.tree_util.tree_leaves_with_path(updates)
@@ -205,7 +211,9 @@ def test_all_but_norms_and_biases_decay_and_xlnet_s_query_biases_do(untied):
     resting = {name.removeprefix("backbone/") for name, u in updates.items() if u.max() < 1.25}
     norms = {f"layers/{n}_norm/{x}_D" for n in ("attention", "ffn") for x in ("scale", "bias")}
     assert resting == norms | {"bias_V", "layers/ffn/bi_F", "layers/ffn/bo_D"}
-    decayed = {name: u for name, u in updates.items() if name.removeprefix("backbone/") not in resting}
+    decayed = {
+        name: u for name, u in updates.items() if name.removeprefix("backbone/") not in resting
+    }
     assert all(np.allclose(u, 1.5) for u in decayed.values())
     for name in ("content", "position", "segment"):
         assert f"backbone/layers/attention/biases/{name}_HK" in decayed

@@ -61,6 +61,16 @@ def test_the_gradient_of_a_cut_is_that_of_the_plain_gather():
     np.testing.assert_array_equal(back(dy_BHPJ)[0], plain_back(dy_BHPJ)[0])
 
 
+@pytest.mark.parametrize("roll", [relative._by_index, relative._by_bits])
+@pytest.mark.parametrize("R", [1, 2, 12, 16, 17])
+def test_rows_are_rolled_by_their_own_numbers_on_every_platform(roll, R):
+    x_BHPR = np.arange(B * H * 3 * R, dtype=np.float32).reshape(B, H, 3, R)
+    by_BP = np.array([[0, 1, R - 1], [R // 2, R - 1, 1]]) % R
+    rolled = roll(x_BHPR, jnp.asarray(by_BP))
+    for b, h, p in np.ndindex(B, H, 3):
+        np.testing.assert_array_equal(rolled[b, h, p], np.roll(x_BHPR[b, h, p], -by_BP[b, p]))
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("clamp", [-1, 3])
 def test_the_table_holds_the_sinusoid_of_every_distance(clamp, backward):

@@ -12,6 +12,7 @@ CASES = {
     "plain": {},
     "in parts": {"train.parts": 2},
     "averaged": {"train.average": 0.9},
+    "reported rarely": {"train.log_every": 3},
 }
 CALLS = [1, 3, 5, 9]  # 3 and 9 fall into an evaluation, which asks before each of its batches
 

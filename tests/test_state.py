@@ -10,6 +10,7 @@ import pytest
 from flax import linen as nn
 
 from pretrain import state as states
+from tests.xlnet_cases import quick_jit
 
 B, D, M = 8, 3, 2
 TX = optax.adam(0.1)
@@ -25,7 +26,7 @@ class Toy(nn.Module):
         kept = self.variable("memory", "h_NBMD", jnp.zeros, shape)
         guess_B = (batch["x_BD"] + kept.value.sum((0, 2))) @ w_D
         if not self.is_initializing():
-            new = jnp.stack([batch["x_BD"], -batch["x_BD"] ** 2])[:, :, None]
+            new = jnp.stack([batch["x_BD"], -(batch["x_BD"] ** 2)])[:, :, None]
             kept.value = jnp.concatenate([kept.value, new], axis=2)[:, :, -M:]
         total = (batch["weight_B"] * (guess_B - batch["y_B"]) ** 2).sum()
         return {"loss": (total, batch["weight_B"].sum())}
@@ -40,9 +41,7 @@ def draw(seed):
 
 @functools.cache
 def step(parts=1, average=0.0):
-    return jax.jit(
-        functools.partial(states.train_step, Toy(), TX, parts=parts, average=average)
-    )
+    return quick_jit(functools.partial(states.train_step, Toy(), TX, parts=parts, average=average))
 
 
 def begin(average=0.0):

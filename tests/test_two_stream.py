@@ -1,17 +1,15 @@
 """modules/two_stream.py: every switch gives the numbers and the slopes of the slow reference."""
 
-import functools
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import modules
 from tests import xlnet_reference as reference
+from tests.xlnet_cases import B, arguments, backbone, draw_inputs, off, quick_jit
 
-B, L, P = 4, 11, 4  # a prime length
+L = 11  # a prime
 
 # name: (the original's flags, what the case needs besides)
 CASES = {
@@ -55,15 +53,6 @@ WITH_SLOPES = [
 ]
 
 
-def backbone(cfg: reference.Config, **fields):
-    return modules.build(
-        "two_stream", V=cfg.n_token, D=cfg.d_model, H=cfg.n_head, K=cfg.d_head, N=cfg.n_layer,
-        F=cfg.d_inner, M=cfg.mem_len, reuse=cfg.reuse_len, untied=cfg.untie_r,
-        attention=cfg.attn_type, same_length=cfg.same_length, clamp=cfg.clamp_len,
-        activation=cfg.ff_activation, **fields,
-    )  # fmt: skip
-
-
 def draw_case(case):
     """(flags, weights, inputs, fields of ours) of a case."""
     flags, extra = CASES[case]
@@ -74,62 +63,12 @@ def draw_case(case):
     return cfg, reference.random_weights(cfg, 1), inputs, fields
 
 
-def draw_inputs(cfg, rng, L, *, slots=True, masked=True, mixed=False):
-    """Inputs as the reference takes them, with a leading B."""
-    inputs = {"inp_k": rng.integers(0, cfg.n_token, (B, L)), "seg_id": rng.integers(0, 4, (B, L))}
-    if cfg.mem_len:
-        shape = (B, cfg.n_layer, cfg.mem_len, cfg.d_model)
-        inputs["mems"] = rng.normal(0, 1, shape).astype(np.float32)
-    if masked:
-        inputs["perm_mask"] = (rng.random((B, L, L)) < 0.5).astype(int)
-        inputs["perm_mask"][:, :, 0] = 0  # so that everyone sees something
-    if slots:
-        places = np.stack([rng.permutation(L)[:P] for _ in range(B)])
-        inputs["target_mapping"] = np.eye(L)[places]
-        inputs["target_mapping"][:, -1] = 0  # no such prediction
-    if mixed:
-        inputs["inp_q"] = rng.integers(0, 2, (B, P))
-    if cfg.bi_data:
-        inputs["backward"] = np.array([True, False, False, True])
-    return inputs
-
-
-def arguments(cfg, inputs):
-    """The same inputs as the backbone takes them."""
-    given = {"tokens_BL": inputs["inp_k"], "segments_BL": inputs["seg_id"]}
-    L = given["tokens_BL"].shape[1]
-    if "mems" in inputs:
-        given["memory_NBMD"] = np.moveaxis(inputs["mems"], 0, 1)
-    visible = 1 - inputs.get("perm_mask", np.zeros((B, L, L)))
-    content = np.pad(visible, ((0, 0), (0, 0), (cfg.mem_len, 0)), constant_values=1) > 0
-    if "perm_mask" in inputs:
-        given["content"] = content
-    if "target_mapping" in inputs:
-        slots = inputs["target_mapping"].argmax(-1)
-        query = np.take_along_axis(content, slots[..., None], 1)
-        given |= {"slots_BP": slots, "query": query}
-    if "inp_q" in inputs:
-        given["blind_BP"] = inputs["inp_q"] == 1
-    if "backward" in inputs:
-        given["backward_B"] = inputs["backward"]
-    return jax.tree.map(jnp.asarray, given)
-
-
 def reference_outputs(cfg, weights, inputs):
     rows = [
         reference.transformer(cfg, weights, **{k: x[b] for k, x in inputs.items()})
         for b in range(B)
     ]
     return np.stack([out for out, _ in rows]), [new for _, new in rows]
-
-
-def off(ours, theirs):
-    """The error's norm as a share of the expected norm."""
-    return np.linalg.norm(np.asarray(ours, np.float64) - theirs) / np.linalg.norm(theirs)
-
-
-# These programs run for milliseconds: to compile them well would take most of the time.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 
 @pytest.fixture(autouse=True)
@@ -179,22 +118,26 @@ def check_slopes(cfg, weights, slopes, theirs):
     weights = {name: w.astype(np.float64) for name, w in weights.items()}
     slopes = jax.tree.map(lambda x: np.asarray(x, np.float64), slopes)
     whole = np.sqrt(dot(slopes, slopes))
-    kinds = {re.sub(r"transformer/layer_\d+", "layers", name) for name in weights}
-    for kind in sorted(kinds - {"model/lm_loss/bias"}):
+    for kind in sorted({kind_of(name) for name in weights} - {"model/lm_loss/bias"}):
         way = {
             name: rng.normal(0, 1, w.shape)
             * (re.sub(r"transformer/layer_\d+", "layers", name) == kind)
             for name, w in weights.items()
         }
         length = np.sqrt(sum((x**2).sum() for x in way.values()))
+        way = {name: x / length for name, x in way.items()}
         ahead, behind = (
-            theirs({k: w + sign * 1e-5 / length * way[k] for k, w in weights.items()})
-            for sign in (1, -1)
+            theirs({k: w + sign * 1e-5 * way[k] for k, w in weights.items()}) for sign in (1, -1)
         )
-        mapped = jax.tree.map(lambda x: x / length, reference.ours(way, cfg))
+        mapped = reference.ours(way, cfg)
         own = jax.tree.map(lambda g, x: g * (x != 0), slopes, mapped)
         size = max(np.sqrt(dot(own, own)), 1e-3 * whole)
         assert abs(dot(slopes, mapped) - (ahead - behind) / 2e-5) < 1e-5 * size, kind
+
+
+def kind_of(name):
+    """A variable's name without the number of its layer."""
+    return re.sub(r"transformer/layer_\d+", "layers", name)
 
 
 def dot(a, b):

@@ -4,28 +4,32 @@ import json
 import pathlib
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from tests import xlnet_reference as reference
-from tests.test_two_stream import arguments, backbone, exact_products, off, quick_jit  # noqa: F401
+from tests.xlnet_cases import arguments, backbone, off, quick_jit
 
 FOLDER = pathlib.Path(__file__).parent / "fixtures" / "xlnet"
 FILES = sorted(path.stem for path in FOLDER.glob("*.npz"))
 TRAINED = [name for name in FILES if name.startswith("bi_pretrain")]
-FLAGS = {field: None for field in reference.Config.__dataclass_fields__}
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
 
 
 def load(name):
-    """(flags, weights, inputs, outputs); inputs with a leading B, as the reference's."""
+    """(flags, weights, inputs, targets, outputs); all inputs with a leading B."""
     with np.load(FOLDER / f"{name}.npz") as file:
         flags = json.loads(str(file["cfg"]))
         groups = {
             part: {k.removeprefix(part): file[k] for k in file.files if k.startswith(part)}
             for part in ("w/", "in/", "out/")
         }
-    cfg = reference.Config(**{k: x or 0 for k, x in flags.items() if k in FLAGS})
+    cfg = reference.Config(**{k: x or 0 for k, x in flags.items() if hasattr(reference.Config, k)})
     axes = {"inp_k": 1, "seg_id": 1, "mems": 2, "perm_mask": 2, "target_mapping": 2}
     inputs = {
         k: np.moveaxis(groups["in/"][k], axis, 0) for k, axis in axes.items() if k in groups["in/"]

@@ -11,6 +11,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 from unittest import mock
 
 import jax
@@ -159,7 +160,8 @@ def quick(toy):
         "jax_persistent_cache_min_compile_time_secs": 0.5,
     }
     before = {name: jax.config.values[name] for name in changes}
-    yield _configure(changes)
+    _configure(changes)
+    yield
     _configure(before)
 
 
@@ -167,6 +169,13 @@ def _configure(values: dict) -> None:
     for name, value in values.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
+
+
+def wait_for(happened, process: subprocess.Popen) -> None:
+    """Returns as soon as `happened()`; fails if the process has ended before."""
+    while not happened():
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
 
 
 # --- what a run has left ---------------------------------------------------------------------

@@ -1,0 +1,255 @@
+"""What befalls a run - a kill, a request to stop, numbers that explode - costs it no step."""
+
+import random
+import signal
+import socket
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from pretrain import hooks, machine
+from pretrain.checkpoint import Checkpoints
+from tests import toy as toys
+
+pytest_plugins = ["tests.toy"]
+
+LONG = {"optim.steps": 40, "train.save_every": 1, "train.eval_every": 20}
+ENDLESS = {"optim.steps": 2000, "train.save_every": 5000, "train.eval_every": 5000}
+
+
+def finish(process) -> str:
+    """What a process said until it ended well."""
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    return said
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy, tmp_path_factory):
+    """The workdir of a run of LONG steps that nothing befell, for each recipe."""
+    made = {}
+
+    def run(recipe):
+        if recipe not in made:
+            made[recipe] = tmp_path_factory.mktemp("undisturbed")
+            finish(toy.start(recipe, made[recipe], LONG))
+        return made[recipe]
+
+    return run
+
+
+# --- kill -9 ---------------------------------------------------------------------------------
+
+
+def kill_somewhere(toy, recipe, workdir, draw) -> bool:
+    """Starts the run, and kills it within moments of its first new step; False if it got away."""
+    before = len(toys.written(workdir))
+    process = toy.start(recipe, workdir, LONG)
+    while process.poll() is None and len(toys.written(workdir)) <= before:
+        time.sleep(0.01)
+    time.sleep(draw.random())
+    process.kill()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_run_killed_again_and_again_arrives_bit_for_bit(
+    toy, undisturbed, tmp_path, recipe, kills
+):
+    whole, draw = undisturbed(recipe), random.Random(kills)
+    hit = [kill_somewhere(toy, recipe, tmp_path, draw) for _ in range(kills)]
+    assert hit[0]
+    finish(toy.start(recipe, tmp_path, LONG))
+    assert toys.sums(tmp_path, 40) == toys.sums(whole, 40)
+    assert toys.written(tmp_path) == toys.written(whole)
+    steps = [line["step"] for line in toys.written(tmp_path) if "loss" in line]
+    assert steps == list(range(1, 41))
+
+
+# --- asked to stop ---------------------------------------------------------------------------
+
+MOMENTS = {  # what a run does when it is asked: the changes that make it do little else
+    "training": {},
+    "evaluating": {"train.eval_every": 1, "train.eval_batches": 0, "evals.held_out.B": 2},
+    "saving": {"train.save_every": 1},
+}
+
+
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_asked_to_stop_a_run_saves_its_step_and_goes_on_exactly(toy, tmp_path, recipe, moment):
+    changes = ENDLESS | MOMENTS[moment]
+    process = toy.start(recipe, tmp_path / "run", changes)
+    toys.wait_for(lambda: toys.written(tmp_path / "run"), process)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    stop = toys.checkpoints(tmp_path / "run")[-1]
+    assert 0 < stop < 2000
+    # The schedule is that of 2000 steps; only the end is moved, and the data are read afresh.
+    end = {"train.save_every": 1, "train.keep_every": stop + 2}
+    straight, resumed = tmp_path / "straight", tmp_path / "run"
+    for workdir in (straight, resumed):
+        process = toy.start(recipe, workdir, changes | end)
+        toys.wait_for(lambda w=workdir: _past(w, stop + 3), process)
+        process.kill()
+        process.communicate()
+    assert toys.sums(resumed, stop + 2) == toys.sums(straight, stop + 2)
+    assert _until(resumed, stop + 2) == _until(straight, stop + 2)
+
+
+def _past(workdir, step) -> bool:
+    return bool(toys.checkpoints(workdir)) and toys.checkpoints(workdir)[-1] >= step
+
+
+def _until(workdir, step) -> list[dict]:
+    return [line for line in toys.written(workdir) if line["step"] <= step]
+
+
+def test_a_request_to_stop_is_heard_whatever_step_is_being_saved(toy, tmp_path):
+    """Orbax asks the same service, counting steps; an answer to one must not use up the other's."""
+    asked: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(machine.multihost_utils, "reached_preemption_sync_point", asked.append)
+        saved = Checkpoints(tmp_path)
+        saved.save(7, {"step": jax.numpy.int32(7)}, {})
+        saved.close()
+    assert asked == []
+
+
+# --- numbers that explode --------------------------------------------------------------------
+
+
+class Poisoned:
+    """A layout whose batches of these steps have weights that no loss survives."""
+
+    def __init__(self, layout, steps):
+        self.layout, self.poisoned = layout, set(steps)
+
+    def __getattr__(self, name):
+        return getattr(self.layout, name)
+
+    def batch(self, step, rows=slice(None)):
+        batch = self.layout.batch(step, rows)
+        if step in self.poisoned:
+            batch["weight_B"] = np.full_like(batch["weight_B"], np.inf)
+        return batch
+
+
+def train(config, workdir, poisoned):
+    """A run whose batches of these numbers are poisoned."""
+    with pytest.MonkeyPatch.context() as patch:
+        objective, layout, evals = toys.build(config)
+        patch.setattr(toys, "build", lambda _: (objective, Poisoned(layout, poisoned), evals))
+        return toys.train(config, workdir)
+
+
+def events(workdir) -> list[dict]:
+    return [line for line in toys.written(workdir) if line.get("event") == "skipped"]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+@pytest.mark.parametrize("log_every", [1, 4])
+def test_a_step_that_is_not_finite_is_skipped_counted_and_named(toy, tmp_path, recipe, log_every):
+    config = toy.config(recipe, {"train.log_every": log_every})
+    state = train(config, tmp_path, [2, 3])  # batches are counted from 0: steps 3 and 4
+    assert (int(state.step), int(state.skipped), int(state.in_a_row)) == (6, 2, 0)
+    assert events(tmp_path) == [
+        {"step": 3, "event": "skipped", "batch": 2, "in_a_row": 1},
+        {"step": 4, "event": "skipped", "batch": 3, "in_a_row": 2},
+    ]
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state.params)))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
+    config = toy.config(recipe, {"train.save_every": 1, "train.keep": 9})
+    train(config, tmp_path, [3, 4, 5])
+    before, after = toys.sums(tmp_path, 3), toys.sums(tmp_path, 6)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"step", "skipped", "in_a_row"}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+def test_when_patience_ends_the_last_finite_state_is_saved_and_can_be_gone_on_from(
+    toy, tmp_path, recipe
+):
+    config = toy.config(recipe, {"train.patience": 2, "train.save_every": 100})
+    with pytest.raises(hooks.NotFiniteError, match=r"2 steps in a row, up to step 4.*optim\.lr"):
+        train(config, tmp_path, [2, 3, 4, 5])
+    assert [event["batch"] for event in events(tmp_path)] == [2, 3]
+    assert toys.checkpoints(tmp_path)
+    state = train(config, tmp_path, [])
+    assert (int(state.step), int(state.in_a_row)) == (6, 0)
+
+
+EXPLODE = {"train.patience": 3, "optim.steps": 20, "train.save_every": 100}
+
+
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+def test_a_learning_rate_that_explodes_ends_the_run_in_a_line(toy, tmp_path, recipe):
+    done = toy.run(recipe, tmp_path, EXPLODE | {"optim.lr": 1e30})
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "error: 3 steps in a row" in done.stderr
+    assert events(tmp_path)[-1]["in_a_row"] == 3
+    assert toys.checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+def test_weights_that_overflow_are_never_saved_and_the_run_says_so(toy, tmp_path, recipe):
+    done = toy.run(recipe, tmp_path, EXPLODE | {"optim.lr": 1e39})
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "not finite" in done.stderr.split("error: ")[-1]
+
+
+# --- two processes ---------------------------------------------------------------------------
+
+
+def together(toy, recipe, workdir, changes):
+    """Two processes of two devices each, as one machine."""
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        address = f"localhost:{s.getsockname()[1]}"
+    return [
+        toy.start(
+            recipe, workdir, changes, devices=2, JAX_COORDINATOR_ADDRESS=address,
+            JAX_NUM_PROCESSES="2", JAX_PROCESS_ID=str(number),
+        )
+        for number in range(2)
+    ]  # fmt: skip
+
+
+def losses(workdir) -> list[float]:
+    return [line[k] for line in toys.written(workdir) for k in line if k.endswith("loss")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+@pytest.mark.parametrize("mesh", [{}, {"mesh.fsdp": 4, "mesh.data": 1}])
+def test_two_processes_learn_what_one_learns(toy, tmp_path, recipe, mesh):
+    both = together(toy, recipe, tmp_path / "two", mesh)
+    for process in both:
+        finish(process)
+    finish(toy.start(recipe, tmp_path / "one", mesh, devices=4))
+    assert len(losses(tmp_path / "one")) == 8
+    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+def test_one_of_two_processes_asked_to_stop_stops_both_at_one_step(toy, tmp_path, recipe):
+    both = together(toy, recipe, tmp_path, ENDLESS)
+    toys.wait_for(lambda: toys.written(tmp_path), both[0])
+    both[1].send_signal(signal.SIGTERM)
+    said = [finish(process) for process in both]
+    (stop,) = toys.checkpoints(tmp_path)
+    assert 0 < stop < 2000, said
+    assert toys.written(tmp_path)[-1]["step"] == stop
