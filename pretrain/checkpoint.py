@@ -56,6 +56,8 @@ class Checkpoints:
             lightweight_initialize=True,
         )
         self.manager = ocp.CheckpointManager(self.folder, options=options)
+        # Orbax would ask for the moment to stop too, numbering its questions in its own way.
+        self.manager.reached_preemption = lambda step: False
 
     def save(self, step: int, state: Any, position: Mapping[str, Any]) -> None:
         """Saves `state` and `position` as checkpoint `step`, unless it is there already.

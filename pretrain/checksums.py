@@ -64,7 +64,8 @@ def describe(leaves: dict[str, jax.Array]) -> tuple[dict[str, dict], list[str]]:
     Returns:
         ({name: {"shape": [2, 3], "dtype": "float32", "sum": "0123456789abcdef"}}, names)
     """
-    sums = jax.device_get({name: checksum(leaf) for name, leaf in leaves.items()})
+    # One at a time: queued together, the collectives of many small programs can starve each other.
+    sums = {name: jax.device_get(checksum(leaf)) for name, leaf in leaves.items()}
     table = {
         name: {**layout(leaf), "sum": f"{int(sums[name][0]):08x}{int(sums[name][1]):08x}"}
         for name, leaf in leaves.items()

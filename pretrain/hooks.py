@@ -43,8 +43,12 @@ class Log:
                 "The weights saved are those before them; try a lower optim.lr or optim.clip"
             )
 
-    def __call__(self, step: int, state) -> None:
+    def catch_up(self, step: int) -> None:
+        """Waits for step number `step`, the latest, and looks at it."""
         self._look(step, self.meter.add(None))
+
+    def __call__(self, step: int, state) -> None:
+        self.catch_up(step)
         values, rates = self.meter.read()
         if self.peak:
             rates["utilisation"] = self.flops * rates["steps_per_s"] / self.peak
@@ -54,13 +58,19 @@ class Log:
 
 
 class Evaluate:
-    """Reads the held-out streams from their beginnings; a request to stop ends it early."""
+    """Reads the held-out streams from their beginnings; a request to stop ends it early.
+
+    Attributes:
+        owed: it was ended so, and is to be done again by whoever resumes.
+    """
 
     def __init__(self, steps, evals, stop, writer, progress, batches: int):
         self.steps, self.evals, self.stop = steps, evals, stop
         self.writer, self.progress, self.batches = writer, progress, batches or None
+        self.owed = False
 
     def __call__(self, step: int, state) -> None:
+        self.owed = True
         params = state.params if state.average is None else state.average
         for name, data in self.evals.items():
             batches = itertools.islice(stream(data, 0, self.steps.rows(data)), self.batches)
@@ -73,13 +83,30 @@ class Evaluate:
             self.writer.write(step, **{f"{name}/{k}": v for k, v in values.items()})
             text = "  ".join(f"{k} {v:.4f}" for k, v in values.items())
             self.progress.say(f"step {step}  {name}:  {text}")
+        self.owed = False
 
 
 class Save:
-    """Checkpoints of the state, the position in the data, and what that position depends on."""
+    """Checkpoints of the state, of the position in the data and what it depends on, and of what
+    the other hooks have begun and not finished."""
 
-    def __init__(self, saved, train):
-        self.saved, self.fingerprint = saved, train.fingerprint()
+    def __init__(self, saved, train, log: Log, evaluate: Evaluate):
+        self.saved, self.fingerprint, self.log, self.evaluate = (
+            saved, train.fingerprint(), log, evaluate
+        )  # fmt: skip
 
     def __call__(self, step: int, state) -> None:
-        self.saved.save(step, state, {"step": step, "data": self.fingerprint})
+        self.log.catch_up(step)
+        position = {"step": step, "data": self.fingerprint, "owed": self.evaluate.owed}
+        position["sums"] = self.log.meter.begun()
+        try:
+            self.saved.save(step, state, position)
+        except FloatingPointError as error:
+            raise NotFiniteError(
+                f"{error}: the weights overflowed; try a lower optim.lr"
+            ) from error
+
+    def resume(self, position) -> None:
+        """Tells the other hooks what they had begun."""
+        self.evaluate.owed = position.get("owed", False)
+        self.log.meter.resume(position.get("sums", {}))

@@ -77,9 +77,9 @@ def run(
     with contextlib.ExitStack() as stack:
         saved = Checkpoints(workdir, keep=plan.keep, keep_every=plan.keep_every or None)
         stack.enter_context(contextlib.closing(saved))
-        state = _begin(steps, saved, train, prepare, accept_changes)
+        state, position = _begin(steps, saved, train, prepare, accept_changes)
         progress = metrics.Progress(last)
-        writer = metrics.Writer(workdir, int(state.step))
+        writer = metrics.Writer(workdir, int(state.step), owed=position.get("owed", False))
         stack.enter_context(contextlib.closing(writer))
 
         flops = objective.flops(train.B, train.L)
@@ -87,11 +87,14 @@ def run(
             writer, progress, rate, tokens=train.B * train.L, flops=flops, patience=plan.patience
         )
         evaluate = hooks.Evaluate(steps, evals, stop, writer, progress, plan.eval_batches)
-        save = hooks.Save(saved, train)
+        save = hooks.Save(saved, train, log, evaluate)
         periods = (plan.log_every, log), (plan.eval_every, evaluate), (plan.save_every, save)
 
+        save.resume(position)
+        if evaluate.owed:
+            evaluate(int(state.step), state)
         batches = stream(train, int(state.step), steps.rows(train))
-        for step in range(int(state.step) + 1, last + 1):
+        for step in range(int(state.step) + 1, last + 1) if not stop.asked else ():
             batch = layout.put(log.next(batches), train.B)
             state, sums = steps.train(state, batch)
             try:
@@ -108,12 +111,12 @@ def run(
     return state
 
 
-def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: bool) -> State:
-    """The newest checkpoint that verifies, or a fresh state where there is none."""
+def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: bool):
+    """The newest checkpoint that verifies and its position; a fresh state and {} without one."""
     found = saved.restore(steps.like)
     if found is None:
         state = steps.init()
-        return state.replace(params=prepare(state.params))
+        return state.replace(params=prepare(state.params)), {}
     state, position, _ = found
     changed = differences(position["data"], train.fingerprint())
     if changed and not accept_changes:
@@ -121,4 +124,4 @@ def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: boo
             "this run was trained on other data; --accept_changes continues on these:"
             + "".join(f"\n  {line}" for line in changed)
         )
-    return state
+    return state, position

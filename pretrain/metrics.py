@@ -46,10 +46,11 @@ def _entropy(counts_V: np.ndarray) -> float:
 class Writer:
     """A run's numbers: workdir/metrics.jsonl and TensorBoard events, from the first process only.
 
-    A run resumed at `step` forgets what an earlier life wrote beyond it.
+    A run resumed at `step` forgets what an earlier life wrote beyond it; and its evaluation at
+    that very step, where that is owed once more.
     """
 
-    def __init__(self, workdir, step: int):
+    def __init__(self, workdir, step: int, owed: bool = False):
         self.first = jax.process_index() == 0
         if not self.first:
             return
@@ -58,6 +59,8 @@ class Writer:
         self.path = pathlib.Path(workdir) / "metrics.jsonl"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         kept = [line for line in read_lines(self.path) if line["step"] <= step]
+        if owed:
+            kept = [x for x in kept if x["step"] < step or not any("/" in name for name in x)]
         part = self.path.with_suffix(".part")
         part.write_text("".join(json.dumps(line) + "\n" for line in kept))
         part.replace(self.path)
@@ -127,17 +130,25 @@ class Meter:
         done, self.late = self.late, sums
         done = jax.device_get(done)
         if done and done["in_a_row"][0] == 0:  # a skipped step has no numbers worth adding
-            self.sums = add(self.sums, done)
+            numbers = {name: pair for name, pair in done.items() if name != "in_a_row"}
+            self.sums = add(self.sums, numbers)
         if self.began is not None and not self.compiling:
             self.seconds += time.monotonic() - self.began
             self.steps += sums is not None
         self.began, self.compiling = None, False
         return done
 
+    def begun(self) -> dict[str, list[float]]:
+        """The sums since the last reading, for a checkpoint: float32 survives JSON exactly."""
+        return {name: [float(total), float(weight)] for name, (total, weight) in self.sums.items()}
+
+    def resume(self, begun: dict[str, list[float]]) -> None:
+        """Goes on from sums that an earlier life of the run had begun."""
+        self.sums = {name: (np.float32(a), np.float32(b)) for name, (a, b) in begun.items()}
+
     def read(self) -> tuple[dict[str, float], dict[str, float]]:
         """(means, rates) since the last reading."""
         values = means(self.sums)
-        values.pop("in_a_row", None)
         pace, wait = self.steps / max(self.seconds, 1e-9), self.waited / max(self.seconds, 1e-9)
         self._reset()
         rates = {"steps_per_s": pace, "tokens_per_s": pace * self.tokens, "data_wait": wait}

@@ -73,9 +73,7 @@ def program(objective, train):
 def listen(objective, batch, carry=None, seed=0, train=True):
     """(sums, what the spy was asked, the new carry)."""
     sums, out = program(objective, train)({"corrupt": jax.random.key(seed)}, batch, carry)
-    asked = {
-        name: x[0] if isinstance(x, tuple) else x for name, x in out["asked"]["backbone"].items()
-    }
+    asked = jax.device_get(out["asked"]["backbone"])
     return sums, asked, {"memory": out["memory"]} if "memory" in out else {}
 
 

@@ -45,9 +45,7 @@ WITH_SLOPES = [
     "biases tied over layers",
     "distances clamped, both directions",
     "left to right and masked",
-    "same length, memory",
     "both directions, memory, reuse",
-    "blocks",
     "a distance table for each example",
     "some queries know their token",
 ]

@@ -7,7 +7,6 @@ Every array with a B in its name has one entry per row of the batch there.
 
     __call__(batch, *, train) -> sums     `batch` holds the arrays of a `pretrain.data` layout
     flops(B, L) -> float                  floating-point operations of one training step
-    example(B, L) -> batch                the smallest batch of this shape, to initialise with
 
 A metric whose name ends in _V is a histogram over the vocabulary of what was predicted; it is
 printed as the loss that the best constant guess would have.  Adding an objective is one file
