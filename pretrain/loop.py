@@ -93,8 +93,10 @@ def run(
         save.resume(position)
         if evaluate.owed:
             evaluate(int(state.step), state)
+            if evaluate.owed:  # and broken off again
+                return state
         batches = stream(train, int(state.step), steps.rows(train))
-        for step in range(int(state.step) + 1, last + 1) if not stop.asked else ():
+        for step in range(int(state.step) + 1, last + 1):
             batch = layout.put(log.next(batches), train.B)
             state, sums = steps.train(state, batch)
             try:

@@ -164,12 +164,14 @@ class Progress:
 
     def show(self, step: int, values: dict[str, float]) -> None:
         """`values` are what the run writes down at this step."""
-        left = (self.steps - step) / max(values["steps_per_s"], 1e-9)
         parts = [f"step {step}/{self.steps}"]
         parts += [f"{name} {values[name]:.4f}" for name in ("loss",) if name in values]
-        parts += [f"lr {values['lr']:.2e}", f"{_short(values['tokens_per_s'])} tokens/s"]
-        parts += [f"{values['utilisation']:.0%} of peak"] if "utilisation" in values else []
-        parts += [f"data wait {values['data_wait']:.1%}", f"{_clock(left)} left"]
+        parts += [f"lr {values['lr']:.2e}"]
+        if pace := values["steps_per_s"]:  # not in the first step, which compiles
+            parts += [f"{_short(values['tokens_per_s'])} tokens/s"]
+            parts += [f"{values['utilisation']:.0%} of peak"] if "utilisation" in values else []
+            parts += [f"data wait {values['data_wait']:.1%}"]
+            parts += [f"{_clock((self.steps - step) / pace)} left"]
         self.say("  ".join(parts), renew=True)
 
     def say(self, text: str, *, renew: bool = False) -> None:
