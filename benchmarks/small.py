@@ -16,6 +16,7 @@ def get_config() -> ConfigDict:
     config = xlnet.get_config("mini")
     config.corpus.tokens.V = 32000
     config.batches.update(B=8, L=128, reuse=64, both_ways=False)
-    config.model.update(D=256, H=4, F=1024, M=0, dropout=0.1, attention_dropout=0.1)
+    config.model.update(D=256, H=4, F=1024, M=0, init_scale=0.02)
+    config.model.update(dropout=0.1, attention_dropout=0.1)
     config.objective.chunks = 2
     return config

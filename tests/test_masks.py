@@ -38,6 +38,14 @@ def test_the_later_half_sees_all_of_the_earlier_which_sees_none_of_it():
     np.testing.assert_array_equal(hidden, expected == 1)
 
 
+def test_no_place_of_the_earlier_half_sees_the_later_whoever_comes_last():
+    order_L, none = jnp.arange(4), np.zeros(4, bool)
+    earlier = corrupt.ranks(order_L, none, ~none)  # the last in its order sees itself
+    seen = visible(*corrupt.after(earlier, corrupt.ranks(order_L, none, none), 4))
+    assert not seen[:4, 4:].any()
+    assert seen[4:].all()
+
+
 def test_context_sees_context_only_and_each_prediction_one_more_than_the_last():
     L = 24
     order_L = jax.random.permutation(jax.random.key(0), L)
