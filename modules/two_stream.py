@@ -261,7 +261,7 @@ class Backbone(nn.Module):
         Args:
             tokens_BL, segments_BL: ids; only whether two segments are equal matters, and memory
                 counts as segment 0.  None: one segment.
-            content: bool, broadcasts to [B, L, J]: what each position sees of memory and
+            content: bool, [B or 1, L, J]: what each position sees of memory and
                 sequence.  Everything sees itself besides.  None: all.
             slots_BP: predicted positions; with them comes `query`, bool [B, P, J].
             blind_BP: False where a query starts from its token instead of knowing the place

@@ -148,7 +148,7 @@ def trust_ratio(skip: str):
 
 
 def layer_decay(
-    factor: float, stack: str = r"layers/", below: str = r"token_VD|position|segment_VD"
+    factor: float, stack: str = r"layers/", below: str = r"(token|position|segment)_[A-Z]*D$"
 ):
     """Learning rates that fall by `factor` from each layer to the one beneath it.
 

@@ -6,12 +6,15 @@ of that record itself.
 """
 
 import contextlib
+import functools
 import hashlib
+import inspect
 import json
 import logging
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -133,6 +136,7 @@ def _load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     refuse_links(folder)
     record = read_record(folder)
     compare(folder, {k: v for k, v in record["leaves"].items() if k.startswith(within)}, like)
+    _hush()
     target = nest(like)
     args = ocp.args.PyTreeRestore(
         item=target,
@@ -142,6 +146,23 @@ def _load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
         found = flatten(handler.restore(folder / "state", args=args))
     return {name: found[name] for name in like}, record
+
+
+@functools.cache
+def _hush() -> None:
+    """When a leaf cannot be read, the reads still under way report to an event loop that is gone.
+
+    The reader of our own message, which names the damage, is spared their tracebacks.
+    """
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    report = sys.unraisablehook
+
+    def hook(unraisable) -> None:
+        abandoned = inspect.iscoroutine(unraisable.object)
+        if not abandoned and str(unraisable.exc_value) != "Event loop is closed":
+            report(unraisable)
+
+    sys.unraisablehook = hook
 
 
 def refuse_links(folder: pathlib.Path) -> None:

@@ -241,7 +241,6 @@ def test_rates_fall_from_layer_to_layer_and_the_embedding_lies_lowest(untied):
         np.testing.assert_allclose(u, np.broadcast_to(expected, u.shape), rtol=1e-4)
 
 
-@pytest.mark.xfail(strict=True, reason="`position` of the pattern `below` finds position_HK too")
 def test_biases_shared_by_all_layers_learn_at_one_rate():
     updates = update_of_ones(xlnet(untied=False), layers=0.5)
     shared = [u for name, u in updates.items() if name.startswith("backbone/biases/")]
