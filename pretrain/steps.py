@@ -53,6 +53,7 @@ class Steps:
             )
         )
         self._evaluate = self._placed(jax.jit(functools.partial(state_lib.eval_step, objective)))
+        self._fresh_carry = functools.cache(self._compile_carry)
 
     def _placed(self, f):
         """`f`, tracing what it traces under this machine's layout."""
@@ -76,14 +77,18 @@ class Steps:
 
     def evaluate(self, params, data, batches):
         """Yields the sums of each of these batches in turn, memory carried from one to the next."""
+        carry = self._fresh_carry(data)()
+        for step, batch in batches:
+            rng = jax.random.fold_in(self.eval_rng, step)
+            sums, carry = self._evaluate(rng, params, carry, self.layout.put(batch, data.B))
+            yield sums
+
+    def _compile_carry(self, data):
+        """A function that makes the carry an evaluation on `data` begins with."""
         blank = self.blank(data)
 
         def fresh():
             return state_lib.fresh_carry(self.objective, self.eval_rng, blank())
 
         places = self.layout.of(self._placed(jax.eval_shape)(fresh))
-        carry = self._placed(jax.jit(fresh, out_shardings=places))()
-        for step, batch in batches:
-            rng = jax.random.fold_in(self.eval_rng, step)
-            sums, carry = self._evaluate(rng, params, carry, self.layout.put(batch, data.B))
-            yield sums
+        return self._placed(jax.jit(fresh, out_shardings=places))
