@@ -42,9 +42,11 @@ def start(command: list[str], index: int, count: int, address: str, devices: int
     if devices:
         flags = os.environ.get("XLA_FLAGS", "")
         own["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}"
+    # A session of its own: a terminal's Ctrl-C reaches it once, through the launcher.
     process = subprocess.Popen(
-        command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
     threading.Thread(target=_echo, args=(process, index), daemon=True).start()
     return process
 

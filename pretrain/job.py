@@ -47,6 +47,9 @@ def speaking() -> Iterator[None]:
         yield
     except UserError as error:
         sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on from the last checkpoint", file=sys.stderr)
+        sys.exit(130)
 
 
 def parsed(argv: list[str]) -> list[str]:
@@ -57,7 +60,9 @@ def parsed(argv: list[str]) -> list[str]:
             CONFIG.value.keys()  # a file that is not there is noticed at the first look
             return rest
         except (flags.Error, OSError, KeyError, AttributeError, ValueError, TypeError) as error:
-            raise UserError(_last_words(error)) from error
+            unknown = isinstance(error, KeyError | AttributeError)
+            where = "there is no such key in the recipe: " if unknown else ""
+            raise UserError(where + _last_words(error)) from error
 
 
 def _last_words(error: Exception) -> str:
@@ -65,6 +70,7 @@ def _last_words(error: Exception) -> str:
     text = str(error.args[0] if error.args else error)
     if "Traceback" in text:
         text = [line for line in text.splitlines() if line and line[:4] != " " * 4][-1]
+        text = re.sub(r"^\s*\w+: ", "", text)
     return " ".join(text.replace("\\n", " ").replace("\\'", "'").split())
 
 

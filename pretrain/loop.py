@@ -22,7 +22,7 @@ class Plan:
         parts: microbatches whose gradients are added up before an update.
         average: rate of the moving average of the parameters, which evaluation then uses; 0: none.
         patience: steps in a row that may be skipped as not finite before the run gives up.
-        log_every, eval_every, save_every: periods in steps; the last step does all three.
+        log_every, eval_every, save_every: periods in steps, 0: none; the last step does all three.
         eval_batches: batches of each held-out stream read per evaluation; 0: all.
         keep, keep_every: the newest checkpoints kept, and the period of those kept for good.
     """
@@ -91,6 +91,8 @@ def run(
         periods = (plan.log_every, log), (plan.eval_every, evaluate), (plan.save_every, save)
 
         save.resume(position)
+        begin = f"continuing from step {state.step}" if position else "beginning at step 0"
+        progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         if evaluate.owed:
             evaluate(int(state.step), state)
             if evaluate.owed:  # and broken off again
@@ -102,7 +104,7 @@ def run(
             try:
                 log.step(step, sums)
                 for every, hook in periods:
-                    if step % every == 0 or step == last:
+                    if (every and step % every == 0) or step == last:
                         hook(step, state)
             except hooks.NotFiniteError:
                 save(step, state)

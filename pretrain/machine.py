@@ -3,6 +3,7 @@
 import ctypes
 import importlib.util
 import os
+import signal
 import socket
 import sys
 
@@ -49,8 +50,9 @@ def join() -> None:
 
     Cloud TPU, Slurm and MPI are recognised; otherwise JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES
     and JAX_PROCESS_ID say it.  One process alone joins itself, since only a joined process
-    finishes its step and saves when it is told to terminate.
+    finishes its step and saves when it is told to terminate.  Ctrl-C tells it so too, once.
     """
+    signal.signal(signal.SIGINT, _terminate)
     if count := os.environ.get("JAX_NUM_PROCESSES"):
         jax.distributed.initialize(
             num_processes=int(count), process_id=int(os.environ["JAX_PROCESS_ID"])
@@ -61,6 +63,12 @@ def join() -> None:
     except ValueError:  # no cluster that JAX knows
         address = f"localhost:{_free_port()}"
         jax.distributed.initialize(address, 1, 0, coordinator_bind_address=address)
+
+
+def _terminate(_signal, _frame) -> None:
+    print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _free_port() -> int:

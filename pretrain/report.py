@@ -14,13 +14,14 @@ def close(config, workdir: pathlib.Path, step: int) -> None:
     lines = metrics.read_lines(workdir / "metrics.jsonl")
     if lines:
         plot.curves([workdir], workdir / "curves.png")
-    done = step >= config.optim.steps
+    evaluated = not config.evals or any("/" in k for x in lines if x["step"] == step for k in x)
+    done = step >= config.optim.steps and evaluated
     print(f"{'Finished' if done else 'Stopped'} at step {step} of {config.optim.steps}.")
     for line in _learned(lines):
         print(line)
     print(f"Weights in {workdir / 'checkpoints' / str(step)}, curves in {workdir / 'curves.png'}.")
     if done:
-        print(f"Next: python -m pretrain.plot {workdir}   draws it beside other runs")
+        print(f"Next: python -m pretrain.plot {workdir} ANOTHER   draws it beside another run")
     else:
         print("Next: the same command again goes on from here.")
 

@@ -102,7 +102,7 @@ def split(documents: int, held_out: float) -> dict[str, np.ndarray]:
     if not 0 < held_out < 1 or some >= documents:
         raise UserError(
             f"held_out={held_out} of {documents} documents leaves a side empty: training and "
-            "held-out text need at least one each"
+            "held-out text need at least one each; more files, or documents='blank', make more"
         )
     chosen = (np.arange(some) * documents + documents // 2) // some
     return {"train": np.delete(np.arange(documents), chosen), "held_out": chosen}

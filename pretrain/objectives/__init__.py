@@ -5,7 +5,8 @@ corruption draws from `make_rng("corrupt")`.  What must survive between batches 
 LSTM states) is a collection other than "params": `State.carry` keeps, shards and saves it.
 Every array with a B in its name has one entry per row of the batch there.
 
-    __call__(batch, *, train) -> sums     `batch` holds the arrays of a `pretrain.data` layout
+    __call__(batch, *, train) -> sums     `batch` holds the arrays of a `pretrain.data` layout: see
+                                          there; `tokens_BL`, and `weight_B`, 0 for filler rows
     flops(B, L) -> float                  floating-point operations of one training step
 
 A metric whose name ends in _V is a histogram over the vocabulary of what was predicted; it is

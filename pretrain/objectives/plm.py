@@ -153,7 +153,10 @@ class Objective(nn.Module):
         if not 0 < reuse < L:
             raise UserError(f"reuse={reuse} must leave two parts of a window of L={L} tokens")
         if self.perm and any(part % self.perm for part in parts):
-            raise UserError(f"perm={self.perm} must divide both parts of a window, {parts}")
+            raise UserError(
+                f"objective.perm={self.perm} must divide both parts of a window, {parts}: "
+                "batches.reuse and the rest of batches.L"
+            )
 
 
 def slots(targets_BL, P: int):
