@@ -10,6 +10,12 @@ from typing import Any
 from pretrain.errors import UserError
 
 ROOT = Path(__file__).parent.parent
+KEEP_MEMORY = {  # asks of glibc what `pretrain.machine.keep_memory` does
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TOP_PAD_": str(2**26),
+    "MALLOC_TRIM_THRESHOLD_": str(2**31 - 1),
+}
 
 
 class Player:
@@ -21,9 +27,13 @@ class Player:
     """
 
     def __init__(
-        self, name: str, module: str, settings: dict[str, Any], python: str = sys.executable
-    ):
+        self, name: str, module: str, settings: dict[str, Any], python: str = sys.executable,
+        keep_memory: bool = False,
+    ):  # fmt: skip
         """Returns when it is built and warm.
+
+        Args:
+            keep_memory: the process keeps what it frees; ours sees to that itself.
 
         Raises:
             UserError: it could not be built.
@@ -31,6 +41,7 @@ class Player:
         threads = str(settings["threads"])
         same = dict.fromkeys(("OMP_NUM_THREADS", "NPROC", "PJRT_NPROC"), threads)
         env = os.environ | same | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        env |= KEEP_MEMORY if keep_memory else {}
         self.name, self.rounds = name, list[dict[str, Any]]()
         try:
             self.process = subprocess.Popen(

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 SPECIAL = {"unk": 0, "cls": 3, "sep": 4, "pad": 5, "mask": 6, "eod": 7, "eop": 8}
-SENTENCE, DOCUMENT = 16, 4096  # tokens
+SENTENCE, DOCUMENT = 16, 1024  # tokens
 
 
 def tokens(V: int, shape: tuple[int, ...] | int, seed: int = 0) -> np.ndarray:
@@ -18,12 +18,15 @@ def tokens(V: int, shape: tuple[int, ...] | int, seed: int = 0) -> np.ndarray:
 def corpus(V: int, size: int, seed: int = 0) -> SimpleNamespace:
     """What the layouts of `pretrain.data` read of a corpus: `size` tokens, all for training."""
     documents = np.append(np.arange(0, size, DOCUMENT), size)
+    words = np.diff(documents) * 3 // 4
     word_start_V = np.random.default_rng(seed).random(V) < 0.75
     return SimpleNamespace(
         tokens=tokens(V, size, seed),
         documents=documents,
         sentences=np.append(np.arange(0, size, SENTENCE), size),
-        splits={"train": np.arange(len(documents) - 1)},
+        words=words,
+        bytes=5 * words,
+        splits=dict.fromkeys(("train", "all"), np.arange(len(documents) - 1)),
         tokenizer=SimpleNamespace(V=V, special=SPECIAL, word_start_V=word_start_V),
         fingerprint="noise",
     )

@@ -20,11 +20,13 @@ class Ours:
     def __init__(self, settings: dict[str, Any]):
         recipe = settings["recipe"]
         backbone = modules.build(**recipe["model"])
-        objective = objectives.build(backbone=backbone, **recipe["objective"])
+        objective = objectives.build(
+            backbone=backbone, special=noise.SPECIAL, **recipe["objective"]
+        )
         train = layout(recipe)
         self.layout, self.B = Layout(make_mesh(**recipe["mesh"])), train.B
         steps = Steps(
-            objective, optim.make(**recipe["optim"])[0], self.layout, train, seed=recipe["seed"],
+            objective, optim.make(**recipe["optim"])[0], self.layout, [train], seed=recipe["seed"],
             parts=recipe["train"]["parts"], average=recipe["train"]["average"],
         )  # fmt: skip
         self.train, self.state = steps.train, steps.init()

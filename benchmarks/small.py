@@ -1,22 +1,53 @@
-"""XLNet at the size where a comparison with its peer takes minutes on two CPU cores.
+"""The recipes at the size where a comparison with their peers takes minutes on two CPU cores.
 
-    python -m benchmarks.step --config=benchmarks/small.py --peer
-    python -m benchmarks.step --config=benchmarks/small.py --peer --config.model.M=128
+    python -m benchmarks.step --config=benchmarks/small.py:xlnet --peer
+    python -m benchmarks.step --config=benchmarks/small.py:xlnet --peer --config.model.M=128
+    python -m benchmarks.step --config=benchmarks/small.py:bert --peer
+    python -m benchmarks.step --config=benchmarks/small.py:gpt2 --peer
 
-12 million parameters; 21 of 128 tokens are predicted; no rows are read backwards.
+Four layers, 256 wide, with the published vocabularies, dropout and initialisers: 11 to 16 million
+parameters.
 """
 
 from ml_collections import ConfigDict
 
-from configs import xlnet
+from configs import bert, common, gpt2, xlnet
 
 
-def get_config() -> ConfigDict:
-    """The mini recipe, wider, with dropout and the published vocabulary; without memory."""
-    config = xlnet.get_config("mini")
-    config.corpus.tokens.V = 32000
+def get_config(preset: str = "xlnet") -> ConfigDict:
+    """One of "xlnet", "bert", "gpt2"."""
+    return common.choose(preset, {"xlnet": permuted, "bert": masked, "gpt2": causal})
+
+
+def permuted() -> ConfigDict:
+    """8 x 128 tokens, of which 21 a row are predicted; without memory and rows read backwards."""
+    config = small(xlnet.get_config("mini"), V=32000)
     config.batches.update(B=8, L=128, reuse=64, both_ways=False)
-    config.model.update(D=256, H=4, F=1024, M=0, init_scale=0.02)
-    config.model.update(dropout=0.1, attention_dropout=0.1)
+    config.model.M = 0
     config.objective.chunks = 2
+    return config
+
+
+def masked() -> ConfigDict:
+    """16 x 128 tokens in pairs, of which 20 a row are predicted, and whether B follows A."""
+    config = small(bert.get_config("mini"), V=30522)
+    config.batches.update(B=16, L=128)
+    config.model.L = 128
+    return config
+
+
+def causal() -> ConfigDict:
+    """8 x 256 tokens, each predicted; a document sees those before it, as the peers have it."""
+    config = small(gpt2.get_config("mini"), V=50257)
+    config.batches.update(B=8, L=256)
+    config.model.L = 256
+    config.objective.across = True
+    return config
+
+
+def small(config: ConfigDict, V: int) -> ConfigDict:
+    """What they share."""
+    config.corpus.tokens.V = V
+    config.model.update(D=256, H=4, K=64, N=4, F=1024, init_scale=0.02)
+    config.model.update(dropout=0.1, attention_dropout=0.1)
     return config

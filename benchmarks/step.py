@@ -3,7 +3,8 @@
 Step time, tokens per second, compile time, peak memory, and the model FLOPs as a share of what
 a product of large matrices reaches on this machine in the same minutes.  Text is random.
 
-    --peer              beside the same step of the PyTorch reference, in turns
+    --peer              beside the same step of the PyTorch references, in turns: as transformers
+                        ships it ("hf"), and as quick as we can make PyTorch
     --peer_python=...   the Python that has torch and transformers, if this one has not
     --threads=1 --clock=cpu     for a machine that others use too
     --config.model.M=128        any value of the recipe, as in training
@@ -26,7 +27,7 @@ from benchmarks.contest import Player, play
 from pretrain.errors import UserError
 
 CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe, as path.py:preset.")
-PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch reference too.")
+PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch references too.")
 PEER_PYTHON = flags.DEFINE_string("peer_python", sys.executable, "Where torch is installed.")
 ROUNDS = flags.DEFINE_integer("rounds", 9, "How often each contender has its turn.", 1)
 STEPS = flags.DEFINE_integer("steps", 3, "Steps of a turn.", 1)
@@ -35,7 +36,11 @@ THREADS = flags.DEFINE_integer("threads", CORES, "CPU threads of each contender.
 CLOCK = flags.DEFINE_enum("clock", "wall", ["wall", "cpu"], "Seconds passed, or worked by CPUs.")
 JSON = flags.DEFINE_string("json", "", "A file to write everything to.")
 
-PEERS = {"plm": "benchmarks.peer_xlnet"}  # by objective
+PEERS = {  # by objective: a module and its variants, of which all but "hf" keep freed memory
+    "plm": ("benchmarks.peer_xlnet", ("hf",)),
+    "mlm": ("benchmarks.peer_bert", ("hf", "gathered")),
+    "clm": ("benchmarks.peer_gpt2", ("hf", "sdpa")),
+}
 
 
 def main(config: ConfigDict) -> None:
@@ -58,29 +63,35 @@ def main(config: ConfigDict) -> None:
 
 
 def contenders(config: ConfigDict):
-    """Ours, the ceiling and the peer, each started when the one before is warm."""
+    """Ours, the ceiling and the peers, each started when the one before is warm."""
     recipe = json.loads(config.to_json_best_effort())
     # A schedule costs no time, and without one a few steps show that the loss falls.
     recipe["optim"] |= {"warmup": 0, "decay": "constant"}
     settings = {"recipe": recipe, "threads": THREADS.value}
-    peer = peer_of(recipe["objective"]["name"]) if PEER.value else None
+    module, variants = peers_of(recipe["objective"]["name"]) if PEER.value else ("", ())
     yield Player("ours", "benchmarks.ours", settings)
     yield Player("matmul", "benchmarks.matmul", settings)
-    if peer:
-        yield Player("peer", peer, settings, PEER_PYTHON.value)
+    for name in variants:
+        own = settings | {"variant": name}
+        yield Player(name, module, own, PEER_PYTHON.value, keep_memory=name != "hf")
 
 
-def peer_of(objective: str) -> str:
-    """The module of an objective's peer, which the Python asked for must be able to run."""
+def peers_of(objective: str) -> tuple[str, tuple[str, ...]]:
+    """The module and variants of an objective's peer; the Python asked for must have its needs."""
     if objective not in PEERS:
-        raise UserError(f"--peer: objective {objective!r} has none; {', '.join(PEERS)} has")
-    find = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
-    if subprocess.run([PEER_PYTHON.value, "-c", find, "torch", "transformers"]).returncode:
+        raise UserError(f"--peer: objective {objective!r} has none; {', '.join(PEERS)} have")
+    if not can_run_peers(PEER_PYTHON.value):
         raise UserError(
             f"--peer: {PEER_PYTHON.value} has no torch and transformers: install them there, or "
             "name a Python that has them with --peer_python"
         )
     return PEERS[objective]
+
+
+def can_run_peers(python: str) -> bool:
+    """Whether this Python has torch and transformers."""
+    find = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
+    return not subprocess.run([python, "-c", find, "torch", "transformers"]).returncode
 
 
 def results(config: ConfigDict, players: list[Player], load: float) -> dict[str, Any]:
@@ -92,8 +103,9 @@ def results(config: ConfigDict, players: list[Player], load: float) -> dict[str,
         used = [share * x for x in table.ratio(matmul, player, clock)]
         report[player.name]["utilisation"] = table.Spread(*used)._asdict()
     for peer in peers:
-        report["peer / ours"] = table.ratio(peer, ours, clock)._asdict()
+        report[f"{peer.name} / ours"] = table.ratio(peer, ours, clock)._asdict()
     return report | {
+        "contenders": [x.name for x in (ours, *peers)],
         "device": f"{ours.facts['devices']} x {ours.facts['device']}",
         "load": [load, os.getloadavg()[0]],
         "flops_per_s": matmul.facts["flops"] / report["matmul"]["step_s"]["median"],
@@ -104,22 +116,18 @@ def results(config: ConfigDict, players: list[Player], load: float) -> dict[str,
 
 
 def show(report: dict[str, Any]) -> None:
-    """The table, and the ratio if there was a peer."""
+    """The table, and the ratio of each peer."""
     print(
         f"{report['device']}, {report['threads']} threads, {report['clock']} clock, "
         f"{report['rounds']} rounds of {report['steps']} steps of {report['tokens']} tokens, "
         f"load {report['load'][0]:.1f} -> {report['load'][1]:.1f}\n{table.HEAD}"
     )
-    for name in ("ours", "peer"):
-        if name in report:
-            print(table.row(name, report[name], report["tokens"]))
+    ours, *peers = report["contenders"]
+    for name in (ours, *peers):
+        print(table.row(name, report[name], report["tokens"]))
     print(f"matrix products reach {report['flops_per_s'] / 1e9:,.1f} GFLOP/s")
-    if "peer / ours" in report:
-        ratio, (ours, peer) = report["peer / ours"], (report[x]["step_s"] for x in ("ours", "peer"))
-        print(
-            f"peer / ours {ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f}) by round; "
-            f"{peer['least'] / ours['least']:.2f} of the least times"
-        )
+    for name in peers:
+        print(table.versus(name, ours, report))
 
 
 def check(report: dict[str, Any]) -> None:
@@ -128,13 +136,13 @@ def check(report: dict[str, Any]) -> None:
     Raises:
         UserError: a loss did not fall, or the contenders do not begin with the same.
     """
-    losses = {name: report[name]["losses"] for name in ("ours", "peer") if name in report}
-    for name, (first, *_, last) in losses.items():
+    begin = report["ours"]["losses"][0]
+    for name in report["contenders"]:
+        first, *_, last = report[name]["losses"]
         if not last < first:
             raise UserError(f"{name} does not train: its loss went from {first:.3f} to {last:.3f}")
-    begin = [x[0] for x in losses.values()]
-    if not math.isclose(min(begin), max(begin), rel_tol=0.05):
-        raise UserError(f"the first losses differ: {begin[0]:.3f} of ours, {begin[1]:.3f} of peer")
+        if not math.isclose(first, begin, rel_tol=0.05):
+            raise UserError(f"the first losses differ: {begin:.3f} of ours, {first:.3f} of {name}")
 
 
 def guarded(_) -> None:

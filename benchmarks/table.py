@@ -47,10 +47,17 @@ def row(name: str, results: dict[str, Any], tokens: int) -> str:
     speed = f"{tokens / median * 1e3:10,.0f} {results['utilisation']['median']:6.1%}"
     rest = f"{results['compile_s']:10.1f} {results['peak_bytes'] / 2**20:9,.0f}"
     losses = results["losses"]
-    return f"{name:8}{spans} {speed} {rest}   {losses[0]:.3f} -> {losses[-1]:.3f}"
+    return f"{name:10}{spans} {speed} {rest}   {losses[0]:.3f} -> {losses[-1]:.3f}"
+
+
+def versus(above: str, below: str, report: dict[str, Any]) -> str:
+    """How many times the time of `below` a contender takes, in a line."""
+    name, (a, b) = f"{above} / {below}", (report[x]["step_s"]["least"] for x in (above, below))
+    median, low, high = (report[name][x] for x in ("median", "low", "high"))
+    return f"{name} {median:.2f} ({low:.2f}-{high:.2f}) by round; {a / b:.2f} of the least times"
 
 
 HEAD = (
-    f"{'':8}{'step ms':>9}  {'quartiles':>15} {'least':>9} {'tokens/s':>10} {'MFU':>6} "
+    f"{'':10}{'step ms':>9}  {'quartiles':>15} {'least':>9} {'tokens/s':>10} {'MFU':>6} "
     f"{'compile s':>10} {'peak MiB':>9}   loss"
 )

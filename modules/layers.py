@@ -29,11 +29,19 @@ def check(module: nn.Module, field: str, known: Iterable[str]) -> None:
         raise ValueError(f"{field}={value!r} is none of {', '.join(known)}")
 
 
+# "normal" and "truncated" (beyond twice that drawn again) of this deviation; "uniform" to both sides.
+INITIALIZERS: dict[str, Callable[[float], Callable]] = {
+    "normal": normal,
+    "truncated": nn.initializers.truncated_normal,
+    "uniform": lambda scale: (
+        lambda rng, shape, dtype: jax.random.uniform(rng, shape, dtype, -scale, scale)
+    ),
+}
+
+
 def initializer(kind: str, scale: float) -> Callable:
-    """ "normal" of this deviation, or "uniform" within plus and minus this."""
-    if kind == "normal":
-        return normal(scale)
-    return lambda rng, shape, dtype: jax.random.uniform(rng, shape, dtype, -scale, scale)
+    """One of `INITIALIZERS` of this scale."""
+    return INITIALIZERS[kind](scale)
 
 
 def weight(module: nn.Module, name: str, shape: tuple[int, ...], init: Callable) -> jax.Array:
@@ -86,25 +94,26 @@ dense.defvjp(lambda x_BLD, w_DF: (dense(x_BLD, w_DF), (x_BLD, w_DF)), _dense_bac
 
 
 class FeedForward(nn.Module):
-    """Two dense layers; dropout after the activation and after the second, as the originals."""
+    """Two dense layers; dropout after the second and, as XLNet has it, `inside`: before it."""
 
     F: int
     activation: str = "gelu"
     dropout: float = 0.1
-    kernel_init: Callable = normal(0.02)
+    inside: float = 0.1
+    inwards: Callable = normal(0.02)
+    outwards: Callable = normal(0.02)
     dtype: str = "float32"
 
     @nn.compact
     def __call__(self, x_BLD, *, train: bool):
         D = x_BLD.shape[-1]
-        wi_DF = weight(self, "wi_DF", (D, self.F), self.kernel_init)
+        wi_DF = weight(self, "wi_DF", (D, self.F), self.inwards)
         bi_F = weight(self, "bi_F", (self.F,), zeros)
-        wo_FD = weight(self, "wo_FD", (self.F, D), self.kernel_init)
+        wo_FD = weight(self, "wo_FD", (self.F, D), self.outwards)
         bo_D = weight(self, "bo_D", (D,), zeros)
-        drop = Dropout(self.dropout)
         h_BLF = ACTIVATIONS[self.activation](dense(x_BLD, wi_DF) + bi_F)
-        h_BLF = drop(h_BLF, train=train)
-        return drop(dense(h_BLF, wo_FD) + bo_D, train=train)
+        h_BLF = Dropout(self.inside)(h_BLF, train=train)
+        return Dropout(self.dropout)(dense(h_BLF, wo_FD) + bo_D, train=train)
 
 
 @jax.custom_vjp
@@ -149,18 +158,19 @@ class Dropout(nn.Module):
         if not train or self.rate == 0:
             return x
         words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
-        return _dropped(self.rate, x, words)
+        return dropped(self.rate, x, words)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _dropped(rate: float, x, words):
+def dropped(rate: float, x, words):
+    """`x` without a fraction of its entries, chosen by two uint32 words; the rest is scaled up."""
     kept = _hash(x.shape, words) >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
     return jnp.where(kept, x * (1 / (1 - rate)), 0).astype(x.dtype)
 
 
-_dropped.defvjp(
-    lambda rate, x, words: (_dropped(rate, x, words), words),
-    lambda rate, words, dy: (_dropped(rate, dy, words), None),
+dropped.defvjp(
+    lambda rate, x, words: (dropped(rate, x, words), words),
+    lambda rate, words, dy: (dropped(rate, dy, words), None),
 )
 
 
@@ -185,6 +195,14 @@ def stacked(module: nn.Module, name: str, block: nn.Module, N: int, *example: An
         return jax.vmap(one)(jax.random.split(rng, N))
 
     return module.param(name, init)
+
+
+def parted(tree, sizes: tuple[int, ...]) -> list:
+    """The leaves cut along their first dimension into pieces of these sizes: a list of trees."""
+    # lax.split: its gradient joins the pieces' gradients, where slices would add up padded ones.
+    leaves, structure = jax.tree.flatten(tree)
+    pieces = zip(*(jax.lax.split(x, sizes) for x in leaves), strict=True)
+    return [structure.unflatten(piece) for piece in pieces]
 
 
 # What the backward pass of a layer computes again.

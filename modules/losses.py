@@ -15,7 +15,7 @@ def softmax_cross_entropy(h_BPD, w_VD, bias_V, targets_BP, weights_BP, *, chunks
 
     Args:
         h_BPD: states, in the compute dtype.
-        w_VD, bias_V: the softmax's rows and biases, float32.
+        w_VD, bias_V: the softmax's rows and biases, float32; None: no biases.
         targets_BP, weights_BP: ids, and float32 weights; weight 0 leaves a position out.
         chunks: pieces of the P positions; the last is filled up with weight 0.
 
@@ -26,6 +26,12 @@ def softmax_cross_entropy(h_BPD, w_VD, bias_V, targets_BP, weights_BP, *, chunks
     total, hits = _cross_entropy(w_VD, bias_V, *split)
     weight = weights_BP.sum()
     return {"loss": (total, weight), "accuracy": (hits, weight)}
+
+
+def histogram(ids_BP, weights_BP, V: int):
+    """How often each id was, by weight: ([V], the weight in all), float32."""
+    counts_V = jnp.zeros(V, jnp.float32).at[ids_BP.reshape(-1)].add(weights_BP.reshape(-1))
+    return counts_V, weights_BP.sum()
 
 
 def _split(x_BP, chunks: int):
@@ -49,7 +55,7 @@ def _cross_entropy(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
 def _chunk(w_VD, bias_V, h_BPD, targets_BP, weights_BP):
     """Loss and hits of one chunk, and the gradient of the loss by its logits."""
     logits_BPV = jnp.einsum("BPD,VD->BPV", h_BPD, w_VD, preferred_element_type=jnp.float32)
-    logits_BPV = placed(logits_BPV + bias_V, "BPV")
+    logits_BPV = placed(logits_BPV if bias_V is None else logits_BPV + bias_V, "BPV")
     top_BP1 = logits_BPV.max(-1, keepdims=True)
     exp_BPV = jnp.exp(logits_BPV - top_BP1)
     sum_BP1 = exp_BPV.sum(-1, keepdims=True)
@@ -70,23 +76,25 @@ def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
         total, hits, slope_BPV = _chunk(w_cast_VD, bias_V, *chunk)
         own = [x.reshape(groups, -1, x.shape[-1]) for x in (slope_BPV, chunk[0])]
         dw_BVD = jnp.einsum("BPV,BPD->BVD", *own, preferred_element_type=jnp.float32)
-        db_BV = jnp.einsum("BPV->BV", own[0].astype(jnp.float32))
+        db_BV = bias_V if bias_V is None else jnp.einsum("BPV->BV", own[0].astype(jnp.float32))
         dh_BPD = jnp.einsum("BPV,VD->BPD", slope_BPV, w_cast_VD)
         new = (total, hits, dw_BVD, db_BV)
         return jax.tree.map(jnp.add, sums, new), dh_BPD
 
     zero = jnp.zeros((), jnp.float32)
     shares = placed(jnp.zeros((groups, V, D), jnp.float32), "BVD")
-    sums = (zero, zero, shares, placed(jnp.zeros((groups, V), jnp.float32), "BV"))
+    biases = bias_V if bias_V is None else placed(jnp.zeros((groups, V), jnp.float32), "BV")
+    sums = (zero, zero, shares, biases)
     sums, dh_cBPD = jax.lax.scan(step, sums, (h_cBPD, targets_cBP, weights_cBP))
-    total, hits, dw_BVD, db_BV = sums
-    return (total, hits), (dw_BVD.sum(0), db_BV.sum(0), dh_cBPD)
+    total, hits, *shares = sums
+    return (total, hits), (*jax.tree.map(lambda x: x.sum(0), shares), dh_cBPD)
 
 
 def _backward(kept, slopes):
     dw_VD, db_V, dh_cBPD = kept
     slope = slopes[0]  # of the total; hits have no gradient
-    return slope * dw_VD, slope * db_V, (slope * dh_cBPD).astype(dh_cBPD.dtype), None, None
+    dw_VD, db_V = jax.tree.map(lambda x: slope * x, (dw_VD, db_V))
+    return dw_VD, db_V, (slope * dh_cBPD).astype(dh_cBPD.dtype), None, None
 
 
 _cross_entropy.defvjp(_forward, _backward)

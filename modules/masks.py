@@ -22,3 +22,19 @@ def causal(L: int, J: int, same_length: bool = False):
 def permuted(rank_BJ, seen_by_BL):
     """What has a rank is visible to whoever sees ranks above it: [B, J], [B, L] -> [B, L, J]."""
     return rank_BJ[:, None, :] < seen_by_BL[:, :, None]
+
+
+def before(place_BL, J: int, window: int = 0):
+    """[B, L, J]: what stands at a place sees itself and what came before: all, or a window's."""
+    j_J, i_BL1 = jnp.arange(J), place_BL[..., None]
+    return (j_J <= i_BL1) & (j_J > i_BL1 - window) if window else j_J <= i_BL1
+
+
+def within(lengths_B, J: int):
+    """[B, 1, J]: the first so many of a row are there to be seen."""
+    return jnp.arange(J) < lengths_B[:, None, None]
+
+
+def same(groups_BL, groups_BJ):
+    """[B, L, J]: everybody sees their own group."""
+    return groups_BL[:, :, None] == groups_BJ[:, None, :]

@@ -131,8 +131,9 @@ class Block(nn.Module):
             self.initializer, self.dtype,
         )  # fmt: skip
         self.attention_norm = layers.Norm()
+        init = layers.initializer(*self.initializer)
         self.ffn = layers.FeedForward(
-            self.F, self.activation, self.dropout, layers.initializer(*self.initializer), self.dtype
+            self.F, self.activation, self.dropout, self.dropout, init, init, self.dtype
         )
         self.ffn_norm = layers.Norm()
         self.drop = layers.Dropout(self.dropout)
@@ -203,7 +204,7 @@ class Backbone(nn.Module):
         layers.check(self, "activation", layers.ACTIVATIONS)
         layers.check(self, "remat", layers.REMAT)
         layers.check(self, "dtype", layers.DTYPES)
-        layers.check(self, "initializer", ("normal", "uniform"))
+        layers.check(self, "initializer", layers.INITIALIZERS)
         layers.check(self, "attention", ("bi", "uni"))
 
     def setup(self):
@@ -338,7 +339,8 @@ class Backbone(nn.Module):
             through = layers.REMAT[self.remat](functools.partial(layer, views))
             return through(streams, own), self._remember(own[1], streams[0])
 
-        below, top = _split_last((self.layers, memory_NBMD, rngs), self.N)
+        below, top = layers.parted((self.layers, memory_NBMD, rngs), (self.N - 1, 1))
+        top = jax.tree.map(lambda x: x[0], top)
         streams, kept = jax.lax.scan(step, streams, below, self.N - 1, unroll=self.unroll)
         if memory_NBMD is not None:
             last_1BMD = self._remember(top[1], streams[0])[None]
@@ -373,10 +375,3 @@ def _differs(segments_BL, keys_BL, M: int):
     """[B, L, M + L]: the key is of another segment; memory is of segment 0."""
     keys_BJ = jnp.pad(keys_BL, ((0, 0), (M, 0)))
     return segments_BL[:, :, None] != keys_BJ[:, None, :]
-
-
-def _split_last(tree, N: int):
-    """The first N - 1 entries of every leaf, and the last."""
-    pairs = jax.tree.map(lambda x: tuple(jax.lax.split(x, (N - 1, 1))), tree)
-    below, top = jax.tree.transpose(jax.tree.structure(tree), jax.tree.structure((0, 0)), pairs)
-    return below, jax.tree.map(lambda x: x[0], top)

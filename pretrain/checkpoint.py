@@ -159,13 +159,22 @@ def load_backbone(params: dict, workdir: PathLike) -> dict:
         UserError: there is no checkpoint, none verifies, or its backbone has other leaves,
             shapes or dtypes; every such leaf is named.
     """
+    backbone = {"backbone": params["backbone"]}
+    return {**params, **_load({"params": backbone}, workdir, "params/backbone/")["params"]}
+
+
+def load_params(params: dict, workdir: PathLike, average: bool = False) -> dict:
+    """All parameters another run trained, or their moving average, as `load_backbone` does."""
+    name = "average" if average else "params"
+    return _load({name: params}, workdir, f"{name}/")[name]
+
+
+def _load(like: dict, workdir: PathLike, within: str) -> dict:
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
-    like = verified.flatten({"params": {"backbone": params["backbone"]}})
-    found = verified.newest(folder, like, within="params/backbone/")
+    found = verified.newest(folder, verified.flatten(like), within=within)
     if found is None:
-        raise UserError(f"there is no checkpoint in {folder} to take a backbone from")
-    structure = jax.tree.structure(params["backbone"])
-    return {**params, "backbone": jax.tree.unflatten(structure, found.leaves.values())}
+        raise UserError(f"there is no checkpoint in {folder} to take weights from")
+    return jax.tree.unflatten(jax.tree.structure(like), found.leaves.values())
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:

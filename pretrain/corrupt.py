@@ -58,6 +58,67 @@ def singles(rng, eligible_L, goal):
     return (jnp.argsort(jnp.argsort(lot_L)) < goal) & eligible_L
 
 
+def runs(rng, starts_L, eligible_L, goal, odds=(1.0,)):
+    """Units picked at random, whole and at most `goal` places in all: bool [L].
+
+    The text is cut end to end into runs of 1, 2, ... units with these odds, and the runs are
+    taken in a random order; one that would exceed the goal is passed over, as in BERT's
+    create_masked_lm_predictions.  A run of words gives ALBERT's n-grams (odds 1/n) and
+    SpanBERT's spans (geometric odds).
+
+    Args:
+        starts_L: bool, a unit begins here: everywhere, or where words do.
+        eligible_L: bool, may be picked; a run does not reach across what may not.
+        goal: places wanted, an int or a traced one.
+    """
+    L = starts_L.shape[0]
+    length_rng, order_rng = jax.random.split(rng)
+    lengths_L = 1 + jax.random.categorical(length_rng, jnp.log(jnp.array(odds)), shape=(L,))
+    run_L = jnp.searchsorted(jnp.cumsum(lengths_L), jnp.cumsum(starts_L) - 1, side="right")
+    border_L = (run_L[1:] != run_L[:-1]) | (eligible_L[1:] != eligible_L[:-1])
+    run_L = jnp.append(0, jnp.cumsum(border_L))  # by number, and none across a border
+    size_L = jnp.zeros(L, jnp.int32).at[run_L].add(eligible_L)
+    order_L = jnp.argsort(jax.random.uniform(order_rng, (L,)))
+    taken_L = jnp.zeros(L, bool).at[order_L].set(_greedily(size_L[order_L], goal))
+    return taken_L[run_L] & eligible_L
+
+
+def _greedily(size_L, goal):
+    """Which of these sizes, in their order, are taken if each is that still fits: bool [L]."""
+
+    def fitting(state):
+        taken_L, left = state
+        return (size_L > 0) & ~taken_L & (size_L <= left)
+
+    def take(state):
+        fits_L, (taken_L, left) = fitting(state), state
+        own_L = jnp.where(fits_L, size_L, 0)
+        now_L = fits_L & (jnp.cumsum(own_L) <= left)  # up to the first that no longer fits
+        return taken_L | now_L, left - jnp.where(now_L, size_L, 0).sum()
+
+    nothing = jnp.zeros(size_L.shape, bool), jnp.asarray(goal, size_L.dtype)
+    return jax.lax.while_loop(lambda state: fitting(state).any(), take, nothing)[0]
+
+
+def masked(rng, tokens_L, picked_L, *, mask_id: int, V: int, mask: float, random: float):
+    """BERT's corruption of what was picked: <mask>, a token drawn from all V, or left alone.
+
+    `mask` and `random` are the shares of the first two; every place draws for itself.
+    """
+    kind_rng, token_rng = jax.random.split(rng)
+    kind_L = jax.random.uniform(kind_rng, tokens_L.shape)
+    any_L = jax.random.randint(token_rng, tokens_L.shape, 0, V, tokens_L.dtype)
+    drawn_L = jnp.where(kind_L < mask + random, any_L, tokens_L)
+    return jnp.where(picked_L, jnp.where(kind_L < mask, mask_id, drawn_L), tokens_L)
+
+
+def slots(targets_BL, P: int):
+    """The first P places that are True, in order, [B, P], and whether there were so many."""
+    L = targets_BL.shape[1]
+    slots_BP = jnp.sort(jnp.where(targets_BL, jnp.arange(L), L), axis=1)[:, :P]
+    return jnp.minimum(slots_BP, L - 1), slots_BP < L
+
+
 def permutation(rng, L: int, size: int):
     """XLNet's order of L places: chunks of `size` in order, all permuted alike within.  [L]."""
     within = jax.random.permutation(rng, size)

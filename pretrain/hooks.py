@@ -1,11 +1,9 @@
 """What happens between steps: writing down, evaluating, saving - each in its own period."""
 
-import itertools
-
-import jax
+import math
+from typing import Any
 
 from pretrain import machine, metrics
-from pretrain.data.stream import stream
 from pretrain.errors import UserError
 
 
@@ -16,19 +14,25 @@ class NotFiniteError(UserError):
 class Log:
     """Adds up what steps report; now and then writes it to the workdir and shows it."""
 
-    def __init__(self, writer, progress, rate, *, tokens: int, flops: float, patience: int):
+    def __init__(self, writer, progress, rate, *, flops, patience: int):
+        """`flops(B, L)`: floating-point operations of a step on such a batch."""
         self.writer, self.progress, self.rate = writer, progress, rate
         self.flops, self.peak, self.patience = flops, machine.peak(), patience
-        self.meter = metrics.Meter(tokens)
+        self.meter = metrics.Meter()
+        self.data: Any = None  # the layout in force
 
     def next(self, batches):
-        """The next batch; how long the step loop waits for it is measured."""
+        """The layout in force and its next batch, the wait for which is measured."""
         with self.meter.waiting():
-            return next(batches)[1]
+            data, batch = next(batches)
+        self.meter.compiling |= data is not self.data
+        self.data = data
+        return data, batch
 
     def step(self, step: int, sums) -> None:
         """Takes in step number `step`, and looks at the one before, which is done by now."""
-        self._look(step - 1, self.meter.add(sums))
+        size = self.data.B, self.data.L
+        self._look(step - 1, self.meter.add(sums, math.prod(size), self.flops(*size)))
 
     def _look(self, step: int, sums) -> None:
         if sums is None or not (in_a_row := int(sums["in_a_row"][0])):
@@ -50,8 +54,9 @@ class Log:
     def __call__(self, step: int, state) -> None:
         self.catch_up(step)
         values, rates = self.meter.read()
+        flops_per_s = rates.pop("flops_per_s")
         if self.peak:
-            rates["utilisation"] = self.flops * rates["steps_per_s"] / self.peak
+            rates["utilisation"] = flops_per_s / self.peak
         values |= {"lr": float(self.rate(step - 1 - int(state.skipped))), **rates}
         self.writer.write(step, **values)
         self.progress.show(step, values)
@@ -73,12 +78,9 @@ class Evaluate:
         self.owed = True
         params = state.params if state.average is None else state.average
         for name, data in self.evals.items():
-            batches = itertools.islice(stream(data, 0, self.steps.rows(data)), self.batches)
-            total: metrics.Sums = {}
-            for sums in self.steps.evaluate(params, data, batches):
-                if self.stop():
-                    return
-                total = metrics.add(total, jax.device_get(sums))
+            total = self.steps.evaluate(params, data, self.stop, self.batches)
+            if total is None:
+                return
             values = metrics.means(total)
             self.writer.write(step, **{f"{name}/{k}": v for k, v in values.items()})
             text = "  ".join(f"{k} {v:.4f}" for k, v in values.items())

@@ -7,7 +7,7 @@ from typing import Any
 
 from pretrain import hooks, machine, metrics, optim
 from pretrain.checkpoint import Checkpoints, differences
-from pretrain.data.stream import stream
+from pretrain.data.stream import phases, training
 from pretrain.errors import UserError, section
 from pretrain.sharding import Layout, make_mesh
 from pretrain.state import State
@@ -51,7 +51,7 @@ def run(
         config: the recipe; reads .seed, .mesh, .optim and .train.
         workdir: the run's folder, locked by the caller.
         objective: a Linen module, see `pretrain.objectives`.
-        train: a layout of `pretrain.data`.
+        train: a layout of `pretrain.data`, or two in turn, `pretrain.data.phases.Phases`.
         evals: held-out layouts by name, each read from its beginning at every evaluation.
         prepare: applied to fresh parameters, e.g. to load a pretrained backbone.
         accept_changes: continue although the data are others than the checkpoint's.
@@ -69,11 +69,12 @@ def run(
     with section("mesh"):
         layout = Layout(make_mesh(**config.mesh))
     last, stop = config.optim.steps, machine.Stop()
-    for data in (train, *evals.values()):
+    for data in evals.values():
         layout.rows(data.B)  # refused now rather than at the first evaluation
     steps = Steps(
-        objective, tx, layout, train, seed=config.seed, parts=plan.parts, average=plan.average
-    )
+        objective, tx, layout, phases(train), seed=config.seed, parts=plan.parts,
+        average=plan.average,
+    )  # fmt: skip
     with contextlib.ExitStack() as stack:
         saved = Checkpoints(workdir, keep=plan.keep, keep_every=plan.keep_every or None)
         stack.enter_context(contextlib.closing(saved))
@@ -82,10 +83,7 @@ def run(
         writer = metrics.Writer(workdir, int(state.step), owed=position.get("owed", False))
         stack.enter_context(contextlib.closing(writer))
 
-        flops = objective.flops(train.B, train.L)
-        log = hooks.Log(
-            writer, progress, rate, tokens=train.B * train.L, flops=flops, patience=plan.patience
-        )
+        log = hooks.Log(writer, progress, rate, flops=objective.flops, patience=plan.patience)
         evaluate = hooks.Evaluate(steps, evals, stop, writer, progress, plan.eval_batches)
         save = hooks.Save(saved, train, log, evaluate)
         periods = (plan.log_every, log), (plan.eval_every, evaluate), (plan.save_every, save)
@@ -97,10 +95,10 @@ def run(
             evaluate(int(state.step), state)
             if evaluate.owed:  # and broken off again
                 return state
-        batches = stream(train, int(state.step), steps.rows(train))
+        batches = training(train, int(state.step), steps.rows)
         for step in range(int(state.step) + 1, last + 1):
-            batch = layout.put(log.next(batches), train.B)
-            state, sums = steps.train(state, batch)
+            data, batch = log.next(batches)
+            state, sums = steps.train(state, layout.put(batch, data.B))
             try:
                 log.step(step, sums)
                 for every, hook in periods:

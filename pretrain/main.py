@@ -13,8 +13,9 @@ def main(config, workdir):
         objective = objectives.build(backbone=backbone, **config.objective)
     with section("corpus"):
         corpus = data.load(**config.corpus)
+    objective = objective.clone(special=corpus.tokenizer.special)
     with section("batches"):
-        train = data.build(corpus=corpus, seed=config.seed, **config.batches)
+        train = data.training(corpus, config.seed, config.batches, config.get("first"))
     evals = {}
     for name, changes in config.evals.items():
         with section(f"evals.{name}"):

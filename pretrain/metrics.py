@@ -25,17 +25,25 @@ def means(sums: Sums) -> dict[str, float]:
     """Each pair divided once, after everything has been added up.
 
     A histogram, whose name ends in _V, becomes its entropy: what the best constant guess of
-    these very tokens would cost, in nats.  Beside "loss" comes its exponential, "perplexity".
+    these very tokens would cost, in nats.  Beside "loss" comes its exponential, "perplexity";
+    nats per unit of the original text, "nats_per_word", become "word_perplexity" alone.
     """
     values = {}
     for name, (total, weight) in sums.items():
-        if name.endswith("_V"):
+        mean = None if name.endswith("_V") else float(total) / max(float(weight), 1e-9)
+        if mean is None:
             values[name[:-2]] = _entropy(np.asarray(total, np.float64))
+        elif name.startswith("nats_per_"):
+            values[f"{name.removeprefix('nats_per_')}_perplexity"] = _exp(mean)
         else:
-            values[name] = float(total) / max(float(weight), 1e-9)
-    if "loss" in values:
-        values["perplexity"] = math.exp(min(values["loss"], 700.0))
+            values[name] = mean
+        if name == "loss":
+            values["perplexity"] = _exp(values["loss"])
     return values
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, 700.0))
 
 
 def _entropy(counts_V: np.ndarray) -> float:
@@ -107,15 +115,15 @@ def read_lines(path) -> list[dict]:
 class Meter:
     """Adds up recent steps' sums, one step late so that the device never waits for the host."""
 
-    def __init__(self, tokens: int):
-        self.tokens = tokens
+    def __init__(self):
         self.late: Sums | None = None
-        self.compiling = True  # during the first step, which is not timed
+        self.compiling = True  # during the first step of a shape, which is not timed
         self._reset()
 
     def _reset(self) -> None:
         self.sums: Sums = {}
         self.steps, self.seconds, self.waited = 0, 0.0, 0.0
+        self.tokens, self.flops = 0, 0.0
         self.began: float | None = None
 
     @contextlib.contextmanager
@@ -125,8 +133,11 @@ class Meter:
         yield
         self.waited += 0.0 if self.compiling else time.monotonic() - began
 
-    def add(self, sums: Sums | None) -> Sums | None:
-        """Takes in the sums of a step, on the device still; returns those of the step before."""
+    def add(self, sums: Sums | None, tokens: int = 0, flops: float = 0.0) -> Sums | None:
+        """Takes in a step: its sums, on the device still, its tokens and floating-point operations.
+
+        Returns the sums of the step before.
+        """
         done, self.late = self.late, sums
         done = jax.device_get(done)
         if done and done["in_a_row"][0] == 0:  # a skipped step has no numbers worth adding
@@ -135,6 +146,7 @@ class Meter:
         if self.began is not None and not self.compiling:
             self.seconds += time.monotonic() - self.began
             self.steps += sums is not None
+            self.tokens, self.flops = self.tokens + tokens, self.flops + flops
         self.began, self.compiling = None, False
         return done
 
@@ -148,10 +160,12 @@ class Meter:
 
     def read(self) -> tuple[dict[str, float], dict[str, float]]:
         """(means, rates) since the last reading."""
-        values = means(self.sums)
-        pace, wait = self.steps / max(self.seconds, 1e-9), self.waited / max(self.seconds, 1e-9)
+        values, seconds = means(self.sums), max(self.seconds, 1e-9)
+        rates = {
+            "steps_per_s": self.steps / seconds, "tokens_per_s": self.tokens / seconds,
+            "flops_per_s": self.flops / seconds, "data_wait": self.waited / seconds,
+        }  # fmt: skip
         self._reset()
-        rates = {"steps_per_s": pace, "tokens_per_s": pace * self.tokens, "data_wait": wait}
         return values, rates
 
 

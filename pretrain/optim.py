@@ -36,7 +36,7 @@ def matching(params, pattern: str):
 
 def schedule(
     *, lr: float, steps: int, warmup: int = 0, decay: str = "linear", end: float = 0.0,
-    join: str = "after", cut: float = 0.1, ratio: float = 32.0,
+    join: str = "after", decay_steps: int = 0, cut: float = 0.1, ratio: float = 32.0,
 ) -> Schedule:  # fmt: skip
     """Learning rate by step, counted from 0.
 
@@ -45,6 +45,7 @@ def schedule(
         decay: "linear", "cosine", "rsqrt" (inverse square root), "constant", or "slanted":
             the slanted triangle of ULMFiT (Howard & Ruder 2018), from `cut` and `ratio`.
         end: the last rate, as a share of the peak (linear and cosine).
+        decay_steps: the step at which that is reached; 0: the last.
         join: how warm-up meets decay: "after" (decay runs over the steps that remain: XLNet),
             "switch" (decay runs from step 0 and jumps in: BERT), "product" (both at once: GPT).
     """
@@ -54,8 +55,8 @@ def schedule(
         raise UserError(f"optim: no schedule with decay={decay!r} and join={join!r}")
 
     def rate(step):
-        start = warmup if join == "after" else 0
-        done = jnp.clip((step - start) / max(steps - start, 1), 0, 1)
+        start, stop = warmup if join == "after" else 0, decay_steps or steps
+        done = jnp.clip((step - start) / max(stop - start, 1), 0, 1)
         rise = jnp.minimum(step / max(warmup, 1), 1) if warmup else 1.0
         fall = DECAYS[decay](done, end, step, warmup)
         return lr * (rise * fall if join == "product" else jnp.where(step < warmup, rise, fall))
@@ -187,10 +188,10 @@ def multiply(rates: Mapping[str, float]):
 
 def make(
     *, name: str = "adamw", lr: float, steps: int, warmup: int = 0, decay: str = "linear",
-    end: float = 0.0, join: str = "after", cut: float = 0.1, ratio: float = 32.0,
-    b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6,
+    end: float = 0.0, join: str = "after", decay_steps: int = 0, cut: float = 0.1,
+    ratio: float = 32.0, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6,
     correct: bool = True, eps_inside: bool = True, accumulator: float = 1.0,
-    weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[io]_", clip: float = 0.0,
+    weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[ioqkv]_", clip: float = 0.0,
     freeze: str = "", rates: Mapping[str, float] | None = None, layers: float = 1.0,
 ) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:  # fmt: skip
     """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
@@ -199,7 +200,7 @@ def make(
 
     Args:
         name: "adamw", "lamb" or "adagrad" (`accumulator` is its first sum of squares).
-        lr, steps, warmup, decay, end, join, cut, ratio: of `schedule`.
+        lr, steps, warmup, decay, end, join, decay_steps, cut, ratio: of `schedule`.
         b1, b2, eps, correct, eps_inside: of `adam`.
         weight_decay: share of the weights taken off per unit of learning rate, decoupled from
             the gradient; `no_decay` names the parameters it leaves alone.
@@ -216,7 +217,15 @@ def make(
     if name not in rules:
         raise UserError(f"optim.name={name!r} is none of {', '.join(rules)}")
     rate = schedule(
-        lr=lr, steps=steps, warmup=warmup, decay=decay, end=end, join=join, cut=cut, ratio=ratio
+        lr=lr,
+        steps=steps,
+        warmup=warmup,
+        decay=decay,
+        end=end,
+        join=join,
+        decay_steps=decay_steps,
+        cut=cut,
+        ratio=ratio,
     )
     chain = [clip_to(clip)] if clip else []
     chain += rules[name]()

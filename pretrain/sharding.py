@@ -78,6 +78,13 @@ class Layout:
             lambda path, x: NamedSharding(self.mesh, self.spec(letters(path), x.shape)), tree
         )
 
+    def like(self, tree):
+        """Shapes with their shardings, `jax.ShapeDtypeStruct`s, of arrays that are yet to be."""
+        return jax.tree.map(
+            lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+            tree, self.of(tree),
+        )  # fmt: skip
+
     def place(self, x: jax.Array, letters: str) -> jax.Array:
         """An activation inside a jitted function, held to its letters' layout."""
         if self.mesh.size == 1:

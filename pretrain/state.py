@@ -50,10 +50,9 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     """
     rng = jax.random.fold_in(rng, state.step)
     grads, carry, sums = _gradients(objective, rng, state, batch, parts)
-    total, weight = sums["loss"]
-    share = 1 / jnp.maximum(weight, 1e-9)
+    share = 1 / jnp.maximum(sums["loss"][1], 1e-9)
     norm = optax.tree.norm(grads) * share
-    finite = jnp.isfinite(norm) & jnp.isfinite(total)
+    finite = jnp.isfinite(norm) & jnp.isfinite(trained(sums))
 
     def update():
         mean = jax.tree.map(lambda g: g * share, grads)
@@ -69,6 +68,18 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     skipped, in_a_row = state.skipped + ~finite, jnp.where(finite, 0, state.in_a_row + 1)
     sums |= {"grad_norm": (norm, 1.0), "in_a_row": (in_a_row, 1)}
     return State(state.step + 1, params, carry, opt, kept, skipped, in_a_row), sums
+
+
+def trained(sums):
+    """What is minimised, as a total of the weight of "loss": it and the mean of each "..._loss".
+
+    Of a batch taken in parts, each part weighs the others against its own "loss".
+    """
+    total, weight = sums["loss"]
+    for name, (other, own) in sums.items():
+        if name.endswith("_loss"):
+            total += other * (weight / jnp.maximum(own, 1e-9))
+    return total
 
 
 def eval_step(objective, rng, params, carry, batch):
@@ -88,7 +99,7 @@ def _gradients(objective, rng, state: State, batch, parts: int):
             {"params": params, **carry}, batch, train=True, mutable=list(carry),
             rngs={"dropout": dropout_rng, "corrupt": corrupt_rng},
         )  # fmt: skip
-        return sums["loss"][0], (sums, carry)
+        return trained(sums), (sums, carry)
 
     def add(done, own):
         grads, (sums, carry) = slopes(state.params, *own)

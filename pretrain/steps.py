@@ -1,11 +1,16 @@
 """The compiled functions of a run: fresh state, training step, evaluation step."""
 
 import functools
+import itertools
+from collections.abc import Sequence
 
 import jax
+import numpy as np
 
 from modules.placement import placing
+from pretrain import metrics
 from pretrain import state as state_lib
+from pretrain.data.stream import stream
 from pretrain.errors import UserError
 from pretrain.sharding import Layout
 
@@ -20,28 +25,22 @@ class Steps:
     """
 
     def __init__(
-        self, objective, tx, layout: Layout, train, *, seed: int, parts: int = 1,
+        self, objective, tx, layout: Layout, train: Sequence, *, seed: int, parts: int = 1,
         average: float = 0.0,
     ):  # fmt: skip
-        """`train` is the layout of `pretrain.data` whose batches the steps will take."""
+        """`train`: the layouts of `pretrain.data` whose batches the steps will take."""
         self.objective, self.layout = objective, layout
-        if train.B % (parts * layout.shards("B")):
-            shards = layout.shards("B")
-            raise UserError(
-                f"a batch of {train.B} rows does not divide over {shards} devices"
-                + (f" in {parts} parts" if parts > 1 else "")
-            )
+        for data in train:
+            self._check_rows(data.B, parts)
         init_rng, train_rng, self.eval_rng = jax.random.split(jax.random.key(seed), 3)
-        batch = self.blank(train)
+        batch = self.blank(train[0])
 
         def init():
             return state_lib.init(objective, tx, init_rng, batch(), average=average)
 
         shapes = self._placed(jax.eval_shape)(init)
         places = layout.of(shapes)
-        self.like = jax.tree.map(
-            lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes, places
-        )
+        self.like = layout.like(shapes)
         self.init = self._placed(jax.jit(init, out_shardings=places))
         self.train = self._placed(
             jax.jit(
@@ -52,8 +51,18 @@ class Steps:
                 out_shardings=(places, None),
             )
         )
+        for data in train[1:]:  # a later phase is refused now, if at all
+            self._placed(jax.eval_shape)(self.train, self.like, jax.eval_shape(self.blank(data)))
         self._evaluate = self._placed(jax.jit(functools.partial(state_lib.eval_step, objective)))
         self._fresh_carry = functools.cache(self._compile_carry)
+
+    def _check_rows(self, B: int, parts: int) -> None:
+        shards = self.layout.shards("B")
+        if B % (parts * shards):
+            raise UserError(
+                f"a batch of {B} rows does not divide over {shards} devices"
+                + (f" in {parts} parts" if parts > 1 else "")
+            )
 
     def _placed(self, f):
         """`f`, tracing what it traces under this machine's layout."""
@@ -75,13 +84,21 @@ class Steps:
         """Which rows of its batches this process reads."""
         return self.layout.rows(data.B)
 
-    def evaluate(self, params, data, batches):
-        """Yields the sums of each of these batches in turn, memory carried from one to the next."""
+    def evaluate(self, params, data, stop, batches: int | None = None) -> metrics.Sums | None:
+        """The sums of `data` from its beginning, memory carried from one batch to the next.
+
+        Reads it to its end, or so many batches; None if `stop()` asked to break off.  Added up in
+        float64: a float32 no longer counts beyond 2^24 tokens.
+        """
+        total: metrics.Sums = {}
         carry = self._fresh_carry(data)()
-        for step, batch in batches:
+        for step, batch in itertools.islice(stream(data, 0, self.rows(data)), batches):
             rng = jax.random.fold_in(self.eval_rng, step)
             sums, carry = self._evaluate(rng, params, carry, self.layout.put(batch, data.B))
-            yield sums
+            if stop():
+                return None
+            total = metrics.add(total, jax.tree.map(np.float64, jax.device_get(sums)))
+        return total
 
     def _compile_carry(self, data):
         """A function that makes the carry an evaluation on `data` begins with."""

@@ -14,6 +14,7 @@ from tests.xlnet_cases import quick_jit
 
 B, L, V, REUSE, M, ONE_IN = 3, 24, 40, 10, 7, 4
 P = L // ONE_IN
+SPECIAL = {"cls": 3, "sep": 4}
 
 
 class Spy(nn.Module):
@@ -78,7 +79,7 @@ def listen(objective, batch, carry=None, seed=0, train=True):
 
 
 def spied(**fields):
-    return plm.Objective(Spy(), **{"one_in": ONE_IN, **fields})
+    return plm.Objective(Spy(), special=SPECIAL, **{"one_in": ONE_IN, **fields})
 
 
 @functools.cache
@@ -87,7 +88,7 @@ def tiny(dropout=0.0, chunks=2, memory=M, **fields):
         "two_stream", V=V, D=8, H=2, K=4, N=2, F=12, M=memory, reuse=REUSE, dropout=dropout,
         attention_dropout=dropout,
     )  # fmt: skip
-    return plm.Objective(backbone, one_in=ONE_IN, chunks=chunks, **fields)
+    return plm.Objective(backbone, one_in=ONE_IN, chunks=chunks, special=SPECIAL, **fields)
 
 
 def big_weights():

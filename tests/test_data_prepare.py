@@ -59,7 +59,7 @@ import sentencepiece
 
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 made = data.load(
-    source=sys.argv[1], cache=sys.argv[2], held_out=0.5, documents="blank",
+    source=sys.argv[1], cache=sys.argv[2], sentences=sys.argv[3], held_out=0.5, documents="blank",
     tokens={"name": "sentencepiece", "V": 150, "sample": 2000},
 )
 assert made.manifest["tokens"] > 1e6
@@ -202,7 +202,9 @@ def test_the_same_text_elsewhere_is_the_same_corpus(made, tmp_path):
     "fields",
     [
         {"sentences": "line"},
+        {"sentences": "whole"},
         {"documents": "blank"},
+        {"detokenise": "wikitext"},
         {"tokens": data_corpora.TOKENS | {"V": 120}},
         {"tokens": data_corpora.TOKENS | {"sample": 101}},
     ],
@@ -293,7 +295,7 @@ def test_a_full_disk_leaves_no_corpus_and_the_next_run_goes_on(source, made, tmp
     assert contents(load(source, tmp_path).folder) == contents(made.folder)
 
 
-@pytest.mark.parametrize("name", ["tokens", "documents", "sentences", "counts"])
+@pytest.mark.parametrize("name", ["tokens", "documents", "sentences", "words", "bytes", "counts"])
 def test_a_damaged_array_is_named(copy, name):
     path = copy / f"{name}.bin"
     os.truncate(path, path.stat().st_size - 1)
@@ -329,10 +331,16 @@ def test_the_split_is_by_document_and_fixed(documents, held_out):
     one, two = (corpora.split(documents, held_out) for _ in range(2))
     assert sorted([*one["train"], *one["held_out"]]) == list(range(documents))
     assert len(one["held_out"]) == max(1, round(documents * held_out))
+    assert one["all"].tolist() == list(range(documents))
     np.testing.assert_array_equal(one["held_out"], two["held_out"])
 
 
-@pytest.mark.parametrize(("documents", "held_out"), [(1, 0.5), (9, 0.0), (9, 0.99), (9, 1.5)])
+def test_nothing_may_be_held_out():
+    split = corpora.split(1, 0.0)
+    assert {name: chosen.tolist() for name, chosen in split.items()} == {"train": [0], "all": [0]}
+
+
+@pytest.mark.parametrize(("documents", "held_out"), [(1, 0.5), (9, -0.1), (9, 0.99), (9, 1.5)])
 def test_a_split_with_an_empty_side_is_refused(documents, held_out):
     with pytest.raises(UserError, match=f"held_out={held_out} of {documents} documents"):
         corpora.split(documents, held_out)
@@ -352,7 +360,9 @@ def test_the_program_prints_what_it_made(source, made, tmp_path):
     )
     command = [sys.executable, "-m", "pretrain.data.prepare", f"--config={recipe}"]
     ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    for words in ("documents", f"{made.manifest['tokens']:,}", "vocabulary", str(made.folder)):
+    for name in ("documents", "sentences", "words", "bytes", "tokens"):
+        assert f"{name:<11}{made.manifest[name]:>15,}" in ran.stdout
+    for words in ("vocabulary", str(made.folder)):
         assert words in ran.stdout
     wrong = subprocess.run(
         [*command, "--config.corpus.source=news"], cwd=REPOSITORY, capture_output=True, text=True
@@ -366,23 +376,25 @@ def test_preparing_does_not_import_jax():
     assert start(script).communicate()[0].strip() == "False"
 
 
-def memory_of_one_line(tmp_path: Path, mb: int) -> float:
+def memory_of_one_line(tmp_path: Path, mb: int, sentences: str) -> float:
     (tmp_path / "text").mkdir()
     with (tmp_path / "text" / "line.txt").open("w") as file:
         file.write("One line.\n\n")
         for block in range(mb):
             words = data_corpora.prose(block % 7, 900).replace("\n", " ")
             file.write(words * (1_000_000 // len(words)))
-    process = start(MEASURE, f"text:{tmp_path}/text/*.txt", str(tmp_path))
+    process = start(MEASURE, f"text:{tmp_path}/text/*.txt", str(tmp_path), sentences)
     output, errors = process.communicate()
     assert process.returncode == 0, errors
     return float(output)
 
 
-def test_memory_does_not_follow_the_length_of_a_line(tmp_path):
-    assert memory_of_one_line(tmp_path, 20) < 150
+@pytest.mark.parametrize("sentences", ["split", "whole"])
+def test_memory_does_not_follow_the_length_of_a_line(tmp_path, sentences):
+    assert memory_of_one_line(tmp_path, 20, sentences) < 150
 
 
 @pytest.mark.slow
-def test_a_line_of_200_mb_takes_no_more_memory(tmp_path):
-    assert memory_of_one_line(tmp_path, 200) < 250
+@pytest.mark.parametrize("sentences", ["split", "whole"])
+def test_a_line_of_200_mb_takes_no_more_memory(tmp_path, sentences):
+    assert memory_of_one_line(tmp_path, 200, sentences) < 250

@@ -37,7 +37,7 @@ RECIPES = sorted(p.stem for p in (ROOT / "configs").glob("*.py") if p.stem not i
 def presets(recipe: str) -> list[str]:
     """Those that the recipe's docstring promises."""
     promised = importlib.import_module(f"configs.{recipe}").get_config.__doc__
-    return re.findall(r'"(\w+)"', promised)
+    return re.findall(r'"([\w.]+)"', promised)
 
 
 def name(path) -> str:
@@ -95,8 +95,10 @@ def test_every_preset_builds(toy, recipe, preset):
     tx, rate = optim.make(**config.optim)
     assert float(rate(config.optim.warmup)) == pytest.approx(config.optim.lr, rel=1e-3)
     fields = {**config.batches, "B": 2}
-    rows = data.build(corpus=data.load(**toy.config("plm").corpus), **fields).batch(0)
-    objective = objectives.build(backbone=modules.build(**config.model), **config.objective)
+    corpus = data.load(**toy.config("plm").corpus)
+    rows = data.build(corpus=corpus, **fields).batch(0)
+    backbone, special = modules.build(**config.model), corpus.tokenizer.special
+    objective = objectives.build(backbone=backbone, special=special, **config.objective)
     rngs = dict.fromkeys(("params", "dropout", "corrupt"), jax.random.key(0))
     variables = jax.eval_shape(lambda: objective.init(rngs, rows, train=True))
     jax.eval_shape(tx.init, variables["params"])

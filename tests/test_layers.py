@@ -187,14 +187,41 @@ def test_the_two_gelus_differ_by_what_they_are_known_to():
     assert abs(np.abs(tanh - erf).max() - GOLDEN["gelu_tanh_vs_erf_max_abs"]) < 1e-6
 
 
+@pytest.mark.parametrize(("inside", "after"), [(0.0, 0.5), (0.5, 0.0)])
+def test_feed_forward_drops_inside_and_after_at_rates_of_their_own(inside, after):
+    D, F = 12, 40
+    params = {"wi_DF": draw(D, F), "bi_F": draw(F), "bo_D": np.zeros(D, np.float32)}
+    params["wo_FD"] = np.eye(F, D, dtype=np.float32)  # so that out comes what is inside
+    module = layers.FeedForward(F, "gelu", after, inside)
+    run = functools.partial(module.apply, {"params": params}, draw(9, 7, D, seed=3))
+    whole = np.asarray(run(train=False))
+    dropped = np.asarray(run(train=True, rngs={"dropout": jax.random.key(0)}))
+    kept = dropped != 0
+    assert 0.4 < kept.mean() < 0.6
+    np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-5)
+
+
+def test_feed_forward_draws_one_mask_inside_and_another_after():
+    D = 16
+    eye, none = np.eye(D, dtype=np.float32), np.zeros(D, np.float32)
+    params = {"wi_DF": eye, "bi_F": none, "wo_FD": eye, "bo_D": none}
+    module = layers.FeedForward(D, "relu", 0.5, 0.5)
+    rngs = {"dropout": jax.random.key(0)}
+    y = module.apply({"params": params}, jnp.ones((20, 10, D)), train=True, rngs=rngs)
+    assert 0.2 < (y > 0).mean() < 0.3
+
+
 # --- how weights begin -----------------------------------------------------------------------
 
 
-def test_initialisers_are_untruncated_normal_or_uniform():
+def test_initialisers_are_normal_truncated_or_not_or_uniform():
     key, shape = jax.random.key(0), (300, 300)
     x = np.asarray(layers.initializer("normal", 0.02)(key, shape, jnp.float32))
     assert abs(x.std() / 0.02 - 1) < 0.01
     assert np.abs(x).max() > 3.5 * 0.02
+    x = np.asarray(layers.initializer("truncated", 0.02)(key, shape, jnp.float32))
+    assert 1.99 * 0.02 < np.abs(x).max() <= 2 * 0.02 + 1e-7
+    assert abs(x.std() / (0.87963 * 0.02) - 1) < 0.01  # as TensorFlow: 0.02 is before the cut
     x = np.asarray(layers.initializer("uniform", 0.1)(key, shape, jnp.float32))
     assert 0.0999 < np.abs(x).max() <= 0.1
     assert abs(x.std() / (0.1 / math.sqrt(3)) - 1) < 0.01
@@ -212,3 +239,14 @@ def test_every_layer_of_a_stack_begins_differently():
     assert params["wi_DF"].shape == (3, 4, 6)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         assert not np.any(params["wi_DF"][i] == params["wi_DF"][j])
+
+
+def test_a_tree_is_parted_along_its_first_dimension_with_the_gradient_of_slices():
+    tree = {"a": draw(5, 3), "b": (draw(5), jax.random.split(jax.random.key(0), 5))}
+    pieces = layers.parted(tree, (0, 4, 1))
+    for piece, (start, end) in zip(pieces, [(0, 0), (0, 4), (4, 5)], strict=True):
+        expected = jax.tree.map(lambda x, s=start, e=end: x[s:e], tree)
+        assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), piece, expected))
+        assert jax.tree.map(jnp.shape, piece) == jax.tree.map(jnp.shape, expected)
+    slope = jax.grad(lambda a: (2 * layers.parted(a, (4, 1))[0]).sum())(tree["a"])
+    np.testing.assert_array_equal(slope, np.array([2, 2, 2, 2, 0])[:, None] + np.zeros((5, 3)))

@@ -50,6 +50,20 @@ def test_loss_hits_and_gradients_are_optax_s_for_any_number_of_chunks(given, chu
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), slopes, expected)
 
 
+def test_no_biases_are_biases_of_zero(given):
+    (h_BPD, w_VD, bias_V), targets_BP, weights_BP = given
+
+    def run(arrays, bias_V):
+        sums = losses.softmax_cross_entropy(*arrays, bias_V, targets_BP, weights_BP, chunks=3)
+        return sums["loss"][0], sums
+
+    with jax.default_matmul_precision("highest"):
+        (_, none), slopes = jax.value_and_grad(run, has_aux=True)((h_BPD, w_VD), None)
+        (_, zero), expected = jax.value_and_grad(run, has_aux=True)((h_BPD, w_VD), 0 * bias_V)
+    jax.tree.map(np.testing.assert_array_equal, none, zero)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), slopes, expected)
+
+
 def test_states_in_bfloat16_give_a_float32_loss_and_gradients_of_each_dtype(given):
     (h_BPD, w_VD, bias_V), targets_BP, weights_BP = given
     arrays = (h_BPD.astype(jnp.bfloat16), w_VD, bias_V)

@@ -80,3 +80,32 @@ def test_causal_shows_the_past_and_with_same_length_equally_much_of_it(L, J, sam
         assert seen[0, i, j] == (in_the_past and not (same_length and j < i))
     if same_length:
         assert set(seen.sum(-1).ravel()) == {J - L + 1}
+
+
+@pytest.mark.parametrize("window", [0, 1, 3, 20])
+def test_before_shows_each_place_itself_and_its_past_or_its_window(window):
+    place_BL = np.array([[0, 5, 2, 2], [7, 6, 0, 8]])
+    seen = masks.before(place_BL, 8, window)
+    assert seen.shape == (2, 4, 8)
+    for b, i, j in np.ndindex(2, 4, 8):
+        back = place_BL[b, i] - j
+        assert seen[b, i, j] == (back >= 0 and (not window or back < window))
+
+
+def test_in_a_row_read_in_order_before_is_causal():
+    np.testing.assert_array_equal(masks.before(jnp.arange(6)[None], 6), masks.causal(6, 6))
+
+
+def test_within_shows_the_first_so_many_of_a_row():
+    seen = masks.within(jnp.array([3, 0, 5]), 5)
+    assert seen.shape == (3, 1, 5)
+    assert [row.tolist() for row in seen[:, 0]] == [
+        [True] * n + [False] * (5 - n) for n in (3, 0, 5)
+    ]
+
+
+def test_same_shows_everybody_their_own_group():
+    own_BL, groups_BJ = np.array([[1, 2], [0, 0]]), np.array([[2, 1, 1], [1, 0, 3]])
+    seen = masks.same(own_BL, groups_BJ)
+    for b, i, j in np.ndindex(2, 2, 3):
+        assert seen[b, i, j] == (own_BL[b, i] == groups_BJ[b, j])

@@ -92,7 +92,7 @@ def take(meter, sums):
 
 
 def test_the_meter_looks_at_each_step_once_and_one_step_late():
-    meter = metrics.Meter(tokens=4)
+    meter = metrics.Meter()
     assert take(meter, step_sums(1)) is None
     assert [float(take(meter, step_sums(n))["loss"][0]) for n in (2, 3)] == [1, 2]
     last = meter.add(None)
@@ -102,7 +102,7 @@ def test_the_meter_looks_at_each_step_once_and_one_step_late():
 
 
 def test_the_meter_loses_no_step_between_two_readings():
-    meter, means = metrics.Meter(tokens=4), []
+    meter, means = metrics.Meter(), []
     for n in range(1, 7):
         take(meter, step_sums(n))
         if n % 3 == 0:
@@ -112,7 +112,7 @@ def test_the_meter_loses_no_step_between_two_readings():
 
 
 def test_the_meter_leaves_skipped_steps_out():
-    meter = metrics.Meter(tokens=4)
+    meter = metrics.Meter()
     for loss, in_a_row in ((2, 0), (math.nan, 1), (math.nan, 2), (4, 0)):
         take(meter, step_sums(loss, in_a_row))
     meter.add(None)

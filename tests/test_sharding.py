@@ -35,7 +35,7 @@ class Run:
         layout = Layout(make_mesh(**dict(zip(AXES, shape, strict=True)), devices=devices))
         objective, self.data, _ = toys.build(config)
         tx, _ = optim.make(**config.optim)
-        self.steps = Steps(objective, tx, layout, self.data, seed=config.seed)
+        self.steps = Steps(objective, tx, layout, [self.data], seed=config.seed)
         self.state, self.losses = self.steps.init(), []
         for step in range(3):
             self.state, sums = self.steps.train(self.state, self.batch(step))

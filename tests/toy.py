@@ -21,7 +21,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from ml_collections import ConfigDict
 
 import modules
-from configs import common, xlnet
+from configs import bert, common, gpt2, xlnet
 from pretrain import data, loop, metrics, objectives
 from pretrain.sharding import make_mesh
 from tests import data_corpora
@@ -48,17 +48,37 @@ def plm() -> ConfigDict:
     return shared(config)
 
 
-def shared(config: ConfigDict) -> ConfigDict:
+def mlm() -> ConfigDict:
+    """BERT in two phases, with dropout, whole words and next sentences."""
+    config = bert.get_config("mini")
+    config.batches.update(B=8, L=32)
+    config.first = dict(steps=3, L=24)
+    config.model.update(D=16, H=2, K=8, N=2, F=32, L=32, unroll=1)
+    config.model.update(dropout=0.1, attention_dropout=0.1)
+    config.objective.update(words=True, max_gram=2)
+    return shared(config)
+
+
+def clm() -> ConfigDict:
+    """GPT-2 with dropout and a banded layer."""
+    config = gpt2.get_config("mini")
+    config.batches.update(B=8, L=32)
+    config.model.update(D=16, H=2, K=8, N=2, F=32, L=32, window=8, unroll=1)
+    config.model.update(dropout=0.1, attention_dropout=0.1)
+    return shared(config, sentences="whole", V=270)
+
+
+def shared(config: ConfigDict, sentences: str = "line", V: int = 120) -> ConfigDict:
     """What all toys have in common."""
-    config.corpus.update(documents="blank", sentences="line", held_out=0.2)
-    config.corpus.tokens.V = 120
+    config.corpus.update(documents="blank", sentences=sentences, held_out=0.2)
+    config.corpus.tokens.V = V
     config.evals.held_out.B = 8
     config.optim.update(lr=1e-2, steps=STEPS, warmup=2)
     config.train.update(log_every=1, eval_every=3, eval_batches=2, save_every=2)
     return config
 
 
-RECIPES = {"plm": plm}
+RECIPES = {"plm": plm, "mlm": mlm, "clm": clm}
 
 
 # --- in this process -------------------------------------------------------------------------
@@ -67,8 +87,9 @@ RECIPES = {"plm": plm}
 def build(config: ConfigDict):
     """(objective, training layout, held-out layouts) of a recipe, as `pretrain.main` has them."""
     corpus = data.load(**config.corpus)
-    objective = objectives.build(backbone=modules.build(**config.model), **config.objective)
-    train = data.build(corpus=corpus, seed=config.seed, **config.batches)
+    backbone, special = modules.build(**config.model), corpus.tokenizer.special
+    objective = objectives.build(backbone=backbone, special=special, **config.objective)
+    train = data.training(corpus, config.seed, config.batches, config.get("first"))
     evals = {
         name: data.build(corpus=corpus, **{**config.batches, **changes})
         for name, changes in config.evals.items()

@@ -22,6 +22,7 @@ Each config section is the keyword arguments of one function here:
 """
 
 import importlib
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -61,3 +62,19 @@ def build(name: str, corpus, *, split: str = "train", seed: int = 0, **fields: A
         raise UserError(f"split={split!r}: this corpus has {', '.join(corpus.splits)}")
     layout = getattr(importlib.import_module(f"pretrain.data.{name}"), name.title())
     return layout(corpus, corpus.splits[split], seed=seed, shuffle=split == "train", **fields)
+
+
+def training(corpus, seed: int, batches: Mapping[str, Any], first: Mapping[str, Any] | None = None):
+    """The layout to train on; two in turn (`phases.Phases`) where there is a `first`.
+
+    Args:
+        batches: name and fields of the layout, see `build`.
+        first: how they differ in the first `steps` steps, e.g. {"steps": 900_000, "L": 128}.
+    """
+    then = build(corpus=corpus, seed=seed, **batches)
+    if first is None:
+        return then
+    from pretrain.data.phases import Phases
+
+    steps, changes = first["steps"], {name: x for name, x in first.items() if name != "steps"}
+    return Phases(build(corpus=corpus, seed=seed, **{**batches, **changes}), then, steps)

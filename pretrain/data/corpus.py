@@ -3,6 +3,8 @@
     tokens.bin      all documents, each with its <eod>; uint16, or uint32 if V > 65536
     documents.bin   int64 [documents + 1], where each begins in `tokens`; the last is the end
     sentences.bin   int64 [sentences + 1], the same; a document always begins a sentence
+    words.bin       int64 [documents], white-space separated words of each one's original text
+    bytes.bin       int64 [documents], UTF-8 bytes of the same
     counts.bin      int64 [V], how often each token occurs
     tokenizer/      what made them
     manifest.json   counts, options, the sha256 of everything; written last
@@ -23,18 +25,20 @@ from pretrain.data import tokenizers
 from pretrain.errors import UserError
 
 MANIFEST = "manifest.json"
-ARRAYS = ("tokens", "documents", "sentences", "counts")
+ARRAYS = ("tokens", "documents", "sentences", "words", "bytes", "counts")
 
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """`splits` names arrays of document numbers, disjoint and in order: "train", "held_out"."""
+    """`splits` names arrays of document numbers in order: "all" is "train" and "held_out"."""
 
     folder: Path
     manifest: dict[str, Any]
     tokens: np.ndarray
     documents: np.ndarray
     sentences: np.ndarray
+    words: np.ndarray
+    bytes: np.ndarray
     counts_V: np.ndarray
     splits: dict[str, np.ndarray]
 
@@ -57,11 +61,10 @@ def read(folder: Path, held_out: float) -> Corpus:
     if not (folder / MANIFEST).exists():
         raise _damaged(folder, f"{MANIFEST} is missing")
     manifest = json.loads((folder / MANIFEST).read_text())
-    tokens, documents, sentences, counts_V = (
-        _map(folder, name, **manifest["arrays"][name]) for name in ARRAYS
-    )
     splits = split(manifest["documents"], held_out)
-    return Corpus(folder, manifest, tokens, documents, sentences, counts_V, splits)
+    arrays = (_map(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
+    tokens, documents, sentences, words, sizes, counts_V = arrays
+    return Corpus(folder, manifest, tokens, documents, sentences, words, sizes, counts_V, splits)
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
@@ -72,6 +75,8 @@ def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any
         "documents": arrays["documents"]["size"] - 1,
         "sentences": arrays["sentences"]["size"] - 1,
         "tokens": arrays["tokens"]["size"],
+        "words": int(_map(folder, "words", **arrays["words"]).sum()),
+        "bytes": int(_map(folder, "bytes", **arrays["bytes"]).sum()),
         "V": arrays["counts"]["size"],
     }
     fingerprint = hashlib.sha256(" ".join(contents).encode()).hexdigest()
@@ -95,14 +100,20 @@ def _damaged(folder: Path, how: str) -> UserError:
 def split(documents: int, held_out: float) -> dict[str, np.ndarray]:
     """Every so-many-th document is held out: it depends on these two numbers alone.
 
+    With `held_out=0` there is no such split: "train" and "all" are every document.
+
     Raises:
         UserError: one side would have no document.
     """
+    every = np.arange(documents)
+    if not held_out:
+        return {"train": every, "all": every}
     some = max(1, round(documents * held_out))
     if not 0 < held_out < 1 or some >= documents:
         raise UserError(
             f"held_out={held_out} of {documents} documents leaves a side empty: training and "
-            "held-out text need at least one each; more files, or documents='blank', make more"
+            "held-out text need at least one each; more files, or documents='blank', make more; "
+            "held_out=0 holds nothing out"
         )
     chosen = (np.arange(some) * documents + documents // 2) // some
-    return {"train": np.delete(np.arange(documents), chosen), "held_out": chosen}
+    return {"train": np.delete(every, chosen), "held_out": chosen, "all": every}

@@ -63,7 +63,10 @@ def closings(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarray]:
 def encode(
     part: list[Piece], tokenizer: Tokenizer, closing: dict[int, np.ndarray], first: bool
 ) -> dict[str, np.ndarray]:
-    """The part's tokens, and where in them documents and sentences begin."""
+    """The part's tokens, where in them documents and sentences begin, and what they were made of.
+
+    Of words and bytes: one sum per document, the first for the one that the part before began.
+    """
     opens = np.array([piece.opens for piece in part])
     ends = [closing[piece.opens] for piece in part]
     if first:
@@ -72,11 +75,20 @@ def encode(
     texts = [ids for batch in batches for ids in tokenizer.encode(batch)]
     arrays = [array for pair in zip(ends, texts, strict=True) for array in pair]
     begins = np.cumsum([len(array) for array in arrays])[::2]
+    document = np.cumsum(opens == DOCUMENT) - first
     return {
         "tokens": np.concatenate(arrays).astype(token_dtype(tokenizer.V)),
         "documents": begins[opens == DOCUMENT],
         "sentences": np.unique(begins[opens != CONTINUED]),
+        "words": _sums(document, [piece.words for piece in part]),
+        "bytes": _sums(document, [piece.bytes for piece in part]),
     }
+
+
+def _sums(document: np.ndarray, values: list[int]) -> np.ndarray:
+    sums = np.zeros(document[-1] + 1, np.int64)
+    np.add.at(sums, document, values)
+    return sums
 
 
 def token_dtype(V: int) -> np.dtype:
@@ -105,25 +117,44 @@ class Array:
         return {"dtype": self.dtype.name, "size": self.size, "sha256": self.sha256.hexdigest()}
 
 
+class Sums(Array):
+    """A sum per document; the first that is appended goes to the last document before."""
+
+    unfinished = 0
+
+    def append(self, values: np.ndarray) -> None:
+        values[0] += self.unfinished
+        self.unfinished = int(values[-1])
+        super().append(values[:-1])
+
+    def close(self) -> dict[str, Any]:
+        super().append(np.array([self.unfinished]))
+        return super().close()
+
+
 def join(
     paths: list[Path], folder: Path, tokenizer: Tokenizer, paragraphs: bool
 ) -> dict[str, dict[str, Any]]:
     """Parts to the arrays of a corpus in `folder`; returns what its manifest says of them."""
     tokens = Array(folder, "tokens", token_dtype(tokenizer.V))
     boundaries = {name: Array(folder, name, np.int64) for name in ("documents", "sentences")}
+    sums = {name: Sums(folder, name, np.int64) for name in ("words", "bytes")}
     counts = np.zeros(tokenizer.V, np.int64)
     for file in paths:
         with np.load(file) as part:
             for name, array in boundaries.items():
                 begins = part[name] + tokens.size
                 array.append(begins[begins > array.last])
+            for name, array in sums.items():
+                array.append(part[name])
             _count(tokens, counts, part["tokens"])
     _count(tokens, counts, closings(tokenizer, paragraphs)[DOCUMENT])
     for array in boundaries.values():
         array.append(np.array([tokens.size]))
     counted = Array(folder, "counts", np.int64)
     counted.append(counts)
-    return {k: a.close() for k, a in dict(tokens=tokens, **boundaries, counts=counted).items()}
+    arrays = dict(tokens=tokens, **boundaries, **sums, counts=counted)
+    return {name: array.close() for name, array in arrays.items()}
 
 
 def _count(tokens: Array, counts: np.ndarray, values: np.ndarray) -> None:

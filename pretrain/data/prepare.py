@@ -19,7 +19,7 @@ from pretrain.data.progress import say
 from pretrain.data.sources import Source
 from pretrain.errors import UserError
 
-FORMAT = 1  # of the folder: another format is another corpus
+FORMAT = 2  # of the folder: another format is another corpus
 
 
 def prepare(
@@ -29,6 +29,7 @@ def prepare(
     documents: str = "file",
     sentences: str = "split",
     paragraphs: bool = False,
+    detokenise: str = "",
     held_out: float = 0.05,
     cache: str = "data",
     text_key: str = "text",
@@ -40,20 +41,21 @@ def prepare(
     Args:
         tokens: `name` of a tokenizer and its fields, see its `settings`.
         source, text_key, tfds_split, tfds_dir: see `sources.find`.
-        documents, sentences: how lines become documents and sentences, see `sentences.pieces`.
+        documents, sentences, detokenise: how lines become documents and sentences, see
+            `sentences.pieces`.
         paragraphs: whether a paragraph ends in <eop>.
-        held_out: the share of the documents in `splits["held_out"]`.
+        held_out: the share of the documents in `splits["held_out"]`; 0: there is no such split.
         cache: the folder of all corpora, each named after what it was made from.
 
     Raises:
         UserError: something is wrong with these, or with the text (by file, line and byte).
     """
     found = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
-    sentence_lib.check(documents, sentences)
+    sentence_lib.check(documents, sentences, detokenise)
     options = {
         "format": FORMAT, "source": source, "documents": documents, "sentences": sentences,
-        "paragraphs": paragraphs, "text_key": text_key, "tfds_split": tfds_split,
-        "tokens": tokenizers.settings(**tokens),
+        "paragraphs": paragraphs, "detokenise": detokenise, "text_key": text_key,
+        "tfds_split": tfds_split, "tokens": tokenizers.settings(**tokens),
     }  # fmt: skip
     Path(cache).mkdir(parents=True, exist_ok=True)
     manifest = {"options": options, "inputs": inputs.hashes(found.inputs, Path(cache))}
@@ -103,9 +105,9 @@ def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dic
 
 
 def pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
-    piece = None
+    piece, how = None, {name: options[name] for name in ("documents", "sentences", "detokenise")}
     for document in source.read():
-        for piece in sentence_lib.pieces(document, options["documents"], options["sentences"]):
+        for piece in sentence_lib.pieces(document, **how):
             yield piece
     if piece is None:
         raise UserError(f"source={options['source']!r} holds no text")
@@ -142,7 +144,7 @@ def main(_) -> None:
         made = prepare(**CONFIG.value.corpus)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
-    for name in ("documents", "sentences", "tokens"):
+    for name in ("documents", "sentences", "words", "bytes", "tokens"):
         print(f"{name:<11}{made.manifest[name]:>15,}")
     print(f"vocabulary {made.tokenizer.V:>15,}")
     for name, chosen in made.splits.items():

@@ -2,9 +2,11 @@
 
 import itertools
 import re
+import string
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
+from pretrain.data import detokenise as detokenisers
 from pretrain.data.text import LONGEST
 from pretrain.errors import UserError
 
@@ -16,6 +18,8 @@ class Piece(NamedTuple):
 
     text: str
     opens: int
+    words: int  # of the original text; exact for all the pieces of a document together
+    bytes: int
 
 
 # Possessive, and not tried inside a run of marks: time stays linear on any text.
@@ -27,25 +31,60 @@ NEVER_LAST = frozenset(TITLES.split())  # a name follows, capital or not
 SELDOM_LAST = frozenset((OTHERS + " " + MONTHS).split())  # a number or a small letter follows
 
 
-def pieces(lines: Iterable[str], documents: str, sentences: str) -> Iterator[Piece]:
+def pieces(
+    lines: Iterable[str], documents: str, sentences: str, detokenise: str = ""
+) -> Iterator[Piece]:
     """Lines (`text.lines`) to pieces.
 
     documents: "file", where blank lines part paragraphs, or "blank", where they part documents.
-    sentences: "split" finds them by rule, "line" takes each line for one.
+    sentences: "split" finds them by rule, "line" takes each line for one, "whole" likewise but
+        the text stays exactly as it is, with its line ends (a last line without one gets it)
+        and, in files, its blank lines.
+    detokenise: what is done to lines before, see there; words and bytes are of the lines as given.
     """
-    gap, cut = GAPS[documents], CUTS[sentences]
+    gap, cut, style = GAPS[documents], CUTS[sentences], detokenisers.STYLES[detokenise]
+    parts = _nowhere if (documents, sentences) == ("file", "whole") else str.isspace
     opens = DOCUMENT
-    for blank, paragraph in itertools.groupby(lines, key=str.isspace):
+    for blank, paragraph in itertools.groupby(lines, key=parts):
         if blank:
             opens = max(opens, gap)
             continue
-        for text, begins in cut(paragraph):
-            yield Piece(text, opens if begins else CONTINUED)
+        tally = Tally(style)
+        for text, begins in cut(tally.read(paragraph)):
+            yield Piece(text, max(opens, begins) if begins else CONTINUED, *tally.take())
             opens = SENTENCE
 
 
-def check(documents: str, sentences: str) -> None:
+def _nowhere(_: str) -> bool:
+    return False
+
+
+class Tally:
+    """Passes lines on in a style, and counts the words and bytes that they had before."""
+
+    def __init__(self, style: detokenisers.Style):
+        self.style, self.words, self.bytes = style, 0, 0
+
+    def read(self, lines: Iterable[str]) -> Iterator[str]:
+        """Parts of an over-long line stay as they are: a style is for whole lines."""
+        before = "\n"
+        for line in lines:
+            goes_on = not before.isspace() and not line[0].isspace()  # a word cut in two
+            self.words += len(line.split()) - goes_on + self.style.line_words * line.count("\n")
+            self.bytes += len(line.encode())
+            yield self.style.text(line) if before == "\n" == line[-1] else line
+            before = line[-1]
+
+    def take(self) -> tuple[int, int]:
+        """(words, bytes) since this was last asked."""
+        taken = self.words, self.bytes
+        self.words = self.bytes = 0
+        return taken
+
+
+def check(documents: str, sentences: str, detokenise: str = "") -> None:
     """Raises UserError if `pieces` does not know one of them."""
+    detokenisers.check(detokenise)
     for key, value, known in (("documents", documents, GAPS), ("sentences", sentences, CUTS)):
         if value not in known:
             raise UserError(f"{key}={value!r}: choose one of {', '.join(map(repr, known))}")
@@ -75,6 +114,25 @@ def ready(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
         begins = line.endswith("\n")
 
 
+def whole(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """A line each, and before it the white space from the end of the line before.
+
+    There every byte-level tokenizer ends a token anyway (none goes on from a letter or a mark to
+    white space), so that the tokens of the pieces are those of the text.  The later parts of an
+    over-long line are cut likewise, within a word only if it is over-long itself.
+    """
+    held, level = "", SENTENCE
+    for line in lines:
+        text = line.rstrip(string.whitespace)
+        if (text and not text[-1].isspace()) or len(held) > LONGEST:
+            yield held + text, level or min(held.count("\n"), PARAGRAPH)
+            held, level = line[len(text) :], CONTINUED
+        else:
+            held += line
+    if level == CONTINUED or not held.isspace():
+        yield held, level
+
+
 def cut(text: str) -> list[str]:
     """The sentences of a paragraph: cut after . ! ? before a capital, but not after "Mr."."""
     ends = [match.end() for match in END.finditer(text) if _is_end(match)]
@@ -97,5 +155,5 @@ def _word_before(match: re.Match) -> str:
 
 
 GAPS = {"file": PARAGRAPH, "blank": DOCUMENT}
-Cut = Callable[[Iterable[str]], Iterator[tuple[str, bool]]]
-CUTS: dict[str, Cut] = {"split": split, "line": ready}
+Cut = Callable[[Iterable[str]], Iterator[tuple[str, int]]]
+CUTS: dict[str, Cut] = {"split": split, "line": ready, "whole": whole}

@@ -1,11 +1,13 @@
 """Batches of a layout in order, prefetched, from any step: Grain does the reading ahead."""
 
+import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import grain
 
 from pretrain.data import Batch, Layout
+from pretrain.data.phases import Phases
 
 
 class Steps:
@@ -38,3 +40,22 @@ def stream(
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=prefetch)
     dataset = grain.MapDataset.source(Steps(layout, start, rows))
     yield from dataset.to_iter_dataset(options)
+
+
+def phases(layout: Layout | Phases) -> list[Layout]:
+    """The layouts whose batches come in turn."""
+    return [layout.first, layout.then] if isinstance(layout, Phases) else [layout]
+
+
+def training(
+    layout: Layout | Phases, start: int, rows: Callable[[Layout], slice]
+) -> Iterator[tuple[Layout, Batch]]:
+    """(the layout in force, batch) from step `start` on, for ever; `rows(layout)` of its batches."""
+    if isinstance(layout, Phases):
+        left = max(layout.steps - start, 0)
+        first = stream(layout.first, start, rows(layout.first))
+        for _, batch in itertools.islice(first, left):
+            yield layout.first, batch
+        layout, start = layout.then, start + left - layout.steps
+    for _, batch in stream(layout, start, rows(layout)):
+        yield layout, batch

@@ -1,7 +1,7 @@
-"""Objectives: batch in, {metric: (total, weight)} out; the one called "loss" is trained.
+"""Objectives: batch in, {metric: (total, weight)} out; "loss" and any "..._loss" are trained.
 
 An objective is a Linen module whose first field is a backbone, so heads are parameters and
-corruption draws from `make_rng("corrupt")`.  What must survive between batches (XLNet's memory,
+corruption draws from `make_rng("corrupt")`.  Its field `special` is the tokenizer's special ids.  What must survive between batches (XLNet's memory,
 LSTM states) is a collection other than "params": `State.carry` keeps, shards and saves it.
 Every array with a B in its name has one entry per row of the batch there.
 
@@ -9,15 +9,44 @@ Every array with a B in its name has one entry per row of the batch there.
                                           there; `tokens_BL`, and `weight_B`, 0 for filler rows
     flops(B, L) -> float                  floating-point operations of one training step
 
-A metric whose name ends in _V is a histogram over the vocabulary of what was predicted; it is
-printed as the loss that the best constant guess would have.  Adding an objective is one file
+What is minimised is the mean of "loss" plus those of all metrics whose names end in "_loss"
+(BERT's next sentence).  Some names are printed as something else, see `metrics.means`: one that
+ends in _V is a histogram over the vocabulary of what was predicted, printed as the loss that the
+best constant guess would have.  Adding an objective is one file
 here: `class Objective(nn.Module)`, named by `config.objective.name`.
 """
 
 import importlib
+from collections.abc import Mapping
 from typing import Any
+
+from flax.core import FrozenDict
+
+from pretrain.errors import UserError
+
+Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those the tokenizer has
+SPECIAL: Special = FrozenDict()
 
 
 def build(name: str, backbone, **fields: Any):
     """`build("plm", backbone, reuse=64)` is `plm.Objective(backbone, reuse=64)`."""
     return importlib.import_module(f"pretrain.objectives.{name}").Objective(backbone, **fields)
+
+
+def special_id(special: Special, name: str) -> int:
+    """The id of <name>.
+
+    Raises:
+        UserError: the tokenizer has no such token.
+    """
+    if name not in special:
+        raise UserError(
+            f"this objective needs a token <{name}>, but the tokenizer has only "
+            f"{', '.join(special) or 'none'}: take another corpus.tokens.name"
+        )
+    return special[name]
+
+
+def is_special(tokens_BL, special: Special, *names: str):
+    """Bool [B, L]: these are special tokens of such names."""
+    return sum((tokens_BL == special_id(special, name) for name in names), start=tokens_BL < 0)

@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules import masks
+from modules import losses, masks
 from pretrain import corrupt
 from pretrain.errors import UserError
+from pretrain.objectives import SPECIAL, Special, is_special
 
 
 class Objective(nn.Module):
@@ -21,7 +22,7 @@ class Objective(nn.Module):
         spans: False draws single tokens instead (an ablation of the paper).
         max_gram, alpha, beta, faithful: of `corrupt.spans`.
         reset: memory ends where a document begins; False lets it run on, as the released code.
-        cls_id, sep_id: never predicted.
+        special: the tokenizer's special ids; "cls" and "sep" are never predicted.
         chunks: pieces in which the vocabulary's softmax is taken.
     """
 
@@ -34,9 +35,8 @@ class Objective(nn.Module):
     beta: int = 1
     faithful: bool = False
     reset: bool = True
-    cls_id: int = 3
-    sep_id: int = 4
     chunks: int = 4
+    special: Special = SPECIAL
 
     @nn.compact
     def __call__(self, batch, *, train: bool):
@@ -47,7 +47,7 @@ class Objective(nn.Module):
         content_BLJ = jnp.concatenate(
             [self._seen(memory, starts_BL), masks.permuted(rank_BL, sees_below_BL)], axis=-1
         )
-        slots_BP, real_BP = slots(targets_BL, P)
+        slots_BP, real_BP = corrupt.slots(targets_BL, P)
 
         out = self.backbone(
             tokens_BL, batch["segments_BL"], content=content_BLJ, slots_BP=slots_BP,
@@ -60,7 +60,7 @@ class Objective(nn.Module):
         weights_BP = real_BP * batch["weight_B"][:, None]
         sums = self.backbone.cross_entropy(out.g_BPD, ids_BP, weights_BP, chunks=self.chunks)
         if not train:
-            sums["unigram_V"] = _histogram(ids_BP, weights_BP, self.backbone.V)
+            sums["unigram_V"] = losses.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
     def predicted(self, L: int) -> int:
@@ -111,7 +111,7 @@ class Objective(nn.Module):
         """Targets, ranks and what each place sees below, [B, L] each, drawn for this batch."""
         tokens_BL = batch["tokens_BL"]
         B = tokens_BL.shape[0]
-        special_BL = (tokens_BL == self.cls_id) | (tokens_BL == self.sep_id)
+        special_BL = is_special(tokens_BL, self.special, "cls", "sep")
         backward_B = batch.get("backward_B", jnp.zeros(B, bool))
         keys_B = jax.random.split(self.make_rng("corrupt"), B)
         rows = (keys_B, special_BL, batch["word_starts_BL"], backward_B)
@@ -157,15 +157,3 @@ class Objective(nn.Module):
                 f"objective.perm={self.perm} must divide both parts of a window, {parts}: "
                 "batches.reuse and the rest of batches.L"
             )
-
-
-def slots(targets_BL, P: int):
-    """The first P places that are True, in order, [B, P], and whether there were so many."""
-    L = targets_BL.shape[1]
-    slots_BP = jnp.sort(jnp.where(targets_BL, jnp.arange(L), L), axis=1)[:, :P]
-    return jnp.minimum(slots_BP, L - 1), slots_BP < L
-
-
-def _histogram(ids_BP, weights_BP, V: int):
-    counts_V = jnp.zeros(V, jnp.float32).at[ids_BP.reshape(-1)].add(weights_BP.reshape(-1))
-    return counts_V, weights_BP.sum()

@@ -1,0 +1,22 @@
+"""Any text, as it stands: every number of the run's objective on all of it.
+
+    python -m pretrain.evaluate --workdir=runs/gpt2-mini --config=configs/evaluate/text.py
+        --config.corpus.source='text:my/*.txt'
+
+What is not set is as in the run's own recipe.  No number depends on the batch size, but where the
+run hides tokens by chance (BERT, XLNet) or remembers rows (XLNet): there B decides what is drawn
+and where memory begins.
+"""
+
+from ml_collections import ConfigDict, config_dict
+
+
+def get_config() -> ConfigDict:
+    """The recipe; `source` is to be set."""
+    config = ConfigDict()
+    config.corpus = dict(
+        source="text:corpus/*.txt", documents=config_dict.placeholder(str),
+        sentences=config_dict.placeholder(str), detokenise="", cache="data",
+    )  # fmt: skip
+    config.batches = dict(B=16, L=config_dict.placeholder(int))
+    return config

@@ -1,0 +1,53 @@
+"""GPT-3 (Brown et al. 2020, arXiv 2005.14165): GPT-2, larger, every second layer looking nearby.
+
+    python -m pretrain.main --config=configs/gpt3.py             mini: minutes on a laptop
+    python -m pretrain.main --config=configs/gpt3.py:small       12 layers, 125M parameters
+    python -m pretrain.main --config=configs/gpt3.py:175b        96 layers: a pod
+
+Sizes, batches and rates are those of its table 2.1, 300 billion tokens each; 175b took 3,640
+petaflop/s-days.  The paper does not say how far the banded layers see: here `model.window`.
+Documents of a row see each other, as theirs do (its appendix B).
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common, gpt2
+
+# Name: layers, width, heads, width of a head, rows of 2048 tokens in a batch, learning rate.
+SIZES = {
+    "small": (12, 768, 12, 64, 256, 6.0e-4),
+    "medium": (24, 1024, 16, 64, 256, 3.0e-4),
+    "large": (24, 1536, 16, 96, 256, 2.5e-4),
+    "xl": (24, 2048, 24, 128, 512, 2.0e-4),
+    "2.7b": (32, 2560, 32, 80, 512, 1.6e-4),
+    "6.7b": (32, 4096, 32, 128, 1024, 1.2e-4),
+    "13b": (40, 5140, 40, 128, 1024, 1.0e-4),
+    "175b": (96, 12288, 96, 128, 1536, 0.6e-4),
+}
+
+
+def get_config(preset: str = "mini") -> ConfigDict:
+    """One of "mini", "small", "medium", "large", "xl", "2.7b", "6.7b", "13b", "175b"."""
+    presets = {name: lambda name=name: sized(*SIZES[name]) for name in SIZES}
+    return common.choose(preset, {"mini": mini} | presets)
+
+
+def sized(N: int, D: int, H: int, K: int, B: int, lr: float) -> ConfigDict:
+    """300 billion tokens: warmed up over 375 million, a tenth of the rate from 260 billion on."""
+    config = gpt2.base(lr, D=D, H=H, K=K, N=N, F=4 * D, L=2048, window=256, remat="full")
+    config.batches.update(B=B, L=2048)
+    config.objective.across = True
+    tokens = B * 2048
+    config.optim.update(
+        steps=300_000_000_000 // tokens, warmup=375_000_000 // tokens,
+        decay_steps=260_000_000_000 // tokens,
+    )  # fmt: skip
+    return config
+
+
+def mini() -> ConfigDict:
+    """GPT-2's mini with bands of 32 tokens."""
+    config = gpt2.mini()
+    config.model.window = 32
+    config.objective.across = True
+    return config

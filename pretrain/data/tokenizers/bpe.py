@@ -1,0 +1,83 @@
+"""BPE of lower-case words, GPT-1's tokenizer: the last piece of a word says so.
+
+Follows GPT-1's text_utils.py (Radford et al., 2018), with rules of its own in the place of the
+two libraries that cleaned its text (ftfy) and cut it into words (spaCy).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tokenizers as library
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+
+from pretrain.data.tokenizers.library import Merges, frequent, learn
+from pretrain.data.tokenizers.merges import MergeEncoder
+
+UNK = "<unk>"
+LAST = "</w>"  # after the piece that ends its word
+EOD = "\n" + LAST
+
+PLAIN = {"[—–―]": "-", "…": "...", "[´‘’‚‛]": "'", "[“”„‟]": '"'}
+CLEANING = normalizers.Sequence(
+    [normalizers.NFC()]
+    + [normalizers.Replace(Regex(fancy), plain) for fancy, plain in PLAIN.items()]
+    + [normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False)]
+)
+
+SHORT = "mr|mrs|ms|dr|prof|rev|gen|adm|sen|rep|gov|st|mt|messrs|jr|inc|ltd|co|corp|bros|vs"
+LETTER = r"[\p{L}\p{M}\p{N}]"
+ENDING = rf"(?:n't|'(?:s|m|d|re|ve|ll))(?!{LETTER})"
+INNER = rf"(?<={LETTER})[.'](?={LETTER})|(?<=\p{{N}}):(?=\p{{N}})"  # "o'clock", "3.14", "7:30"
+WORDS = [
+    rf"(?<!{LETTER})(?:{SHORT})\.",
+    r"(?<!\p{L})\p{L}(?:\.\p{L})*\.(?![\p{L}.])",  # "j.", "u.s."
+    rf"(?<!{LETTER})(?:can(?=not\b)|gon(?=na\b)|got(?=ta\b))",  # "can" "not"
+    ENDING,  # "do" "n't", "she" "'s"
+    rf"(?:(?!{ENDING})(?:{LETTER}|{INNER}))+",
+    r"\.{2,}|-+|~+|/+|''|\S",
+]
+
+
+@dataclass
+class Tokenizer(MergeEncoder):
+    """Characters, merged within words; those that the vocabulary has not are <unk>.
+
+    Published, it has no end of a document: its line end takes that part, as line ends within a
+    text are blanks here.  `word_start_V`: the piece ends its word.  Whether it begins one only
+    the piece before can say; but there are as many ends as beginnings.
+    """
+
+    name = "bpe"
+    published = ("encoder_bpe_40000.json", "vocab_40000.bpe")
+    needed = (UNK, EOD)
+
+    def __post_init__(self):
+        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        model = models.BPE(ids, self.merges, unk_token=UNK, end_of_word_suffix=LAST)
+        self._library = _words(model)
+        self._library.normalizer = CLEANING
+        self._library.decoder = decoders.BPEDecoder(suffix=LAST)
+        self.V = len(self.pieces)
+        self.word_start_V = np.array([p.endswith(LAST) or p == UNK for p in self.pieces])
+        self.special = {"unk": ids[UNK], "eod": ids[EOD]}
+
+    @staticmethod
+    def settings(V: int = 40_478, model: str = "", sample: int = 10_000_000) -> dict[str, Any]:
+        """V pieces, learned from at most `sample` sentences; or those in the folder `model`.
+
+        Learning holds the sample in memory.
+        """
+        return Tokenizer._settings(V, model, sample)
+
+    @staticmethod
+    def learned(texts: list[str], V: int) -> tuple[list[str], Merges]:
+        texts = [CLEANING.normalize_str(text) for text in texts]
+        letters, mark = frequent(texts), {"end_of_word_suffix": LAST}
+        return learn(texts, _words(models.BPE()), V, letters, [UNK], [EOD], **mark)
+
+
+def _words(model: models.BPE) -> library.Tokenizer:
+    made = library.Tokenizer(model)
+    made.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(WORDS)), "removed", invert=True)
+    return made

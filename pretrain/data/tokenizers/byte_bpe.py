@@ -1,0 +1,57 @@
+"""Byte-level BPE, GPT-2's tokenizer: any text to ids and back unchanged.
+
+Follows GPT-2's encoder.py (Radford et al., 2019).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tokenizers as library
+from tokenizers import decoders, models, pre_tokenizers
+
+from pretrain.data.tokenizers.library import Merges, learn
+from pretrain.data.tokenizers.merges import MergeEncoder
+
+EOD = "<|endoftext|>"
+BLANKS = tuple(chr(0x100 + byte) for byte in b"\t\n\v\f\r ")  # the letters written for them
+BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
+
+
+@dataclass
+class Tokenizer(MergeEncoder):
+    """Bytes, merged within words; a word brings along the blank before it.
+
+    `word_start_V`: the piece begins with a blank, or ends the document.
+    """
+
+    name = "byte_bpe"
+    published = ("encoder.json", "vocab.bpe")
+    needed = (EOD, *BYTES)
+
+    def __post_init__(self):
+        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        self._library = _words(models.BPE(ids, self.merges))
+        self._library.decoder = decoders.ByteLevel()
+        self.V = len(self.pieces)
+        starts = (*BLANKS, EOD)
+        self.word_start_V = np.array([piece.startswith(starts) for piece in self.pieces])
+        self.special = {"eod": ids[EOD]}
+
+    @staticmethod
+    def settings(V: int = 50_257, model: str = "", sample: int = 10_000_000) -> dict[str, Any]:
+        """V pieces: the bytes, merges learned from at most `sample` sentences, <|endoftext|>.
+
+        Or the published files in the folder `model`.  Learning holds the sample in memory.
+        """
+        return Tokenizer._settings(V, model, sample)
+
+    @staticmethod
+    def learned(texts: list[str], V: int) -> tuple[list[str], Merges]:
+        return learn(texts, _words(models.BPE()), V, BYTES, last=[EOD])
+
+
+def _words(model: models.BPE) -> library.Tokenizer:
+    made = library.Tokenizer(model)
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return made

@@ -1,0 +1,116 @@
+"""Evaluate a trained run on another text, of which every token counts once.
+
+    python -m pretrain.evaluate --workdir=runs/gpt2-mini --config=configs/evaluate/text.py
+        --config.corpus.source='text:my/*.txt'
+
+The recipe's `corpus` and `batches` are changes of the run's own; the tokenizer is the run's.
+"""
+
+import copy
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import optax
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+import modules
+from pretrain import data, job, machine, metrics, objectives, verified
+from pretrain.checkpoint import read_config
+from pretrain.errors import UserError, section
+from pretrain.sharding import Layout, make_mesh
+from pretrain.steps import Steps
+
+
+def main(config: ConfigDict, workdir: pathlib.Path) -> None:
+    """Prints what the run makes of the text, and adds a line to workdir/evaluations.jsonl."""
+    machine.join()
+    recipe = pathlib.Path(config_flags.get_config_filename(flags.FLAGS["config"])).stem
+    line = {"recipe": recipe, **evaluated(config, workdir)}
+    if jax.process_index():
+        return
+    for name, value in line.items():
+        print(f"{name:<16} {value:.4f}" if isinstance(value, float) else f"{name:<16} {value}")
+    path = workdir / "evaluations.jsonl"
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    print(f"Added to {path}.")
+
+
+def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
+    """The numbers of the run in `workdir` on all documents of `config.corpus`.
+
+    Returns:
+        source; the run's step; how many tokens it predicted, and original words and bytes where
+        its objective counts them; then every metric of the objective, as in training.
+
+    Raises:
+        UserError: there is no run, tokenizer or text, the rows are longer than the run's model
+            can read, or the process was told to terminate.
+    """
+    run = ConfigDict(read_config(workdir))
+    with section("corpus"):
+        fields = changed(run.corpus, config.corpus)
+        saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
+        corpus = data.load(**{**fields, "tokens": saved, "held_out": 0})
+    objective = objectives.build(
+        backbone=modules.build(**run.model), special=corpus.tokenizer.special, **run.objective
+    )
+    with section("batches"):
+        text = data.build(corpus=corpus, split="all", **rows(run.batches, config.batches))
+    check_length(objective.backbone, text.L)
+    layout = Layout(make_mesh(data=1, fsdp=-1))
+    steps = Steps(objective, optax.identity(), layout, [text], seed=run.seed)
+    params, step = weights(steps.like.params, workdir, average=bool(run.train.average))
+    total = steps.evaluate(params, text, machine.Stop())
+    if total is None:
+        raise UserError("told to terminate before the end of the text: there is no result")
+    return {"source": fields["source"], "step": step, **counts(total), **metrics.means(total)}
+
+
+def changed(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A section of the run, with what the recipe sets of it; None is not set."""
+    return {**own, **{name: value for name, value in changes.items() if value is not None}}
+
+
+def rows(own: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
+    """The section `batches`; of a layout that is not the run's, only L is the run's."""
+    changes = copy.deepcopy(changes)
+    if "L" in changes and changes.L is None:
+        changes.L = own.L  # and what refers to it follows
+    same = changes.get("name", own.name) == own.name
+    return changed(own if same else {"L": own.L}, changes)
+
+
+def check_length(backbone: Any, L: int) -> None:
+    """UserError if the backbone has fewer positions than a row."""
+    positions = getattr(backbone, "L", L)
+    if positions < L:
+        raise UserError(
+            f"batches.L={L}: this run's model reads rows of at most {positions} tokens: "
+            f"--config.batches.L={positions}"
+        )
+
+
+def weights(like: Any, workdir: pathlib.Path, average: bool) -> tuple[Any, int]:
+    """All parameters of the newest checkpoint that verifies, or their average; and its step."""
+    name = "average" if average else "params"
+    leaves = verified.flatten({name: like})
+    found = verified.newest(workdir / "checkpoints", leaves, within=f"{name}/")
+    if found is None:
+        raise UserError(f"there is no checkpoint in {workdir / 'checkpoints'} to evaluate")
+    return jax.tree.unflatten(jax.tree.structure(like), found.leaves.values()), found.step
+
+
+def counts(total: metrics.Sums) -> dict[str, int]:
+    """How many tokens were predicted; how many words and bytes, where they are counted."""
+    units = {"loss": "tokens", "nats_per_word": "words", "nats_per_byte": "bytes"}
+    return {unit: round(float(total[name][1])) for name, unit in units.items() if name in total}
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("workdir")
+    job.start(main)

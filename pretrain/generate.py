@@ -1,0 +1,81 @@
+"""Let a causal model write:  python -m pretrain.generate --workdir=runs/gpt2-mini --prompt="We"
+
+The same from Python: `pretrain.writing.Writer`.
+"""
+
+import itertools
+import pathlib
+import sys
+from collections.abc import Iterable
+
+from absl import app, flags, logging
+
+from pretrain import job, machine
+from pretrain.errors import UserError
+from pretrain.finished import opened
+from pretrain.sampling import Sampler
+from pretrain.sharding import Layout, make_mesh
+from pretrain.writing import Piece, Writer
+
+flags.declare_key_flag("workdir")
+PROMPT = flags.DEFINE_multi_string("prompt", [], "What to go on from; again for more than one.")
+PROMPTS = flags.DEFINE_string("prompts", None, "A file with a prompt in each line.")
+TOKENS = flags.DEFINE_integer("tokens", 100, "At most so many tokens are written.", 1)
+TEMPERATURE = flags.DEFINE_float("temperature", 1.0, "Below 1: likely tokens become likelier.")
+TOP_K = flags.DEFINE_integer("top_k", 0, "Draw from the k likeliest tokens; 0: from all.")
+TOP_P = flags.DEFINE_float("top_p", 1.0, "Draw from the fewest tokens that have this probability.")
+GREEDY = flags.DEFINE_bool("greedy", False, "Take the likeliest token.")
+STOP = flags.DEFINE_multi_string("stop", [], r"Where a text ends, too; \n is a line's end.")
+SEED = flags.DEFINE_integer("seed", 0, "Other seeds, other texts.", 0, 2**31 - 1)
+SAMPLES = flags.DEFINE_integer("samples", 1, "Texts for each prompt.", 1)
+
+
+def prompts() -> list[str]:
+    """Those of the flags, each as often as asked; the empty one if there are none."""
+    found = PROMPT.value + (_lines(PROMPTS.value) if PROMPTS.value else [])
+    return [prompt for prompt in found or [""] for _ in range(SAMPLES.value)]
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return pathlib.Path(path).read_bytes().decode().removesuffix("\n").split("\n")
+    except OSError as error:
+        raise UserError(f"--prompts={path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"--prompts={path}: byte {error.start} is not UTF-8") from error
+
+
+def show(prompts: list[str], pieces: Iterable[Piece]) -> None:
+    """Prints one text as it comes, several each at its end, under a line with its number."""
+    if len(prompts) == 1:
+        for text in itertools.chain(prompts, (piece.text for piece in pieces)):
+            print(text, end="", flush=True)
+        print()
+        return
+    texts = list(prompts)
+    for row, text, last in pieces:
+        texts[row] += text
+        if last:
+            print(f"--- {row + 1} of {len(prompts)}\n{texts[row]}", flush=True)
+
+
+def main(_) -> None:
+    """Restores the run in --workdir, and prints how it goes on from the prompts."""
+    logging.set_verbosity(logging.WARNING)  # Orbax narrates
+    try:
+        sampler = Sampler(0 if GREEDY.value else TEMPERATURE.value, TOP_K.value, TOP_P.value)
+        rows, layout = prompts(), Layout(make_mesh(data=1, fsdp=-1))
+        writer = Writer(opened(str(job.WORKDIR.value)), layout, sampler)
+        stops = [stop.replace("\\n", "\n") for stop in STOP.value]
+        show(rows, writer.texts(rows, tokens=TOKENS.value, stops=stops, seed=SEED.value))
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(130)
+    print(f"{writer.speed}; compiling not counted", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    machine.keep_memory()
+    flags.mark_flag_as_required("workdir")
+    app.run(main)

@@ -1,0 +1,47 @@
+"""Causal LM (GPT): predict every token from those before it."""
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules import losses
+from pretrain.errors import UserError
+from pretrain.objectives import SPECIAL, Special
+
+
+class Objective(nn.Module):
+    """Radford et al. 2018 and 2019, on windows of running text (`pretrain.data.windows`).
+
+    Attributes:
+        across: a document sees those before it in its row, as GPT's; False: itself alone.
+        chunks: pieces in which the vocabulary's softmax is taken.
+        special: the tokenizer's special ids, of which this needs none.
+    """
+
+    backbone: nn.Module
+    across: bool = False
+    chunks: int = 4
+    special: Special = SPECIAL
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        if "next_BL" not in batch:
+            raise UserError("objective 'clm' needs batches.name='windows' with framed=False")
+        next_BL = batch["next_BL"]
+        groups_BL = None if self.across else jnp.cumsum(batch["starts_BL"], axis=1)
+        h_BLD = self.backbone(
+            batch["tokens_BL"], valid_BL=batch["valid_BL"], groups_BL=groups_BL, train=train
+        )
+        weights_BL = batch["predict_BL"] * batch["weight_B"][:, None]
+        sums = self.backbone.cross_entropy(
+            h_BLD, next_BL, weights_BL, chunks=self.chunks, train=train
+        )
+        if not train:
+            nats, weight_B = sums["loss"][0], batch["weight_B"]
+            sums["nats_per_word"] = nats, (batch["words_B"] * weight_B).sum()
+            sums["nats_per_byte"] = nats, (batch["bytes_B"] * weight_B).sum()
+            sums["unigram_V"] = losses.histogram(next_BL, weights_BL, self.backbone.V)
+        return sums
+
+    def flops(self, B: int, L: int) -> float:
+        """Floating-point operations of one training step."""
+        return self.backbone.flops(B, L, L)

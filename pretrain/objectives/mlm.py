@@ -1,0 +1,113 @@
+"""Masked LM (BERT): hide 15% of the tokens and predict them from both sides."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules import layers, losses
+from pretrain import corrupt
+from pretrain.errors import UserError
+from pretrain.objectives import SPECIAL, Special, is_special, special_id
+
+
+class Objective(nn.Module):
+    """Devlin et al. 2019, section 3.1, on rows of `pretrain.data.pairs` or framed `windows`.
+
+    Attributes:
+        share: of a row's tokens, its special ones counted, that are predicted.
+        predictions: most of a row; 0: the share of a full row.
+        mask, random: shares of those hidden behind <mask>, and replaced by any token.
+        words: whole words are picked.
+        max_gram: runs of up to so many tokens, or words, are picked (ALBERT).
+        geometric: with this chance a run ends after each of them (SpanBERT: 0.2); 0: a run of
+            n has odds of 1 / n.
+        nsp: whether B follows A is predicted too; without it the batch needs no pairs (RoBERTa).
+        chunks: pieces in which the vocabulary's softmax is taken.
+        special: the tokenizer's special ids: "mask", and those that are never predicted.
+    """
+
+    backbone: nn.Module
+    share: float = 0.15
+    predictions: int = 0
+    mask: float = 0.8
+    random: float = 0.1
+    words: bool = False
+    max_gram: int = 1
+    geometric: float = 0.0
+    nsp: bool = True
+    chunks: int = 1
+    special: Special = SPECIAL
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
+        hidden_BL, targets_BL = self.corrupt(batch)
+        slots_BP, real_BP = corrupt.slots(targets_BL, self.predicted(tokens_BL.shape[1]))
+        read_BP = jnp.pad(slots_BP, ((0, 0), (1, 0))) if self.nsp else slots_BP  # <cls> is at 0
+        h_BPD = self.backbone(
+            hidden_BL, batch.get("segments_BL"), valid_BL=valid_BL, slots_BP=read_BP, train=train
+        )
+        ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
+        weights_BP = real_BP * batch["weight_B"][:, None]
+        sums = self.backbone.cross_entropy(
+            h_BPD[:, int(self.nsp) :], ids_BP, weights_BP, chunks=self.chunks, train=train
+        )
+        if self.nsp:
+            sums |= self._next_sentence(h_BPD[:, 0], batch)
+        if not train:
+            sums["unigram_V"] = losses.histogram(ids_BP, weights_BP, self.backbone.V)
+        return sums
+
+    def predicted(self, L: int) -> int:
+        """How many of L positions are predicted at most."""
+        return self.predictions or math.ceil(L * self.share)
+
+    def flops(self, B: int, L: int) -> float:
+        """Floating-point operations of one training step."""
+        return self.backbone.flops(B, L, self.predicted(L))
+
+    def corrupt(self, batch):
+        """The tokens with some of them hidden, and which are to be predicted: [B, L] each."""
+        tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
+        never = [name for name in self.special if name != "unk"]
+        eligible_BL = valid_BL & ~is_special(tokens_BL, self.special, *never)
+        P, size_B = self.predicted(tokens_BL.shape[1]), valid_BL.sum(1)
+        goal_B = jnp.clip(jnp.round(size_B * self.share).astype(jnp.int32), 1, P)
+        starts_BL = batch["word_starts_BL"] if self.words else jnp.ones_like(valid_BL)
+        keys_B = jax.random.split(self.make_rng("corrupt"), len(tokens_BL))
+        return jax.vmap(self._corrupt_row)(keys_B, tokens_BL, starts_BL, eligible_BL, goal_B)
+
+    def _corrupt_row(self, rng, tokens_L, starts_L, eligible_L, goal):
+        pick_rng, mask_rng = jax.random.split(rng)
+        picked_L = corrupt.runs(pick_rng, starts_L, eligible_L, goal, self._odds())
+        hidden_L = corrupt.masked(
+            mask_rng, tokens_L, picked_L, mask_id=special_id(self.special, "mask"),
+            V=self.backbone.V, mask=self.mask, random=self.random,
+        )  # fmt: skip
+        return hidden_L, picked_L
+
+    def _odds(self) -> list[float]:
+        lengths = range(1, self.max_gram + 1)
+        if self.geometric:
+            return [(1 - self.geometric) ** (n - 1) for n in lengths]
+        return [1 / n for n in lengths]
+
+    def _next_sentence(self, first_BD, batch):
+        """Loss and accuracy of telling, from the first position, whether B follows A."""
+        if "consecutive_B" not in batch:
+            raise UserError("objective.nsp=True needs batches.name='pairs' with next_sentence=True")
+        init = layers.initializer(self.backbone.initializer, self.backbone.init_scale)
+        w_DC = self.param("next_DC", init, (self.backbone.D, 2), jnp.float32)
+        bias_C = self.param("next_bias_C", layers.zeros, (2,), jnp.float32)
+        logits_BC = self.backbone.pool(first_BD).astype(jnp.float32) @ w_DC + bias_C
+        label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]  # 0: B follows A
+        log_BC = jax.nn.log_softmax(logits_BC)
+        own_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
+        hits_B = logits_BC.argmax(-1) == label_B
+        weight = weight_B.sum()
+        return {
+            "nsp_loss": (-(own_B * weight_B).sum(), weight),
+            "nsp_accuracy": ((hits_B * weight_B).sum(), weight),
+        }
