@@ -3,8 +3,8 @@
     python -m pretrain.main --config=configs/bert.py                mini: minutes on a laptop
     python -m pretrain.main --config=configs/bert.py:base           12 layers, 110M parameters
     python -m pretrain.main --config=configs/bert.py:large          24 layers, 336M parameters
-    python -m pretrain.main --config=configs/bert.py:base_cased --config.corpus.tokens.model=vocab.txt
 
+A published vocabulary is taken with --config.corpus.tokens.model=vocab.txt, else one is learned.
 The paper trained `base` on 16 and `large` on 64 TPU chips, 4 days each: a million steps of 256
 rows, 90% of them with 128 tokens, the rest with 512.  Expect an accuracy of the hidden tokens
 around 0.7 and of the next sentence near 1.0 for a healthy `base` on Wikipedia and books; the

@@ -109,11 +109,12 @@ class Attention(nn.Module):
             out_BLF = layers.dense(x_BLD, w_DHK.reshape(D, H * K))
             return placed(out_BLF.reshape(*x_BLD.shape[:2], H, K) + b_HK, "BLHK")
 
-        q_BLHK, *keys = project(x_BLD, "q"), project(y_BJD, "k"), project(y_BJD, "v")
-        keys = past.written(*keys) if past else keys
+        q_BLHK, k_BJHK, v_BJHK = project(x_BLD, "q"), project(y_BJD, "k"), project(y_BJD, "v")
+        if past:
+            k_BJHK, v_BJHK = past.written(k_BJHK, v_BJHK)
         drop = layers.Dropout(self.dropout)
-        o_BLHK = placed(attend(q_BLHK, *keys, sight, drop, train=train), "BLHK")
+        o_BLHK = placed(attend(q_BLHK, k_BJHK, v_BJHK, sight, drop, train=train), "BLHK")
         wo_HKD = layers.weight(self, "wo_HKD", (H, K, D), self.outwards)
         bo_D = layers.weight(self, "bo_D", (D,), layers.zeros)
         o_BLF = o_BLHK.reshape(*x_BLD.shape[:2], H * K)
-        return layers.dense(o_BLF, wo_HKD.reshape(H * K, D)) + bo_D, keys
+        return layers.dense(o_BLF, wo_HKD.reshape(H * K, D)) + bo_D, (k_BJHK, v_BJHK)

@@ -29,7 +29,7 @@ def check(module: nn.Module, field: str, known: Iterable[str]) -> None:
         raise ValueError(f"{field}={value!r} is none of {', '.join(known)}")
 
 
-# "normal" and "truncated" (beyond twice that drawn again) of this deviation; "uniform" to both sides.
+# Of a deviation ("truncated": beyond twice that drawn again), or "uniform" up to it on both sides.
 INITIALIZERS: dict[str, Callable[[float], Callable]] = {
     "normal": normal,
     "truncated": nn.initializers.truncated_normal,
@@ -202,7 +202,7 @@ def parted(tree, sizes: tuple[int, ...]) -> list:
     # lax.split: its gradient joins the pieces' gradients, where slices would add up padded ones.
     leaves, structure = jax.tree.flatten(tree)
     pieces = zip(*(jax.lax.split(x, sizes) for x in leaves), strict=True)
-    return [structure.unflatten(piece) for piece in pieces]
+    return [jax.tree.unflatten(structure, piece) for piece in pieces]
 
 
 # What the backward pass of a layer computes again.

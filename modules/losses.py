@@ -86,8 +86,8 @@ def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
     biases = bias_V if bias_V is None else placed(jnp.zeros((groups, V), jnp.float32), "BV")
     sums = (zero, zero, shares, biases)
     sums, dh_cBPD = jax.lax.scan(step, sums, (h_cBPD, targets_cBP, weights_cBP))
-    total, hits, *shares = sums
-    return (total, hits), (*jax.tree.map(lambda x: x.sum(0), shares), dh_cBPD)
+    total, hits, *slopes = sums
+    return (total, hits), (*jax.tree.map(lambda x: x.sum(0), slopes), dh_cBPD)
 
 
 def _backward(kept, slopes):

@@ -238,15 +238,15 @@ class Backbone(nn.Module):
         seen, block = self._sight(cache.k_NBJHK.shape[2], slots_BP=place_BL), self._block()
 
         def step(x_BLD, own):
-            params, banded, *keys = own
-            past = Past(*keys, cache.length_B)
+            params, banded, k_BJHK, v_BJHK = own
+            past = Past(k_BJHK, v_BJHK, cache.length_B)
             narrowed = seen.narrowed(banded)
             return block.apply({"params": params}, x_BLD, narrowed, None, past, train=False)
 
         own = (self.layers, self._banded(), cache.k_NBJHK, cache.v_NBJHK)
-        x_BLD, keys = jax.lax.scan(step, x_BLD, own)
+        x_BLD, (k_NBJHK, v_NBJHK) = jax.lax.scan(step, x_BLD, own)
         read_B = cache.length_B + (L if lengths_B is None else lengths_B)
-        return self._normed(x_BLD), Cache(*keys, read_B)
+        return self._normed(x_BLD), Cache(k_NBJHK, v_NBJHK, read_B)
 
     # --- parts -------------------------------------------------------------------------------
 

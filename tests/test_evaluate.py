@@ -128,7 +128,7 @@ def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(qui
 
 def test_no_number_depends_on_how_many_rows_a_batch_has(quick, run, held_out, on):
     few, many = (evaluate.evaluated(on(held_out, **{"batches.B": B}), run("clm")) for B in (8, 56))
-    assert_close(many, few, rel=1e-6)
+    assert_close(many, few, rel=1e-5)
 
 
 def test_every_token_counts_once_however_much_context_it_has(quick, run, held_out, toy):

@@ -11,11 +11,11 @@ import jax
 import pytest
 
 import modules
+from benchmarks import noise
 from pretrain import data, objectives, optim
+from pretrain.data.stream import phases
 from pretrain.loop import Plan
 from pretrain.sharding import AXES
-
-pytest_plugins = ["tests.toy"]
 
 ROOT = pathlib.Path(__file__).parent.parent
 BELOW: dict[str, set[str]] = {  # each folder, and the folders it may import besides itself
@@ -87,18 +87,18 @@ def test_no_file_but_a_main_knows_the_flags(path):
 @pytest.mark.parametrize(
     ("recipe", "preset"), [(recipe, preset) for recipe in RECIPES for preset in presets(recipe)]
 )
-def test_every_preset_builds(toy, recipe, preset):
+def test_every_preset_builds(recipe, preset):
     """Each section names arguments that its function has, and the state's shapes can be told."""
     config = importlib.import_module(f"configs.{recipe}").get_config(preset)
     assert set(config.mesh) == set(AXES)
     Plan(**config.train)
     tx, rate = optim.make(**config.optim)
     assert float(rate(config.optim.warmup)) == pytest.approx(config.optim.lr, rel=1e-3)
-    fields = {**config.batches, "B": 2}
-    corpus = data.load(**toy.config("plm").corpus)
-    rows = data.build(corpus=corpus, **fields).batch(0)
-    backbone, special = modules.build(**config.model), corpus.tokenizer.special
-    objective = objectives.build(backbone=backbone, special=special, **config.objective)
+    corpus = noise.corpus(config.model.V, 50_000)
+    train = data.training(corpus, 0, {**config.batches, "B": 2}, config.get("first"))
+    rows = phases(train)[0].batch(0)
+    backbone = modules.build(**config.model)
+    objective = objectives.build(backbone=backbone, special=noise.SPECIAL, **config.objective)
     rngs = dict.fromkeys(("params", "dropout", "corrupt"), jax.random.key(0))
     variables = jax.eval_shape(lambda: objective.init(rngs, rows, train=True))
     jax.eval_shape(tx.init, variables["params"])

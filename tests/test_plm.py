@@ -10,7 +10,22 @@ import pytest
 from pretrain import corrupt, state
 from pretrain.errors import UserError
 from pretrain.objectives import plm
-from tests.plm_spy import ONE_IN, REUSE, B, L, M, P, Spy, V, big_weights, draw, listen, spied, tiny
+from tests.plm_spy import (
+    ONE_IN,
+    REUSE,
+    SPECIAL,
+    B,
+    L,
+    M,
+    P,
+    Spy,
+    V,
+    big_weights,
+    draw,
+    listen,
+    spied,
+    tiny,
+)
 from tests.xlnet_cases import quick_jit
 
 # --- who is predicted ------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
     source     documents as a stream of bounded pieces of text    sources, text, sentences
     prepare    a flat array of tokens and boundaries, on disk     prepare, parts, corpus, tokenizers
-    batches    a layout says what batch `step` is; Grain reads    lanes, ..., reading, stream
+    batches    a layout says what batch `step` is; Grain reads    lanes, windows, pairs, stream
 
 A prepared corpus knows nothing of batch size, length, hosts or masks.  A layout is a class named
 after its file (`lanes.Lanes`): a pure function of (corpus, documents, fields, seed, step), so the
@@ -14,11 +14,14 @@ position of a run is one number, the next step:
         fingerprint() -> dict         everything a position depends on, to compare on resume
 
 Every batch holds `tokens_BL` int32 and `weight_B` float32 (1 for a row of text, 0 for filler).
+`lanes` continue row by row (XLNet), `windows` are running text in any order (GPT, RoBERTa), `pairs`
+two segments (BERT); `phases` are two layouts in turn.
 Each config section is the keyword arguments of one function here:
 
     corpus = data.load(**config.corpus)
-    layout = data.build(corpus=corpus, split="train", seed=config.seed, **config.batches)
-    for step, batch in stream(layout, start=position, rows=slice(...)):      # data.stream.stream
+    layout = data.training(corpus, config.seed, config.batches, config.get("first"))
+    held_out = data.build(corpus=corpus, split="held_out", **config.batches)
+    for step, batch in stream(held_out, start=0, rows=slice(...)):      # data.stream
 """
 
 import importlib

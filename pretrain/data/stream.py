@@ -50,12 +50,12 @@ def phases(layout: Layout | Phases) -> list[Layout]:
 def training(
     layout: Layout | Phases, start: int, rows: Callable[[Layout], slice]
 ) -> Iterator[tuple[Layout, Batch]]:
-    """(the layout in force, batch) from step `start` on, for ever; `rows(layout)` of its batches."""
+    """(the layout in force, `rows(layout)` of its batch) from step `start` on, for ever."""
+    begin = 0
     if isinstance(layout, Phases):
-        left = max(layout.steps - start, 0)
         first = stream(layout.first, start, rows(layout.first))
-        for _, batch in itertools.islice(first, left):
+        for _, batch in itertools.islice(first, max(layout.steps - start, 0)):
             yield layout.first, batch
-        layout, start = layout.then, start + left - layout.steps
-    for _, batch in stream(layout, start, rows(layout)):
+        begin, layout = layout.steps, layout.then
+    for _, batch in stream(layout, max(start - begin, 0), rows(layout)):
         yield layout, batch

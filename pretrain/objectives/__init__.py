@@ -1,9 +1,10 @@
 """Objectives: batch in, {metric: (total, weight)} out; "loss" and any "..._loss" are trained.
 
 An objective is a Linen module whose first field is a backbone, so heads are parameters and
-corruption draws from `make_rng("corrupt")`.  Its field `special` is the tokenizer's special ids.  What must survive between batches (XLNet's memory,
-LSTM states) is a collection other than "params": `State.carry` keeps, shards and saves it.
-Every array with a B in its name has one entry per row of the batch there.
+corruption draws from `make_rng("corrupt")`.  Its field `special` is the tokenizer's special ids.
+What must survive between batches (XLNet's memory, LSTM states) is a collection other than
+"params": `State.carry` keeps, shards and saves it.  Every array with a B in its name has one
+entry per row of the batch there.
 
     __call__(batch, *, train) -> sums     `batch` holds the arrays of a `pretrain.data` layout: see
                                           there; `tokens_BL`, and `weight_B`, 0 for filler rows
