@@ -6,7 +6,8 @@
 
 Sizes, batches and rates are those of its table 2.1, 300 billion tokens each; 175b took 3,640
 petaflop/s-days.  The paper does not say how far the banded layers see: here `model.window`.
-Documents of a row see each other, as theirs do (its appendix B).
+Documents of a row see each other, as theirs do (its appendix B).  The table gives `xl` 24 heads
+of 128, which come to 1.5 billion parameters instead of the 1.3 it states.
 """
 
 from ml_collections import ConfigDict

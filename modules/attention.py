@@ -58,7 +58,7 @@ def attend(q_BLHK, k_BJHK, v_BJHK, sight: Sight, drop: layers.Dropout, *, train:
     cuDNN's fused kernel where it is exact: on a GPU, in half precision, without dropout of the
     probabilities, which it cannot do.  Elsewhere the probabilities are computed in float32.
     """
-    if fused(q_BLHK) and not (train and drop.rate):
+    if fused(q_BLHK, k_BJHK, sight) and not (train and drop.rate):
         words = {"mask": sight.visible} if sight.words is None else sight.words
         return jax.nn.dot_product_attention(q_BLHK, k_BJHK, v_BJHK, implementation="cudnn", **words)
     scale = q_BLHK.shape[-1] ** -0.5
@@ -67,11 +67,14 @@ def attend(q_BLHK, k_BJHK, v_BJHK, sight: Sight, drop: layers.Dropout, *, train:
     return jnp.einsum("BHLJ,BJHK->BLHK", drop(p_BHLJ, train=train), v_BJHK)
 
 
-def fused(q_BLHK) -> bool:
-    """Whether cuDNN's kernel takes such queries on this machine."""
-    half = q_BLHK.dtype in (jnp.bfloat16, jnp.float16)
-    K = q_BLHK.shape[-1]
-    return jax.default_backend() == "gpu" and half and K % 8 == 0 and K <= 128
+def fused(q_BLHK, k_BJHK, sight: Sight) -> bool:
+    """Whether cuDNN's kernel takes these on this machine; a mask only of even lengths."""
+    if jax.default_backend() != "gpu" or q_BLHK.dtype not in (jnp.bfloat16, jnp.float16):
+        return False
+    even = q_BLHK.shape[1] % 2 == k_BJHK.shape[1] % 2 == 0
+    K, card = q_BLHK.shape[-1], jax.devices()[0]
+    recent = float(getattr(card, "compute_capability", 0)) >= 8.0  # Ampere
+    return recent and K % 8 == 0 and K <= 128 and (even or sight.words is not None)
 
 
 class Past(NamedTuple):
@@ -82,10 +85,13 @@ class Past(NamedTuple):
     length_B: jax.Array
 
     def written(self, k_BLHK, v_BLHK):
-        """Keys and values with new ones put behind those of each row."""
-        put = jax.vmap(lambda old, new, n: jax.lax.dynamic_update_slice_in_dim(old, new, n, axis=0))
+        """Keys and values with new ones put behind those of each row, as far as there is room."""
+        row_B1 = jnp.arange(len(self.length_B))[:, None]
+        place_BL = self.length_B[:, None] + jnp.arange(k_BLHK.shape[1])
         pairs = (self.k_BJHK, k_BLHK), (self.v_BJHK, v_BLHK)
-        return tuple(put(old, new.astype(old.dtype), self.length_B) for old, new in pairs)
+        return tuple(
+            old.at[row_B1, place_BL].set(new.astype(old.dtype), mode="drop") for old, new in pairs
+        )
 
 
 class Attention(nn.Module):

@@ -128,6 +128,8 @@ class Backbone(nn.Module):
         layers.check(self, "attention", ("bi", "causal"))
         layers.check(self, "norm", ("post", "pre"))
         layers.check(self, "head", ("tied", "transform"))
+        if self.window and self.attention == "bi":
+            raise ValueError(f"window={self.window} is of a model with attention='causal'")
 
     def setup(self):
         V, D = self.V, self.D
@@ -211,17 +213,27 @@ class Backbone(nn.Module):
         """
         D, A, N = self.D, self.H * self.K, self.N
         J = L / 2 if self.attention == "causal" else L
-        near = min(self.window, J) if self.window else J
+        band = min(self.window, L)
+        near = band * (1 - band / (2 * L)) if band else J
         scores = 4 * A * (J * (N - N // 2) + near * (N // 2)) / N  # per query
         queries = ((N - 1) * L + P) * (4 * D * A + 4 * D * self.F + scores)
         keys = N * L * 4 * D * A
-        head = 2 * P * D * self.V + (2 * P * D * D if self.head == "transform" else 0)
+        rows = self.V + (self.L if self.table_dropout else 0)
+        head = 2 * P * D * rows + (2 * P * D * D if self.head == "transform" else 0)
         return 3 * B * (queries + keys + head)
 
     # --- reading on, token by token ----------------------------------------------------------
 
     def cache(self, B: int, J: int) -> Cache:
-        """Room for J positions of B rows, of which nothing is read."""
+        """Room for J positions of B rows, of which nothing is read.
+
+        Raises:
+            ValueError: the model has fewer positions, or looks at what is yet to come.
+        """
+        if J > self.L:
+            raise ValueError(f"{J} positions are more than the model's L={self.L}")
+        if self.attention != "causal":
+            raise ValueError("only a model with attention='causal' can read on token by token")
         room = jnp.zeros((self.N, B, J, self.H, self.K), self.dtype)
         return Cache(room, room, jnp.zeros(B, jnp.int32))
 

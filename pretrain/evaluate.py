@@ -20,6 +20,7 @@ from ml_collections import ConfigDict, config_flags
 import modules
 from pretrain import data, job, machine, metrics, objectives, verified
 from pretrain.checkpoint import read_config
+from pretrain.data.corpus import Corpus
 from pretrain.errors import UserError, section
 from pretrain.sharding import Layout, make_mesh
 from pretrain.steps import Steps
@@ -44,23 +45,23 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     """The numbers of the run in `workdir` on all documents of `config.corpus`.
 
     Returns:
-        source; the run's step; how many tokens it predicted, and original words and bytes where
-        its objective counts them; then every metric of the objective, as in training.
+        source, batches: what was read, and in which rows; the run's step; how many tokens it
+        predicted, and original words and bytes where its objective counts them; then every metric
+        of the objective, as in training.
 
     Raises:
         UserError: there is no run, tokenizer or text, the rows are longer than the run's model
             can read, or the process was told to terminate.
     """
     run = ConfigDict(read_config(workdir))
-    with section("corpus"):
-        fields = changed(run.corpus, config.corpus)
-        saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
-        corpus = data.load(**{**fields, "tokens": saved, "held_out": 0})
+    fields = changed(run.corpus, config.corpus)
+    corpus = prepared(fields, workdir)
     objective = objectives.build(
         backbone=modules.build(**run.model), special=corpus.tokenizer.special, **run.objective
     )
     with section("batches"):
-        text = data.build(corpus=corpus, split="all", **rows(run.batches, config.batches))
+        read = rows(run.batches, config.batches)
+        text = data.build(corpus=corpus, split="all", **read)
     check_length(objective.backbone, text.L)
     layout = Layout(make_mesh(data=1, fsdp=-1))
     steps = Steps(objective, optax.identity(), layout, [text], seed=run.seed)
@@ -68,7 +69,15 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     total = steps.evaluate(params, text, machine.Stop())
     if total is None:
         raise UserError("told to terminate before the end of the text: there is no result")
-    return {"source": fields["source"], "step": step, **counts(total), **metrics.means(total)}
+    what = {"source": fields["source"], "batches": read, "step": step}
+    return {**what, **counts(total), **metrics.means(total)}
+
+
+def prepared(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
+    """The corpus of these options, in the tokens of the run and with nothing held out."""
+    saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
+    with section("corpus"):
+        return data.load(**{**fields, "tokens": saved, "held_out": 0})
 
 
 def changed(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,14 +31,21 @@ SAMPLES = flags.DEFINE_integer("samples", 1, "Texts for each prompt.", 1)
 
 
 def prompts() -> list[str]:
-    """Those of the flags, each as often as asked; the empty one if there are none."""
+    """Those of the flags, each as often as asked; the empty one if there are none.
+
+    Raises:
+        UserError: one is not UTF-8, or the file cannot be read.
+    """
     found = PROMPT.value + (_lines(PROMPTS.value) if PROMPTS.value else [])
+    for prompt in found:
+        if prompt != prompt.encode(errors="replace").decode():
+            raise UserError(f"--prompt={prompt!r}: is not UTF-8")
     return [prompt for prompt in found or [""] for _ in range(SAMPLES.value)]
 
 
 def _lines(path: str) -> list[str]:
     try:
-        return pathlib.Path(path).read_bytes().decode().removesuffix("\n").split("\n")
+        return pathlib.Path(path).read_text("utf-8").removesuffix("\n").split("\n")
     except OSError as error:
         raise UserError(f"--prompts={path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,8 +1,10 @@
 """Texts from a causal model: as many at a time as one likes, in pieces as they come.
 
-writer = Writer(finished.opened("runs/gpt2-mini"), Layout(make_mesh()))
-for piece in writer.texts(["The state of", "We"], tokens=50):
-    print(piece.row, piece.text)
+All of it is:
+
+    writer = Writer(finished.opened("runs/gpt2-mini"), Layout(make_mesh()))
+    for piece in writer.texts(["The state of", "We"], tokens=50):
+        print(piece.row, piece.text)
 """
 
 import functools
@@ -54,6 +56,51 @@ class Speed:
         )
 
 
+class Row:
+    """One text as it grows: how much of it can be shown already.
+
+    A token may hold a part of a character, or begin a stop string: it waits for those after it.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: list[int], tokens: int, stops: Sequence[str] = ()
+    ):
+        self.tokenizer, self.ids, self.left, self.stops = tokenizer, list(prompt), tokens, stops
+        self.begin = len(tokenizer.decode(prompt))
+        self.shown = 0
+        self.done = False
+
+    def add(self, token: int) -> str:
+        """What can be shown now that this token has come."""
+        self.left -= 1
+        ended = token == self.tokenizer.special["eod"]
+        if not ended:
+            self.ids.append(token)
+        text = self.tokenizer.decode(self.ids)[self.begin :]
+        found = [at for stop in self.stops if (at := text.find(stop)) >= 0]
+        self.done = ended or bool(found) or not self.left
+        if found:
+            text = text[: min(found)]
+        elif not self.done:
+            text = self._settled(text)
+        new = text[self.shown :]
+        self.shown += len(new)
+        return new
+
+    def _settled(self, text: str) -> str:
+        """The text but for half a character, or the beginning of a stop string, at its end."""
+        text = text.rstrip("\ufffd")
+        begun = [stop[:n] for stop in self.stops for n in range(1, len(stop))]
+        return text[: len(text) - max((len(b) for b in begun if text.endswith(b)), default=0)]
+
+
+class Read(NamedTuple):
+    """What has been read, and the token that each row goes on with."""
+
+    tokens_B1: jax.Array
+    cache: Any
+
+
 class Writer:
     """A causal model that goes on from what it is given, many texts at a time.
 
@@ -66,10 +113,12 @@ class Writer:
     def __init__(
         self, run: Run, layout: Layout, sampler: Sampler | None = None, params: Any = None
     ):
-        """Args:
+        """Restores the weights, unless they are given.
+
+        Args:
             layout: the devices to work on.
             sampler: how tokens are chosen.
-            params: of the backbone, laid out so; else those of the run's newest checkpoint.
+            params: of the backbone, laid out so; None: those of the run's newest checkpoint.
 
         Raises:
             UserError: the run's model is not causal, or it has no checkpoint.
@@ -111,7 +160,7 @@ class Writer:
                 f"the model's {L} positions: there is room for {max(L - length, 0)}"
             )
 
-    def _pieces(self, rows: "list[Row]", reads: "Iterable[Read]") -> Iterator[Piece]:
+    def _pieces(self, rows: list[Row], reads: Iterable[Read]) -> Iterator[Piece]:
         for number, read in enumerate(reads):
             going = [i for i, row in enumerate(rows) if not row.done]
             tokens_B = np.asarray(read.tokens_B1)[:, 0]
@@ -124,7 +173,7 @@ class Writer:
             if all(row.done for row in rows):
                 return
 
-    def _reads(self, prompts: list[list[int]], tokens: int, seed: int) -> "Iterator[Read]":
+    def _reads(self, prompts: list[list[int]], tokens: int, seed: int) -> Iterator[Read]:
         """So many times a token of each row, the next already being computed."""
         eod = self.run.tokenizer.special["eod"]
         lengths_B = np.array([1 + len(ids) for ids in prompts], np.int32)
@@ -162,13 +211,6 @@ class Writer:
         return first.compile(), later.compile()
 
 
-class Read(NamedTuple):
-    """What has been read, and the token that each row goes on with."""
-
-    tokens_B1: jax.Array
-    cache: Any
-
-
 def _read(backbone, sampler: Sampler, params, seed, tokens_BL, cache, lengths_B) -> Read:
     """Reads so many of the tokens of each row behind what is in the cache, and chooses the next."""
     model = functools.partial(backbone.apply, {"params": params})
@@ -177,41 +219,3 @@ def _read(backbone, sampler: Sampler, params, seed, tokens_BL, cache, lengths_B)
     logits_BV = model(h_B1D, method="logits")[:, 0]
     next_B = sampler(logits_BV, jax.random.key(seed), cache.length_B)
     return Read(next_B[:, None], cache)
-
-
-class Row:
-    """One text as it grows: how much of it can be shown already.
-
-    A token may hold a part of a character, or begin a stop string: it waits for those after it.
-    """
-
-    def __init__(
-        self, tokenizer: Tokenizer, prompt: list[int], tokens: int, stops: Sequence[str] = ()
-    ):
-        self.tokenizer, self.ids, self.left, self.stops = tokenizer, list(prompt), tokens, stops
-        self.begin = len(tokenizer.decode(prompt))
-        self.shown = 0
-        self.done = False
-
-    def add(self, token: int) -> str:
-        """What can be shown now that this token has come."""
-        self.left -= 1
-        ended = token == self.tokenizer.special["eod"]
-        if not ended:
-            self.ids.append(token)
-        text = self.tokenizer.decode(self.ids)[self.begin :]
-        found = [at for stop in self.stops if (at := text.find(stop)) >= 0]
-        self.done = ended or bool(found) or not self.left
-        if found:
-            text = text[: min(found)]
-        elif not self.done:
-            text = self._settled(text)
-        new = text[self.shown :]
-        self.shown += len(new)
-        return new
-
-    def _settled(self, text: str) -> str:
-        """The text but for half a character, or the beginning of a stop string, at its end."""
-        text = text.rstrip("\ufffd")
-        begun = [stop[:n] for stop in self.stops for n in range(1, len(stop))]
-        return text[: len(text) - max((len(b) for b in begun if text.endswith(b)), default=0)]

@@ -1,5 +1,7 @@
 """modules/attention.py: the fused kernel sees what the mask sees, and is asked where it can."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -41,20 +43,26 @@ def attend(sight, slots_BP=None, rate=0.0, train=False, values=None):
 # --- which path ------------------------------------------------------------------------------
 
 
+WHOLE = attention.Sight(jnp.ones((1, 1, 4, 4), bool), {})
+MASK = attention.Sight(jnp.ones((1, 1, 4, 4), bool))
+
+
 @pytest.mark.parametrize(
-    ("backend", "dtype", "K", "fits"),
+    ("change", "fits"),
     [
-        ("gpu", "bfloat16", 64, True), ("gpu", "float16", 128, True),
-        ("cpu", "bfloat16", 64, False), ("tpu", "bfloat16", 64, False),
-        ("gpu", "float32", 64, False), ("gpu", "bfloat16", 12, False),
-        ("gpu", "bfloat16", 256, False),
+        (dict(), True), (dict(dtype="float16", K=128), True), (dict(sight=MASK), True),
+        (dict(L=3), True), (dict(L=3, sight=MASK), False), (dict(J=5, sight=MASK), False),
+        (dict(backend="cpu"), False), (dict(backend="tpu"), False), (dict(card="7.5"), False),
+        (dict(dtype="float32"), False), (dict(K=12), False), (dict(K=256), False),
     ],
 )  # fmt: skip
-def test_cudnn_is_asked_on_a_gpu_in_half_precision_for_heads_it_takes(
-    monkeypatch, backend, dtype, K, fits
-):
-    monkeypatch.setattr(jax, "default_backend", lambda: backend)
-    assert attention.fused(jnp.zeros((1, 1, 1, K), dtype)) == fits
+def test_cudnn_is_asked_on_a_gpu_for_what_it_takes(monkeypatch, change, fits):
+    now = dict(backend="gpu", card="9.0", dtype="bfloat16", K=64, L=4, J=4, sight=WHOLE) | change
+    monkeypatch.setattr(jax, "default_backend", lambda: now["backend"])
+    card = types.SimpleNamespace(compute_capability=now["card"])
+    monkeypatch.setattr(jax, "devices", lambda: [card])
+    q, k = (jnp.zeros((1, now[length], 1, now["K"]), now["dtype"]) for length in "LJ")
+    assert attention.fused(q, k, now["sight"]) == fits
 
 
 @pytest.fixture
@@ -67,7 +75,7 @@ def gpu(monkeypatch):
         asked.append({name for name, word in words.items() if word is not None})
         return plain(*arrays, implementation="xla", **words)
 
-    monkeypatch.setattr(attention, "fused", lambda q_BLHK: True)
+    monkeypatch.setattr(attention, "fused", lambda *_: True)
     monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
     return asked
 
@@ -100,7 +108,7 @@ def test_the_kernel_s_words_say_what_the_mask_says(gpu, monkeypatch, case):
     what, words = SIGHTS[case]
     sight = attention.sight(L, **what)
     fused = attend(sight, what.get("slots_BP"))
-    monkeypatch.setattr(attention, "fused", lambda q_BLHK: False)
+    monkeypatch.setattr(attention, "fused", lambda *_: False)
     own = attend(sight, what.get("slots_BP"))
     assert gpu == [words]
     assert fused.shape == own.shape
@@ -116,7 +124,7 @@ def test_the_kernel_sees_a_band_where_there_is_one(gpu, monkeypatch, banded, slo
     narrowed = sight.narrowed(jnp.array(banded))
     np.testing.assert_array_equal(narrowed.visible[:, 0], near & (np.arange(L) <= i_BL1))
     fused = attend(narrowed, slots_BP)
-    monkeypatch.setattr(attention, "fused", lambda q_BLHK: False)
+    monkeypatch.setattr(attention, "fused", lambda *_: False)
     assert off(fused, np.asarray(attend(narrowed, slots_BP), np.float64)) < 1e-6
     assert gpu == [{"mask"}]
 
@@ -128,7 +136,7 @@ def test_a_whole_model_gives_the_same_states_by_either_path(gpu, monkeypatch):
     run = lambda: cases.forward(model, tokens_BL, valid_BL=valid_BL)  # noqa: E731
     fused = quick_jit(run())(params)
     assert gpu
-    monkeypatch.setattr(attention, "fused", lambda q_BLHK: False)
+    monkeypatch.setattr(attention, "fused", lambda *_: False)
     assert off(fused, np.asarray(quick_jit(run())(params), np.float64)) < 2e-6
 
 

@@ -168,6 +168,7 @@ def benchmark(report, recipe, *options):
     command = [sys.executable, "-m", "benchmarks.step", f"--config={recipe}", f"--json={report}"]
     brief = ["--rounds=2", "--steps=3", "--threads=1", "--clock=cpu"]
     env = {name: x for name, x in os.environ.items() if name != "XLA_FLAGS"}  # one device
+    env["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # nothing here is about speed
     done = subprocess.run(
         [*command, *brief, *options], cwd=contest.ROOT, env=env, capture_output=True, text=True
     )

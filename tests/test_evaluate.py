@@ -25,7 +25,7 @@ pytest_plugins = ["tests.toy"]
 FOLDER = toys.ROOT / "configs" / "evaluate"
 RECIPES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
 WIKITEXT = toys.ROOT.parent / "shared" / "data" / "wikitext-2" / "wiki.test.tokens"
-COUNTS = {"source", "step", "tokens", "words", "bytes"}
+ABOUT = {"source", "batches", "step", "tokens", "words", "bytes"}  # all that is no metric
 
 
 KINDS = {  # of runs: a toy recipe, its changes, and what becomes of its first parameters
@@ -103,7 +103,7 @@ def assert_close(found: dict, expected: dict, rel: float) -> None:
 def test_the_documents_held_out_give_the_numbers_that_training_gave(quick, run, held_out, on, kind):
     found = evaluate.evaluated(on(held_out), run(kind))
     assert found["step"] == toys.STEPS
-    numbers = {name: value for name, value in found.items() if name not in COUNTS}
+    numbers = {name: value for name, value in found.items() if name not in ABOUT}
     assert numbers == pytest.approx(told(run(kind)), rel=1e-6)
 
 
@@ -128,6 +128,7 @@ def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(qui
 
 def test_no_number_depends_on_how_many_rows_a_batch_has(quick, run, held_out, on):
     few, many = (evaluate.evaluated(on(held_out, **{"batches.B": B}), run("clm")) for B in (8, 56))
+    assert (few.pop("batches")["B"], many.pop("batches")["B"]) == (8, 56)
     assert_close(many, few, rel=1e-5)
 
 
@@ -137,8 +138,9 @@ def test_every_token_counts_once_however_much_context_it_has(quick, run, held_ou
     half = evaluate.evaluated(recipe, run("clm"))
     recipe.batches.context = 0
     none = evaluate.evaluated(recipe, run("clm"))
-    assert [half[name] for name in COUNTS] == [none[name] for name in COUNTS]
-    assert half["unigram"] == none["unigram"]
+    assert (half.pop("batches")["context"], none.pop("batches")["context"]) == (16, 0)
+    for name in ("tokens", "words", "bytes", "unigram"):
+        assert half[name] == none[name]
     assert half["loss"] != none["loss"]
 
 
@@ -181,7 +183,7 @@ def test_the_command_prints_the_numbers_and_adds_them_to_the_workdir(
         assert_close(line, evaluate.evaluated(on(held_out), workdir), rel=1e-5)
     for name, value in lines[-1].items():
         shown = f"{value:.4f}" if isinstance(value, float) else value
-        assert re.search(rf"^{name} +{shown}$", done.stdout, re.MULTILINE)
+        assert re.search(rf"^{name} +{re.escape(str(shown))}$", done.stdout, re.MULTILINE)
     assert str(workdir / "evaluations.jsonl") in done.stdout
 
 
@@ -212,6 +214,12 @@ def test_without_a_tokenizer_or_a_checkpoint_it_says_so(quick, run, held_out, on
     (workdir / "tokenizer").rename(workdir / "gone")
     with pytest.raises(UserError, match=f"{workdir}/tokenizer: no tokenizer was saved there"):
         evaluate.evaluated(on(held_out), workdir)
+
+
+def test_told_to_terminate_it_gives_no_half_result(quick, run, held_out, on, monkeypatch):
+    monkeypatch.setattr(evaluate.machine, "Stop", lambda: lambda: True)
+    with pytest.raises(UserError, match="there is no result"):
+        evaluate.evaluated(on(held_out), run("clm"))
 
 
 @pytest.mark.skipif(not WIKITEXT.exists(), reason="WikiText-2 is not here")

@@ -1,6 +1,7 @@
 """`pretrain.generate`: the cache changes nothing, rows are alone, texts end where told."""
 
 import functools
+import shutil
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import modules
+from pretrain.checkpoint import write_config
 from pretrain.data.tokenizers import byte_bpe
 from pretrain.errors import UserError
 from pretrain.finished import Run, backbone_params, opened
@@ -216,17 +218,13 @@ def test_stop_strings_in_the_prompt_do_not_count():
 # --- at the keyboard -------------------------------------------------------------------------
 
 
-def trained(toy, folder, recipe: str):
-    """The workdir of a finished toy run."""
-    done = toy.run(recipe, folder / "run")
-    assert done.returncode == 0, done.stderr
-    return folder / "run"
-
-
 @pytest.fixture(scope="module")
 def gpt(toy, tmp_path_factory):
-    """A causal one; not to be changed."""
-    return trained(toy, tmp_path_factory.mktemp("gpt"), "clm")
+    """The workdir of a finished toy run; not to be changed."""
+    workdir = tmp_path_factory.mktemp("gpt") / "run"
+    done = toy.run("clm", workdir)
+    assert done.returncode == 0, done.stderr
+    return workdir
 
 
 def generate(toy, workdir, *words, devices: int = 1) -> subprocess.CompletedProcess:
@@ -274,6 +272,7 @@ MISTAKES = {
     "no tokens": (["--tokens=0"], ["--tokens=0"]),
     "nothing to draw from": (["--top_p=0"], ["top_p=0"]),
     "no such flag": (["--promt=Ba"], ["promt"]),
+    "not UTF-8": (["--prompt=\udcff"], ["not UTF-8"]),
     "no such file": (["--prompts=no/such.txt"], ["--prompts=no/such.txt"]),
 }
 
@@ -288,10 +287,10 @@ def test_a_folder_without_a_run_is_named(toy, tmp_path):
     assert_refused(generate(toy, tmp_path / "none"), f"{tmp_path}/none holds no run")
 
 
-def test_a_run_of_another_objective_is_refused(toy, tmp_path):
-    assert_refused(
-        generate(toy, trained(toy, tmp_path, "mlm")), "objective is mlm", "only causal models"
-    )
+def test_a_run_of_another_objective_is_refused(toy, gpt, tmp_path):
+    shutil.copytree(gpt / "tokenizer", tmp_path / "tokenizer")
+    write_config(tmp_path, toy.config("mlm").to_dict())
+    assert_refused(generate(toy, tmp_path), "objective is mlm", "only causal models")
 
 
 def test_the_average_writes_where_the_run_keeps_one(toy, tmp_path):

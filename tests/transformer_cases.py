@@ -1,5 +1,7 @@
 """Tiny transformers with weights so large that all of them matter, and the originals' weights."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,9 @@ from flax import linen as nn
 import modules
 from tests.xlnet_cases import off
 
-SIZES = dict(V=40, D=16, H=2, K=8, N=3, F=24, L=16, dropout=0.0, attention_dropout=0.0)
+SIZES: dict[str, Any] = dict(
+    V=40, D=16, H=2, K=8, N=3, F=24, L=16, dropout=0.0, attention_dropout=0.0
+)
 
 # What the recipes say of each system.
 BERT = dict(
@@ -124,7 +128,7 @@ def bert(w: dict[str, np.ndarray], H: int) -> dict:
     block = {"attention": attention, "ffn": ffn}
     block |= {"attention_norm": norm("attention/output"), "ffn_norm": norm("output")}
     tables = {"token_VD": "word", "position_LD": "position", "segment_SD": "token_type"}
-    tree = {name: w[f"bert/embeddings/{kind}_embeddings"] for name, kind in tables.items()}
+    tree: dict = {name: w[f"bert/embeddings/{kind}_embeddings"] for name, kind in tables.items()}
     tree |= {"embedding_norm": norm("bert/embeddings", w.get), "layers": block}
     tree |= {"pool_DD": w["bert/pooler/dense/kernel"], "pool_bias_D": w["bert/pooler/dense/bias"]}
     head, scope = "cls/predictions/transform", "cls/predictions"
