@@ -1,10 +1,14 @@
 """Text nobody wrote: random tokens as unevenly frequent as words, so that a loss can fall."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
+from pretrain import data
+
 SPECIAL = {"unk": 0, "cls": 3, "sep": 4, "pad": 5, "mask": 6, "eod": 7, "eop": 8}
+BATCHES = 4  # taken in turn
 SENTENCE, DOCUMENT = 16, 1024  # tokens
 
 
@@ -30,3 +34,11 @@ def corpus(V: int, size: int, seed: int = 0) -> SimpleNamespace:
         tokenizer=SimpleNamespace(V=V, special=SPECIAL, word_start_V=word_start_V),
         fingerprint="noise",
     )
+
+
+def layout(recipe: dict[str, Any]) -> data.Layout:
+    """The recipe's batches, read from noise."""
+    batches = recipe["batches"]
+    size = 2 * BATCHES * batches["B"] * batches["L"]
+    made = corpus(recipe["model"]["V"], size)
+    return data.build(corpus=made, seed=recipe["seed"], **batches)

@@ -7,11 +7,9 @@ import jax
 
 import modules
 from benchmarks import noise, worker
-from pretrain import data, machine, metrics, objectives, optim
+from pretrain import machine, metrics, objectives, optim
 from pretrain.sharding import Layout, make_mesh
 from pretrain.steps import Steps
-
-BATCHES = 4  # taken in turn
 
 
 class Ours:
@@ -23,14 +21,14 @@ class Ours:
         objective = objectives.build(
             backbone=backbone, special=noise.SPECIAL, **recipe["objective"]
         )
-        train = layout(recipe)
+        train = noise.layout(recipe)
         self.layout, self.B = Layout(make_mesh(**recipe["mesh"])), train.B
         steps = Steps(
             objective, optim.make(**recipe["optim"])[0], self.layout, [train], seed=recipe["seed"],
             parts=recipe["train"]["parts"], average=recipe["train"]["average"],
         )  # fmt: skip
         self.train, self.state = steps.train, steps.init()
-        self.batches = itertools.cycle([train.batch(i) for i in range(BATCHES)])
+        self.batches = itertools.cycle([train.batch(i) for i in range(noise.BATCHES)])
         self.facts = {
             "flops": objective.flops(train.B, recipe["batches"]["L"]),
             "parameters": sum(x.size for x in jax.tree.leaves(self.state.params)),
@@ -52,15 +50,6 @@ class Ours:
     def peak_bytes(self) -> int:
         stats = jax.local_devices()[0].memory_stats()
         return stats["peak_bytes_in_use"] if stats else worker.resident_peak()
-
-
-def layout(recipe: dict[str, Any]) -> data.Layout:
-    """The recipe's batches, read from noise."""
-    batches = recipe["batches"]
-    size = 2 * BATCHES * batches["B"] * batches["L"]
-    return data.build(
-        corpus=noise.corpus(recipe["model"]["V"], size), seed=recipe["seed"], **batches
-    )
 
 
 if __name__ == "__main__":

@@ -11,9 +11,6 @@ import numpy as np
 import torch
 
 from benchmarks import noise, worker
-from pretrain import data
-
-BATCHES = 4  # taken in turn
 
 
 class Peer:
@@ -52,8 +49,8 @@ class Peer:
 
     def placed(self, recipe: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
         """The batches, on the device before the clock starts."""
-        text = layout(recipe)
-        made = [self.tensors(recipe, text.batch(i), i) for i in range(BATCHES)]
+        text = noise.layout(recipe)
+        made = [self.tensors(recipe, text.batch(i), i) for i in range(noise.BATCHES)]
         return [{k: torch.from_numpy(x).to(self.device) for k, x in each.items()} for each in made]
 
     def step(self) -> Any:
@@ -82,14 +79,6 @@ class Peer:
 def serve(variants: dict[str, type[Peer]]) -> None:
     """Serves the variant that the settings name."""
     worker.serve(lambda settings: variants[settings["variant"]](settings))
-
-
-def layout(recipe: dict[str, Any]) -> data.Layout:
-    """The recipe's batches, read from the same noise as ours."""
-    batches = recipe["batches"]
-    size = 2 * BATCHES * batches["B"] * batches["L"]
-    corpus = noise.corpus(recipe["model"]["V"], size)
-    return data.build(corpus=corpus, seed=recipe["seed"], **batches)
 
 
 def adam(model: torch.nn.Module, *, fused: bool, lr: float, b1: float, b2: float, eps: float,

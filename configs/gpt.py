@@ -3,10 +3,11 @@
     python -m pretrain.main --config=configs/gpt.py              mini: minutes on a laptop
     python -m pretrain.main --config=configs/gpt.py:base         GPT-1: 12 layers, 117M parameters
 
-The paper trained `base` on BooksCorpus for 100 epochs of 64 windows of 512 tokens, a month on 8
-P600 GPUs, to a perplexity of 18.4 per token.  Its pretraining code was never released; what the
-paper leaves open is taken from the released fine-tuning code.  There dropout takes entries out of
-the whole embedding, for the softmax too: --config.model.table_dropout=True does so.
+The paper trained `base`, 117 million parameters, on BooksCorpus for 100 epochs, 64 windows of 512
+tokens a step: a month on 8 P600 GPUs, to a perplexity of 18.4 per token.  Its pretraining code was
+never released; what the paper leaves open is taken from the released fine-tuning code.  There
+dropout takes entries out of the whole embedding, for the softmax too:
+--config.model.table_dropout=True does so.
 """
 
 from ml_collections import ConfigDict

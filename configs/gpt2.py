@@ -2,14 +2,19 @@
 
     python -m pretrain.main --config=configs/gpt2.py             mini: minutes on a laptop
     python -m pretrain.main --config=configs/gpt2.py:124m        12 layers
-    python -m pretrain.main --config=configs/gpt2.py:1558m       48 layers
+
+    preset   layers, width   on 8 H100, 10 billion tokens   published: WikiText-2, per word
+    mini      4, 128         (2 CPU cores, minutes)
+    124m     12, 768         under an hour                  29.41
+    355m     24, 1024        2 hours                        22.76
+    774m     36, 1280        4 to 6 hours                   19.93
+    1558m    48, 1600        9 to 12 hours                  18.34
 
 The training code was never released: the paper gives sizes, vocabulary, 1024 tokens and a batch
 of 512; rates and decay here are those of Brown et al. 2020 for like sizes, without dropout, as one
-pass over a large text wants it.  One node of 8 H100 takes `124m` through 10 billion tokens in
-under an hour and `1558m` in a day.  Published weights reach a perplexity on WikiText-2, per
-original word, of 29.41 (124m), 22.76, 19.93 and 18.34 (1558m); `124m` trained on OpenWebText comes
-to a held-out loss of about 2.85 per token.
+pass over a large text wants it.  The hours are an estimate, of 40% of the hardware's peak.  `124m`
+trained on OpenWebText comes to a held-out loss of about 2.85 per token; `pretrain.evaluate` with
+configs/evaluate/wikitext2.py counts as the last column does, which is of WebText's 40 GB.
 """
 
 from ml_collections import ConfigDict

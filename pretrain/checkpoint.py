@@ -159,22 +159,26 @@ def load_backbone(params: dict, workdir: PathLike) -> dict:
         UserError: there is no checkpoint, none verifies, or its backbone has other leaves,
             shapes or dtypes; every such leaf is named.
     """
-    backbone = {"backbone": params["backbone"]}
-    return {**params, **_load({"params": backbone}, workdir, "params/backbone/")["params"]}
+    found, _ = load({"params": {"backbone": params["backbone"]}}, workdir, "params/backbone/")
+    return {**params, **found["params"]}
 
 
-def load_params(params: dict, workdir: PathLike, average: bool = False) -> dict:
-    """All parameters another run trained, or their moving average, as `load_backbone` does."""
-    name = "average" if average else "params"
-    return _load({name: params}, workdir, f"{name}/")[name]
+def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
+    """What `like` holds of a state, as the newest checkpoint of a run has it, and its step.
 
+    Args:
+        like: decides shapes, dtypes and layout, and holds all leaves whose names begin with
+            `within`, as "params/", and no other.
+        workdir: the run's folder; only read, and that run may still be going.
 
-def _load(like: dict, workdir: PathLike, within: str) -> dict:
+    Raises:
+        UserError: as `load_backbone`.
+    """
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
     found = verified.newest(folder, verified.flatten(like), within=within)
     if found is None:
         raise UserError(f"there is no checkpoint in {folder} to take weights from")
-    return jax.tree.unflatten(jax.tree.structure(like), found.leaves.values())
+    return jax.tree.unflatten(jax.tree.structure(like), found.leaves.values()), found.step
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:

@@ -17,9 +17,7 @@ import optax
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-import modules
-from pretrain import data, job, machine, metrics, objectives, verified
-from pretrain.checkpoint import read_config
+from pretrain import data, finished, job, machine, metrics, objectives
 from pretrain.data.corpus import Corpus
 from pretrain.errors import UserError, section
 from pretrain.sharding import Layout, make_mesh
@@ -53,19 +51,19 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         UserError: there is no run, tokenizer or text, the rows are longer than the run's model
             can read, or the process was told to terminate.
     """
-    run = ConfigDict(read_config(workdir))
-    fields = changed(run.corpus, config.corpus)
+    run = finished.opened(workdir)
+    fields = changed(run.config.corpus, config.corpus)
     corpus = prepared(fields, workdir)
     objective = objectives.build(
-        backbone=modules.build(**run.model), special=corpus.tokenizer.special, **run.objective
+        backbone=run.backbone, special=run.tokenizer.special, **run.config.objective
     )
     with section("batches"):
-        read = rows(run.batches, config.batches)
+        read = rows(run.config.batches, config.batches)
         text = data.build(corpus=corpus, split="all", **read)
-    check_length(objective.backbone, text.L)
+        objectives.check_length(run.backbone, text.L)
     layout = Layout(make_mesh(data=1, fsdp=-1))
-    steps = Steps(objective, optax.identity(), layout, [text], seed=run.seed)
-    params, step = weights(steps.like.params, workdir, average=bool(run.train.average))
+    steps = Steps(objective, optax.identity(), layout, [text], seed=run.config.seed)
+    params, step = run.weights(steps.like.params)
     total = steps.evaluate(params, text, machine.Stop())
     if total is None:
         raise UserError("told to terminate before the end of the text: there is no result")
@@ -92,26 +90,6 @@ def rows(own: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
         changes.L = own.L  # and what refers to it follows
     same = changes.get("name", own.name) == own.name
     return changed(own if same else {"L": own.L}, changes)
-
-
-def check_length(backbone: Any, L: int) -> None:
-    """UserError if the backbone has fewer positions than a row."""
-    positions = getattr(backbone, "L", L)
-    if positions < L:
-        raise UserError(
-            f"batches.L={L}: this run's model reads rows of at most {positions} tokens: "
-            f"--config.batches.L={positions}"
-        )
-
-
-def weights(like: Any, workdir: pathlib.Path, average: bool) -> tuple[Any, int]:
-    """All parameters of the newest checkpoint that verifies, or their average; and its step."""
-    name = "average" if average else "params"
-    leaves = verified.flatten({name: like})
-    found = verified.newest(workdir / "checkpoints", leaves, within=f"{name}/")
-    if found is None:
-        raise UserError(f"there is no checkpoint in {workdir / 'checkpoints'} to evaluate")
-    return jax.tree.unflatten(jax.tree.structure(like), found.leaves.values()), found.step
 
 
 def counts(total: metrics.Sums) -> dict[str, int]:

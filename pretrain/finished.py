@@ -9,8 +9,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 import modules
-from pretrain import verified
-from pretrain.checkpoint import load_params, read_config
+from pretrain.checkpoint import load, read_config
 from pretrain.data import tokenizers
 from pretrain.errors import UserError, section
 from pretrain.sharding import Layout
@@ -24,13 +23,17 @@ class Run(NamedTuple):
     tokenizer: tokenizers.Tokenizer
     backbone: nn.Module
 
-    def params(self, like: Any) -> Any:
-        """All parameters, or their moving average where the run keeps one; of `like`'s shapes.
+    def weights(self, like: Any, within: str = "") -> tuple[Any, int]:
+        """All parameters, or those `within` "backbone/", and the step they are of.
+
+        Where the run keeps a moving average of them, that.  `like` decides shapes and layout.
 
         Raises:
             UserError: there is no checkpoint, none verifies, or its leaves are others.
         """
-        return load_params(like, self.workdir, average=bool(self.config.train.average))
+        name = "average" if self.config.train.average else "params"
+        found, step = load({name: like}, self.workdir, f"{name}/{within}")
+        return found[name], step
 
 
 def opened(workdir: str | pathlib.Path) -> Run:
@@ -49,17 +52,8 @@ def opened(workdir: str | pathlib.Path) -> Run:
 
 
 def backbone_params(run: Run, layout: Layout) -> Any:
-    """The backbone's parameters alone, or their average as `Run.params`, laid out over a machine.
-
-    Raises:
-        UserError: there is no checkpoint, none verifies, or its backbone has other leaves.
-    """
+    """The parameters of the run's backbone alone, see `Run.weights`, laid out over a machine."""
     tokens_BL = jnp.zeros((1, 1), jnp.int32)
     shapes = jax.eval_shape(lambda: run.backbone.init(jax.random.key(0), tokens_BL, train=False))
-    name = "average" if run.config.train.average else "params"
-    like = layout.like({name: {"backbone": shapes["params"]}})
-    folder = run.workdir / "checkpoints"
-    found = verified.newest(folder, verified.flatten(like), within=f"{name}/backbone/")
-    if found is None:
-        raise UserError(f"there is no checkpoint in {folder} to take weights from")
-    return jax.tree.unflatten(jax.tree.structure(like), found.leaves.values())[name]["backbone"]
+    like = layout.like({"backbone": shapes["params"]})
+    return run.weights(like, "backbone/")[0]["backbone"]

@@ -57,7 +57,7 @@ def show(prompts: list[str], pieces: Iterable[Piece]) -> None:
     if len(prompts) == 1:
         for text in itertools.chain(prompts, (piece.text for piece in pieces)):
             print(text, end="", flush=True)
-        print()
+        print(flush=True)
         return
     texts = list(prompts)
     for row, text, last in pieces:

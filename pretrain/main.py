@@ -2,6 +2,7 @@
 
 import modules
 from pretrain import data, job, loop, objectives, report
+from pretrain.data.stream import phases
 from pretrain.errors import section
 
 
@@ -20,6 +21,8 @@ def main(config, workdir):
     for name, changes in config.evals.items():
         with section(f"evals.{name}"):
             evals[name] = data.build(corpus=corpus, **{**config.batches, **changes})
+    for layout in (*phases(train), *evals.values()):
+        objectives.check_length(backbone, layout.L)
     with job.opened(config, workdir):
         corpus.tokenizer.save(workdir / "tokenizer")
         state = loop.run(

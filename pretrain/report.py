@@ -35,6 +35,8 @@ def _learned(lines: list[dict]) -> list[str]:
         first, last = found[0], found[-1]
         text = f"{name}: loss {last[f'{name}/loss']:.3f} (at step {first['step']}: "
         text += f"{first[f'{name}/loss']:.3f}), perplexity {last[f'{name}/perplexity']:.1f}"
+        if f"{name}/word_perplexity" in last:
+            text += f" ({last[f'{name}/word_perplexity']:.1f} per word)"
         if f"{name}/unigram" in last:
             text += f"; guessing by frequency alone: {last[f'{name}/unigram']:.3f}"
         told.append(text)

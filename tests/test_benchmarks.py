@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import modules
-from benchmarks import contest, noise, ours, small, step, table
+from benchmarks import contest, noise, small, step, table
 from configs import xlnet
 from pretrain import objectives
 from pretrain.errors import UserError
@@ -64,7 +64,7 @@ def test_flops_are_those_of_the_compiled_step(objective, model, batches):
     recipe = {"model": model, "seed": 0, "batches": dict(B=4, L=64, **batches)}
     name = objective["name"]
     objective = build(name, model, chunks=1, **{k: x for k, x in objective.items() if k != "name"})
-    batch = ours.layout(recipe).batch(0)
+    batch = noise.layout(recipe).batch(0)
     rngs = {name: jax.random.key(0) for name in ("params", "dropout", "corrupt")}
     variables = jax.eval_shape(lambda: objective.init(rngs, batch, train=True))
     carry = {k: v for k, v in variables.items() if k != "params"}

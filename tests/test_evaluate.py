@@ -191,7 +191,7 @@ MISTAKES = {
     "no workdir": ({"workdir": None}, "--workdir"),
     "no run": ({"workdir": "nowhere"}, "nowhere"),
     "no text": ({"config.corpus.source": "text:no/such.txt"}, "no/such.txt"),
-    "too long": ({"config.batches.L": "33"}, "L=33: this run's model reads rows of at most 32"),
+    "too long": ({"config.batches.L": "33"}, "L=33: this model reads rows of at most 32"),
 }
 
 

@@ -69,10 +69,22 @@ MISTAKES = {  # a change of the recipe, and what the error must name
 }
 
 
-@pytest.mark.parametrize("recipe", toys.RECIPES)
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_in_the_recipe_is_named_in_a_line(toy, tmp_path, recipe, mistake):
-    changes, named = MISTAKES[mistake]
+OWN = {  # of what one recipe has and others have not
+    "mlm, rows longer than the model": ({"batches.L": 40}, ["L=40", "at most 32 tokens"]),
+    "mlm, short rows longer than it": ({"first.L": 40}, ["L=40", "at most 32 tokens"]),
+    "mlm, no steps of the first kind": ({"first.steps": 0}, ["steps=0"]),
+    "mlm, no pairs": (
+        {"batches.next_sentence": False, "objective.nsp": True},
+        ["nsp=True", "next_sentence=True"],
+    ),
+    "clm, a band for both sides": ({"model.attention": "bi"}, ["model.window=8", "causal"]),
+}
+
+
+@pytest.mark.parametrize("mistake", [*MISTAKES, *OWN])
+def test_a_mistake_in_the_recipe_is_named_in_a_line(toy, tmp_path, mistake):
+    changes, named = (MISTAKES | OWN)[mistake]
+    recipe = mistake[:3] if mistake in OWN else "plm"
     assert_refused(toy.run(recipe, tmp_path / "run", changes), *named)
     assert not (tmp_path / "run" / "checkpoints").exists() or not toys.checkpoints(tmp_path / "run")
 

@@ -1,14 +1,13 @@
 """Lanes (XLNet): row r of a batch continues row r of the batch before, forwards or backwards."""
 
 import functools
-import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pretrain.data import Batch
 from pretrain.data.corpus import Corpus
-from pretrain.data.reading import Places, Stream, draws, shuffled
+from pretrain.data.reading import Places, Stream, draws, fingerprint, shuffled
 from pretrain.errors import UserError
 
 ORDER, PAIRS = range(2)  # what randomness is for
@@ -88,14 +87,7 @@ class Lanes:
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""
-        documents = hashlib.sha256(np.ascontiguousarray(self.documents, np.int64).data)
-        fields = ("B", "L", "reuse", "both_ways", "seed", "shuffle")
-        return dict(
-            layout="lanes",
-            corpus=self.corpus.fingerprint,
-            documents=documents.hexdigest(),
-            **{name: getattr(self, name) for name in fields},
-        )
+        return fingerprint(self, "B", "L", "reuse", "both_ways", "seed", "shuffle")
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """These rows of batch number `step`, counted from 0 over all epochs."""

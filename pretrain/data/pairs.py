@@ -1,7 +1,6 @@
 """Pairs (BERT): two runs of sentences, A and B, where B follows A or comes from elsewhere."""
 
 import functools
-import hashlib
 import threading
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ import numpy as np
 from pretrain.data import Batch
 from pretrain.data.corpus import Corpus
 from pretrain.data.lanes import truncated
-from pretrain.data.reading import draws, shuffled
+from pretrain.data.reading import draws, fingerprint, shuffled
 from pretrain.errors import UserError
 
 INSTANCES, ORDER = range(2)  # what randomness is for
@@ -142,14 +141,7 @@ class Pairs:
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""
-        documents = hashlib.sha256(np.ascontiguousarray(self.documents, np.int64).data)
-        fields = ("B", "L", "short", "next_sentence", "faithful", "seed", "shuffle")
-        return dict(
-            layout="pairs",
-            corpus=self.corpus.fingerprint,
-            documents=documents.hexdigest(),
-            **{name: getattr(self, name) for name in fields},
-        )
+        return fingerprint(self, "B", "L", "short", "next_sentence", "faithful", "seed", "shuffle")
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """These rows of batch number `step`, counted from 0 over all epochs."""

@@ -1,6 +1,8 @@
 """Documents joined to one endless stream, readable from either end at any place."""
 
+import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,17 @@ def draws(*key: int) -> np.random.Generator:
 def shuffled(documents: np.ndarray, *key: int) -> np.ndarray:
     """In an order of the key's; by sorting, as NumPy may change its `permutation` one day."""
     return documents[np.argsort(draws(*key).random(len(documents)), kind="stable")]
+
+
+def fingerprint(layout: Any, *fields: str) -> dict[str, Any]:
+    """What a position in a layout depends on: its text, its documents and these fields."""
+    documents = np.ascontiguousarray(layout.documents, np.int64)
+    return dict(
+        layout=type(layout).__name__.lower(),
+        corpus=layout.corpus.fingerprint,
+        documents=hashlib.sha256(documents.data).hexdigest(),
+        **{name: getattr(layout, name) for name in fields},
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,14 +1,13 @@
 """Windows (GPT, RoBERTa): documents joined end to end, cut into rows that are read in any order."""
 
 import functools
-import hashlib
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pretrain.data import Batch
 from pretrain.data.corpus import Corpus
-from pretrain.data.reading import Stream, draws, shuffled
+from pretrain.data.reading import Stream, draws, fingerprint, shuffled
 from pretrain.errors import UserError
 
 DOCUMENTS, WINDOWS, OFFSET = range(3)  # what randomness is for
@@ -105,14 +104,7 @@ class Windows:
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""
-        documents = hashlib.sha256(np.ascontiguousarray(self.documents, np.int64).data)
-        fields = ("B", "L", "framed", "context", "seed", "shuffle")
-        return dict(
-            layout="windows",
-            corpus=self.corpus.fingerprint,
-            documents=documents.hexdigest(),
-            **{name: getattr(self, name) for name in fields},
-        )
+        return fingerprint(self, "B", "L", "framed", "context", "seed", "shuffle")
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """These rows of batch number `step`, counted from 0 over all epochs."""

@@ -51,3 +51,10 @@ def special_id(special: Special, name: str) -> int:
 def is_special(tokens_BL, special: Special, *names: str):
     """Bool [B, L]: these are special tokens of such names."""
     return sum((tokens_BL == special_id(special, name) for name in names), start=tokens_BL < 0)
+
+
+def check_length(backbone, L: int) -> None:
+    """UserError if a backbone has a number of positions, and a row is longer."""
+    positions = getattr(backbone, "L", L)
+    if positions < L:
+        raise UserError(f"L={L}: this model reads rows of at most {positions} tokens (model.L)")

@@ -59,9 +59,16 @@ def learn(texts: Iterator[str], name: str, **fields: Any) -> Tokenizer:
 
 
 def load(folder: Path) -> Tokenizer:
-    """What `save` wrote."""
-    traits = json.loads((folder / TRAITS).read_text())
-    return kind(traits["name"]).load(folder)
+    """What `save` wrote.
+
+    Raises:
+        UserError: nothing was saved there.
+    """
+    try:
+        name = json.loads((folder / TRAITS).read_text())["name"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{folder}: no tokenizer was saved there") from error
+    return kind(name).load(folder)
 
 
 def digest(folder: Path) -> str:
