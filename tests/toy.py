@@ -53,6 +53,7 @@ def mlm() -> ConfigDict:
     config = bert.get_config("mini")
     config.batches.update(B=8, L=32)
     config.first = dict(steps=3, L=24)
+    config.evals = dict(held_out=dict(split="held_out"))
     config.model.update(D=16, H=2, K=8, N=2, F=32, L=32, unroll=1)
     config.model.update(dropout=0.1, attention_dropout=0.1)
     config.objective.update(words=True, max_gram=2)
