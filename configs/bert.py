@@ -67,7 +67,7 @@ def base(**size: int) -> ConfigDict:
         name="transformer", V=config.corpus.tokens.get_ref("V"), D=768, H=12, K=64, N=12, F=3072,
         L=512, attention="bi", norm="post", S=2, normed_embedding=True, head="transform",
         pooler=True, activation="gelu", epsilon=1e-12, dropout=0.1, attention_dropout=0.1,
-        initializer="truncated", init_scale=0.02, position_scale=0.0, dtype="bfloat16", remat="none", unroll=1,
+        initializer="truncated", init_scale=0.02, dtype="bfloat16", remat="none", unroll=1,
     )  # fmt: skip
     config.model.update(size)
     config.objective = dict(
