@@ -18,6 +18,8 @@ LAYOUTS = [
     dict(name="lanes", B=32, L=512, reuse=256),
     dict(name="lanes", B=16, L=128, reuse=64),
     dict(name="windows", B=32, L=512),
+    dict(name="pairs", B=32, L=512),
+    dict(name="pairs", B=32, L=128),
 ]
 DOCUMENTS, SENTENCES, BATCHES = 400, 300, 300
 

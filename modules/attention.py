@@ -38,7 +38,7 @@ def sight(
     words: dict = {"is_causal": True} if causal else {}
     if lengths_B is not None:
         visible &= masks.within(lengths_B, L)
-        words["key_value_seq_lengths"] = lengths_B
+        words["key_value_seq_lengths"] = jnp.maximum(lengths_B, 1)  # filler rows: no 0 / 0
     if groups_BL is not None:
         own_BL = groups_BL if slots_BP is None else at(groups_BL, slots_BP)
         visible &= masks.same(own_BL, groups_BL)
@@ -68,13 +68,13 @@ def attend(q_BLHK, k_BJHK, v_BJHK, sight: Sight, drop: layers.Dropout, *, train:
 
 
 def fused(q_BLHK, k_BJHK, sight: Sight) -> bool:
-    """Whether cuDNN's kernel takes these on this machine; a mask only of even lengths."""
+    """Whether cuDNN's kernel takes these on this machine; a mask only in whole tiles of 128."""
     if jax.default_backend() != "gpu" or q_BLHK.dtype not in (jnp.bfloat16, jnp.float16):
         return False
-    even = q_BLHK.shape[1] % 2 == k_BJHK.shape[1] % 2 == 0
-    K, card = q_BLHK.shape[-1], jax.devices()[0]
-    recent = float(getattr(card, "compute_capability", 0)) >= 8.0  # Ampere
-    return recent and K % 8 == 0 and K <= 128 and (even or sight.words is not None)
+    tiles = q_BLHK.shape[1] % 128 == k_BJHK.shape[1] % 128 == 0
+    K, card = q_BLHK.shape[-1], str(getattr(jax.devices()[0], "compute_capability", ""))
+    recent = card.replace(".", "", 1).isdigit() and float(card) >= 8  # Ampere; not "gfx90a"
+    return recent and K % 8 == 0 and K <= 128 and (tiles or sight.words is not None)
 
 
 class Past(NamedTuple):

@@ -144,12 +144,12 @@ class Backbone(nn.Module):
         if self.norm == "pre":
             self.final_norm = layers.Norm(self.epsilon)
         if self.head == "transform":
-            self.head_DE = layers.weight(self, "head_DE", (D, D), init)
+            self.head_DD = layers.weight(self, "head_DD", (D, D), init)
             self.head_bias_D = layers.weight(self, "head_bias_D", (D,), layers.zeros)
             self.head_norm = layers.Norm(self.epsilon)
             self.bias_V = self.param("bias_V", layers.zeros, (V,), jnp.float32)
         if self.pooler:
-            self.pool_DE = layers.weight(self, "pool_DE", (D, D), init)
+            self.pool_DD = layers.weight(self, "pool_DD", (D, D), init)
             self.pool_bias_D = layers.weight(self, "pool_bias_D", (D,), layers.zeros)
         self.drop = layers.Dropout(self.dropout)
         if self.table_dropout and self.has_rng("dropout"):  # one mask, wherever the table is used
@@ -187,7 +187,7 @@ class Backbone(nn.Module):
 
     def pool(self, h_BD):
         """The state of a row's first position through a layer of its own: [B, D]."""
-        return jnp.tanh(h_BD @ self.pool_DE + self.pool_bias_D)
+        return jnp.tanh(h_BD @ self.pool_DD + self.pool_bias_D)
 
     def logits(self, h_BLD):
         """Scores of the vocabulary, tied to the embedding: [B, L, V] float32."""
@@ -196,7 +196,7 @@ class Backbone(nn.Module):
         logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
         return logits + self.bias_V if self.head == "transform" else logits
 
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int, train: bool):
+    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int, train: bool = False):
         """`losses.softmax_cross_entropy` of the tied softmax: the same without the logits."""
         h_BPD = self._transformed(h_BPD)
         bias_V = self.bias_V if self.head == "transform" else None
@@ -286,7 +286,7 @@ class Backbone(nn.Module):
     def _transformed(self, h_BLD):
         if self.head == "tied":
             return h_BLD
-        h_BLD = layers.dense(h_BLD, self.head_DE) + self.head_bias_D
+        h_BLD = placed(layers.dense(h_BLD, self.head_DD) + self.head_bias_D, "BLD")
         return self.head_norm(layers.ACTIVATIONS[self.activation](h_BLD))
 
     def _normed(self, h_BLD):

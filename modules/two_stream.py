@@ -232,8 +232,9 @@ class Backbone(nn.Module):
         logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
         return logits + self.bias_V
 
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int):
+    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int, train: bool = False):
         """`losses.softmax_cross_entropy` of the tied softmax: the same without the logits."""
+        del train  # nothing is dropped here
         return losses.softmax_cross_entropy(
             h_BPD, self.token_VD, self.bias_V, targets_BP, weights_BP, chunks=chunks
         )

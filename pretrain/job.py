@@ -48,7 +48,7 @@ def speaking() -> Iterator[None]:
     except UserError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on from the last checkpoint", file=sys.stderr)
+        print("interrupted; training goes on from its last checkpoint", file=sys.stderr)
         sys.exit(130)
 
 

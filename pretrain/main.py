@@ -1,5 +1,7 @@
 """Pretrain a model:  python -m pretrain.main --config=configs/xlnet.py"""
 
+from flax.core import FrozenDict
+
 import modules
 from pretrain import data, job, loop, objectives, report
 from pretrain.data.stream import phases
@@ -14,9 +16,11 @@ def main(config, workdir):
         objective = objectives.build(backbone=backbone, **config.objective)
     with section("corpus"):
         corpus = data.load(**config.corpus)
-    objective = objective.clone(special=corpus.tokenizer.special)
+    objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with section("batches"):
-        train = data.training(corpus, config.seed, config.batches, config.get("first"))
+        train = data.training(
+            corpus, config.seed, config.optim.steps, config.batches, config.get("first")
+        )
     evals = {}
     for name, changes in config.evals.items():
         with section(f"evals.{name}"):

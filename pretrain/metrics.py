@@ -118,6 +118,7 @@ class Meter:
     def __init__(self):
         self.late: Sums | None = None
         self.compiling = True  # during the first step of a shape, which is not timed
+        self.wait = 0.0  # for the batch of this step
         self._reset()
 
     def _reset(self) -> None:
@@ -131,7 +132,7 @@ class Meter:
         """Around the wait for a batch, with which a step begins."""
         self.began = began = time.monotonic()
         yield
-        self.waited += 0.0 if self.compiling else time.monotonic() - began
+        self.wait = time.monotonic() - began
 
     def add(self, sums: Sums | None, tokens: int = 0, flops: float = 0.0) -> Sums | None:
         """Takes in a step: its sums, on the device still, its tokens and floating-point operations.
@@ -145,6 +146,7 @@ class Meter:
             self.sums = add(self.sums, numbers)
         if self.began is not None and not self.compiling:
             self.seconds += time.monotonic() - self.began
+            self.waited, self.wait = self.waited + self.wait, 0.0
             self.steps += sums is not None
             self.tokens, self.flops = self.tokens + tokens, self.flops + flops
         self.began, self.compiling = None, False

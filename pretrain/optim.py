@@ -149,8 +149,9 @@ def trust_ratio(skip: str):
 
 
 def layer_decay(
-    factor: float, stack: str = r"layers/", below: str = r"(token|position|segment)_[A-Z]*D$"
-):
+    factor: float, stack: str = r"layers/",
+    below: str = r"(token|position|segment)_[A-Z]*D$|embedding_norm/",
+):  # fmt: skip
     """Learning rates that fall by `factor` from each layer to the one beneath it.
 
     Applied to the update, where it counts (scaling gradients leaves Adam's steps as they were).

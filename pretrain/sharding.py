@@ -16,7 +16,6 @@ AXES = ("data", "fsdp", "tensor")
 RULES: dict[str, tuple[str, ...]] = {
     "B": ("data", "fsdp"),
     "D": ("fsdp",),
-    "E": ("tensor",),
     "H": ("tensor",),
     "F": ("tensor",),
     "V": ("tensor",),

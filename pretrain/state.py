@@ -44,7 +44,8 @@ def fresh_carry(objective, rng, batch):
 def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, average: float = 0.0):
     """One update from one batch, taken in `parts`; returns the state and the batch's sums.
 
-    The gradient is of the mean over the whole batch, whatever the parts' weights.  Randomness
+    The gradient is of the mean over the whole batch, whatever the parts' weights; but see
+    `trained` where there is more than one loss.  Randomness
     comes from (seed, step), so a restart repeats it.  A step whose loss or gradient is not
     finite changes nothing but the counters.
     """

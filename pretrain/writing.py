@@ -8,7 +8,6 @@ All of it is:
 """
 
 import functools
-import itertools
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -130,22 +129,28 @@ class Writer:
         self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
         self.params = backbone_params(run, layout) if params is None else params
         self.speed = Speed(0)
-        self._programs = functools.cache(self._compiled)
+        self._programs = functools.lru_cache(maxsize=8)(self._compiled)
 
     def texts(
         self, prompts: Sequence[str], *, tokens: int = 100, stops: Sequence[str] = (), seed: int = 0
     ) -> Iterator[Piece]:
         """Goes on from each prompt, as from a document's beginning.
 
-        A text ends with its document, before a stop string, or after so many tokens.  It depends
-        on the seed, its prompt and its number, not on the other prompts.
+        A text ends with its document, before a stop string, or after so many tokens.  What is
+        drawn for it depends on the seed, its prompt and its number, not on the other prompts.
 
         Returns:
             Pieces as they come; those of a row together are its text without the prompt.
 
         Raises:
-            UserError: a prompt and the tokens do not fit into the model.
+            UserError: a prompt and the tokens do not fit into the model, or there is an empty stop.
         """
+        if tokens < 1 or not all(stops):
+            raise UserError(
+                f"tokens={tokens}, stops={list(stops)}: one token or more, no empty stop"
+            )
+        if not prompts:
+            return iter(())
         encoded = [ids.tolist() for ids in self.run.tokenizer.encode(list(prompts))]
         for prompt, ids in zip(prompts, encoded, strict=True):
             self._check(prompt, len(ids), tokens)
@@ -177,9 +182,11 @@ class Writer:
         """So many times a token of each row, the next already being computed."""
         eod = self.run.tokenizer.special["eod"]
         lengths_B = np.array([1 + len(ids) for ids in prompts], np.int32)
-        padded = itertools.zip_longest(*([eod, *ids] for ids in prompts), fillvalue=eod)
-        tokens_BL = np.array(list(padded), np.int32).T
-        begin, go_on = self._programs(*tokens_BL.shape, tokens)
+        L, J = rounded(int(lengths_B.max())), rounded(int(lengths_B.max()) + tokens - 1)
+        tokens_BL = np.full((len(prompts), min(L, self.run.backbone.L)), eod, np.int32)
+        for row, ids in zip(tokens_BL, prompts, strict=True):
+            row[1 : 1 + len(ids)] = ids
+        begin, go_on = self._programs(*tokens_BL.shape, min(J, self.run.backbone.L))
         self.speed = Speed(int(lengths_B.sum()))
         last = jax.block_until_ready(begin(self.params, np.int32(seed), tokens_BL, lengths_B))
         self.speed.prompts_done()
@@ -189,12 +196,15 @@ class Writer:
             last = ahead
         yield last
 
-    def _compiled(self, B: int, L: int, tokens: int):
-        """Two programs: one reads prompts of at most L tokens, one reads another token a row."""
+    def _compiled(self, B: int, L: int, J: int):
+        """Two programs: one reads prompts of at most L tokens, one reads another token a row.
+
+        There is room for J tokens of a row; the last that is written is not read.
+        """
         read = functools.partial(_read, self.run.backbone, self.sampler)
 
         def begin(params, seed, tokens_BL, lengths_B):
-            cache = self.run.backbone.cache(B, L + tokens - 1)  # the last token is not read
+            cache = self.run.backbone.cache(B, J)
             return read(params, seed, tokens_BL, cache, lengths_B)
 
         def go_on(params, seed, tokens_B1, cache):
@@ -209,6 +219,11 @@ class Writer:
             first = jit(begin).lower(self.params, seed, tokens_BL, lengths_B)
             later = jit(go_on, donate_argnums=3).lower(self.params, seed, *like)
         return first.compile(), later.compile()
+
+
+def rounded(length: int) -> int:
+    """The next power of two, so that texts of about one length share their programs."""
+    return 1 << (length - 1).bit_length()
 
 
 def _read(backbone, sampler: Sampler, params, seed, tokens_BL, cache, lengths_B) -> Read:

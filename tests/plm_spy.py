@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from flax.core import FrozenDict
 
 import modules
 from modules.two_stream import Streams
@@ -14,7 +15,7 @@ from tests.xlnet_cases import quick_jit
 
 B, L, V, REUSE, M, ONE_IN = 3, 24, 40, 10, 7, 4
 P = L // ONE_IN
-SPECIAL = {"cls": 3, "sep": 4}
+SPECIAL = FrozenDict({"cls": 3, "sep": 4})
 
 
 class Spy(nn.Module):

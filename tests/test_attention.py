@@ -51,13 +51,16 @@ MASK = attention.Sight(jnp.ones((1, 1, 4, 4), bool))
     ("change", "fits"),
     [
         (dict(), True), (dict(dtype="float16", K=128), True), (dict(sight=MASK), True),
-        (dict(L=3), True), (dict(L=3, sight=MASK), False), (dict(J=5, sight=MASK), False),
+        (dict(L=3), True), (dict(L=192, sight=MASK), False), (dict(J=5, sight=MASK), False),
         (dict(backend="cpu"), False), (dict(backend="tpu"), False), (dict(card="7.5"), False),
+        (dict(card="gfx90a"), False),
         (dict(dtype="float32"), False), (dict(K=12), False), (dict(K=256), False),
     ],
 )  # fmt: skip
 def test_cudnn_is_asked_on_a_gpu_for_what_it_takes(monkeypatch, change, fits):
-    now = dict(backend="gpu", card="9.0", dtype="bfloat16", K=64, L=4, J=4, sight=WHOLE) | change
+    now = (
+        dict(backend="gpu", card="9.0", dtype="bfloat16", K=64, L=256, J=128, sight=WHOLE) | change
+    )
     monkeypatch.setattr(jax, "default_backend", lambda: now["backend"])
     card = types.SimpleNamespace(compute_capability=now["card"])
     monkeypatch.setattr(jax, "devices", lambda: [card])

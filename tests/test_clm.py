@@ -113,7 +113,8 @@ def test_other_documents_have_exactly_no_part_in_a_prediction(b, i, first):
 def test_rows_of_weight_zero_count_for_nothing():
     given = batch() | {"weight_B": np.array([1, 0, 1], np.float32)}
     other = dict(given)
-    other["next_BL"] = np.where(given["weight_B"][:, None] > 0, given["next_BL"], 1)
+    for name, filler in (("next_BL", 1), ("tokens_BL", 2), ("valid_BL", False)):
+        other[name] = np.where(given["weight_B"][:, None] > 0, given[name], filler)
     for name, pair in run(given).items():
         jax.tree.map(np.testing.assert_array_equal, pair, run(other)[name])
     assert float(run(given)["nats_per_word"][1]) == 10

@@ -7,7 +7,7 @@ import pytest
 
 from pretrain import data
 from pretrain.data.phases import Phases
-from pretrain.data.stream import stream
+from pretrain.data.stream import phases, training
 from pretrain.errors import UserError
 from tests import data_corpora
 
@@ -33,37 +33,38 @@ def assert_equal(one, other):
         np.testing.assert_array_equal(value, other[key])
 
 
-def test_the_second_layout_begins_at_its_own_step_0_after_so_many_steps(corpus):
-    layout, first, then = build(corpus), pairs(corpus), pairs(corpus, L=64)
-    for step in range(STEPS):
-        assert_equal(layout.batch(step), first.batch(step))
-    for step in range(3 * then.steps_per_epoch):
-        assert_equal(layout.batch(STEPS + step), then.batch(step))
+def read(layout, start, count, rows=lambda layout: slice(None)):
+    return list(itertools.islice(training(layout, start, rows), count))
 
 
-def test_the_stream_goes_over_the_switch_from_any_step(corpus):
-    lengths = [b["tokens_BL"].shape for _, b in itertools.islice(stream(build(corpus)), 8)]
-    assert lengths == [(8, 32)] * STEPS + [(8, 64)] * 3
-    for start in (0, STEPS - 1, STEPS, STEPS + 1):
-        for offset, (step, batch) in enumerate(itertools.islice(stream(build(corpus), start), 3)):
-            assert step == start + offset
-            assert_equal(batch, build(corpus).batch(step))
+@pytest.mark.parametrize("start", [0, STEPS - 1, STEPS, STEPS + 1])
+def test_the_switch_is_exact_from_any_step(corpus, start):
+    layout = build(corpus, B=4)
+    for step, (own, batch) in enumerate(read(layout, start, 7), start):
+        expected, at = (layout.first, step) if step < STEPS else (layout.then, step - STEPS)
+        assert own is expected
+        assert_equal(batch, expected.batch(at))
+    assert phases(layout) == [layout.first, layout.then]
 
 
-def test_it_says_of_itself_what_the_second_layout_does(corpus):
-    layout, then = build(corpus, B=4), pairs(corpus, L=64, B=4)
-    assert (layout.B, layout.L, layout.shuffle) == (4, 64, True)
-    assert layout.steps_per_epoch == then.steps_per_epoch
+def test_a_single_layout_goes_on_for_ever(corpus):
+    layout = pairs(corpus)
+    last = layout.steps_per_epoch - 1
+    for step, (own, batch) in enumerate(read(layout, last, 3), last):
+        assert own is layout
+        assert_equal(batch, layout.batch(step))
+    assert phases(layout) == [layout]
 
 
-@pytest.mark.parametrize("B", [4, 8, 16])
-def test_hosts_together_see_the_global_batch_of_either_phase(corpus, B):
-    layout = build(corpus, B=B)
-    for step, rows in ((STEPS - 1, 8), (STEPS, B)):
-        whole = layout.batch(step)
-        parts = [layout.batch(step, slice(h * B // 4, (h + 1) * B // 4)) for h in range(4)]
-        assert [len(part["tokens_BL"]) for part in parts] == [rows // 4] * 4
-        assert_equal({k: np.concatenate([part[k] for part in parts]) for k in whole}, whole)
+def test_hosts_together_see_the_global_batch_of_either_phase(corpus):
+    layout = build(corpus, B=4)
+    hosts = [
+        read(layout, STEPS - 1, 2, lambda data, h=h: slice(h * data.B // 4, (h + 1) * data.B // 4))
+        for h in range(4)
+    ]
+    for (own, whole), *parts in zip(read(layout, STEPS - 1, 2), *hosts, strict=True):
+        assert all(len(part["tokens_BL"]) == own.B // 4 for _, part in parts)
+        assert_equal({k: np.concatenate([part[k] for _, part in parts]) for k in whole}, whole)
 
 
 def test_the_fingerprint_tells_what_a_position_depends_on(corpus):

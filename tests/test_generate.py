@@ -139,6 +139,23 @@ def test_what_does_not_fit_is_refused_with_the_room_there_is():
         writer().texts(PROMPTS, tokens=TOKENS + 1)
 
 
+def test_no_prompts_give_no_texts_and_no_program():
+    assert list(writer().texts([])) == []
+
+
+@pytest.mark.parametrize("options", [dict(tokens=0), dict(stops=["x", ""])])
+def test_no_tokens_and_empty_stops_are_refused(options):
+    with pytest.raises(UserError, match="one token or more, no empty stop"):
+        writer().texts(PROMPTS, **options)
+
+
+def test_prompts_of_about_one_length_share_their_programs():
+    pen = writer.__wrapped__()
+    for prompt in ("abcd", "abcde", "abcdef"):
+        written(pen, [prompt], tokens=3)
+    assert pen._programs.cache_info().misses == 1
+
+
 def test_only_causal_models_write():
     run = Run(None, ConfigDict(dict(objective=dict(name="mlm"))), Letters(), cases.tiny())
     with pytest.raises(UserError, match="objective is mlm: only causal models"):

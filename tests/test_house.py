@@ -96,7 +96,9 @@ def test_every_preset_builds(recipe, preset):
     peak = max(float(rate(config.optim.warmup + i)) for i in (-1, 0))
     assert peak == pytest.approx(config.optim.lr, rel=1e-3)
     corpus = noise.corpus(config.model.V, 50_000)
-    train = data.training(corpus, 0, {**config.batches, "B": 2}, config.get("first"))
+    train = data.training(
+        corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first")
+    )
     rows = phases(train)[0].batch(0)
     backbone = modules.build(**config.model)
     objective = objectives.build(backbone=backbone, special=noise.SPECIAL, **config.objective)

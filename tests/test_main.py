@@ -72,11 +72,8 @@ MISTAKES = {  # a change of the recipe, and what the error must name
 OWN = {  # of what one recipe has and others have not
     "mlm, rows longer than the model": ({"batches.L": 40}, ["L=40", "at most 32 tokens"]),
     "mlm, short rows longer than it": ({"first.L": 40}, ["L=40", "at most 32 tokens"]),
-    "mlm, no steps of the first kind": ({"first.steps": 0}, ["steps=0"]),
-    "mlm, no pairs": (
-        {"batches.next_sentence": False, "objective.nsp": True},
-        ["nsp=True", "next_sentence=True"],
-    ),
+    "mlm, no steps of the first kind": ({"first.share": 0.0}, ["first.share=0.0"]),
+    "mlm, nothing to tell from": ({"model.pooler": False}, ["nsp=True", "model.pooler=True"]),
     "clm, a band for both sides": ({"model.attention": "bi"}, ["model.window=8", "causal"]),
 }
 

@@ -239,6 +239,13 @@ def test_without_next_sentence_no_pairs_are_needed_and_no_head_is_made():
         jax.eval_shape(lambda: tiny().init(rngs, batch, train=False))
 
 
+def test_next_sentence_without_a_pooler_is_refused():
+    objective = tiny().clone(backbone=tiny().backbone.clone(pooler=False))
+    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}
+    with pytest.raises(UserError, match=r"needs model\.pooler=True"):
+        jax.eval_shape(lambda: objective.init(rngs, few(), train=False))
+
+
 def test_a_tokenizer_without_mask_is_refused():
     objective = tiny(nsp=False).clone(special={"eod": 5})
     rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}

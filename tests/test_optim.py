@@ -1,5 +1,6 @@
 """pretrain/optim.py: the originals' rates and steps, and what decays, rests or learns slower."""
 
+import importlib
 import json
 import math
 import pathlib
@@ -45,6 +46,14 @@ def test_cosine_rsqrt_and_constant_are_their_formulas():
         np.testing.assert_allclose(make("rsqrt")(step), 2 * math.sqrt(20 / step), rtol=1e-6)
         assert make("constant")(step) == 2
     assert all(make(decay)(10) == 1 for decay in ("cosine", "rsqrt", "constant", "linear"))
+
+
+def test_a_decay_may_end_before_the_run_does():
+    rate = optim.schedule(lr=2, steps=100, warmup=10, decay="cosine", end=0.1, decay_steps=60)
+    halfway = optim.schedule(lr=2, steps=60, warmup=10, decay="cosine", end=0.1)
+    for step in (0, 5, 10, 35, 59):
+        assert rate(step) == halfway(step)
+    np.testing.assert_allclose([rate(60), rate(80), rate(100)], 0.2, rtol=1e-6)
 
 
 def test_an_unknown_name_says_what_there_is():
@@ -217,6 +226,21 @@ def test_all_but_norms_and_biases_decay_and_xlnet_s_query_biases_do(untied):
     assert all(np.allclose(u, 1.5) for u in decayed.values())
     for name in ("content", "position", "segment"):
         assert f"backbone/layers/attention/biases/{name}_HK" in decayed
+
+
+@pytest.mark.parametrize("recipe", ["bert", "gpt", "gpt2"])
+def test_matrices_and_embeddings_decay_and_vectors_do_not(recipe):
+    config = importlib.import_module(f"configs.{recipe}").get_config("mini")
+    config.model.update(D=8, H=2, K=4, N=2, F=6, L=4, V=11)
+    model = modules.build(**config.model)
+    init = lambda: model.init(jax.random.key(0), jnp.zeros((1, 2), jnp.int32), train=False)  # noqa: E731
+    updates = update_of_ones(jax.eval_shape(init)["params"], weight_decay=0.5)
+    letters = {name: name.rpartition("_")[2] for name in updates}
+    decayed = {name for name, u in updates.items() if u.min() > 1.25}
+    assert decayed == {
+        name for name in updates if len(letters[name]) > 1 and name.split("/")[-1][0] != "b"
+    }
+    assert {"token_VD", "position_LD", "layers/attention/wo_HKD"} < decayed
 
 
 def test_what_is_frozen_rests_even_from_decay(untied):

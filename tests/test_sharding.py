@@ -9,6 +9,7 @@ import pytest
 
 from pretrain import optim
 from pretrain.checkpoint import Checkpoints
+from pretrain.data.stream import phases
 from pretrain.errors import UserError
 from pretrain.sharding import AXES, Layout, make_mesh
 from pretrain.steps import Steps
@@ -24,6 +25,8 @@ MESHES = {  # data, fsdp, tensor
     "tensor 2": (1, 1, 2),
     "mixed 8": (2, 2, 2),
 }
+ALL = list(itertools.permutations(MESHES, 2))
+ROUND = list(zip(MESHES, [*list(MESHES)[1:], "one"], strict=True))  # each as source and as target
 LARGE = 256  # numbers; smaller parameters may stay whole
 
 
@@ -33,7 +36,8 @@ class Run:
     def __init__(self, config, shape):
         devices = jax.devices()[: math.prod(shape)]
         layout = Layout(make_mesh(**dict(zip(AXES, shape, strict=True)), devices=devices))
-        objective, self.data, _ = toys.build(config)
+        objective, train, _ = toys.build(config)
+        self.data = phases(train)[0]
         tx, _ = optim.make(**config.optim)
         self.steps = Steps(objective, tx, layout, [self.data], seed=config.seed)
         self.state, self.losses = self.steps.init(), []
@@ -76,9 +80,10 @@ def test_a_state_begins_the_same_on_any_mesh(runs, recipe, mesh):
     toys.assert_same(runs(recipe, mesh).steps.init(), runs(recipe, "one").steps.init())
 
 
-def test_a_checkpoint_moves_between_any_two_meshes_exactly(runs, recipe, tmp_path):
+@pytest.mark.parametrize("pairs", [ROUND, pytest.param(ALL, marks=pytest.mark.slow)])
+def test_a_checkpoint_moves_between_any_two_meshes_exactly(runs, recipe, tmp_path, pairs):
     state = jax.device_get(runs(recipe, "mixed 8").state)
-    for number, pair in enumerate(itertools.permutations(MESHES, 2)):
+    for number, pair in enumerate(pairs):
         one, other = (runs(recipe, mesh).steps.like for mesh in pair)
         saved = Checkpoints(tmp_path / str(number), asynchronous=False)
         saved.save(3, jax.tree.map(lambda x, s: jax.device_put(x, s.sharding), state, one), {})
@@ -102,6 +107,8 @@ def test_every_large_parameter_and_its_moments_are_really_split(runs, recipe, me
     large = {jax.tree_util.keystr(path): x for path, x in named if x.size >= LARGE}
     assert len(large) >= 15
     for name, x in large.items():
+        if mesh == "tensor 2" and any(whole in name for whole in ("position_LD", "_DD")):
+            continue  # few as they are, none of their dimensions is one that tensor splits
         shares = {shard.data.size for shard in x.addressable_shards}
         assert max(shares) < x.size, name
 

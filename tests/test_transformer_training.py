@@ -50,7 +50,7 @@ def test_gpt2_begins_smaller_where_it_returns_to_the_sum():
 def test_bert_begins_within_two_deviations():
     params = begun(**cases.BERT, initializer="truncated")
     attention, ffn = params["layers"]["attention"], params["layers"]["ffn"]
-    drawn = [params[name] for name in ("token_VD", "position_LD", "head_DE", "pool_DE")]
+    drawn = [params[name] for name in ("token_VD", "position_LD", "head_DD", "pool_DD")]
     drawn += [attention[f"w{n}"] for n in ("q_DHK", "k_DHK", "v_DHK", "o_HKD")]
     for x in (*drawn, ffn["wi_DF"], ffn["wo_FD"]):
         assert np.abs(x).max() <= 2 * 0.02 + 1e-7

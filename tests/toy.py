@@ -52,7 +52,7 @@ def mlm() -> ConfigDict:
     """BERT in two phases, with dropout, whole words and next sentences."""
     config = bert.get_config("mini")
     config.batches.update(B=8, L=32)
-    config.first = dict(steps=3, L=24)
+    config.first = dict(share=0.5, L=24)
     config.evals = dict(held_out=dict(split="held_out"))
     config.model.update(D=16, H=2, K=8, N=2, F=32, L=32, unroll=1)
     config.model.update(dropout=0.1, attention_dropout=0.1)
@@ -90,7 +90,9 @@ def build(config: ConfigDict):
     corpus = data.load(**config.corpus)
     backbone, special = modules.build(**config.model), corpus.tokenizer.special
     objective = objectives.build(backbone=backbone, special=special, **config.objective)
-    train = data.training(corpus, config.seed, config.batches, config.get("first"))
+    train = data.training(
+        corpus, config.seed, config.optim.steps, config.batches, config.get("first")
+    )
     evals = {
         name: data.build(corpus=corpus, **{**config.batches, **changes})
         for name, changes in config.evals.items()

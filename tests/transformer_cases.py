@@ -130,9 +130,9 @@ def bert(w: dict[str, np.ndarray], H: int) -> dict:
     tables = {"token_VD": "word", "position_LD": "position", "segment_SD": "token_type"}
     tree: dict = {name: w[f"bert/embeddings/{kind}_embeddings"] for name, kind in tables.items()}
     tree |= {"embedding_norm": norm("bert/embeddings", w.get), "layers": block}
-    tree |= {"pool_DE": w["bert/pooler/dense/kernel"], "pool_bias_D": w["bert/pooler/dense/bias"]}
+    tree |= {"pool_DD": w["bert/pooler/dense/kernel"], "pool_bias_D": w["bert/pooler/dense/bias"]}
     head, scope = "cls/predictions/transform", "cls/predictions"
     if f"{scope}/output_bias" in w:
-        tree |= {"head_DE": w[f"{head}/dense/kernel"], "head_bias_D": w[f"{head}/dense/bias"]}
+        tree |= {"head_DD": w[f"{head}/dense/kernel"], "head_bias_D": w[f"{head}/dense/bias"]}
         tree |= {"head_norm": norm(head, w.get), "bias_V": w[f"{scope}/output_bias"]}
     return tree

@@ -19,7 +19,7 @@ two segments (BERT); `phases` are two layouts in turn.
 Each config section is the keyword arguments of one function here:
 
     corpus = data.load(**config.corpus)
-    layout = data.training(corpus, config.seed, config.batches, config.get("first"))
+    layout = data.training(corpus, config.seed, config.optim.steps, config.batches)
     held_out = data.build(corpus=corpus, split="held_out", **config.batches)
     for step, batch in stream(held_out, start=0, rows=slice(...)):      # data.stream
 """
@@ -67,17 +67,24 @@ def build(name: str, corpus, *, split: str = "train", seed: int = 0, **fields: A
     return layout(corpus, corpus.splits[split], seed=seed, shuffle=split == "train", **fields)
 
 
-def training(corpus, seed: int, batches: Mapping[str, Any], first: Mapping[str, Any] | None = None):
+def training(
+    corpus, seed: int, steps: int, batches: Mapping[str, Any],
+    first: Mapping[str, Any] | None = None,
+):  # fmt: skip
     """The layout to train on; two in turn (`phases.Phases`) where there is a `first`.
 
     Args:
+        steps: of the whole run.
         batches: name and fields of the layout, see `build`.
-        first: how they differ in the first `steps` steps, e.g. {"steps": 900_000, "L": 128}.
+        first: how they differ in the first `share` of the steps, e.g. {"share": 0.9, "L": 128}.
     """
     then = build(corpus=corpus, seed=seed, **batches)
     if first is None:
         return then
     from pretrain.data.phases import Phases
 
-    steps, changes = first["steps"], {name: x for name, x in first.items() if name != "steps"}
-    return Phases(build(corpus=corpus, seed=seed, **{**batches, **changes}), then, steps)
+    fields = {**batches, **first}
+    share = fields.pop("share", None)
+    if share is None or not 0 < share < 1:
+        raise UserError(f"first.share={share}: it is the share of the steps, between 0 and 1")
+    return Phases(build(corpus=corpus, seed=seed, **fields), then, round(share * steps))

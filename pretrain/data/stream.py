@@ -1,8 +1,9 @@
 """Batches of a layout in order, prefetched, from any step: Grain does the reading ahead."""
 
+import contextlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import grain
 
@@ -32,7 +33,7 @@ def stream(
     *,
     threads: int = 2,
     prefetch: int = 8,
-) -> Iterator[tuple[int, Batch]]:
+) -> Generator[tuple[int, Batch], None, None]:
     """(step, batch) from step `start` on: for ever if the layout shuffles, else to its end.
 
     The position to save is the next step; `rows` are those of this process.
@@ -54,8 +55,9 @@ def training(
     begin = 0
     if isinstance(layout, Phases):
         first = stream(layout.first, start, rows(layout.first))
-        for _, batch in itertools.islice(first, max(layout.steps - start, 0)):
-            yield layout.first, batch
+        with contextlib.closing(first):
+            for _, batch in itertools.islice(first, max(layout.steps - start, 0)):
+                yield layout.first, batch
         begin, layout = layout.steps, layout.then
     for _, batch in stream(layout, max(start - begin, 0), rows(layout)):
         yield layout, batch

@@ -29,9 +29,10 @@ Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those th
 SPECIAL: Special = FrozenDict()
 
 
-def build(name: str, backbone, **fields: Any):
+def build(name: str, backbone, special: Special = SPECIAL, **fields: Any):
     """`build("plm", backbone, reuse=64)` is `plm.Objective(backbone, reuse=64)`."""
-    return importlib.import_module(f"pretrain.objectives.{name}").Objective(backbone, **fields)
+    made = importlib.import_module(f"pretrain.objectives.{name}").Objective
+    return made(backbone, special=FrozenDict(special), **fields)
 
 
 def special_id(special: Special, name: str) -> int:

@@ -98,6 +98,8 @@ class Objective(nn.Module):
         """Loss and accuracy of telling, from the first position, whether B follows A."""
         if "consecutive_B" not in batch:
             raise UserError("objective.nsp=True needs batches.name='pairs' with next_sentence=True")
+        if not self.backbone.pooler:
+            raise UserError("objective.nsp=True needs model.pooler=True")
         init = layers.initializer(self.backbone.initializer, self.backbone.init_scale)
         w_DC = self.param("next_DC", init, (self.backbone.D, 2), jnp.float32)
         bias_C = self.param("next_bias_C", layers.zeros, (2,), jnp.float32)
