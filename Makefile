@@ -1,16 +1,18 @@
-# make pretrain   an environment, then XLNet on the default corpus: minutes on a laptop
+# make pretrain   an environment, then XLNet on the default corpus: minutes on a laptop;
+#                 RECIPE=bert, gpt, gpt2 or gpt3 trains another
 # make test       an environment, then lint, types and the tests
 # make test-slow  the tests that take longer
 # make clean      forget the environment (not data/ and runs/)
 
 PYTHON ?= python3
+RECIPE ?= xlnet
 VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: pretrain test test-slow lint clean
 
 pretrain: $(VENV)/runtime
-	$(BIN)/python -m pretrain.main --config=configs/xlnet.py
+	$(BIN)/python -m pretrain.main --config=configs/$(RECIPE).py
 
 test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"

@@ -1,5 +1,6 @@
 """Draw runs together:  python -m pretrain.plot runs/a runs/b --out=curves.png"""
 
+import itertools
 import pathlib
 import sys
 
@@ -32,10 +33,10 @@ def curves(runs, out) -> None:
         if not lines:
             raise UserError(f"{run} holds no metrics.jsonl with a line in it")
         axes.plot(*_series(lines, "loss"), color=color, alpha=0.6, label=f"{run.name}: training")
-        for name in sorted({k[: -len("/loss")] for line in lines for k in line if "/loss" in k}):
-            axes.plot(
-                *_series(lines, f"{name}/loss"), "o-", color=color, label=f"{run.name}: {name}"
-            )
+        names = sorted({k[: -len("/loss")] for line in lines for k in line if "/loss" in k})
+        for name, marker in zip(names, itertools.cycle("os^vD")):  # noqa: B905
+            held_out = _series(lines, f"{name}/loss")
+            axes.plot(*held_out, f"{marker}-", color=color, label=f"{run.name}: {name}")
             guess = _series(lines, f"{name}/unigram")[1]
             if guess:
                 axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{run.name}: unigram")
