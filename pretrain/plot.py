@@ -34,7 +34,7 @@ def curves(runs, out) -> None:
             raise UserError(f"{run} holds no metrics.jsonl with a line in it")
         axes.plot(*_series(lines, "loss"), color=color, alpha=0.6, label=f"{run.name}: training")
         names = sorted({k[: -len("/loss")] for line in lines for k in line if "/loss" in k})
-        for name, marker in zip(names, itertools.cycle("os^vD")):  # noqa: B905
+        for name, marker in zip(names, itertools.cycle("os^vD")):
             held_out = _series(lines, f"{name}/loss")
             axes.plot(*held_out, f"{marker}-", color=color, label=f"{run.name}: {name}")
             guess = _series(lines, f"{name}/unigram")[1]
