@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pretrain.data import tokenizers
-from pretrain.data.tokenizers.library import frequent, sampled
+from pretrain.data.tokenizers.learning import frequent, sampled
 from pretrain.errors import UserError
 from tests.tokenizer_cases import TEXTS, V, learn
 

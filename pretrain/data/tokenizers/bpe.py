@@ -11,7 +11,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers.library import Merges, frequent, learn
+from pretrain.data.tokenizers.learning import Merges, frequent, learn
 from pretrain.data.tokenizers.merges import MergeEncoder
 
 UNK = "<unk>"

@@ -10,7 +10,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers
 
-from pretrain.data.tokenizers.library import Merges, learn
+from pretrain.data.tokenizers.learning import Merges, learn
 from pretrain.data.tokenizers.merges import MergeEncoder
 
 EOD = "<|endoftext|>"

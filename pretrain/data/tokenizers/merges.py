@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from pretrain.data.tokenizers import TRAITS
-from pretrain.data.tokenizers.library import (
+from pretrain.data.tokenizers.learning import (
     Encoder,
     Merges,
     check_sample,

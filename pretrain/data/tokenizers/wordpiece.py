@@ -17,7 +17,7 @@ import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from pretrain.data.tokenizers import TRAITS
-from pretrain.data.tokenizers.library import (
+from pretrain.data.tokenizers.learning import (
     Encoder,
     check_sample,
     check_size,
