@@ -11,6 +11,7 @@ import pytest
 
 from pretrain import hooks, machine
 from pretrain.checkpoint import Checkpoints
+from pretrain.data.phases import Phases
 from tests import toy as toys
 
 pytest_plugins = ["tests.toy"]
@@ -141,11 +142,19 @@ class Poisoned:
         return batch
 
 
+def poison(layout, steps):
+    """The same layout, or each of two in turn, with these batches poisoned."""
+    if not isinstance(layout, Phases):
+        return Poisoned(layout, steps)
+    then = Poisoned(layout.then, {step - layout.steps for step in steps})
+    return Phases(Poisoned(layout.first, steps), then, layout.steps)
+
+
 def train(config, workdir, poisoned):
     """A run whose batches of these numbers are poisoned."""
     with pytest.MonkeyPatch.context() as patch:
         objective, layout, evals = toys.build(config)
-        patch.setattr(toys, "build", lambda _: (objective, Poisoned(layout, poisoned), evals))
+        patch.setattr(toys, "build", lambda _: (objective, poison(layout, poisoned), evals))
         return toys.train(config, workdir)
 
 
