@@ -11,8 +11,9 @@
     1558m    48, 1600        9 to 12 hours                  18.34
 
 The training code was never released: the paper gives sizes, vocabulary, 1024 tokens and a batch
-of 512; rates and decay here are those of Brown et al. 2020 for like sizes, without dropout, as one
-pass over a large text wants it.  The hours are an estimate, of 40% of the hardware's peak.  `124m`
+of 512.  The learning rates are those of Brown et al. 2020 for like sizes; there is no dropout, as
+one pass over a large text wants it.  The hours are an estimate, of 40% of the hardware's peak, and
+the 600,000 steps of the recipe are 315 billion tokens: --config.optim.steps=19000 is 10.  `124m`
 trained on OpenWebText comes to a held-out loss of about 2.85 per token; `pretrain.evaluate` with
 configs/evaluate/wikitext2.py counts as the last column does, which is of WebText's 40 GB.
 """

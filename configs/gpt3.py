@@ -4,10 +4,11 @@
     python -m pretrain.main --config=configs/gpt3.py:small       12 layers, 125M parameters
     python -m pretrain.main --config=configs/gpt3.py:175b        96 layers: a pod
 
-Sizes, batches and rates are those of its table 2.1, 300 billion tokens each, on V100 GPUs.  The
-paper does not say how far the banded layers see: here `model.window`.  Documents of a row see each
-other, as theirs do (its appendix B).  The table gives `xl` 24 heads of 128, which come to 1.5
-billion parameters instead of the 1.3 it states.
+Sizes, batches and rates are those of its table 2.1, 300 billion tokens each, on V100 GPUs; the
+batch is full from the first step, where theirs grew over the first 4 to 12 billion.  The paper
+does not say how far the banded layers see: here `model.window`.  Documents of a row see each other,
+as theirs do (its appendix B).  The table gives `xl` 24 heads of 128, which come to 1.5 billion
+parameters instead of the 1.3 it states.
 """
 
 from ml_collections import ConfigDict
