@@ -70,7 +70,7 @@ def run(
         layout = Layout(make_mesh(**config.mesh))
     last, stop = config.optim.steps, machine.Stop()
     for data in evals.values():
-        layout.rows(data.B)  # refused now rather than at the first evaluation
+        layout.check_rows(data.B)  # refused now rather than at the first evaluation
     steps = Steps(
         objective, tx, layout, phases(train), seed=config.seed, parts=plan.parts,
         average=plan.average,

@@ -30,15 +30,14 @@ def means(sums: Sums) -> dict[str, float]:
     """
     values = {}
     for name, (total, weight) in sums.items():
-        mean = None if name.endswith("_V") else float(total) / max(float(weight), 1e-9)
-        if mean is None:
+        if name.endswith("_V"):
             values[name[:-2]] = _entropy(np.asarray(total, np.float64))
-        elif name.startswith("nats_per_"):
-            values[f"{name.removeprefix('nats_per_')}_perplexity"] = _exp(mean)
-        else:
-            values[name] = mean
-        if name == "loss":
-            values["perplexity"] = _exp(values["loss"])
+            continue
+        values[name] = float(total) / max(float(weight), 1e-9)
+        if name.startswith("nats_per_"):
+            values[f"{name.removeprefix('nats_per_')}_perplexity"] = _exp(values.pop(name))
+    if "loss" in values:
+        values["perplexity"] = _exp(values["loss"])
     return values
 
 

@@ -96,10 +96,17 @@ class Layout:
         """Over how many devices a dimension of this letter is split where it divides."""
         return self.size(*RULES.get(letter, ()))
 
+    def check_rows(self, B: int, parts: int = 1) -> None:
+        """UserError if B rows do not divide over the devices, dealt in so many parts."""
+        if B % (parts * self.shards("B")):
+            raise UserError(
+                f"a batch of {B} rows does not divide over {self.shards('B')} devices"
+                + (f" in {parts} parts" if parts > 1 else "")
+            )
+
     def rows(self, B: int) -> slice:
         """Which rows of a global batch of B this process feeds."""
-        if B % self.shards("B"):
-            raise UserError(f"batch of {B} rows does not divide over {self.shards('B')} devices")
+        self.check_rows(B)
         sharding = NamedSharding(self.mesh, self.spec("B", (B,)))
         own = [
             x[0].indices(B) for x in sharding.addressable_devices_indices_map((B,)).values() if x

@@ -11,7 +11,6 @@ from modules.placement import placing
 from pretrain import metrics
 from pretrain import state as state_lib
 from pretrain.data.stream import stream
-from pretrain.errors import UserError
 from pretrain.sharding import Layout
 
 
@@ -31,7 +30,7 @@ class Steps:
         """`train`: the layouts of `pretrain.data` whose batches the steps will take."""
         self.objective, self.layout = objective, layout
         for data in train:
-            self._check_rows(data.B, parts)
+            layout.check_rows(data.B, parts)
         init_rng, train_rng, self.eval_rng = jax.random.split(jax.random.key(seed), 3)
         batch = self.blank(train[0])
 
@@ -55,14 +54,6 @@ class Steps:
             self._placed(jax.eval_shape)(self.train, self.like, jax.eval_shape(self.blank(data)))
         self._evaluate = self._placed(jax.jit(functools.partial(state_lib.eval_step, objective)))
         self._fresh_carry = functools.cache(self._compile_carry)
-
-    def _check_rows(self, B: int, parts: int) -> None:
-        shards = self.layout.shards("B")
-        if B % (parts * shards):
-            raise UserError(
-                f"a batch of {B} rows does not divide over {shards} devices"
-                + (f" in {parts} parts" if parts > 1 else "")
-            )
 
     def _placed(self, f):
         """`f`, tracing what it traces under this machine's layout."""

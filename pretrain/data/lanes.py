@@ -7,7 +7,7 @@ import numpy as np
 
 from pretrain.data import Batch
 from pretrain.data.corpus import Corpus
-from pretrain.data.reading import Places, Stream, draws, fingerprint, shuffled
+from pretrain.data.reading import Places, Stream, check_windows, draws, fingerprint, shuffled
 from pretrain.errors import UserError
 
 ORDER, PAIRS = range(2)  # what randomness is for
@@ -62,7 +62,7 @@ class Lanes:
         self._check_fields()
         size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
         self.windows = size // reuse if shuffle else -(-size // reuse)
-        self._check_windows()
+        check_windows(self, reuse, wanted=self.lanes, field="reuse")
         self.steps_per_epoch = (
             self.windows // self.lanes if shuffle else -(-self.windows // self.lanes)
         )
@@ -76,14 +76,6 @@ class Lanes:
             )
         if self.B < 1 or (self.both_ways and self.B % 2):
             raise UserError(f"B={self.B} with both_ways={self.both_ways}: rows come in pairs")
-
-    def _check_windows(self) -> None:
-        if self.windows < self.lanes:
-            name = "training" if self.shuffle else "held-out"
-            raise UserError(
-                f"{name} split has {self.windows} windows of {self.reuse} tokens but batch has "
-                f"{self.B} rows: use a smaller B or reuse, or more text in this split"
-            )
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pretrain.data.corpus import Corpus
+from pretrain.errors import UserError
 
 
 def draws(*key: int) -> np.random.Generator:
@@ -28,6 +29,16 @@ def fingerprint(layout: Any, *fields: str) -> dict[str, Any]:
         documents=hashlib.sha256(documents.data).hexdigest(),
         **{name: getattr(layout, name) for name in fields},
     )
+
+
+def check_windows(layout: Any, size: int, *, wanted: int, field: str) -> None:
+    """UserError if a layout has fewer than `wanted` windows of `size` tokens: lower its `field`."""
+    if layout.windows < wanted:
+        name = "training" if layout.shuffle else "held-out"
+        raise UserError(
+            f"{name} split has {layout.windows} windows of {size} tokens but batch has {layout.B} "
+            f"rows: use a smaller B or {field}, or more text in this split"
+        )
 
 
 @dataclass(frozen=True, eq=False)

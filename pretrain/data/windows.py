@@ -7,7 +7,7 @@ import numpy as np
 
 from pretrain.data import Batch
 from pretrain.data.corpus import Corpus
-from pretrain.data.reading import Stream, draws, fingerprint, shuffled
+from pretrain.data.reading import Stream, check_windows, draws, fingerprint, shuffled
 from pretrain.errors import UserError
 
 DOCUMENTS, WINDOWS, OFFSET = range(3)  # what randomness is for
@@ -71,7 +71,7 @@ class Windows:
         size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
         self.end = np.inf if shuffle else size  # training goes round and round
         self.windows = size // self.stride if shuffle else self._whole(size)
-        self._check_windows()
+        check_windows(self, self.stride, wanted=B if shuffle else 1, field="L")
         self.steps_per_epoch = self.windows // B if shuffle else -(-self.windows // B)
         self.epoch = functools.lru_cache(maxsize=2)(self._epoch)
 
@@ -92,15 +92,6 @@ class Windows:
         """How many windows read a text of this size to its end; the first has no context."""
         first = self.L - 2 if self.framed else self.L
         return 1 + -(-max(0, size - first) // self.stride) if size else 0
-
-    def _check_windows(self) -> None:
-        wanted = self.B if self.shuffle else 1
-        if self.windows < wanted:
-            name = "training" if self.shuffle else "held-out"
-            raise UserError(
-                f"{name} split has {self.windows} windows of {self.stride} tokens but batch has "
-                f"{self.B} rows: use a smaller B or L, or more text in this split"
-            )
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""
