@@ -10,9 +10,9 @@ does not say how far the banded layers see: here `model.window`.  Documents of a
 as theirs do (its appendix B).  The table gives `xl` 24 heads of 128, which come to 1.5 billion
 parameters instead of the 1.3 it states.
 
-Compiled, not run, for TPU v5p: `175b` with --config.mesh.fsdp=128 --config.mesh.tensor=4 takes 74 GiB
-on each of 512 chips.  5140, the width of `13b`, divides by few meshes: data=2, fsdp=4, tensor=8 takes
-75 GiB on each of 64 chips for a batch of 512, and fsdp=64 would leave every chip with all weights.
+Compiled, not run, for TPU v5p: `175b` with --config.mesh.fsdp=128 --config.mesh.tensor=4 takes 74
+GiB on each of 512 chips.  5140, the width of `13b`, divides by few meshes: data=2, fsdp=4, tensor=8
+takes 75 GiB on each of 64 chips for a batch of 512; fsdp=64 would leave every chip all weights.
 """
 
 from ml_collections import ConfigDict

@@ -94,7 +94,7 @@ def rows(own: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
 
 def counts(total: metrics.Sums) -> dict[str, int]:
     """How many tokens were predicted; how many words and bytes, where they are counted."""
-    units = {"loss": "tokens", "nats_per_word": "words", "nats_per_byte": "bytes"}
+    units = {"loss": "tokens", "word_nats": "words", "byte_nats": "bytes"}
     return {unit: round(float(total[name][1])) for name, unit in units.items() if name in total}
 
 

@@ -26,7 +26,7 @@ def means(sums: Sums) -> dict[str, float]:
 
     A histogram, whose name ends in _V, becomes its entropy: what the best constant guess of
     these very tokens would cost, in nats.  Beside "loss" comes its exponential, "perplexity";
-    nats per unit of the original text, "nats_per_word", become "word_perplexity" alone.
+    "word_nats", nats per word of the original text, become "word_perplexity" alone.
     """
     values = {}
     for name, (total, weight) in sums.items():
@@ -34,8 +34,8 @@ def means(sums: Sums) -> dict[str, float]:
             values[name[:-2]] = _entropy(np.asarray(total, np.float64))
             continue
         values[name] = float(total) / max(float(weight), 1e-9)
-        if name.startswith("nats_per_"):
-            values[f"{name.removeprefix('nats_per_')}_perplexity"] = _exp(values.pop(name))
+        if name.endswith("_nats"):
+            values[f"{name.removesuffix('_nats')}_perplexity"] = _exp(values.pop(name))
     if "loss" in values:
         values["perplexity"] = _exp(values["loss"])
     return values

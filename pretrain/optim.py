@@ -87,12 +87,15 @@ def _slanted(lr: float, steps: int, cut: float, ratio: float) -> Schedule:
 # --- rules -----------------------------------------------------------------------------------
 
 
-def clip_to(limit: float) -> optax.GradientTransformationExtraArgs:
-    """Scales gradients down to this global norm, which the training step knows already."""
+def clip_to(limit: float, scale: float) -> optax.GradientTransformationExtraArgs:
+    """Gradients times `scale`, then down to this global norm (0: any).
+
+    The training step knows the norm already.
+    """
 
     def update(updates, state, params=None, *, norm, **_):
-        scale = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
-        return jax.tree.map(lambda g: g * scale, updates), state
+        factor = jnp.minimum(scale, limit / jnp.maximum(norm, 1e-30)) if limit else scale
+        return jax.tree.map(lambda g: g * factor, updates), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
@@ -150,7 +153,7 @@ def trust_ratio(skip: str):
 
 def layer_decay(
     factor: float, stack: str = r"layers/",
-    below: str = r"(token|position|segment)_[A-Z]*D$|embedding_norm/",
+    below: str = r"(token|position|segment)_[A-Z]*D$|embedding_norm/|char_cnn/",
 ):  # fmt: skip
     """Learning rates that fall by `factor` from each layer to the one beneath it.
 
@@ -192,8 +195,8 @@ def make(
     end: float = 0.0, join: str = "after", decay_steps: int = 0, cut: float = 0.1,
     ratio: float = 32.0, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6,
     correct: bool = True, eps_inside: bool = True, accumulator: float = 1.0,
-    weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[ioqkv]_", clip: float = 0.0,
-    freeze: str = "", rates: Mapping[str, float] | None = None, layers: float = 1.0,
+    weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[ioqkv]?_", clip: float = 0.0,
+    scale: float = 1.0, freeze: str = "", rates: Mapping[str, float] | None = None, layers: float = 1.0,
 ) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:  # fmt: skip
     """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
 
@@ -206,6 +209,8 @@ def make(
         weight_decay: share of the weights taken off per unit of learning rate, decoupled from
             the gradient; `no_decay` names the parameters it leaves alone.
         clip: limit of the norm of the global mean gradient; 0: none.
+        scale: what the gradient is multiplied by first, where it matters (ELMo's Adagrad, whose
+            loss is one per row of the batch instead of one per token).
         freeze: pattern of parameters that rest.
         rates: pattern -> factor of the update.
         layers: factor per layer downwards, see `layer_decay`.
@@ -228,7 +233,7 @@ def make(
         cut=cut,
         ratio=ratio,
     )
-    chain = [clip_to(clip)] if clip else []
+    chain = [clip_to(clip, scale)] if clip or scale != 1 else []
     chain += rules[name]()
     if weight_decay:
         mask = lambda params: jax.tree.map(lambda x: not x, matching(params, no_decay))  # noqa: E731

@@ -117,7 +117,7 @@ def test_rows_of_weight_zero_count_for_nothing():
         other[name] = np.where(given["weight_B"][:, None] > 0, given[name], filler)
     for name, pair in run(given).items():
         jax.tree.map(np.testing.assert_array_equal, pair, run(other)[name])
-    assert float(run(given)["nats_per_word"][1]) == 10
+    assert float(run(given)["word_nats"][1]) == 10
 
 
 def test_rows_without_a_next_token_are_refused():

@@ -176,17 +176,19 @@ def test_three_steps_of_adagrad_divide_by_the_root_of_all_squares():
     same(found, jax.tree.map(leaf, tree(0), *GRADS))
 
 
+@pytest.mark.parametrize("scale", [1.0, 20.0])
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
-def test_clipping_limits_the_norm_of_the_whole_gradient(factor):
-    section = dict(name="adagrad", lr=1e6, steps=1, decay="constant", accumulator=1e12)
+def test_clipping_limits_the_norm_of_the_whole_scaled_gradient(factor, scale):
+    section = dict(name="adagrad", lr=1e8, steps=1, decay="constant", accumulator=1e16)
     params, grads = tree(0), jax.tree.map(lambda x: jnp.float32(factor * x), GRADS[0])
     norm = math.sqrt(sum((x**2).sum() for x in jax.tree.leaves(grads)))
     assert (norm > 2) == (factor > 1)
     updates = []
     for clip in (0.0, 2.0):  # such Adagrad is plain descent: what comes out is what went in
-        tx, _ = optim.make(**section, clip=clip)
+        tx, _ = optim.make(**section, clip=clip, scale=scale)
         updates.append(tx.update(grads, tx.init(params), params, norm=norm)[0])
-    scaled = jax.tree.map(lambda u: u * min(1, 2 / norm), updates[0])
+    same(updates[0], jax.tree.map(lambda g: -scale * g, grads), rtol=1e-3)
+    scaled = jax.tree.map(lambda u: u * min(1, 2 / (norm * scale)), updates[0])
     same(updates[1], scaled, rtol=1e-3)
 
 

@@ -37,8 +37,8 @@ class Objective(nn.Module):
         )
         if not train:
             nats, weight_B = sums["loss"][0], batch["weight_B"]
-            sums["nats_per_word"] = nats, (batch["words_B"] * weight_B).sum()
-            sums["nats_per_byte"] = nats, (batch["bytes_B"] * weight_B).sum()
+            sums["word_nats"] = nats, (batch["words_B"] * weight_B).sum()
+            sums["byte_nats"] = nats, (batch["bytes_B"] * weight_B).sum()
             sums["unigram_V"] = losses.histogram(next_BL, weights_BL, self.backbone.V)
         return sums
 
