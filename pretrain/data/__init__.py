@@ -2,7 +2,8 @@
 
     source     documents as a stream of bounded pieces of text    sources, text, sentences
     prepare    a flat array of tokens and boundaries, on disk     prepare, parts, corpus, tokenizers
-    batches    a layout says what batch `step` is; Grain reads    lanes, windows, pairs, stream
+    batches    a layout says what batch `step` is; Grain reads    lanes, windows, pairs,
+                                                                      directions, stream
 
 A prepared corpus knows nothing of batch size, length, hosts or masks.  A layout is a class named
 after its file (`lanes.Lanes`): a pure function of (corpus, documents, fields, seed, step), so the
@@ -13,9 +14,10 @@ position of a run is one number, the next step:
         steps_per_epoch: int          without `shuffle` the layout ends after these
         fingerprint() -> dict         everything a position depends on, to compare on resume
 
-Every batch holds `tokens_BL` int32 and `weight_B` float32 (1 for a row of text, 0 for filler).
-`lanes` continue row by row (XLNet), `windows` are running text in any order (GPT, RoBERTa), `pairs`
-two segments (BERT); `phases` are two layouts in turn.
+Every batch holds `weight_B` float32 (1 for a row of text, 0 for filler) and the tokens, int32:
+`tokens_BL`, or `tokens_BZL` where rows are read in both directions.  `lanes` continue row by row
+(XLNet), `windows` are running text in any order (GPT, RoBERTa), `pairs` two segments (BERT),
+`directions` continue from either end at once (ELMo); `phases` are two layouts in turn.
 Each config section is the keyword arguments of one function here:
 
     corpus = data.load(**config.corpus)

@@ -55,8 +55,11 @@ def closings(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarray]:
     wanted = ["eod", "eop"] if paragraphs else ["eod"]
     if missing := [f"<{name}>" for name in wanted if name not in tokenizer.special]:
         raise UserError(f"this vocabulary has no {' and no '.join(missing)}")
-    eop = [tokenizer.special["eop"]] if paragraphs else []
-    ids = {CONTINUED: [], SENTENCE: [], PARAGRAPH: eop, DOCUMENT: [*eop, tokenizer.special["eod"]]}
+    special = tokenizer.special
+    eos = [special["eos"]] if "eos" in special else []
+    paragraph = [*eos, special["eop"]] if paragraphs else eos
+    eod = [] if special["eod"] in eos else [special["eod"]]
+    ids = {CONTINUED: [], SENTENCE: eos, PARAGRAPH: paragraph, DOCUMENT: [*paragraph, *eod]}
     return {opens: np.array(end, np.int32) for opens, end in ids.items()}
 
 

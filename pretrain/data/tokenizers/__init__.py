@@ -19,12 +19,17 @@ TRAITS = "tokenizer.json"  # beside the library's own files: the class and how t
 
 
 class Tokenizer(Protocol):
-    """Sentences to ids in [0, V) and back."""
+    """Sentences to ids in [0, V) and back.
+
+    One of whole words may also have `words(texts)`, lists of words as they are spelled, and
+    `extended(texts)`, itself with the texts' other words behind its own.
+    """
 
     V: int
     pieces: list[str]
     word_start_V: np.ndarray  # bool: a word begins with this piece
-    special: dict[str, int]  # "unk", "cls", "sep", "pad", "mask", "eod", "eop": those it has
+    special: dict[str, int]  # "unk", "cls", "sep", "pad", "mask", "bos", "eos", "eod", "eop":
+    #   those it has; "eos" ends every sentence of a corpus, "eod" every document
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """One int32 array of ids per text; the library's own threads share the list."""

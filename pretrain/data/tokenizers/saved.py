@@ -18,9 +18,11 @@ class Tokenizer:
 
     @classmethod
     def learn(cls, texts: Iterator[str], folder: str) -> tokenizers.Tokenizer:
-        """The tokenizer in the folder; the texts teach it nothing.
+        """The tokenizer in the folder; the texts teach it nothing, but for the words it has not.
 
         Raises:
             UserError: the folder holds none.
         """
-        return tokenizers.load(Path(folder).expanduser())
+        tokenizer = tokenizers.load(Path(folder).expanduser())
+        extended = getattr(tokenizer, "extended", None)
+        return extended(texts) if extended else tokenizer
