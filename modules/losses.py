@@ -22,7 +22,7 @@ def softmax_cross_entropy(h_BPD, w_VD, bias_V, targets_BP, weights_BP, *, chunks
     Returns:
         {"loss": (summed nats, weight), "accuracy": (weighted hits, weight)}, float32.
     """
-    split = (_split(x, chunks) for x in (h_BPD, targets_BP, weights_BP))
+    split = (split(x, chunks) for x in (h_BPD, targets_BP, weights_BP))
     total, hits = _cross_entropy(w_VD, bias_V, *split)
     weight = weights_BP.sum()
     return {"loss": (total, weight), "accuracy": (hits, weight)}
@@ -34,7 +34,7 @@ def histogram(ids_BP, weights_BP, V: int):
     return counts_V, weights_BP.sum()
 
 
-def _split(x_BP, chunks: int):
+def split(x_BP, chunks: int):
     """[B, P, ...] -> [chunks, B, P / chunks, ...], filled up with zeros."""
     B, P, *rest = x_BP.shape
     x_BP = jnp.pad(x_BP, [(0, 0), (0, -P % chunks)] + [(0, 0)] * len(rest))
