@@ -7,7 +7,8 @@ import numpy as np
 
 from pretrain import data
 
-SPECIAL = {"unk": 0, "cls": 3, "sep": 4, "pad": 5, "mask": 6, "eod": 7, "eop": 8}
+NAMES = ("unk", "bos", "eos", "cls", "sep", "pad", "mask", "eod", "eop")
+SPECIAL = {name: i for i, name in enumerate(NAMES)}
 BATCHES = 4  # taken in turn
 SENTENCE, DOCUMENT = 16, 1024  # tokens
 
@@ -31,7 +32,9 @@ def corpus(V: int, size: int, seed: int = 0) -> SimpleNamespace:
         words=words,
         bytes=5 * words,
         splits=dict.fromkeys(("train", "all"), np.arange(len(documents) - 1)),
-        tokenizer=SimpleNamespace(V=V, special=SPECIAL, word_start_V=word_start_V),
+        tokenizer=SimpleNamespace(
+            V=V, special=SPECIAL, word_start_V=word_start_V, pieces=list(map(str, range(V)))
+        ),
         fingerprint="noise",
     )
 

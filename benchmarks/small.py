@@ -4,19 +4,24 @@
     python -m benchmarks.step --config=benchmarks/small.py:xlnet --peer --config.model.M=128
     python -m benchmarks.step --config=benchmarks/small.py:bert --peer
     python -m benchmarks.step --config=benchmarks/small.py:gpt2 --peer
+    python -m benchmarks.step --config=benchmarks/small.py:elmo --peer
+    python -m benchmarks.step --config=benchmarks/small.py:elmo_mini --peer
 
-Four layers, 256 wide, with the published vocabularies, dropout and initialisers: 11 to 16 million
-parameters.
+Transformers of four layers, 256 wide, with the published vocabularies, dropout and initialisers: 11
+to 16 million parameters; and two layers of LSTMs in either direction.
 """
 
 from ml_collections import ConfigDict
 
-from configs import bert, common, gpt2, xlnet
+from configs import bert, common, elmo, gpt2, xlnet
 
 
 def get_config(preset: str = "xlnet") -> ConfigDict:
-    """One of "xlnet", "bert", "gpt2"."""
-    return common.choose(preset, {"xlnet": permuted, "bert": masked, "gpt2": causal})
+    """One of "xlnet", "bert", "gpt2", "elmo", "elmo_mini"."""
+    presets = {
+        "xlnet": permuted, "bert": masked, "gpt2": causal, "elmo": both, "elmo_mini": both_mini,
+    }  # fmt: skip
+    return common.choose(preset, presets)
 
 
 def permuted() -> ConfigDict:
@@ -42,6 +47,24 @@ def causal() -> ConfigDict:
     config.batches.update(B=8, L=256)
     config.model.L = 256
     config.objective.across = True
+    return config
+
+
+def both() -> ConfigDict:
+    """32 x 20 words from either end, 1024 units projected to 128, a softmax of 10,000 words."""
+    config = both_mini()
+    config.batches.update(B=32, characters=0)
+    config.model.update(V=10_000, inputs="words", U=1024, D=128, dropout=0.1)
+    return config
+
+
+def both_mini() -> ConfigDict:
+    """ELMo's mini, updated by AdamW as the peers are, and clearing no state."""
+    config = elmo.get_config("mini")
+    config.objective.reset = "never"
+    config.optim = dict(
+        name="adamw", lr=1e-3, steps=2000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, clip=10.0
+    )
     return config
 
 

@@ -41,6 +41,7 @@ PEERS = {  # by objective: a module and its variants, of which all but "hf" keep
     "plm": ("benchmarks.peer_xlnet", ("hf",)),
     "mlm": ("benchmarks.peer_bert", ("hf", "gathered")),
     "clm": ("benchmarks.peer_gpt2", ("hf", "sdpa")),
+    "bilm": ("benchmarks.peer_elmo", ("cells", "nnlstm")),
 }
 
 

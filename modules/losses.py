@@ -22,8 +22,8 @@ def softmax_cross_entropy(h_BPD, w_VD, bias_V, targets_BP, weights_BP, *, chunks
     Returns:
         {"loss": (summed nats, weight), "accuracy": (weighted hits, weight)}, float32.
     """
-    split = (split(x, chunks) for x in (h_BPD, targets_BP, weights_BP))
-    total, hits = _cross_entropy(w_VD, bias_V, *split)
+    pieces = (split(x, chunks) for x in (h_BPD, targets_BP, weights_BP))
+    total, hits = _cross_entropy(w_VD, bias_V, *pieces)
     weight = weights_BP.sum()
     return {"loss": (total, weight), "accuracy": (hits, weight)}
 

@@ -147,8 +147,8 @@ def sampled_cross_entropy(
     shift_S = jnp.where(sample.real_S, -jnp.log(sample.expected_S), -jnp.inf)
     if bias_V is not None:
         shift_S, own_BP = shift_S + bias_V[sample.ids_S], own_BP + bias_V[targets_BP]
-    split = (losses.split(x, chunks) for x in (h_BPD, own_BP, targets_BP, weights_BP))
-    total = _cross_entropy(w_SD, shift_S, sample.ids_S, *split)
+    pieces = (losses.split(x, chunks) for x in (h_BPD, own_BP, targets_BP, weights_BP))
+    total = _cross_entropy(w_SD, shift_S, sample.ids_S, *pieces)
     return {"loss": (total, weights_BP.sum())}
 
 

@@ -162,6 +162,20 @@ class Backbone(nn.Module):
         """States of all positions, [B, L, D]; rows are padded on the right."""
         return self(tokens_BL, segments_BL, valid_BL=valid_BL, train=train)
 
+    def states(self, tokens_BL, valid_BL, *, segments_BL=None):
+        """What every layer makes of the rows, [N + 1, B, L, D], without dropout.
+
+        The first is what the first layer reads; the last is what `encode` gives, with norm="pre"
+        after the norm at the end.  Those in between are as they run from layer to layer.
+        """
+        x_BLD, look = self._begin(tokens_BL, segments_BL, valid_BL, None, train=False)
+        h_BLD, h_NBLD = self._through(x_BLD, look, None, train=False, every=True)
+        return jnp.concatenate([x_BLD[None], h_NBLD[:-1], self._normed(h_BLD)[None]])
+
+    def example(self):
+        """The smallest tokens, to make the parameters with."""
+        return jnp.zeros((1, 1), jnp.int32)
+
     def __call__(
         self, tokens_BL, segments_BL=None, *, valid_BL=None, groups_BL=None, slots_BP=None,
         train: bool,
@@ -174,13 +188,8 @@ class Backbone(nn.Module):
             groups_BL: ints; a position sees those of its own group only.
             slots_BP: positions to compute.
         """
-        L = tokens_BL.shape[1]
-        if L > self.L:
-            raise ValueError(f"a row of {L} tokens is longer than the model's L={self.L} positions")
-        x_BLD = self._embed(tokens_BL, segments_BL, jnp.arange(L)[None], train)
-        lengths_B = None if valid_BL is None else valid_BL.sum(1, dtype=jnp.int32)
-        look = functools.partial(self._sight, L, lengths_B=lengths_B, groups_BL=groups_BL)
-        h_BLD = self._normed(self._through(x_BLD, look, slots_BP, train))
+        x_BLD, look = self._begin(tokens_BL, segments_BL, valid_BL, groups_BL, train)
+        h_BLD = self._normed(self._through(x_BLD, look, slots_BP, train)[0])
         if self.is_initializing():
             self._transformed(h_BLD)  # the head has its parameters, whether or not it is used
         return h_BLD
@@ -262,6 +271,15 @@ class Backbone(nn.Module):
 
     # --- parts -------------------------------------------------------------------------------
 
+    def _begin(self, tokens_BL, segments_BL, valid_BL, groups_BL, train: bool):
+        """What the first layer reads, and a function that tells who sees whom."""
+        L = tokens_BL.shape[1]
+        if L > self.L:
+            raise ValueError(f"a row of {L} tokens is longer than the model's L={self.L} positions")
+        x_BLD = self._embed(tokens_BL, segments_BL, jnp.arange(L)[None], train)
+        lengths_B = None if valid_BL is None else valid_BL.sum(1, dtype=jnp.int32)
+        return x_BLD, functools.partial(self._sight, L, lengths_B=lengths_B, groups_BL=groups_BL)
+
     def _table(self, train: bool):
         """Tokens' and positions' embeddings, [V + L, D], entries taken out of both."""
         table = jnp.concatenate([self.token_VD, self.position_LD])
@@ -299,8 +317,8 @@ class Backbone(nn.Module):
         """[N]: the layers whose sight is narrowed to the window."""
         return jnp.arange(self.N) % 2 == 1
 
-    def _through(self, x_BLD, look, slots_BP, train: bool):
-        """All layers, of which the last computes the slots alone."""
+    def _through(self, x_BLD, look, slots_BP, train: bool, every: bool = False):
+        """All layers, of which the last computes the slots alone; and `every` layer's states."""
         rngs = jax.random.split(self.make_rng("dropout"), self.N) if train else None
         block, own = self._block(), (self.layers, self._banded(), rngs)
 
@@ -315,14 +333,15 @@ class Backbone(nn.Module):
         through = layers.REMAT[self.remat](functools.partial(layer, seen=look()))
 
         def step(x_BLD, own):
-            return through(x_BLD, own), None
+            x_BLD = through(x_BLD, own)
+            return x_BLD, x_BLD if every else None
 
         if slots_BP is None:
-            return jax.lax.scan(step, x_BLD, own, unroll=self.unroll)[0]
+            return jax.lax.scan(step, x_BLD, own, unroll=self.unroll)
         below, top = layers.parted(own, (self.N - 1, 1))
         x_BLD, _ = jax.lax.scan(step, x_BLD, below, self.N - 1, unroll=self.unroll)
         top = jax.tree.map(lambda x: x[0], top)
-        return layer(x_BLD, top, look(slots_BP=slots_BP), slots_BP)
+        return layer(x_BLD, top, look(slots_BP=slots_BP), slots_BP), None
 
     def _block(self) -> Block:
         shrink = (2 * self.N) ** -0.5 if self.residual_scale else 1.0

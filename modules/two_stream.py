@@ -226,6 +226,24 @@ class Backbone(nn.Module):
         """The content stream alone, every position seeing all the real ones: h_BLD."""
         return self(tokens_BL, segments_BL, content=masks.full(valid_BL), train=train).h_BLD
 
+    def states(self, tokens_BL, valid_BL, *, segments_BL=None):
+        """What every layer makes of the content, [N + 1, B, L, D], without dropout.
+
+        The first is the tokens' embedding, which the first layer reads; the last is what `encode`
+        gives.
+        """
+        B, L = tokens_BL.shape
+        segments_BL = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
+        x_BLD = placed(self.token_VD[tokens_BL].astype(self.dtype), "BLD")
+        views = [self._content_view(masks.full(valid_BL), segments_BL, 0)]
+        distances = self._distances(B, L, 0, None, train=False)
+        streams, _, h_NBLD = self._through([x_BLD], views, None, distances, train=False, every=True)
+        return jnp.concatenate([h_NBLD, streams[-1][None]])
+
+    def example(self):
+        """The smallest tokens, to make the parameters with."""
+        return jnp.zeros((1, 1), jnp.int32)
+
     def logits(self, h_BLD):
         """Scores of the vocabulary, tied to the embedding: [B, L, V] float32."""
         w_VD = self.token_VD.astype(h_BLD.dtype)
@@ -282,7 +300,7 @@ class Backbone(nn.Module):
             streams.append(self._queries(embedded_BLD, slots_BP, blind_BP, train))
             views.append(self._query_view(query, segments_BL, slots_BP, M))
         distances = self._distances(B, L, M, backward_B, train)
-        streams, memory_NBMD = self._through(streams, views, memory_NBMD, distances, train)
+        streams, memory_NBMD, _ = self._through(streams, views, memory_NBMD, distances, train)
         last = self.drop(streams[-1], train=train)
         if slots_BP is None:
             return Streams(last, None, memory_NBMD)
@@ -323,8 +341,11 @@ class Backbone(nn.Module):
             table, backward_B = table.reshape(-1, *table.shape[-2:])[index_B], None
         return Distances(self.drop(table.astype(self.dtype), train=train), backward_B)
 
-    def _through(self, streams, views, memory_NBMD, distances, train):
-        """All layers, of which the last computes the last stream only; and the new memory."""
+    def _through(self, streams, views, memory_NBMD, distances, train, every=False):
+        """All layers, of which the last computes the last stream only; and the new memory.
+
+        And the content that `every` layer reads, [N, B, L, D].
+        """
         tied = None if self.untied else self.biases()
         rngs = jax.random.split(self.make_rng("dropout"), self.N) if train else None
         block, only_last = self._block(), [None] * (len(views) - 1) + views[-1:]
@@ -338,15 +359,17 @@ class Backbone(nn.Module):
 
         def step(streams, own):
             through = layers.REMAT[self.remat](functools.partial(layer, views))
-            return through(streams, own), self._remember(own[1], streams[0])
+            content_BLD = streams[0] if every else None
+            return through(streams, own), (self._remember(own[1], streams[0]), content_BLD)
 
         below, top = layers.parted((self.layers, memory_NBMD, rngs), (self.N - 1, 1))
         top = jax.tree.map(lambda x: x[0], top)
-        streams, kept = jax.lax.scan(step, streams, below, self.N - 1, unroll=self.unroll)
+        streams, (kept, h_NBLD) = jax.lax.scan(step, streams, below, self.N - 1, unroll=self.unroll)
         if memory_NBMD is not None:
             last_1BMD = self._remember(top[1], streams[0])[None]
             memory_NBMD = jnp.concatenate([kept, last_1BMD])
-        return layer(only_last, streams, top), memory_NBMD
+        h_NBLD = jnp.concatenate([h_NBLD, streams[0][None]]) if every else None
+        return layer(only_last, streams, top), memory_NBMD, h_NBLD
 
     def _remember(self, memory_BMD, h_BLD):
         """What the next window finds: the last M of the old memory and of the reused part."""

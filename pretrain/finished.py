@@ -53,7 +53,16 @@ def opened(workdir: str | pathlib.Path) -> Run:
 
 def backbone_params(run: Run, layout: Layout) -> Any:
     """The parameters of the run's backbone alone, see `Run.weights`, laid out over a machine."""
-    tokens_BL = jnp.zeros((1, 1), jnp.int32)
-    shapes = jax.eval_shape(lambda: run.backbone.init(jax.random.key(0), tokens_BL, train=False))
+    return backbone_weights(run, layout)[0]
+
+
+def backbone_weights(run: Run, layout: Layout) -> tuple[Any, int]:
+    """`backbone_params`, and the step they are of."""
+    tokens = run.backbone.example()
+    valid_BL = jnp.ones(tokens.shape[:2], bool)
+    shapes = jax.eval_shape(
+        lambda: run.backbone.init(jax.random.key(0), tokens, valid_BL, train=False, method="encode")
+    )
     like = layout.like({"backbone": shapes["params"]})
-    return run.weights(like, "backbone/")[0]["backbone"]
+    found, step = run.weights(like, "backbone/")
+    return found["backbone"], step

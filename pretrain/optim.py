@@ -153,7 +153,7 @@ def trust_ratio(skip: str):
 
 def layer_decay(
     factor: float, stack: str = r"layers/",
-    below: str = r"(token|position|segment)_[A-Z]*D$|embedding_norm/|char_cnn/",
+    below: str = r"(token|position|segment)_[A-Z]*D$|embedding_norm/|characters/",
 ):  # fmt: skip
     """Learning rates that fall by `factor` from each layer to the one beneath it.
 

@@ -19,6 +19,8 @@ RULES: dict[str, tuple[str, ...]] = {
     "H": ("tensor",),
     "F": ("tensor",),
     "V": ("tensor",),
+    "U": ("tensor",),
+    "X": ("fsdp",),
 }
 
 

@@ -21,7 +21,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from ml_collections import ConfigDict
 
 import modules
-from configs import bert, common, gpt2, xlnet
+from configs import bert, common, elmo, gpt2, xlnet
 from pretrain import data, loop, metrics, objectives
 from pretrain.sharding import make_mesh
 from tests import data_corpora
@@ -69,17 +69,32 @@ def clm() -> ConfigDict:
     return shared(config, sentences="whole", V=270)
 
 
+def bilm() -> ConfigDict:
+    """ELMo with states that go on, sampled words and dropout."""
+    config = elmo.get_config("mini")
+    config.batches.update(B=8, L=8, characters=10)
+    config.model.update(V=60, D=16, U=24, E=4, filters=((1, 4), (2, 8)), dropout=0.1)
+    config.objective.samples = 20
+    return shared(config, V=0)
+
+
 def shared(config: ConfigDict, sentences: str = "line", V: int = 120) -> ConfigDict:
-    """What all toys have in common."""
+    """What all toys have in common; V: pieces of the vocabulary, where it has a size."""
     config.corpus.update(documents="blank", sentences=sentences, held_out=0.2)
-    config.corpus.tokens.V = V
+    if V:
+        config.corpus.tokens.V = V
     config.evals.held_out.B = 8
     config.optim.update(lr=1e-2, steps=STEPS, warmup=2)
     config.train.update(log_every=1, eval_every=3, eval_batches=2, save_every=2)
     return config
 
 
-RECIPES = {"plm": plm, "mlm": mlm, "clm": clm}
+RECIPES = {"plm": plm, "mlm": mlm, "clm": clm, "bilm": bilm}
+# Where whole processes are tried, those that keep something between batches; the rest when slow.
+WHOLE = [
+    name if name in ("plm", "bilm") else pytest.param(name, marks=pytest.mark.slow)
+    for name in RECIPES
+]
 
 
 # --- in this process -------------------------------------------------------------------------

@@ -1,0 +1,193 @@
+"""Vectors of every line of a text:  python -m pretrain.embed --workdir=runs/bert-mini in.txt out.h5
+
+The text is plain, .gz or .zst, a sentence in each line; out.h5 is as `pretrain.vectors` says.  A
+job that was stopped goes on where it was under the same command.  The same from Python:
+`pretrain.embedding.Embedder`.
+"""
+
+import hashlib
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from absl import app, flags, logging
+
+from pretrain import job, machine, vectors, verified
+from pretrain.checksums import describe
+from pretrain.data import text, tokenizers
+from pretrain.data.progress import say
+from pretrain.embedding import Choice, Embedder, chosen
+from pretrain.errors import UserError
+from pretrain.finished import Run, backbone_weights, opened
+from pretrain.sharding import Layout, make_mesh
+
+flags.declare_key_flag("workdir")
+LAYERS = flags.DEFINE_string("layers", "all", "all, top, mean, or numbers: 0,2; 0: the tokens.")
+MIX = flags.DEFINE_string("mix", "", "Weights of a sum of these layers, as they are: 0.2,0.5,0.3.")
+TOKENS = flags.DEFINE_integer("tokens", 8192, "That a device reads at once, with padding.", 8)
+DTYPE = flags.DEFINE_enum(
+    "dtype", None, ["float32", "bfloat16"], "The model's products; default: as in training."
+)
+CUT = flags.DEFINE_bool("cut", False, "Of a line longer than the model reads, take the beginning.")
+OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
+
+LINES, CHARACTERS = 4096, 1 << 20  # of a block, at most; one more line may go beyond
+LONGEST = 1 << 20  # characters of a line
+EVERY = 5.0  # seconds
+
+
+def sentences(path: Path) -> Iterator[str]:
+    """The lines of a text without the blanks around them.
+
+    Raises:
+        UserError: as `text.read`; or a line has no end.
+    """
+    held, number = "", 1
+    for part in text.read(path):
+        held += part
+        if held.endswith("\n"):
+            yield held.strip()
+            held, number = "", number + 1
+        elif len(held) > LONGEST:
+            raise UserError(
+                f"{path}, line {number}: longer than {LONGEST:,} characters: this wants a text "
+                "with a sentence in each line"
+            )
+
+
+def survey(path: Path) -> tuple[str, int]:
+    """The sha256 of a text's sentences, and how many there are."""
+    digest, count = hashlib.sha256(), 0
+    for sentence in sentences(path):
+        digest.update(sentence.encode() + b"\n")
+        count += 1
+    return digest.hexdigest(), count
+
+
+def blocks(sentences: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """So many sentences at a time, and the number of the first."""
+    first, block, size = 0, [], 0
+    for sentence in sentences:
+        block.append(sentence)
+        size += len(sentence)
+        if len(block) == LINES or size > CHARACTERS:
+            yield first, block
+            first, block, size = first + len(block), [], 0
+    if block:
+        yield first, block
+
+
+def embed(
+    run: Run, source: Path, out: Path, say: Callable[[str], None] = say, *, layers: str = "all",
+    mix: str = "", tokens: int = 8192, cut: bool = False,
+) -> None:  # fmt: skip
+    """Writes the vectors of all sentences of `source` to `out`.
+
+    Args:
+        say: is told how far it is.
+        layers, mix: see `embedding.chosen`.
+        tokens, cut: see `Embedder`.
+
+    Raises:
+        UserError: the text cannot be read, a line is too long, or `out` cannot be written.
+    """
+    choice = chosen(layers, mix, count=run.config.model.N + 1)
+    digest, count = survey(source)
+    layout = Layout(make_mesh())
+    params, step = backbone_weights(run, layout)
+    made_from = {"step": step, **described(run, params, choice), "text": digest}
+    embedder = Embedder(run, layout, choice, params=params, tokens=tokens, cut=cut)
+    with vectors.opened(out, made_from) as made:
+        if made.done:
+            say(f"going on behind {made.done} blocks of at most {LINES:,} lines")
+        fill(made, embedder, blocks(sentences(source)), progress(say, embedder, count))
+        made.join(sentences(source))
+    tell(embedder, say)
+
+
+def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
+    """What the vectors of a sentence depend on."""
+    return {
+        "weights": verified.seal(describe(verified.flatten(params))[0])["digest"],
+        "tokenizer": tokenizers.digest(run.workdir / "tokenizer"),
+        "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
+        "choice": choice._asdict(),
+        "blocks": {"lines": LINES, "characters": CHARACTERS},
+    }
+
+
+def fill(
+    made: vectors.Blocks, embedder: Embedder, every: Iterable[tuple[int, list[str]]],
+    progress: Callable[[int], None],
+) -> None:  # fmt: skip
+    """Makes the blocks that are not there yet; `progress` hears the number of sentences done."""
+    new = itertools.islice(every, made.done, None)
+    for first, found in itertools.groupby(embedder(new), lambda sentence: sentence.block):
+        with made.block() as file:
+            for number, sentence in enumerate(found, 1):
+                vectors.add(file, sentence.number, sentence.tokens, sentence.vectors)
+                progress(first + number)
+
+
+def progress(say: Callable[[str], None], embedder: Embedder, count: int) -> Callable[[int], None]:
+    """A function that now and then says how many of `count` sentences are done, and how fast."""
+    said = time.monotonic()
+
+    def told(done: int) -> None:
+        nonlocal said
+        if time.monotonic() - said > EVERY:
+            said = time.monotonic()
+            say(f"{done / count:.0%}; {embedder.speed}")
+
+    return told
+
+
+def tell(embedder: Embedder, say: Callable[[str], None]) -> None:
+    """What is to be known at the end."""
+    if embedder.empty:
+        say(f"{embedder.empty:,} lines have no tokens: their arrays have no rows")
+    if embedder.cuts:
+        say(f"{embedder.cuts:,} lines were longer than {embedder.longest} tokens, and cut")
+    say(f"{embedder.speed}; compiling not counted")
+
+
+def files(argv: list[str]) -> tuple[Path, Path]:
+    """The text, and the file to write.
+
+    Raises:
+        UserError: that is not what the command line names, or the file is there already.
+    """
+    if len(argv) != 3:
+        raise UserError("name two files: the text, and the file to write: in.txt out.h5")
+    source, out = map(Path, argv[1:])
+    if out.exists() and not OVERWRITE.value:
+        raise UserError(f"{out} is there already: take another name, or --overwrite")
+    return source, out
+
+
+def main(argv: list[str]) -> None:
+    """Restores the run in --workdir, and writes its vectors of a text."""
+    logging.set_verbosity(logging.WARNING)  # Orbax narrates
+    try:
+        source, out = files(argv)
+        run = opened(str(job.WORKDIR.value))
+        if DTYPE.value:
+            run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
+        options: dict[str, Any] = dict(
+            layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value
+        )
+        embed(run, source, out, say, **options)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    machine.keep_memory()
+    flags.mark_flag_as_required("workdir")
+    app.run(main)

@@ -1,0 +1,107 @@
+"""Bidirectional LM (ELMo): guess each word from those before it, and from those after it."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules import losses, sampled
+from pretrain.errors import UserError
+from pretrain.objectives import SPECIAL, Special, special_id
+
+# Where a row forgets what it has read: at places that open at least this, see `data.directions`.
+RESETS = {"never": 3, "document": 2, "sentence": 1}
+
+
+class Objective(nn.Module):
+    """Peters et al. 2018, section 3.1, on texts read from both ends (`pretrain.data.directions`).
+
+    The loss is the mean of both directions'.  A word beyond the `backbone.V` most frequent is
+    to be guessed as <unk>; as an input it keeps its own characters.
+
+    Attributes:
+        stateful: a row goes on from the states it had at its last batch's end, as the released
+            code; False: from zeros, so that no batch depends on those before it.
+        reset: where a row starts from zeros besides: "never", as the released code, at each
+            "document", or at each "sentence".
+        samples: words that are drawn to be told from the right one while training; 0: all.
+        chunks: pieces in which the softmax is taken.
+        special: the tokenizer's special ids; "unk" is needed.
+    """
+
+    backbone: nn.Module
+    stateful: bool = True
+    reset: str = "document"
+    samples: int = 0
+    chunks: int = 4
+    special: Special = SPECIAL
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        self._check(batch)
+        Z, V = self.backbone.Z, self.backbone.V
+        state = self._kept(batch["opens_BZL"].shape[0])
+        fresh_BZL = batch["opens_BZL"][:, :Z] >= RESETS[self.reset]
+        h_BZLD, new = self.backbone(
+            self._inputs(batch)[:, :Z], state and state.value, fresh_BZL=fresh_BZL, train=train
+        )
+        self._keep(state, new)
+        next_BZL = self._known(batch["next_BZL"])
+        weights_BZL = batch["predict_BZL"] * batch["weight_B"][:, None, None]
+        ways = [
+            self._loss(h_BZLD[:, z], next_BZL[:, z], weights_BZL[:, z], train) for z in range(Z)
+        ]
+        sums = jax.tree.map(lambda *each: sum(each), *ways)
+        if not train:
+            names = ("forward_nats", "backward_nats")
+            sums |= {name: way["loss"] for name, way in zip(names, ways, strict=False)}
+            aims = next_BZL[:, :Z], weights_BZL[:, :Z]
+            sums["unigram_V"] = losses.histogram(*aims, V)
+            unknown_BZL = next_BZL[:, :Z] == special_id(self.special, "unk")
+            sums["unknown"] = (unknown_BZL * aims[1]).sum(), aims[1].sum()
+        return sums
+
+    def flops(self, B: int, L: int) -> float:
+        """Floating-point operations of one training step."""
+        return self.backbone.flops(B, L, self.samples or self.backbone.V)
+
+    def _check(self, batch) -> None:
+        if "opens_BZL" not in batch:
+            raise UserError("objective 'bilm' needs batches.name='directions'")
+        if self.reset not in RESETS:
+            raise UserError(f"objective.reset={self.reset!r} is none of {', '.join(RESETS)}")
+        if self.backbone.inputs == "characters" and "chars_BZLW" not in batch:
+            raise UserError("model.inputs='characters' needs batches.characters, such as 50")
+        if self.samples >= self.backbone.V:
+            raise UserError(
+                f"objective.samples={self.samples} of model.V={self.backbone.V} words: draw fewer, "
+                "or none (samples=0) to tell the right word from all others"
+            )
+
+    def _inputs(self, batch):
+        """What the backbone reads: characters, or ids of the words it knows."""
+        if self.backbone.inputs == "characters":
+            return batch["chars_BZLW"]
+        return self._known(batch["tokens_BZL"])
+
+    def _known(self, ids_BZL):
+        """The words' ids, <unk>'s for those that the model does not know."""
+        return jnp.where(ids_BZL < self.backbone.V, ids_BZL, special_id(self.special, "unk"))
+
+    def _kept(self, B: int):
+        """The variable that outlives the batch; none where every batch starts afresh."""
+        if not self.stateful:
+            return None
+        return self.variable("state", "lstm", self.backbone.fresh_state, B)
+
+    def _keep(self, state, new) -> None:
+        if state and not self.is_initializing() and self.is_mutable_collection("state"):
+            state.value = new
+
+    def _loss(self, h_BLD, ids_BL, weights_BL, train: bool):
+        if not (train and self.samples):
+            return self.backbone.cross_entropy(
+                h_BLD, ids_BL, weights_BL, chunks=self.chunks, train=train
+            )
+        w_VD, bias_V = self.backbone.softmax()
+        sample = sampled.negatives(self.make_rng("corrupt"), self.samples, self.backbone.V)
+        return sampled.sampled_cross_entropy(h_BLD, w_VD, bias_V, ids_BL, weights_BL, sample)
