@@ -196,7 +196,8 @@ def make(
     ratio: float = 32.0, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-6,
     correct: bool = True, eps_inside: bool = True, accumulator: float = 1.0,
     weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[ioqkv]?_", clip: float = 0.0,
-    scale: float = 1.0, freeze: str = "", rates: Mapping[str, float] | None = None, layers: float = 1.0,
+    scale: float = 1.0, freeze: str = "", rates: Mapping[str, float] | None = None,
+    layers: float = 1.0,
 ) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:  # fmt: skip
     """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
 

@@ -1,0 +1,99 @@
+"""Where a word means the same: its occurrences in embedded sentences, each with the nearest others.
+
+    python -m pretrain.embed --workdir=runs/elmo-mini --layers=top sentences.txt sentences.h5
+    python -m pretrain.neighbours sentences.h5 --word=state
+
+Reads the file that `pretrain.embed` wrote, and nothing else.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import h5py
+import numpy as np
+from absl import app, flags
+
+from pretrain.errors import UserError
+
+WORD = flags.DEFINE_string("word", None, "The word, in capitals or not.")
+NEAREST = flags.DEFINE_integer("nearest", 2, "So many neighbours of each occurrence.", 1)
+OTHERS = flags.DEFINE_bool("others", False, "Neighbours may be occurrences of other words too.")
+AROUND = 4  # tokens shown on either side
+
+
+class Place(NamedTuple):
+    """A token of a sentence: which one, what it says with its neighbours, and its vector."""
+
+    sentence: str
+    text: str
+    is_word: bool
+    vector_D: np.ndarray
+
+
+def main(argv: list[str]) -> None:
+    """Prints each occurrence of --word, and below it the nearest ones in other sentences."""
+    try:
+        if len(argv) != 2:
+            raise UserError("name one file, which pretrain.embed wrote")
+        found = places(Path(argv[1]), WORD.value)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    for place, near in neighbours(found, NEAREST.value, others=OTHERS.value):
+        print(place.text)
+        for likeness, other in near:
+            print(f"    {likeness:.3f}  {other.text}")
+
+
+def places(path: Path, word: str) -> list[Place]:
+    """All tokens of the file's sentences, in their order.
+
+    Raises:
+        UserError: the file is none of `pretrain.embed`, or the word is not in it.
+    """
+    try:
+        with h5py.File(path) as file:
+            names = sorted((name for name in file if name.isdigit()), key=int)
+            each = [(n, json.loads(file[n].attrs["tokens"]), file[n][()]) for n in names]
+    except (OSError, KeyError) as error:
+        raise UserError(f"{path}: pretrain.embed did not write this: {error}") from error
+    found = [
+        Place(name, _shown(tokens, i), token.lower() == word.lower(), vector(vectors, i))
+        for name, tokens, vectors in each
+        for i, token in enumerate(tokens)
+    ]
+    if not any(place.is_word for place in found):
+        raise UserError(f"{path}: no sentence has the token {word!r}")
+    return found
+
+
+def vector(vectors: np.ndarray, i: int) -> np.ndarray:
+    """The token's vector, or the mean of its layers; of length 1."""
+    x_D = vectors[..., i, :].reshape(-1, vectors.shape[-1]).mean(0)
+    return x_D / max(float(np.linalg.norm(x_D)), 1e-12)
+
+
+def _shown(tokens: list[str], i: int) -> str:
+    before, after = tokens[max(0, i - AROUND) : i], tokens[i + 1 : i + 1 + AROUND]
+    return " ".join([*before, f"[{tokens[i]}]", *after])
+
+
+def neighbours(
+    found: list[Place], nearest: int, *, others: bool = False
+) -> list[tuple[Place, list[tuple[float, Place]]]]:
+    """Each occurrence of the word, with the most similar places of other sentences by cosine."""
+    words = [place for place in found if place.is_word]
+    pool = found if others else words
+    vectors = np.stack([place.vector_D for place in pool])
+    ranked = []
+    for place in words:
+        likeness = vectors @ place.vector_D
+        order = [i for i in np.argsort(-likeness) if pool[i].sentence != place.sentence]
+        ranked.append((place, [(float(likeness[i]), pool[i]) for i in order[:nearest]]))
+    return ranked
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("word")
+    app.run(main)
