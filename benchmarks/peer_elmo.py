@@ -3,7 +3,7 @@
 cells   a short one as AllenNLP's: each step in Python, cells and projections clipped
 nnlstm  nn.LSTM with a projection for each direction and layer: quicker, and without the clips
 
-Both read words, carry their states from batch to batch and never clear them; AdamW in one kernel.
+Both carry their states from batch to batch and never clear them; AdamW in one kernel.
 """
 
 from typing import Any
@@ -26,25 +26,18 @@ class Cells(peer.Peer):
         self.states = None
 
     def network(self, recipe: dict[str, Any]) -> nn.Module:
-        return BiLM(self.layer, **checked(**recipe["model"]))
+        return BiLM(self.layer, **recipe["model"])
 
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
     ) -> dict[str, np.ndarray]:
-        names = ("tokens_BZL", "next_BZL")
-        return {name: batch[name].astype(np.int64) for name in names}
+        spelled = recipe["model"]["inputs"] == "characters"
+        read = batch["chars_BZLW" if spelled else "tokens_BZL"]
+        return {"read": read.astype(np.int64), "next_BZL": batch["next_BZL"].astype(np.int64)}
 
     def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        logits_BZLV, self.states = self.model(batch["tokens_BZL"], self.states)
+        logits_BZLV, self.states = self.model(batch["read"], self.states)
         return [functional.cross_entropy(logits_BZLV.flatten(0, 2), batch["next_BZL"].flatten())]
-
-
-def checked(*, inputs: str, V: int, **fields: Any) -> dict[str, Any]:
-    """The fields, if the peers can be this model."""
-    if inputs != "words":
-        raise ValueError(f"the peers read words, not inputs={inputs!r}")
-    names = ("D", "U", "N", "Z", "residual", "dropout", "clip_cell", "clip_projection")
-    return {"V": V} | {name: fields[name] for name in names}
 
 
 class BiLM(nn.Module):
@@ -52,19 +45,20 @@ class BiLM(nn.Module):
 
     def __init__(
         self, layer: Any, *, V: int, D: int, U: int, N: int, Z: int, residual: bool,
-        dropout: float, **clips: float,
+        dropout: float, clip_cell: float, clip_projection: float, **words: Any,
     ):  # fmt: skip
         super().__init__()
         self.N, self.Z, self.residual = N, Z, residual
-        self.token, self.softmax = nn.Embedding(V, D), nn.Linear(D, V)
+        self.word, self.softmax = embedding(V, D, **words), nn.Linear(D, V)
         self.dropout = nn.Dropout(dropout)
+        clips = dict(clip_cell=clip_cell, clip_projection=clip_projection)
         self.layers = nn.ModuleList([layer(D, U, **clips) for _ in range(N * Z)])
-        nn.init.uniform_(self.token.weight, -1, 1)
         nn.init.normal_(self.softmax.weight, std=D**-0.5)
         nn.init.zeros_(self.softmax.bias)
 
-    def forward(self, tokens_BZL: torch.Tensor, states: Any) -> tuple[torch.Tensor, Any]:
-        x_BZLD, new = self.token(tokens_BZL), []
+    def forward(self, read: torch.Tensor, states: Any) -> tuple[torch.Tensor, Any]:
+        x_BZLD = self.word(read)
+        new: list[list[torch.Tensor]] = []
         outputs = []
         for z in range(self.Z):
             x_BLD = x_BZLD[:, z]
@@ -76,6 +70,49 @@ class BiLM(nn.Module):
                 new.append([each.detach() for each in state])
             outputs.append(x_BLD)
         return self.softmax(self.dropout(torch.stack(outputs, 1))), new
+
+
+def embedding(V: int, D: int, *, inputs: str, **fields: Any) -> nn.Module:
+    """What makes vectors of words: of ids, or of their characters."""
+    if inputs == "characters":
+        return Characters(D, **fields)
+    token = nn.Embedding(V, D)
+    nn.init.uniform_(token.weight, -1, 1)
+    return token
+
+
+class Characters(nn.Module):
+    """Kim et al. 2016: convolutions, their maxima, highways."""
+
+    def __init__(
+        self, D: int, *, E: int, filters: list[tuple[int, int]], highways: int, activation: str,
+        **_: Any,
+    ):  # fmt: skip
+        super().__init__()
+        X = sum(many for _, many in filters)
+        self.character = nn.Embedding(261, E)
+        self.kernels = nn.ModuleList([nn.Conv1d(E, many, w) for w, many in filters])
+        self.carries, self.transforms = (
+            nn.ModuleList([nn.Linear(X, X) for _ in range(highways)]) for _ in range(2)
+        )
+        self.projection = nn.Linear(X, D)
+        self.activation = getattr(torch, activation)
+        nn.init.uniform_(self.character.weight, -1, 1)
+        for kernel in self.kernels:
+            nn.init.uniform_(kernel.weight, -0.05, 0.05)
+        for carry in self.carries:
+            nn.init.constant_(carry.bias, -2)
+        for linear in (*self.carries, *self.transforms, self.projection):
+            nn.init.normal_(linear.weight, std=X**-0.5)
+
+    def forward(self, chars_BZLW: torch.Tensor) -> torch.Tensor:
+        x_REW = self.character(chars_BZLW.flatten(0, 2)).transpose(1, 2)
+        x_RX = torch.cat([kernel(x_REW).amax(2) for kernel in self.kernels], 1)
+        x_RX = self.activation(x_RX)
+        for carry, transform in zip(self.carries, self.transforms, strict=True):
+            gate_RX = torch.sigmoid(carry(x_RX))
+            x_RX = gate_RX * torch.relu(transform(x_RX)) + (1 - gate_RX) * x_RX
+        return self.projection(x_RX).unflatten(0, chars_BZLW.shape[:3])
 
 
 class CellByCell(nn.Module):

@@ -7,6 +7,11 @@ cell and held where a row is padding.  What the loop keeps, and what is done out
 - The scan's gradient is written out: the backward scan yields the gradients by what the gates
   add up, and the weights' gradients are one product of those after it.
 - Kept for the backward pass: the activated gates, and the state that each step found.
+
+What that is worth: a training step of a small ELMo (U=1024, D=128, 2 layers, both directions,
+B=32, L=20, 10,000 words, all of them in the softmax) on one CPU core takes 1.4 times as long by
+autodiff of the same scan, 1.1 times with both directions in every step, and 1.1 and 1.4 times
+with 2 and 4 positions a step (`unroll`).  A quarter of the LSTMs' time is not products.
 """
 
 import functools
@@ -342,26 +347,28 @@ class Recurrent(nn.Module):
         Returns:
             (y, state): y_BLZD for x_BLD, y_BZLD for x_BZLD, in the compute dtype.
         """
-        one_text = x.ndim == 3
+        if x.ndim == 4:
+            return self._read(x, state, valid, fresh)
+        y_BZLD, state = self._read(self._both(x), state, self._both(valid), self._both(fresh))
+        return placed(jnp.moveaxis(turned(y_BZLD, 1), 1, 2), "BLZD"), state
+
+    def _read(self, x_BZLD, state: State | None, valid_BZL, fresh_BZL):
+        """Every direction in its order of reading."""
         plan = Plan(self.cell, self.activation, self.clip_cell, self.clip_projection, self.unroll)
-        weights = self._weights(x.shape[-1])
-        if one_text:
-            x, valid, fresh = (self._both(each) for each in (x, valid, fresh))
-        state = self.fresh_state(len(x)) if state is None else state
-        own = {name[0]: jnp.moveaxis(each, 1, 0) for name, each in state.items()}
-        keep = None if fresh is None else ~fresh
-        x_ZLBD, keep_ZLB, valid_ZLB = (
-            None if each is None else jnp.moveaxis(each, 0, 2) for each in (x, keep, valid)
-        )
-        operands = (x_ZLBD.astype(self.dtype), weights, own, keep_ZLB, valid_ZLB)
+        weights = self._weights(x_BZLD.shape[-1])
+        given: State = self.fresh_state(len(x_BZLD)) if state is None else state
+        own = {name[0]: jnp.moveaxis(each, 1, 0) for name, each in given.items()}
+        keep_BZL = None if fresh_BZL is None else ~jnp.asarray(fresh_BZL)
+        timely = [
+            None if each is None else jnp.moveaxis(each, 0, 2)
+            for each in (x_BZLD.astype(self.dtype), keep_BZL, valid_BZL)
+        ]
         y_ZLBD, own = jax.lax.platform_dependent(
-            *operands,
+            timely[0], weights, own, *timely[1:],
             cpu=functools.partial(in_turn, plan),  # which wider steps would only slow down
             default=functools.partial(at_once, plan),
-        )
-        new = {name: jnp.moveaxis(own[name[0]], 0, 1) for name in state}
-        if one_text:
-            return placed(jnp.moveaxis(turned(y_ZLBD, 0), (2, 1), (0, 1)), "BLZD"), new
+        )  # fmt: skip
+        new = {name: jnp.moveaxis(own[name[0]], 0, 1) for name in given}
         return placed(jnp.moveaxis(y_ZLBD, 2, 0), "BZLD"), new
 
     def _both(self, x_BL):

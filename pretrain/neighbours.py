@@ -17,7 +17,7 @@ from absl import app, flags
 
 from pretrain.errors import UserError
 
-WORD = flags.DEFINE_string("word", None, "The word, in capitals or not.")
+WORD = flags.DEFINE_string("word", "", "The word, in capitals or not.")
 NEAREST = flags.DEFINE_integer("nearest", 2, "So many neighbours of each occurrence.", 1)
 OTHERS = flags.DEFINE_bool("others", False, "Neighbours may be occurrences of other words too.")
 AROUND = 4  # tokens shown on either side
@@ -35,8 +35,8 @@ class Place(NamedTuple):
 def main(argv: list[str]) -> None:
     """Prints each occurrence of --word, and below it the nearest ones in other sentences."""
     try:
-        if len(argv) != 2:
-            raise UserError("name one file, which pretrain.embed wrote")
+        if len(argv) != 2 or not WORD.value:
+            raise UserError("name one file, which pretrain.embed wrote, and a --word")
         found = places(Path(argv[1]), WORD.value)
     except UserError as error:
         sys.exit(f"error: {error}")
@@ -95,5 +95,4 @@ def neighbours(
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("word")
     app.run(main)
