@@ -4,7 +4,7 @@
     python -m pretrain.main --config=configs/elmo.py:original      4096 units, projected to 512
 
     preset     units, projection, highways   parameters, softmax apart   SRL, parsing (published)
-    mini        256,  64, 1                    0.5 million
+    mini        256,  64, 1                    0.6 million
     small      1024, 128, 1                   13.6 million                83.62, 93.12
     medium     2048, 256, 1                   28.0 million                84.04, 93.60
     original   4096, 512, 2                   93.6 million                84.63, 93.85
