@@ -3,7 +3,8 @@
 Sentences of the default corpus, whole and their first words alone; models of a laptop's size, and
 ELMo's published one, with weights drawn at random, after a pass of each way in which everything is
 compiled.  One by one means a sentence at a time through the same code, padded to one of the same
-lengths, the next computed while the last is read.
+lengths, the next computed while the last is read.  Of ELMo there is also "as published": a
+sentence at a time as bilm-tf computes it, the product of input and state anew at every word.
 """
 
 import itertools
@@ -15,12 +16,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from ml_collections import ConfigDict
 
 import modules
 from pretrain import machine
 from pretrain.data import sentences, sources, text, tokenizers
-from pretrain.embedding import Embedder, chosen
+from pretrain.embedding import Choice, Embedder, chosen
 from pretrain.finished import Run
 from pretrain.sharding import Layout, make_mesh
 
@@ -49,23 +51,86 @@ class Alone(Embedder):
         return shards, shards
 
 
+class AsPublished(Alone):
+    """LSTMs as TensorFlow's LSTMCell, of which each step is one product with [input; state]."""
+
+    def __init__(self, run: Run, layout: Layout, choice: Choice, *, params: Any, cut: bool):
+        own = params["layers"]
+        kernels = jnp.concatenate([own["wx_ZDGU"], own["wh_ZDGU"]], 2)
+        kernels = kernels.reshape(*kernels.shape[:3], -1)
+        rest = {"kernel": kernels, "bias": own["b_ZGU"], "projection": own["wp_ZUD"]}
+        # Each an array of its own: a slice would be copied in every call.
+        loops = [
+            [jax.tree.map(lambda x, n=n, z=z: x[n, z], rest) for z in range(run.backbone.Z)]
+            for n in range(run.backbone.N)
+        ]
+        super().__init__(run, layout, choice, params=(params, loops), cut=cut)
+
+    def _forward(self, params, batch: dict[str, jax.Array]):
+        tokens, valid_BL = batch.values()
+        params, loops = params
+        embed = self.run.backbone.bind({"params": params})._embedded
+        states_LD, length = [embed(tokens)[0]] * len(loops[0]), valid_BL.sum()
+        layers = [jnp.concatenate(states_LD, -1)]
+        for n, own in enumerate(loops):
+            new_LD = [
+                by_word(self.run.backbone, x_LD, length, backwards=z == 1, **weights)
+                for z, (x_LD, weights) in enumerate(zip(states_LD, own, strict=True))
+            ]
+            added = n and self.run.backbone.residual
+            pairs = zip(states_LD, new_LD, strict=True)
+            states_LD = [x + y for x, y in pairs] if added else new_LD
+            layers.append(jnp.concatenate(states_LD, -1))
+        return self.choice(jnp.stack(layers)[:, None])
+
+
+def by_word(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, projection):
+    """An LSTM over the first `length` words."""
+
+    def step(t, kept):
+        c_U, h_D, y_LD = kept
+        place = length - 1 - t if backwards else t
+        gates_GU = (jnp.concatenate([x_LD[place], h_D]) @ kernel).reshape(bias.shape) + bias
+        i, f, o = (jax.nn.sigmoid(gates_GU[gate] + (gate == 2)) for gate in (0, 2, 3))
+        c_U = f * c_U + i * jnp.tanh(gates_GU[1])
+        c_U = jnp.clip(c_U, -backbone.clip_cell, backbone.clip_cell)
+        h_D = (o * jnp.tanh(c_U)) @ projection
+        h_D = jnp.clip(h_D, -backbone.clip_projection, backbone.clip_projection)
+        return c_U, h_D, y_LD.at[place].set(h_D)
+
+    empty = jnp.zeros(backbone.U), jnp.zeros(backbone.D), jnp.zeros_like(x_LD)
+    return jax.lax.fori_loop(0, length, step, empty)[2]
+
+
 def main() -> None:
     for name, (numbers, *_) in SYSTEMS.items():
         lines = list(itertools.islice(corpus(), numbers[0]))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
         layout, ran = Layout(make_mesh()), run(name, lines)
         choice, params = chosen("all", count=ran.config.model.N + 1), drawn(ran)
-        together, alone = (
-            kind(ran, layout, choice, params=params, cut=True) for kind in (Embedder, Alone)
+        kinds = {"one by one": Alone} | ({"as published": AsPublished} if name != "bert" else {})
+        together, *others = (
+            kind(ran, layout, choice, params=params, cut=True)
+            for kind in (Embedder, *kinds.values())
         )
-        for texts in (lines, short):
-            mean = statistics.mean(len(line.split()) for line in texts)
-            compare(f"{name}, {mean:.0f} words", together, alone, texts, *numbers[1:])
+        for how, other in zip(kinds, others, strict=True):
+            check_same(together, other, lines[:2])
+            for texts in (lines, short):
+                mean = statistics.mean(len(line.split()) for line in texts)
+                what = f"{name}, {mean:.0f} words", how
+                compare(*what, together, other, texts, *numbers[1:])
+
+
+def check_same(one: Embedder, other: Embedder, lines: list[str]) -> None:
+    """AssertionError unless both find the same vectors."""
+    for a, b in zip(one([(0, lines)]), other([(0, lines)]), strict=True):
+        np.testing.assert_allclose(a.vectors, b.vectors, atol=1e-4)
 
 
 def compare(
-    name: str, together: Embedder, alone: Embedder, lines: list[str], few: int, rounds: int
-) -> None:
+    name: str, how: str, together: Embedder, alone: Embedder, lines: list[str], few: int,
+    rounds: int,
+) -> None:  # fmt: skip
     """A line: words per second either way, and their ratio over rounds taken in turns."""
     rates = [(rate(together, lines), rate(alone, lines[:few])) for _ in range(rounds + 1)][1:]
     for clock, kind in enumerate(("wall", "CPU")):
@@ -73,7 +138,7 @@ def compare(
         ratios = sorted(a / b for a, b in zip(fast, slow, strict=True))
         print(
             f"{name:<16}{kind:<6}{statistics.median(fast):>10,.0f} words/s together"
-            f"{statistics.median(slow):>10,.0f} one by one   "
+            f"{statistics.median(slow):>10,.0f} {how}   "
             f"{statistics.median(ratios):.1f} x ({ratios[0]:.1f} - {ratios[-1]:.1f})"
         )
 

@@ -127,7 +127,7 @@ class Embedder:
     """A run's backbone, reading blocks of texts on all devices of a machine.
 
     Rows are padded to one of few lengths: at most two programs are compiled for each of
-    `lengths`, of which there are two for every doubling from 8 tokens to the longest row.
+    `lengths`, of which there are four for every doubling from 8 tokens to the longest row.
 
     Attributes:
         speed: of the last call so far.
@@ -267,8 +267,8 @@ class Embedder:
 
 
 def ladder(longest: int) -> list[int]:
-    """8, 12, 16, 24, 32, 48 ... and at last the longest itself."""
-    steps = (n for k in itertools.count() for n in (SHORTEST << k, 3 * (SHORTEST << k) // 2))
+    """8, 10, 12, 14, 16, 20, 24, 28, 32 ... and at last the longest itself."""
+    steps = (SHORTEST // 4 * n << k for k in itertools.count() for n in (4, 5, 6, 7))
     return [*itertools.takewhile(lambda n: n < longest, steps), longest]
 
 

@@ -107,8 +107,8 @@ def test_noise_holds_ordinary_tokens_and_common_ones_more_often():
 
 
 def test_a_peer_that_does_not_exist_is_an_error_that_names_those_that_do():
-    with pytest.raises(UserError, match=r"objective 'bilm' has none; plm, mlm, clm have"):
-        step.peers_of("bilm")
+    with pytest.raises(UserError, match=r"objective 'tlm' has none; plm, mlm, clm, bilm have"):
+        step.peers_of("tlm")
 
 
 def measured(first, steps_s, utilisation=0.5):

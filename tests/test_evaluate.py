@@ -32,6 +32,7 @@ KINDS = {  # of runs: a toy recipe, its changes, and what becomes of its first p
     "plm": ("plm", {}, lambda params: params),
     "mlm": ("mlm", {}, lambda params: params),
     "clm": ("clm", {}, lambda params: params),
+    "bilm": ("bilm", {}, lambda params: params),
     "average": ("clm", {"train.average": 0.5}, lambda params: params),
     "zeros": ("clm", {"optim.lr": 0.0}, lambda params: jax.tree.map(jnp.zeros_like, params)),
 }
@@ -99,7 +100,9 @@ def assert_close(found: dict, expected: dict, rel: float) -> None:
         assert found[name] == near, name
 
 
-@pytest.mark.parametrize("kind", ["plm", "mlm", "clm", "average"])
+@pytest.mark.parametrize(
+    "kind", [pytest.param("plm", marks=pytest.mark.slow), "mlm", "clm", "bilm", "average"]
+)
 def test_the_documents_held_out_give_the_numbers_that_training_gave(quick, run, held_out, on, kind):
     found = evaluate.evaluated(on(held_out), run(kind))
     assert found["step"] == toys.STEPS

@@ -46,8 +46,15 @@ def straight(toy, tmp_path_factory):
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("recipe", toys.RECIPES)
-@pytest.mark.parametrize(("case", "call"), [("plain", c) for c in CALLS] + [(c, 2) for c in CASES])
+@pytest.mark.parametrize(
+    ("recipe", "case", "call"),
+    [(recipe, "plain", call) for recipe in toys.RECIPES for call in (1, 3)]
+    + [
+        ("bilm", *each) if recipe == "bilm" else pytest.param(recipe, *each, marks=pytest.mark.slow)
+        for recipe in toys.RECIPES
+        for each in [("plain", call) for call in CALLS[2:]] + [(case, 2) for case in CASES]
+    ],
+)
 def test_stopping_and_resuming_changes_nothing(
     toy, tmp_path, monkeypatch, straight, recipe, case, call
 ):

@@ -19,7 +19,6 @@ pytest_plugins = ["tests.toy"]
 
 MESHES = {  # data, fsdp, tensor
     "one": (1, 1, 1),
-    "data 2": (2, 1, 1),
     "data 8": (8, 1, 1),
     "fsdp 4": (1, 4, 1),
     "tensor 2": (1, 1, 2),
@@ -102,6 +101,7 @@ def _same_place(x, like):
 
 WHOLE = {  # few as they are, none of their dimensions is one that such a mesh splits
     "all": ("character_E",),
+    "fsdp 4": ("b_ZGU",),
     "tensor 2": ("position_LD", "_DD", "characters"),
 }
 

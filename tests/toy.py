@@ -90,11 +90,9 @@ def shared(config: ConfigDict, sentences: str = "line", V: int = 120) -> ConfigD
 
 
 RECIPES = {"plm": plm, "mlm": mlm, "clm": clm, "bilm": bilm}
-# Where whole processes are tried, those that keep something between batches; the rest when slow.
-WHOLE = [
-    name if name in ("plm", "bilm") else pytest.param(name, marks=pytest.mark.slow)
-    for name in RECIPES
-]
+# Where one recipe shows what all share, it is the quickest of those that keep something between
+# batches; the others are of `make test-slow`.
+ONE = [name if name == "bilm" else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
 
 
 # --- in this process -------------------------------------------------------------------------
