@@ -1,5 +1,5 @@
 # make pretrain   an environment, then XLNet on the default corpus: minutes on a laptop;
-#                 RECIPE=bert, gpt, gpt2 or gpt3 trains another
+#                 RECIPE=elmo, bert, gpt, gpt2 or gpt3 trains another
 # make test       an environment, then lint, types and the tests
 # make test-slow  the tests that take longer
 # make clean      forget the environment (not data/ and runs/)
