@@ -23,7 +23,7 @@ import modules
 from pretrain import machine
 from pretrain.data import sentences, sources, text, tokenizers
 from pretrain.embedding import Choice, Embedder, chosen
-from pretrain.finished import Run
+from pretrain.finished import Run, drawn
 from pretrain.sharding import Layout, make_mesh
 
 SHORT = 8  # words
@@ -107,7 +107,7 @@ def main() -> None:
         lines = list(itertools.islice(corpus(), numbers[0]))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
         layout, ran = Layout(make_mesh()), run(name, lines)
-        choice, params = chosen("all", count=ran.config.model.N + 1), drawn(ran)
+        choice, params = chosen("all", count=ran.config.model.N + 1), drawn(ran.backbone)
         kinds = {"one by one": Alone} | ({"as published": AsPublished} if name != "bert" else {})
         together, *others = (
             kind(ran, layout, choice, params=params, cut=True)
@@ -161,13 +161,6 @@ def run(name: str, lines: list[str]) -> Run:
     config = ConfigDict(dict(objective=dict(name=objective), model=model))
     tokenizer = tokenizers.learn(iter(lines), **tokens)
     return Run(Path(), config, tokenizer, modules.build(**model))
-
-
-def drawn(run: Run) -> Any:
-    tokens = run.backbone.example()
-    valid_BL = jnp.ones(tokens.shape[:2], bool)
-    init = run.backbone.init(jax.random.key(0), tokens, valid_BL, method="encode", train=False)
-    return init["params"]
 
 
 if __name__ == "__main__":

@@ -58,11 +58,14 @@ def backbone_params(run: Run, layout: Layout) -> Any:
 
 def backbone_weights(run: Run, layout: Layout) -> tuple[Any, int]:
     """`backbone_params`, and the step they are of."""
-    tokens = run.backbone.example()
-    valid_BL = jnp.ones(tokens.shape[:2], bool)
-    shapes = jax.eval_shape(
-        lambda: run.backbone.init(jax.random.key(0), tokens, valid_BL, train=False, method="encode")
-    )
-    like = layout.like({"backbone": shapes["params"]})
-    found, step = run.weights(like, "backbone/")
+    shapes = jax.eval_shape(lambda: drawn(run.backbone))
+    found, step = run.weights(layout.like({"backbone": shapes}), "backbone/")
     return found["backbone"], step
+
+
+def drawn(backbone: nn.Module) -> Any:
+    """A backbone's parameters before it has learned anything."""
+    tokens = backbone.example()  # type: ignore[attr-defined]
+    valid_BL = jnp.ones(tokens.shape[:2], bool)
+    variables = backbone.init(jax.random.key(0), tokens, valid_BL, train=False, method="encode")
+    return variables["params"]
