@@ -39,12 +39,22 @@ SYSTEMS: dict[str, tuple[tuple[int, int, int], str, dict[str, Any], dict[str, An
         (512, 512, 5), "bilm", dict(name="words"),
         dict(name="lstm", D=128, U=1024, N=2, filters=FILTERS, highways=1),
     ),
-    "published": ((1600, 40, 2), "bilm", dict(name="words"), dict(name="lstm", N=2)),
+    "published": ((1200, 24, 2), "bilm", dict(name="words"), dict(name="lstm", N=2)),
 }  # fmt: skip
 
 
-class Alone(Embedder):
-    """One row at a time on each device."""
+class Together(Embedder):
+    """As the command has it."""
+
+    def blocks(self, lines: list[str]) -> list[tuple[int, list[str]]]:
+        return [(0, lines)]
+
+
+class Alone(Together):
+    """One row at a time on each device, and nothing remembered of the others."""
+
+    def blocks(self, lines: list[str]) -> list[tuple[int, list[str]]]:
+        return [(number, [line]) for number, line in enumerate(lines)]
 
     def _rows(self, L: int) -> tuple[int, int]:
         shards = self.layout.shards("B")
@@ -66,11 +76,12 @@ class AsPublished(Alone):
         ]
         super().__init__(run, layout, choice, params=(params, loops), cut=cut)
 
+    def _spelled(self, params, batch: dict[str, jax.Array]):
+        return super()._spelled(params[0], batch)
+
     def _forward(self, params, batch: dict[str, jax.Array]):
-        tokens, valid_BL = batch.values()
-        params, loops = params
-        embed = self.run.backbone.bind({"params": params})._embedded
-        states_LD, length = [embed(tokens)[0]] * len(loops[0]), valid_BL.sum()
+        x_BLD, loops = batch["x_BLD"], params[1]
+        states_LD, length = [x_BLD[0]] * len(loops[0]), batch["valid_BL"].sum()
         layers = [jnp.concatenate(states_LD, -1)]
         for n, own in enumerate(loops):
             new_LD = [
@@ -103,50 +114,52 @@ def by_word(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, proje
 
 
 def main() -> None:
-    for name, (numbers, *_) in SYSTEMS.items():
-        lines = list(itertools.islice(corpus(), numbers[0]))
+    for name, ((many, few, rounds), *_) in SYSTEMS.items():
+        lines = list(itertools.islice(corpus(), many))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
         layout, ran = Layout(make_mesh()), run(name, lines)
         choice, params = chosen("all", count=ran.config.model.N + 1), drawn(ran.backbone)
         kinds = {"one by one": Alone} | ({"as published": AsPublished} if name != "bert" else {})
         together, *others = (
             kind(ran, layout, choice, params=params, cut=True)
-            for kind in (Embedder, *kinds.values())
+            for kind in (Together, *kinds.values())
         )
-        for how, other in zip(kinds, others, strict=True):
+        for other in others:
             check_same(together, other, lines[:2])
-            for texts in (lines, short):
-                mean = statistics.mean(len(line.split()) for line in texts)
-                what = f"{name}, {mean:.0f} words", how
-                compare(*what, together, other, texts, *numbers[1:])
+        for texts in (lines, short):
+            mean = statistics.mean(len(line.split()) for line in texts)
+            print(f"{name}, {mean:.0f} words")
+            compare(together, dict(zip(kinds, others, strict=True)), texts, few, rounds)
 
 
-def check_same(one: Embedder, other: Embedder, lines: list[str]) -> None:
+def check_same(one: Together, other: Together, lines: list[str]) -> None:
     """AssertionError unless both find the same vectors."""
-    for a, b in zip(one([(0, lines)]), other([(0, lines)]), strict=True):
+    found = {x.number: x for x in one(one.blocks(lines))}
+    for b in other(other.blocks(lines)):
+        a = found[b.number]
         np.testing.assert_allclose(a.vectors, b.vectors, atol=1e-4)
 
 
 def compare(
-    name: str, how: str, together: Embedder, alone: Embedder, lines: list[str], few: int,
-    rounds: int,
-) -> None:  # fmt: skip
-    """A line: words per second either way, and their ratio over rounds taken in turns."""
-    rates = [(rate(together, lines), rate(alone, lines[:few])) for _ in range(rounds + 1)][1:]
-    for clock, kind in enumerate(("wall", "CPU")):
-        fast, slow = ([each[clock] for each in ours] for ours in zip(*rates, strict=True))
-        ratios = sorted(a / b for a, b in zip(fast, slow, strict=True))
-        print(
-            f"{name:<16}{kind:<6}{statistics.median(fast):>10,.0f} words/s together"
-            f"{statistics.median(slow):>10,.0f} {how}   "
-            f"{statistics.median(ratios):.1f} x ({ratios[0]:.1f} - {ratios[-1]:.1f})"
-        )
+    together: Together, others: dict[str, Together], lines: list[str], few: int, rounds: int
+) -> None:
+    """A line for each: words per second and how many times as fast together, in turns."""
+    every = {"together": (together, lines)} | {how: (x, lines[:few]) for how, x in others.items()}
+    rates = [{how: rate(*each) for how, each in every.items()} for _ in range(rounds + 1)][1:]
+    for how in every:
+        for clock, kind in enumerate(("wall", "CPU")):
+            own = statistics.median(each[how][clock] for each in rates)
+            ratios = sorted(each["together"][clock] / each[how][clock] for each in rates)
+            print(
+                f"    {how:<16}{kind:<6}{own:>10,.0f} words/s"
+                f"{statistics.median(ratios):>8.1f} x ({ratios[0]:.1f} - {ratios[-1]:.1f})"
+            )
 
 
-def rate(embedder: Embedder, lines: list[str]) -> tuple[float, float]:
+def rate(embedder: Together, lines: list[str]) -> tuple[float, float]:
     """Words per second that passed, and per second that CPUs worked."""
     started, spent = time.perf_counter(), time.process_time()
-    words = sum(sentence.words for sentence in embedder([(0, lines)]))
+    words = sum(sentence.words for sentence in embedder(embedder.blocks(lines)))
     return words / (time.perf_counter() - started), words / (time.process_time() - spent)
 
 

@@ -107,20 +107,24 @@ class Backbone(nn.Module):
 
         The states of a row are the same however it is padded, and 0 at its padding.
         """
-        return self._text(tokens, valid_BL, None, train=train)[0][-1]
+        return self._text(self.embed(tokens), valid_BL, None, train=train)[0][-1]
 
     def states(self, tokens, valid_BL, *, state: State | None = None):
         """Every layer's states, the words' own vectors (Z times) before them: [N + 1, B, L, ZD].
 
         With a `state`, from which to read on in either direction: (states, the state after).
         """
-        all_BLD, new = self._text(tokens, valid_BL, state, train=False)
+        return self.states_of(self.embed(tokens), valid_BL, state=state)
+
+    def states_of(self, x_BLD, valid_BL, *, state: State | None = None):
+        """`states` of words that are vectors already, as `embed` makes them."""
+        all_BLD, new = self._text(x_BLD.astype(self.dtype), valid_BL, state, train=False)
         h_NBLD = jnp.stack(all_BLD)
         return h_NBLD if state is None else (h_NBLD, new)
 
-    def _text(self, tokens, valid_BL, state, *, train: bool):
+    def _text(self, x_BLD, valid_BL, state, *, train: bool):
         """One text for all directions: the layers' states in its own order, and the state."""
-        x_BLD = self._embedded(tokens) * valid_BL[..., None].astype(self.dtype)
+        x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
         x_BZLD, valid_BZL = (turned(jnp.stack([each] * self.Z, 1), 1) for each in (x_BLD, valid_BL))
         all_BZLD, new = self._through(x_BZLD, state, valid_BZL=valid_BZL, train=train)
         aligned = (jnp.moveaxis(turned(h_BZLD, 1), 1, 2) for h_BZLD in all_BZLD)
@@ -137,11 +141,12 @@ class Backbone(nn.Module):
         Returns:
             (h_BZLD, what the softmax reads; the state).
         """
-        x_BZLD = self._embedded(tokens_BZL)
+        x_BZLD = self.embed(tokens_BZL)
         all_BZLD, state = self._through(x_BZLD, state, fresh_BZL=fresh_BZL, train=train)
         return self.drop(all_BZLD[-1], train=train), state
 
-    def _embedded(self, tokens):
+    def embed(self, tokens):
+        """Words by themselves: characters [..., W] or ids [...] -> [..., D]."""
         if self.inputs == "characters":
             return self.characters(tokens)
         return self.token_VD[tokens].astype(self.dtype)

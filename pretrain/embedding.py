@@ -30,7 +30,8 @@ from pretrain.framing import frame
 from pretrain.sharding import Layout
 
 SHORTEST = 8  # tokens that rows are padded to, at least
-PART = 8  # what is left of a block goes in batches of so many times fewer rows
+PART = 8  # so many times fewer rows are in a batch where fewer are left, or lengths differ much
+SPELLED = (1024, 128, 16)  # words at once that are read from their characters
 
 
 class Sentence(NamedTuple):
@@ -118,16 +119,24 @@ class Row(NamedTuple):
 
     number: int
     tokens: list[str]
-    ids: np.ndarray  # [L], or [L, W] of characters; with the marks
+    ids: np.ndarray  # [L], with the marks: of the tokenizer, or of the block's own words
     words: int
     block: int
+
+
+class Block(NamedTuple):
+    """Rows of about one length together; what their ids mean if not the tokenizer's pieces."""
+
+    batches: list[list[Row]]
+    chars_VW: np.ndarray | None  # the spellings of its distinct words
 
 
 class Embedder:
     """A run's backbone, reading blocks of texts on all devices of a machine.
 
     Rows are padded to one of few lengths: at most two programs are compiled for each of
-    `lengths`, of which there are four for every doubling from 8 tokens to the longest row.
+    `lengths`, of which there are four for every doubling from 8 tokens to the longest row.  What
+    a word is from its characters is found once for all its places in a block.
 
     Attributes:
         speed: of the last call so far.
@@ -166,30 +175,33 @@ class Embedder:
         self.speed = Speed()
         ready = read_ahead(self._batches(*block) for block in blocks)
         waiting: tuple[list[Row], jax.Array] | None = None
-        for rows in itertools.chain.from_iterable(ready):
-            started = rows, self._start(rows)
-            if waiting:
-                yield from self._finish(*waiting)
-            waiting = started
+        for batches, chars_VW in ready:
+            words_VD = None if chars_VW is None else self._words(chars_VW)
+            for rows in batches:
+                started = rows, self._start(rows, words_VD)
+                if waiting:
+                    yield from self._finish(*waiting)
+                waiting = started
         if waiting:
             yield from self._finish(*waiting)
 
     # --- rows to batches ---------------------------------------------------------------------
 
-    def _batches(self, first: int, texts: list[str]) -> list[list[Row]]:
-        """Rows of about one length together, the longest first."""
-        read = self.read(texts)
+    def _batches(self, first: int, texts: list[str]) -> Block:
+        """The longest rows come first."""
+        tokens, ids, chars_VW = self.read(texts)
         rows = [
-            self._row(first, first + i, text, *each)
-            for i, (text, each) in enumerate(zip(texts, read, strict=True))
+            self._row(first, first + i, *each)
+            for i, each in enumerate(zip(texts, tokens, ids, strict=True))
         ]
         rows.sort(key=lambda row: -len(row.ids))
         batches = []
         while rows:
-            full, part = self._rows(self._length(rows))
-            rows, batch = rows[(n := full if len(rows) >= full else part) :], rows[:n]
+            full, part = self._rows(L := self._length(rows))
+            alike = len(rows) >= full and 2 * len(rows[full - 1].ids) >= L
+            rows, batch = rows[(n := full if alike else part) :], rows[:n]
             batches.append(batch)
-        return batches
+        return Block(batches, chars_VW)
 
     def _row(self, block: int, number: int, text: str, tokens: list[str], ids: np.ndarray) -> Row:
         room = self.longest - len(self.before) - len(self.after)
@@ -215,28 +227,41 @@ class Embedder:
         full = max(self.tokens // L, 1)
         return full * shards, -(-full // PART) * shards
 
-    def _arrays(self, rows: list[Row], B: int, L: int) -> dict[str, np.ndarray]:
+    def _arrays(self, rows: list[Row], B: int, L: int, words_VD: Any) -> dict[str, np.ndarray]:
         """The batch that the backbone reads; what it holds of padding does not matter."""
-        more = self.before.shape[1:]
-        tokens = np.zeros((B, L, *more), np.int32)
-        batch = {"tokens_BLW" if more else "tokens_BL": tokens, "valid_BL": np.zeros((B, L), bool)}
+        ids_BL = np.zeros((B, L), np.int32)
+        batch = {"valid_BL": np.zeros((B, L), bool)}
         if self.frame.after_segments:
             batch["segments_BL"] = np.zeros((B, L), np.int32)
         for i, row in enumerate(rows):
             n = len(row.ids)
-            tokens[i, :n] = row.ids
+            ids_BL[i, :n] = row.ids
             batch["valid_BL"][i, :n] = True
             if self.frame.after_segments:
                 batch["segments_BL"][i, n - len(self.after) : n] = self.frame.after_segments
-        return batch
+        return batch | ({"ids_BL": ids_BL} if words_VD is None else {"x_BLD": words_VD[ids_BL]})
 
     # --- batches to vectors ------------------------------------------------------------------
 
-    def _start(self, rows: list[Row]) -> jax.Array:
+    def _words(self, chars_VW: np.ndarray) -> np.ndarray:
+        """Spellings to words, [V, D]."""
+        found, shards = [], self.layout.shards("B")
+        while len(chars_VW):
+            n = next((n for n in SPELLED if len(chars_VW) >= n * shards), SPELLED[-1]) * shards
+            now, chars_VW = chars_VW[:n], chars_VW[n:]
+            chars_BLW = np.zeros((n, 1, now.shape[1]), np.int32)
+            chars_BLW[: len(now), 0] = now
+            batch = self.layout.put({"chars_BLW": chars_BLW}, n)
+            x_BLD = self._run(batch)
+            found.append(np.asarray(x_BLD)[: len(now), 0])
+        return np.concatenate(found)
+
+    def _start(self, rows: list[Row], words_VD: np.ndarray | None) -> jax.Array:
         """Has the devices begin; what they find comes to the host by itself."""
         L = self._length(rows)
         B = next(B for B in reversed(self._rows(L)) if len(rows) <= B)
-        h = self._programs(B, L)(self.params, self.layout.put(self._arrays(rows, B, L), B))
+        batch = self.layout.put(self._arrays(rows, B, L, words_VD), B)
+        h = self._run(batch)
         h.copy_to_host_async()
         return h
 
@@ -248,22 +273,32 @@ class Embedder:
             self.speed.add(sentence)
             yield sentence
 
-    def _forward(self, params, batch: dict[str, jax.Array]):
-        batch = dict(batch)
-        valid_BL, segments_BL = batch.pop("valid_BL"), batch.pop("segments_BL", None)
-        [tokens] = batch.values()
-        more: dict[str, Any] = {} if segments_BL is None else {"segments_BL": segments_BL}
-        apply = functools.partial(self.run.backbone.apply, {"params": params}, method="states")
-        return self.choice(apply(tokens, valid_BL, **more))
+    def _run(self, batch: dict[str, jax.Array]) -> jax.Array:
+        shapes = tuple((name, x.shape, x.dtype) for name, x in batch.items())
+        return self._programs(shapes)(self.params, batch)
 
-    def _compiled(self, B: int, L: int):
+    def _compiled(self, shapes: tuple[tuple[str, tuple[int, ...], Any], ...]):
         with placing(self.layout), self.speed.pausing():
-            like = self.layout.like(jax.eval_shape(lambda: self._arrays([], B, L)))
-            found = jax.eval_shape(self._forward, self.params, like)
+            batch = {name: jax.ShapeDtypeStruct(*rest) for name, *rest in shapes}
+            like = self.layout.like(batch)
+            does = self._spelled if "chars_BLW" in batch else self._forward
+            found = jax.eval_shape(does, self.params, like)
             letters = "NBLD"[-len(found.shape) :]
             place = NamedSharding(self.layout.mesh, self.layout.spec(letters, found.shape))
-            jit = jax.jit(self._forward, out_shardings=place)
-            return jit.lower(self.params, like).compile()
+            return jax.jit(does, out_shardings=place).lower(self.params, like).compile()
+
+    def _spelled(self, params, batch: dict[str, jax.Array]):
+        return self.run.backbone.apply({"params": params}, batch["chars_BLW"], method="embed")
+
+    def _forward(self, params, batch: dict[str, jax.Array]):
+        ids_BL, x_BLD, valid_BL, segments_BL = map(
+            batch.get, ("ids_BL", "x_BLD", "valid_BL", "segments_BL")
+        )
+        apply = functools.partial(self.run.backbone.apply, {"params": params})
+        if x_BLD is not None:
+            return self.choice(apply(x_BLD, valid_BL, method="states_of"))
+        more: dict[str, Any] = {} if segments_BL is None else {"segments_BL": segments_BL}
+        return self.choice(apply(ids_BL, valid_BL, **more, method="states"))
 
 
 def ladder(longest: int) -> list[int]:
@@ -301,29 +336,32 @@ class Pieces:
     def marks(self, ids: list[int]) -> np.ndarray:
         return np.array(ids, np.int32)
 
-    def __call__(self, texts: list[str]) -> Iterator[tuple[list[str], np.ndarray]]:
-        for ids in self.tokenizer.encode(texts):
-            known = ids if (ids < self.V).all() else self._known(ids)
-            yield [self.tokenizer.pieces[i] for i in ids], known
+    def __call__(self, texts: list[str]) -> tuple[list[list[str]], list[np.ndarray], None]:
+        ids = self.tokenizer.encode(texts)
+        names = [[self.tokenizer.pieces[i] for i in each] for each in ids]
+        return names, [each if (each < self.V).all() else self._known(each) for each in ids], None
 
     def _known(self, ids: np.ndarray) -> np.ndarray:
         return np.where(ids < self.V, ids, self.tokenizer.special["unk"])
 
 
 class Characters:
-    """Texts to their words and the words' characters: none is unknown."""
+    """Texts to their words, numbers of these, and spellings by number: no word is unknown."""
 
     def __init__(self, tokenizer: Any, W: int):
         self.tokenizer, self.characters = tokenizer, functools.partial(characters, W=W)
         spelled = {name: tokenizer.pieces[i] for name, i in tokenizer.special.items()}
-        self.meant = dict.fromkeys((spelled["bos"], spelled["eos"]), spelled["unk"])
+        self.first = {spelled["bos"]: 0, spelled["eos"]: 1}
+        self.meant = dict.fromkeys(self.first, spelled["unk"])
 
     def marks(self, ids: list[int]) -> np.ndarray:
-        return self.characters([self.tokenizer.pieces[i] for i in ids])
+        return np.array([self.first[self.tokenizer.pieces[i]] for i in ids], np.int32)
 
-    def __call__(self, texts: list[str]) -> Iterator[tuple[list[str], np.ndarray]]:
-        found = self.tokenizer.words(texts)
-        # A word that is spelled like a mark is none.
-        ids = self.characters([self.meant.get(word, word) for words in found for word in words])
-        ends = np.cumsum([len(words) for words in found])
-        yield from zip(found, np.split(ids, ends[:-1]), strict=True)
+    def __call__(self, texts: list[str]) -> tuple[list[list[str]], list[np.ndarray], np.ndarray]:
+        found, numbers = self.tokenizer.words(texts), dict(self.first)
+        ids = [
+            # A word that is spelled like a mark is none.
+            np.array([numbers.setdefault(self.meant.get(w, w), len(numbers)) for w in words], int)
+            for words in found
+        ]
+        return found, ids, self.characters(list(numbers))

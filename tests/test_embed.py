@@ -245,7 +245,7 @@ def test_lines_without_words_have_vectors_without_rows(run):
 def test_a_word_beyond_the_models_vocabulary_is_the_unknown_one(run):
     tokenizer, V = run("bilm").tokenizer, 10
     line = " ".join([*tokenizer.pieces[5:15], "never-seen"])
-    [(tokens, ids)] = embedding.Pieces(tokenizer, V)([line])
+    [tokens], [ids], _ = embedding.Pieces(tokenizer, V)([line])
     assert ids.tolist() == [5, 6, 7, 8, 9, *[tokenizer.special["unk"]] * 6]
     assert tokens == [*tokenizer.pieces[5:15], "<UNK>"]
 
