@@ -93,7 +93,7 @@ class Tokenizer(Encoder):
         V, model, lower, keep_accents, sample = bound.arguments.values()
         keep_accents = _kept(keep_accents, lower)
         if model:
-            pieces = _published(model)
+            pieces = published(model)
             check_size(V, pieces, model)
         else:
             pieces = _learn(sampled(texts, sample), V, _cleaning(lower, keep_accents))
@@ -101,14 +101,14 @@ class Tokenizer(Encoder):
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / VOCABULARY).write_bytes("".join(f"{p}\n" for p in self.pieces).encode())
+        write(self.pieces, folder / VOCABULARY)
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}
         (folder / TRAITS).write_text(json.dumps(traits))
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
         traits = json.loads((folder / TRAITS).read_text())
-        return cls(_published(folder / VOCABULARY), traits["lower"], traits["keep_accents"])
+        return cls(published(folder / VOCABULARY), traits["lower"], traits["keep_accents"])
 
 
 def _kept(keep_accents: bool | None, lower: bool) -> bool:
@@ -119,7 +119,12 @@ def _cleaning(lower: bool, keep_accents: bool) -> normalizers.Normalizer:
     return normalizers.BertNormalizer(lowercase=lower, strip_accents=not keep_accents)
 
 
-def _published(model: str | Path) -> list[str]:
+def write(pieces: list[str], path: Path) -> None:
+    """A vocabulary as BERT's are published: a piece a line."""
+    path.write_bytes("".join(f"{piece}\n" for piece in pieces).encode())
+
+
+def published(model: str | Path) -> list[str]:
     """The pieces of a file, one a line; some are line separators to all but "\\n"."""
     pieces = [line.removesuffix("\r") for line in read(_path(model)).split("\n")]
     pieces = pieces[:-1] if not pieces[-1] else pieces

@@ -1,0 +1,52 @@
+"""Files of named arrays, as published weights come in them: read and written one array at a time.
+
+A module per format, none of which knows a model: `opened(path)` gives `Arrays`, a context
+manager, and those that are written too have
+
+    write(path, specs, arrays)    # arrays: (name, array) pairs in the order of `specs`, drawn
+                                  # one at a time; a killed writer leaves nothing half-made
+
+| module | reads | writes | notices a flipped bit |
+|---|---|---|---|
+| `tensorflow` | V2 checkpoints: BERT, XLNet, GPT-2 | no | yes |
+| `hugging_face` | safetensors, one file or shards | yes | no |
+| `hdf5` | HDF5: ELMo | yes | no |
+| `npy_shards` | GPT-1's ten .npy files | no | no |
+| `npz` | .npz | yes | yes |
+
+Whatever is wrong with the bytes of a file is a `UserError` that names it.
+"""
+
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
+
+
+class Spec(NamedTuple):
+    """What an array is like; `dtype` is native, bfloat16 is `ml_dtypes.bfloat16`."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+class Arrays(Protocol):
+    """An opened file or folder of named arrays; a context manager.
+
+    Attributes:
+        specs: by name, in the file's order; known without reading data.
+    """
+
+    specs: dict[str, Spec]
+
+    def read(self, name: str) -> np.ndarray:
+        """One array, in memory, C order; checked as far as the format allows.
+
+        Raises:
+            KeyError: `specs` has no such name.
+            UserError: the file is broken here.
+        """
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: object) -> None: ...

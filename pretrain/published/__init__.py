@@ -1,0 +1,151 @@
+"""Published weights: one file per system says how its releases name and arrange what ours do.
+
+A system is a module here with
+
+    KINDS: dict[str, Kind]                  the kinds of releases it is known in, by name
+    described(source: Source) -> Described  what a release holds, as a run of ours would say it
+    table(kind, shapes, names) -> Table     their names and ours (pretrain.published.names)
+    companions(run, folder, kind, dtype)    writes all but the weights: config, tokenizer files
+    checked(run, source) -> {name: largest difference}, where a release brings what it computes
+
+and no arithmetic: reading files is `pretrain.formats`, moving arrays is `pretrain.converting`.
+"""
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pretrain.data.tokenizers import Tokenizer
+from pretrain.errors import UserError
+from pretrain.formats import Spec
+from pretrain.workdir import read_json
+
+SYSTEMS = ("bert", "gpt", "xlnet", "elmo")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of release.
+
+    Attributes:
+        format: a module of `pretrain.formats`.
+        knows: a file of this name pattern tells that a folder is of this kind.
+        weights: where the weights are in the folder; "": the folder itself says.
+        model_type: what Hugging Face's config.json calls the system.
+        out: whether ours are written so, too.
+    """
+
+    format: str
+    knows: str
+    weights: str = ""
+    model_type: str = ""
+    out: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A release that was found: its folder, its kind, and the arrays there are."""
+
+    folder: Path
+    kind: str
+    specs: Mapping[str, Spec]
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # "lower": of the text
+
+    def json(self, name: str) -> dict[str, Any]:
+        """A JSON file of the folder; UserError if it is missing or no object."""
+        found = read_json(self.path(name))
+        if not isinstance(found, dict):
+            raise UserError(f"{self.folder / name}: is no JSON object")
+        return found
+
+    def path(self, *names: str) -> Path:
+        """The first of these files, as patterns, that is there.
+
+        Raises:
+            UserError: none is.
+        """
+        for name in names:
+            if found := sorted(self.folder.glob(name)):
+                return found[0]
+        raise UserError(f"{self.folder} has no {' or '.join(names)}")
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these files is there."""
+        return any(any(self.folder.glob(name)) for name in names)
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """What a release is in our words.
+
+    Attributes:
+        objective, batches: sections of a recipe, with every value that its arithmetic needs.
+        model: the section `model`, with the name of the module.
+        tokenizer: of as many pieces as the embedding has rows.
+        heads: shapes of the objective's own parameters, beside "backbone".
+    """
+
+    model: dict[str, Any]
+    objective: dict[str, Any]
+    batches: dict[str, Any]
+    tokenizer: Tokenizer
+    heads: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+
+
+def system(name: str) -> Any:
+    """The module of that name.
+
+    Raises:
+        UserError: it is not known.
+    """
+    if name not in SYSTEMS:
+        raise UserError(f"system {name!r} is not known; there are {', '.join(SYSTEMS)}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def check_vocabulary(tokenizer: Tokenizer, rows: int, where: Path) -> None:
+    """UserError unless the tokenizer's files belong to an embedding of so many rows."""
+    if rows != tokenizer.V:
+        raise UserError(
+            f"{where} has {tokenizer.V:,} pieces, but the weights have {rows:,} rows: they do "
+            "not belong together"
+        )
+
+
+def chosen(config: Mapping[str, Any], field: str, known: Mapping[Any, Any], where: Path) -> Any:
+    """What one of the values of a field that we know means.
+
+    Raises:
+        UserError: it is missing, or another.
+    """
+    value = config.get(field)
+    if value not in known:
+        names = ", ".join(map(repr, known))
+        raise UserError(f"{where}: {field} is {value!r}, and here can only be {names}")
+    return known[value]
+
+
+def unlike(config: Mapping[str, Any], only: Mapping[str, Any], where: Path) -> None:
+    """UserError if a field is set to anything but what our arithmetic has."""
+    for field, value in only.items():
+        if field in config and config[field] != value:
+            raise UserError(
+                f"{where}: {field} is {config[field]!r}, and only {value!r} can be computed here"
+            )
+
+
+def size(config: Mapping[str, Any], field: str, where: Path) -> int:
+    """A field that is a positive whole number; UserError if not."""
+    value = config.get(field)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise UserError(f"{where}: {field} is {value!r}, and should be a whole number above 0")
+    return value
+
+
+def only(backbone: Any, fields: Mapping[str, Any]) -> None:
+    """UserError if a field of the model is not what theirs can only be."""
+    for field, value in fields.items():
+        if (own := getattr(backbone, field)) != value:
+            raise UserError(f"model.{field}={own!r}: theirs can only be {value!r}")

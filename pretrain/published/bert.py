@@ -1,0 +1,224 @@
+"""BERT's releases (Devlin et al. 2018): Google's TensorFlow checkpoints, and Hugging Face's."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pretrain.data.tokenizers import wordpiece
+from pretrain.errors import UserError
+from pretrain.finished import Run
+from pretrain.published import (
+    Described,
+    Kind,
+    Source,
+    check_vocabulary,
+    chosen,
+    only,
+    size,
+    unlike,
+)
+from pretrain.published.hugging_face import vocabulary
+from pretrain.published.names import Rows, Shapes, Table, links
+from pretrain.workdir import write_json
+
+KINDS = {
+    "tensorflow": Kind("tensorflow", "bert_config.json", "*.index", out=False),
+    "npz": Kind("npz", "bert_config.json", "*.npz"),
+    "hugging_face": Kind("hugging_face", "config.json", model_type="bert"),
+}
+OBJECTIVE = "mlm"
+ACTIVATIONS = {  # their names -> ours: Google's "gelu" is the tanh form, Hugging Face's is not
+    "tensorflow": {"gelu": "gelu", "relu": "relu"},
+    "hugging_face": {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_erf",
+                     "relu": "relu"},
+}  # fmt: skip
+ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+
+LAYERS = "backbone/layers/"
+ATTENTION = {
+    f"{LAYERS}attention/{kind}{name[0]}_{axes}": ("attention/self/" + name + end, axes)
+    for name in ("query", "key", "value")
+    for kind, end, axes in (("w", "/kernel", "DHK"), ("b", "/bias", "HK"))
+}
+PARTS = {  # and whose arrays tell that they are there
+    "pooler": ("pooler/dense/kernel", "pooler.dense.weight"),
+    "head": ("cls/predictions/output_bias", "cls.predictions.bias"),
+    "nsp": ("cls/seq_relationship/output_bias", "cls.seq_relationship.bias"),
+}
+FORMS = {"DHK": "D(HK)", "HK": "(HK)"}
+
+
+def norm(ours: str, theirs: str) -> dict[str, tuple[str, str]]:
+    scope = f"{theirs}/LayerNorm"
+    return {f"{ours}/scale_D": (f"{scope}/gamma", "D"), f"{ours}/bias_D": (f"{scope}/beta", "D")}
+
+
+def dense(ours: tuple[str, str], theirs: str, form: str = "") -> dict[str, tuple[str, str]]:
+    weight, bias = ours
+    form = form or weight.rpartition("_")[2]
+    return {weight: (f"{theirs}/kernel", form), bias: (f"{theirs}/bias", bias.rpartition("_")[2])}
+
+
+LAYER = "bert/encoder/layer_{n}/"
+TENSORFLOW: Rows = {
+    "backbone/token_VD": ("bert/embeddings/word_embeddings", "VD"),
+    "backbone/position_LD": ("bert/embeddings/position_embeddings", "LD"),
+    "backbone/segment_SD": ("bert/embeddings/token_type_embeddings", "SD"),
+    **norm("backbone/embedding_norm", "bert/embeddings"),
+    **{ours: (LAYER + theirs, FORMS[axes]) for ours, (theirs, axes) in ATTENTION.items()},
+    **dense((f"{LAYERS}attention/wo_HKD", f"{LAYERS}attention/bo_D"),
+            f"{LAYER}attention/output/dense", "(HK)D"),
+    **norm(f"{LAYERS}attention_norm", f"{LAYER}attention/output"),
+    **dense((f"{LAYERS}ffn/wi_DF", f"{LAYERS}ffn/bi_F"), f"{LAYER}intermediate/dense"),
+    **dense((f"{LAYERS}ffn/wo_FD", f"{LAYERS}ffn/bo_D"), f"{LAYER}output/dense"),
+    **norm(f"{LAYERS}ffn_norm", f"{LAYER}output"),
+    **dense(("backbone/pool_DD", "backbone/pool_bias_D"), "bert/pooler/dense", "IO -> IO"),
+    **dense(("backbone/head_DD", "backbone/head_bias_D"),
+            "cls/predictions/transform/dense", "IO -> IO"),
+    **norm("backbone/head_norm", "cls/predictions/transform"),
+    "backbone/bias_V": ("cls/predictions/output_bias", "V"),
+    "next_DC": ("cls/seq_relationship/output_weights", "CD"),
+    "next_bias_C": ("cls/seq_relationship/output_bias", "C"),
+}  # fmt: skip
+IGNORED = {
+    "tensorflow": {r".*/(adam_[mv]|Adam(_1)?|AdamWeightDecay\w*)": "slots of the optimiser",
+                   r"global_step|beta[12]_power": "the optimiser's count"},
+    "hugging_face": {r"(bert\.)?embeddings\.position_ids": "0, 1, 2, ..."},
+}  # fmt: skip
+
+
+def torch_name(name: str, gamma: bool) -> str:
+    """Google's name as Hugging Face has it; `gamma`: as its older files have it."""
+    if name.startswith("cls/"):
+        name = name.replace("predictions/output_bias", "predictions/bias")
+        name = name.replace("output_weights", "weight").replace("output_bias", "bias")
+    norms = {} if gamma else {r"/gamma$": "/weight", r"/beta$": "/bias"}
+    for theirs, other in {"layer_": "layer/", r"/kernel$": "/weight", **norms}.items():
+        name = re.sub(theirs, other, name)
+    return (f"{name}/weight" if name.endswith("_embeddings") else name).replace("/", ".")
+
+
+def torch_form(name: str, form: str) -> str:
+    """A dense layer's weight has its axes the other way round there."""
+    if not name.endswith("/kernel"):
+        return form
+    theirs, arrow, own = form.partition(" -> ")
+    first, second = re.findall(r"\(\w+\)|\w", theirs)
+    return second + first + arrow + own
+
+
+def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
+    """Their arrays and ours.
+
+    Args:
+        names: those of a release that was found; "bert." may be missing before them.
+    """
+    if kind != "hugging_face":
+        return Table(links(TENSORFLOW, shapes), {}, IGNORED["tensorflow"])
+    names = list(names)
+    bare = bool(names) and not any(name.startswith("bert.") for name in names)
+    gamma = any(name.endswith("LayerNorm.gamma") for name in names)
+
+    def spelled(name: str) -> str:
+        return torch_name(name, gamma).removeprefix("bert." if bare else "")
+
+    rows = {
+        ours: (spelled(theirs), torch_form(theirs, form))
+        for ours, (theirs, form) in TENSORFLOW.items()
+    }
+    copies = {
+        "cls.predictions.decoder.weight": rows["backbone/token_VD"][0],
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+    return Table(links(rows, shapes), copies, IGNORED["hugging_face"])
+
+
+def described(source: Source) -> Described:
+    """What the release is: its parts by the arrays that are there, the rest by its configuration.
+
+    Raises:
+        UserError: it has no vocabulary, or computes what we do not.
+    """
+    theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
+    where = source.path(KINDS[source.kind].knows)
+    config = source.json(where.name)
+    unlike(config, ONLY, where)
+    D, H = size(config, "hidden_size", where), size(config, "num_attention_heads", where)
+    if D % H:
+        raise UserError(f"{where}: hidden_size={D} does not divide by num_attention_heads={H}")
+    has = {part: any(name.endswith(end) for name in source.specs) for part, end in PARTS.items()}
+    model = dict(
+        name="transformer", V=size(config, "vocab_size", where), D=D, H=H, K=D // H,
+        N=size(config, "num_hidden_layers", where), F=size(config, "intermediate_size", where),
+        L=size(config, "max_position_embeddings", where), attention="bi", norm="post",
+        S=size(config, "type_vocab_size", where), normed_embedding=True,
+        head="transform" if has["head"] else "tied", pooler=has["pooler"],
+        activation=chosen(config, "hidden_act", ACTIVATIONS[theirs], where),
+        epsilon=config.get("layer_norm_eps", 1e-12),
+        dropout=config.get("hidden_dropout_prob", 0.1),
+        attention_dropout=config.get("attention_probs_dropout_prob", 0.1),
+        initializer="truncated", init_scale=config.get("initializer_range", 0.02),
+    )  # fmt: skip
+    batches = dict(
+        name="pairs" if has["nsp"] else "windows", B=32, L=model["L"],
+        **(dict(next_sentence=True) if has["nsp"] else dict(framed=True)),
+    )  # fmt: skip
+    heads = {"next_DC": (D, 2), "next_bias_C": (2,)} if has["nsp"] else {}
+    tokens = tokenizer(source)
+    check_vocabulary(tokens, model["V"], source.folder)
+    return Described(model, dict(name="mlm", nsp=has["nsp"]), batches, tokens, heads)
+
+
+def tokenizer(source: Source) -> wordpiece.Tokenizer:
+    """The vocabulary of the release; whether text is lower-cased, as its files or options say."""
+    pieces, lower, accents = None, source.options.get("lower"), None
+    if source.kind == "hugging_face" and source.has("tokenizer_config.json"):
+        config = source.json("tokenizer_config.json")
+        lower = config.get("do_lower_case") if lower is None else lower
+        accents = config.get("strip_accents")
+    if not source.has("vocab.txt") and source.has("tokenizer.json"):
+        pieces = vocabulary(source, "WordPiece")
+    if pieces is None:
+        pieces = wordpiece.published(source.path("vocab.txt"))
+    if lower is None:  # Google's files do not say: a cased vocabulary has capitals
+        lower = not any(re.search("[A-Z]", x) for x in pieces if not re.fullmatch(r"\[.*\]", x))
+    return wordpiece.Tokenizer(pieces, lower, not (lower if accents is None else accents))
+
+
+def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
+    """Writes the configuration and the vocabulary.
+
+    Raises:
+        UserError: the run computes what theirs cannot.
+    """
+    ours: Any = run.backbone
+    only(ours, dict(attention="bi", norm="post", normed_embedding=True, table_dropout=False))
+    pieces = run.tokenizer
+    if not isinstance(pieces, wordpiece.Tokenizer):
+        raise UserError("BERT's tokenizer is WordPiece: this run has another")
+    theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
+    named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}
+    config = dict(
+        hidden_act=chosen(vars(ours), "activation", named, run.workdir),
+        attention_probs_dropout_prob=ours.attention_dropout, hidden_dropout_prob=ours.dropout,
+        hidden_size=ours.D, initializer_range=ours.init_scale, intermediate_size=ours.F,
+        max_position_embeddings=ours.L, num_attention_heads=ours.H, num_hidden_layers=ours.N,
+        type_vocab_size=ours.S, vocab_size=ours.V,
+    )  # fmt: skip
+    if theirs == "hugging_face":
+        head = "ForPreTraining" if run.config.objective.get("nsp", True) else "ForMaskedLM"
+        config |= dict(
+            architectures=[f"Bert{head if ours.head == 'transform' else 'Model'}"],
+            model_type="bert", layer_norm_eps=ours.epsilon, dtype=dtype,
+            pad_token_id=pieces.special["pad"], position_embedding_type="absolute",
+        )  # fmt: skip
+        tokens = dict(
+            tokenizer_class="BertTokenizer", do_lower_case=pieces.lower,
+            strip_accents=not pieces.keep_accents, model_max_length=ours.L,
+        )  # fmt: skip
+        write_json(folder / "tokenizer_config.json", tokens)
+    elif ours.epsilon != 1e-12:
+        raise UserError(f"model.epsilon={ours.epsilon}: Google's BERT has 1e-12, unchangeable")
+    write_json(folder / KINDS[kind].knows, config)
+    wordpiece.write(pieces.pieces, folder / "vocab.txt")
