@@ -14,9 +14,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from flax import traverse_util
 from jax.experimental import multihost_utils
+from orbax.checkpoint import v1 as ocp_v1
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from pretrain import checksums, verified
@@ -140,6 +142,43 @@ class Checkpoints:
                 shutil.move(self.folder / str(step), aside)
         multihost_utils.sync_global_devices("refused checkpoints are out of the way")
         self.manager.reload()
+
+
+def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]) -> None:
+    """A checkpoint of arrays that need not be in memory together, drawn one at a time.
+
+    What stood there under this step is replaced, and there is nothing before the last is written.
+
+    Args:
+        leaves: by name, as "params/backbone/token_VD".
+
+    Raises:
+        FloatingPointError: an array holds a NaN or an infinity; the message names it.
+        UserError: it could not be written.
+    """
+    folder = pathlib.Path(workdir).resolve() / "checkpoints" / str(step)
+    draft = folder.with_name(f"{step}.draft")
+    table: dict[str, dict] = {}
+    for path in (folder, draft, draft.with_name(f"{draft.name}.partial_save")):
+        shutil.rmtree(path, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    options = ocp_v1.Context()
+    options.array.saving.use_zarr3 = False
+    options.memory.deepcopy_host_arrays = False
+    try:
+        for name, x in leaves:
+            described, strange = checksums.describe({name: x})
+            if strange:
+                raise FloatingPointError(f"{name} is not finite")
+            table |= described
+            with options:
+                ocp_v1.partial.save(draft, verified.nest({name: x}))
+        with options:
+            ocp_v1.partial.finalize(draft)
+        write_json(draft / "record" / "metadata", verified.seal({"leaves": table, "position": {}}))
+        draft.rename(folder)
+    except OSError as error:
+        raise UserError(f"{folder} could not be written: {verified.reason(error)}") from error
 
 
 def vacant(path: pathlib.Path) -> pathlib.Path:

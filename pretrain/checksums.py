@@ -6,9 +6,11 @@ addition is exact in any order, so neither the mesh nor the process count shows 
 """
 
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}  # by size in bytes
 
@@ -58,7 +60,7 @@ def _combine(a: tuple, b: tuple) -> tuple:
     return a[0] + b[0], a[1] + b[1], a[2] | b[2]
 
 
-def describe(leaves: dict[str, jax.Array]) -> tuple[dict[str, dict], list[str]]:
+def describe(leaves: Mapping[str, jax.Array | np.ndarray]) -> tuple[dict[str, dict], list[str]]:
     """What is written beside the arrays, and the names of those that are not finite.
 
     Returns:
@@ -73,6 +75,6 @@ def describe(leaves: dict[str, jax.Array]) -> tuple[dict[str, dict], list[str]]:
     return table, [name for name in leaves if sums[name][2]]
 
 
-def layout(leaf: jax.Array | jax.ShapeDtypeStruct) -> dict:
+def layout(leaf: jax.Array | np.ndarray | jax.ShapeDtypeStruct) -> dict:
     """Shape and dtype, as JSON keeps them."""
     return {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}

@@ -19,7 +19,7 @@ from pretrain import job, machine, vectors, verified
 from pretrain.checksums import describe
 from pretrain.data import text, tokenizers
 from pretrain.data.progress import say
-from pretrain.embedding import Choice, Embedder, chosen
+from pretrain.embedding import POOLS, Choice, Embedder, chosen
 from pretrain.errors import UserError
 from pretrain.finished import Run, backbone_weights, opened
 from pretrain.sharding import Layout, make_mesh
@@ -30,6 +30,9 @@ MIX = flags.DEFINE_string("mix", "", "Weights of a sum of these layers, as they 
 TOKENS = flags.DEFINE_integer("tokens", 8192, "That a device reads at once, with padding.", 8)
 DTYPE = flags.DEFINE_enum(
     "dtype", None, ["float32", "bfloat16"], "The model's products; default: as in training."
+)
+POOL = flags.DEFINE_enum(
+    "pool", "", POOLS, "One vector of a whole line: the mean of its positions, or the first's."
 )
 CUT = flags.DEFINE_bool("cut", False, "Of a line longer than the model reads, take the beginning.")
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
@@ -82,14 +85,14 @@ def blocks(sentences: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 def embed(
     run: Run, source: Path, out: Path, say: Callable[[str], None] = say, *, layers: str = "all",
-    mix: str = "", tokens: int = 8192, cut: bool = False,
+    mix: str = "", tokens: int = 8192, cut: bool = False, pool: str = "",
 ) -> None:  # fmt: skip
     """Writes the vectors of all sentences of `source` to `out`.
 
     Args:
         say: is told how far it is.
         layers, mix: see `embedding.chosen`.
-        tokens, cut: see `Embedder`.
+        tokens, cut, pool: see `Embedder`.
 
     Raises:
         UserError: the text cannot be read, a line is too long, or `out` cannot be written.
@@ -98,8 +101,8 @@ def embed(
     digest, count = survey(source)
     layout = Layout(make_mesh())
     params, step = backbone_weights(run, layout)
-    made_from = {"step": step, **described(run, params, choice), "text": digest}
-    embedder = Embedder(run, layout, choice, params=params, tokens=tokens, cut=cut)
+    made_from = {"step": step, **described(run, params, choice), "pool": pool, "text": digest}
+    embedder = Embedder(run, layout, choice, params=params, tokens=tokens, cut=cut, pool=pool)
     with vectors.opened(out, made_from) as made:
         if made.done:
             say(f"going on behind {made.done} blocks of at most {LINES:,} lines")
@@ -177,7 +180,7 @@ def main(argv: list[str]) -> None:
         if DTYPE.value:
             run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
         options: dict[str, Any] = dict(
-            layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value
+            layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value, pool=POOL.value
         )
         embed(run, source, out, say, **options)
     except UserError as error:

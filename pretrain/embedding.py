@@ -30,6 +30,7 @@ from pretrain.framing import frame
 from pretrain.sharding import Layout
 
 SHORTEST = 8  # tokens that rows are padded to, at least
+POOLS = ("", "mean", "first")
 PART = 8  # so many times fewer rows are in a batch where fewer are left, or lengths differ much
 SPELLED = (1024, 128, 16)  # words at once that are read from their characters
 
@@ -39,7 +40,7 @@ class Sentence(NamedTuple):
 
     number: int
     tokens: list[str]
-    vectors: np.ndarray  # float32 [layers, tokens, D], or [tokens, D] where layers became one
+    vectors: np.ndarray  # float32 [layers, tokens, D]; of one layer [tokens, D]; pooled no tokens
     words: int
     block: int  # number of the first text of its block
 
@@ -145,14 +146,17 @@ class Embedder:
 
     def __init__(
         self, run: Run, layout: Layout, choice: Choice, *, params: Any = None, tokens: int = 8192,
-        cut: bool = False,
+        cut: bool = False, pool: str = "",
     ):  # fmt: skip
         """
         Args:
             params: of the backbone; None: the run's.
             tokens: that one device reads at once, padding included; no row is longer.
             cut: texts longer than the model's positions, or than `tokens`, lose their end.
+            pool: one vector for a whole text: "mean" of all its positions and of the marks around
+                it, or that of the "first"; "": a vector for every token.
         """
+        self.pool = pool
         self.run, self.layout, self.choice, self.tokens, self.cut = run, layout, choice, tokens, cut
         self.params = backbone_params(run, layout) if params is None else params
         self.frame = frame(run.config.objective.name)
@@ -268,7 +272,10 @@ class Embedder:
     def _finish(self, rows: list[Row], h: jax.Array) -> Iterator[Sentence]:
         vectors, begin = np.asarray(h), len(self.before)
         for i, row in enumerate(rows):
-            own = vectors[..., i, begin : begin + len(row.tokens), :].astype(np.float32)
+            own = vectors[..., i, :]
+            if not self.pool:
+                own = vectors[..., i, begin : begin + len(row.tokens), :]
+            own = own.astype(np.float32)
             sentence = Sentence(row.number, row.tokens, own, row.words, row.block)
             self.speed.add(sentence)
             yield sentence
@@ -283,7 +290,7 @@ class Embedder:
             like = self.layout.like(batch)
             does = self._spelled if "chars_BLW" in batch else self._forward
             found = jax.eval_shape(does, self.params, like)
-            letters = "NBLD"[-len(found.shape) :]
+            letters = ("NBD" if self.pool and does == self._forward else "NBLD")[-found.ndim :]
             place = NamedSharding(self.layout.mesh, self.layout.spec(letters, found.shape))
             return jax.jit(does, out_shardings=place).lower(self.params, like).compile()
 
@@ -296,9 +303,19 @@ class Embedder:
         )
         apply = functools.partial(self.run.backbone.apply, {"params": params})
         if x_BLD is not None:
-            return self.choice(apply(x_BLD, valid_BL, method="states_of"))
+            return self._pooled(apply(x_BLD, valid_BL, method="states_of"), valid_BL)
         more: dict[str, Any] = {} if segments_BL is None else {"segments_BL": segments_BL}
-        return self.choice(apply(ids_BL, valid_BL, **more, method="states"))
+        return self._pooled(apply(ids_BL, valid_BL, **more, method="states"), valid_BL)
+
+    def _pooled(self, h_NBLD, valid_BL):
+        """The chosen layers, of all positions or of none in particular."""
+        h = self.choice(h_NBLD)
+        if self.pool == "first":
+            return h[..., 0, :]
+        if self.pool == "mean":
+            share_BL1 = (valid_BL / jnp.maximum(valid_BL.sum(1, keepdims=True), 1))[..., None]
+            return (h.astype(jnp.float32) * share_BL1).sum(-2)
+        return h
 
 
 def ladder(longest: int) -> list[int]:

@@ -23,6 +23,11 @@ class Run(NamedTuple):
     tokenizer: tokenizers.Tokenizer
     backbone: nn.Module
 
+    @property
+    def trained(self) -> str:
+        """Which part of its train state is used: the parameters, or their moving average."""
+        return "average" if self.config.train.average else "params"
+
     def weights(self, like: Any, within: str = "") -> tuple[Any, int]:
         """All parameters, or those `within` "backbone/", and the step they are of.
 
@@ -31,7 +36,7 @@ class Run(NamedTuple):
         Raises:
             UserError: there is no checkpoint, none verifies, or its leaves are others.
         """
-        name = "average" if self.config.train.average else "params"
+        name = self.trained
         found, step = load({name: like}, self.workdir, f"{name}/{within}")
         return found[name], step
 

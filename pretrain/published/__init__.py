@@ -3,10 +3,12 @@
 A system is a module here with
 
     KINDS: dict[str, Kind]                  the kinds of releases it is known in, by name
+    OBJECTIVE: str                          what its weights were trained by
     described(source: Source) -> Described  what a release holds, as a run of ours would say it
     table(kind, shapes, names) -> Table     their names and ours (pretrain.published.names)
     companions(run, folder, kind, dtype)    writes all but the weights: config, tokenizer files
-    checked(run, source) -> {name: largest difference}, where a release brings what it computes
+    writes(run, kind) -> bool               whether a run is of the models that this kind is of
+    checked(run, source) -> {name: (difference, most allowed)}, of what a release says it computes
 
 and no arithmetic: reading files is `pretrain.formats`, moving arrays is `pretrain.converting`.
 """
@@ -22,7 +24,7 @@ from pretrain.errors import UserError
 from pretrain.formats import Spec
 from pretrain.workdir import read_json
 
-SYSTEMS = ("bert", "gpt", "xlnet", "elmo")
+SYSTEMS = ("bert",)
 
 
 @dataclasses.dataclass(frozen=True)

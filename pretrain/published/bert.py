@@ -112,12 +112,12 @@ def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     """Their arrays and ours.
 
     Args:
-        names: those of a release that was found; "bert." may be missing before them.
+        names: those of a release that was found; a model without heads has no "bert." there.
     """
     if kind != "hugging_face":
         return Table(links(TENSORFLOW, shapes), {}, IGNORED["tensorflow"])
-    names = list(names)
-    bare = bool(names) and not any(name.startswith("bert.") for name in names)
+    names = list(names) or (["bert."] if shapes.keys() & {"backbone/bias_V", "next_DC"} else [])
+    bare = not any(name.startswith("bert.") for name in names)
     gamma = any(name.endswith("LayerNorm.gamma") for name in names)
 
     def spelled(name: str) -> str:
@@ -184,6 +184,11 @@ def tokenizer(source: Source) -> wordpiece.Tokenizer:
     if lower is None:  # Google's files do not say: a cased vocabulary has capitals
         lower = not any(re.search("[A-Z]", x) for x in pieces if not re.fullmatch(r"\[.*\]", x))
     return wordpiece.Tokenizer(pieces, lower, not (lower if accents is None else accents))
+
+
+def writes(run: Run, kind: str) -> bool:
+    """Every kind is of every BERT."""
+    return True
 
 
 def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pretrain.errors import UserError
-from pretrain.published import Source
+from pretrain.published import Source, unlike
 
 
 def vocabulary(source: Source, kind: str) -> list[str]:
@@ -22,3 +22,27 @@ def model(source: Source, kind: str) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("type", kind) != kind:
         raise UserError(f"{source.folder / 'tokenizer.json'}: is no {kind} tokenizer")
     return found
+
+
+def merges(source: Source) -> tuple[dict[str, int], list[str]]:
+    """A BPE in a tokenizer.json: its pieces with their ids, added ones too, and lines of pairs.
+
+    Raises:
+        UserError: it is of another kind, or has no such parts.
+    """
+    found, more = model(source, "BPE"), source.json("tokenizer.json").get("added_tokens") or []
+    try:
+        ids = {**found["vocab"], **{piece["content"]: piece["id"] for piece in more}}
+        return ids, [pair if isinstance(pair, str) else " ".join(pair) for pair in found["merges"]]
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"{source.folder / 'tokenizer.json'}: has no table of pieces, or no merges"
+        ) from error
+
+
+def check_byte_level(source: Source) -> None:
+    """UserError if text is prepared for its byte-level BPE otherwise than GPT-2's code does it."""
+    plain: dict[str, Any] = {"add_prefix_space": False, "type": "ByteLevel", "normalizer": None}
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        found = source.json(name) if source.has(name) else {}
+        unlike(found | (found.get("pre_tokenizer") or {}), plain, source.folder / name)

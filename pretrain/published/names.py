@@ -90,11 +90,14 @@ class Table:
         links: every part of every array that is a parameter.
         copies: arrays that repeat another one (a tied softmax), and which.
         ignored: patterns of names that are no parameters, and what they are.
+        absent: parameters of ours that it has no array for, and why: they are zeros when it is
+            read, and left behind when it is written.
     """
 
     links: Sequence[Link]
     copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
     ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def by_ours(self) -> dict[str, list[Link]]:
         return _grouped(self.links, lambda link: link.ours)
@@ -123,6 +126,7 @@ class Account(NamedTuple):
     mapped: dict[str, list[Link]]  # by ours
     copies: dict[str, str]
     ignored: dict[str, list[str]]  # what they are: names
+    absent: dict[str, str]  # of ours: why
 
 
 def account(table: Table, shapes: Shapes, specs: Mapping[str, Spec], ignore: str = "") -> Account:
@@ -155,18 +159,20 @@ def account(table: Table, shapes: Shapes, specs: Mapping[str, Spec], ignore: str
     if wrong:
         raise UserError("these weights are not what their configuration says:" + _lines(wrong))
     copies = {copy: name for copy, name in table.copies.items() if copy in specs}
-    return Account(table.by_ours(), copies, ignored)
+    absent = {name: why for name, why in table.absent.items() if name in shapes}
+    return Account(table.by_ours(), copies, ignored, absent)
 
 
 def _uncovered(table: Table, shapes: Shapes) -> list[str]:
-    """Parameters of which not every number is somebody's."""
+    """Parameters of which not every number is somebody's, or known to be nobody's."""
     parts = table.by_ours()
 
     def covered(name: str, shape: tuple[int, ...]) -> bool:
         sizes = [math.prod(shape[len(link.at) :]) for link in parts.get(name, [])]
         return sum(sizes) == math.prod(shape) and len(set(parts[name])) == len(parts[name])
 
-    return [name for name, shape in shapes.items() if not covered(name, shape)]
+    rest = {name: shape for name, shape in shapes.items() if name not in table.absent}
+    return [name for name, shape in rest.items() if not covered(name, shape)]
 
 
 def _lines(lines: Sequence[str], most: int = 12) -> str:

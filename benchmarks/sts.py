@@ -1,0 +1,71 @@
+"""How well sentence vectors tell likeness:  python -m benchmarks.sts --workdir=runs/x sts-test.csv
+
+Rows of STS-B (Cer et al. 2017, arXiv 1708.00055): two sentences and people's score of how alike
+they are.  Printed is Spearman's rank correlation of these with the cosines of the sentences'
+vectors, which nothing was tuned for: the means of all positions of the last layer.
+"""
+
+import csv
+import sys
+from pathlib import Path
+
+import numpy as np
+from absl import app, flags, logging
+from scipy.stats import spearmanr
+
+from pretrain import finished, job, machine
+from pretrain.embedding import POOLS, Embedder, chosen
+from pretrain.errors import UserError
+from pretrain.sharding import Layout, make_mesh
+
+flags.declare_key_flag("workdir")
+POOL = flags.DEFINE_enum("pool", "mean", POOLS[1:], "See pretrain.embed.")
+
+
+def rows(path: Path) -> tuple[list[str], list[str], list[float]]:
+    """Sentences, sentences, scores; UserError naming the row that is none."""
+    firsts, seconds, scores = [], [], []
+    with path.open(newline="", encoding="utf-8") as file:
+        for number, row in enumerate(csv.reader(file), 1):
+            try:
+                first, second, score = row
+                scores.append(float(score))
+            except ValueError as error:
+                raise UserError(f"{path}, row {number}: want sentence,sentence,score") from error
+            firsts.append(first)
+            seconds.append(second)
+    return firsts, seconds, scores
+
+
+def embedded(workdir: str, texts: list[str], pool: str = "mean") -> np.ndarray:
+    """The texts' vectors, [texts, D], of length 1."""
+    run = finished.opened(workdir)
+    top = chosen("top", count=run.config.model.N + 1)
+    embedder = Embedder(run, Layout(make_mesh()), top, cut=True, pool=pool)
+    found = sorted(embedder([(0, texts)]), key=lambda sentence: sentence.number)
+    vectors = np.stack([sentence.vectors for sentence in found]).astype(np.float64)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def spearman(workdir: str, path: Path, pool: str = "mean") -> float:
+    """Of the cosines with the scores, times 100."""
+    firsts, seconds, scores = rows(path)
+    first, second = np.split(embedded(workdir, firsts + seconds, pool), 2)
+    return 100 * float(spearmanr((first * second).sum(-1), scores).statistic)
+
+
+def main(argv: list[str]) -> None:
+    """Prints the correlation for each file."""
+    logging.set_verbosity(logging.WARNING)  # Orbax narrates
+    try:
+        for name in argv[1:]:
+            result = spearman(str(job.WORKDIR.value), Path(name), POOL.value)
+            print(f"{name}: Spearman {result:.2f}")
+    except (OSError, UserError) as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    machine.keep_memory()
+    flags.mark_flag_as_required("workdir")
+    app.run(main)

@@ -1,0 +1,65 @@
+"""Published weights to a run, and back:  python -m pretrain.convert --source=DIR --workdir=runs/x
+
+    python -m pretrain.convert --source=uncased_L-12_H-768_A-12 --workdir=runs/bert-base
+    python -m pretrain.convert --workdir=runs/bert-mini --out=bert-mini-hf
+
+The first makes a run of a folder with published weights of BERT, XLNet, GPT-1, GPT-2 or ELMo; the
+second writes a run's weights for other tools, as Hugging Face's by default.  Either prints what
+became of every array, and leaves nothing half-made.
+"""
+
+import pathlib
+import sys
+
+from absl import app, flags, logging
+
+from pretrain import exporting, importing, job, machine
+from pretrain.errors import UserError
+
+flags.declare_key_flag("workdir")
+SOURCE = flags.DEFINE_string("source", None, "A folder of published weights, to make a run of.")
+OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
+KIND = flags.DEFINE_string("kind", "", "Of release: hugging_face, tensorflow, npz, hdf5, ...")
+DTYPE = flags.DEFINE_enum(
+    "dtype", None, exporting.DTYPES, "Of what is written; default: as it came in."
+)
+IGNORE = flags.DEFINE_string("ignore", "", "Arrays to leave out: a pattern of their names.")
+CHECK = flags.DEFINE_bool("check", False, "Compare with what the release says that it computes.")
+LOWER = flags.DEFINE_bool("lower", None, "Text is lower-cased; default: as the files say.")
+VOCABULARY = flags.DEFINE_string("vocabulary", None, "A folder with the tokenizer's files.")
+
+
+def main(argv: list[str]) -> None:
+    """Imports or exports, as the flags say."""
+    logging.set_verbosity(logging.WARNING)  # Orbax narrates
+    try:
+        convert(argv)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        print("interrupted; nothing was made", file=sys.stderr)
+        sys.exit(130)
+
+
+def convert(argv: list[str]) -> None:
+    if argv[1:]:
+        raise UserError(f"{argv[1]}: all is said by flags: --source or --out, and --workdir")
+    if bool(SOURCE.value) == bool(OUT.value):
+        raise UserError("say --source=DIR to import weights, or --out=DIR to export them")
+    workdir = pathlib.Path(str(job.WORKDIR.value)).absolute()
+    if OUT.value:
+        out = pathlib.Path(str(OUT.value))
+        exporting.hand_out(workdir, out, kind=KIND.value, dtype=DTYPE.value or "")
+        return
+    if DTYPE.value:
+        raise UserError("--dtype is of what is written: a run's own weights are float32")
+    importing.bring(
+        pathlib.Path(str(SOURCE.value)).expanduser(), workdir, kind=KIND.value,
+        ignore=IGNORE.value, check=CHECK.value, lower=LOWER.value, vocabulary=VOCABULARY.value,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    machine.keep_memory()
+    flags.mark_flag_as_required("workdir")
+    app.run(main)

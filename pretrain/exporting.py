@@ -1,0 +1,139 @@
+"""A run's weights become a release that others read, one array at a time."""
+
+import importlib
+import itertools
+import math
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pretrain import published, verified
+from pretrain.errors import UserError
+from pretrain.finished import Run, opened
+from pretrain.formats import Spec
+from pretrain.importing import ORIGIN
+from pretrain.published.names import Shapes, Table
+from pretrain.workdir import read_json
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+def hand_out(
+    workdir: Path, folder: Path, say: Callable[[str], None] = print, *, kind: str = "",
+    dtype: str = "",
+) -> None:  # fmt: skip
+    """Writes the weights of the run in `workdir` as others read them, all or nothing.
+
+    Args:
+        kind: of release, one that its system has; "": Hugging Face's, or the only one.
+        dtype: of the arrays; "": as they came in, or float32.
+
+    Raises:
+        UserError: there is no run, its system has no such kind, the run computes what theirs
+            cannot, or `folder` is there already.
+    """
+    run = opened(workdir)
+    system = system_of(run)
+    kind = chosen_kind(system, run, kind)
+    if folder.exists():
+        raise UserError(f"{folder} is there already: take another name")
+    dtype = dtype or kept_dtype(workdir)
+    shapes = saved(run)
+    table = system.table(kind, shapes)
+    order = list(itertools.chain.from_iterable(names for _, names in parts(table)))
+    theirs = table.specs(shapes, jnp.dtype(dtype))
+    specs = {name: theirs[name] for name in order}
+    draft = folder.absolute().with_name(f".{folder.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    system.companions(run, draft, kind, dtype)
+    form = system.KINDS[kind]
+    writer = importlib.import_module(f"pretrain.formats.{form.format}").write
+    place = draft / form.weights.replace("*", "model") if form.weights else draft
+    writer(place, specs, arrays(run, table, shapes, specs))
+    draft.rename(folder)
+    numbers = sum(math.prod(spec.shape) for spec in specs.values())
+    say(f"{len(specs)} arrays of {numbers:,} numbers, {dtype}, in {folder}")
+    if left := sorted(shapes.keys() - table.by_ours().keys()):
+        say(f"left behind, as such a release has no place for it: {', '.join(left)}")
+
+
+def system_of(run: Run) -> Any:
+    """Whose releases are of this run's objective; UserError if nobody's."""
+    for system in map(published.system, published.SYSTEMS):
+        if run.config.objective.name == system.OBJECTIVE:
+            return system
+    raise UserError(f"nobody else reads weights of objective {run.config.objective.name!r}")
+
+
+def chosen_kind(system: Any, run: Run, kind: str) -> str:
+    """The kind of release, if this run can be written so."""
+    kinds = [name for name in system.KINDS if system.KINDS[name].out and system.writes(run, name)]
+    if kind and kind not in kinds:
+        raise UserError(f"--kind={kind}: this run can be written as {', '.join(kinds)}")
+    return kind or next((name for name in kinds if "hugging_face" in name), kinds[0])
+
+
+def kept_dtype(workdir: Path) -> str:
+    """That the weights came in, if they did."""
+    path = workdir / ORIGIN
+    return read_json(path)["dtype"] if path.exists() else "float32"
+
+
+def saved(run: Run) -> dict[str, tuple[int, ...]]:
+    """Shapes of the run's parameters by name, as its newest readable checkpoint lists them."""
+    folder = run.workdir / "checkpoints"
+    for step in verified.steps(folder):
+        try:
+            leaves = verified.read_record(folder / str(step))["leaves"]
+        except verified.DamagedError:
+            continue
+        return {
+            name.removeprefix(f"{run.trained}/"): tuple(leaf["shape"])
+            for name, leaf in leaves.items()
+            if name.startswith(f"{run.trained}/")
+        }
+    raise UserError(f"there is no checkpoint in {folder} to take weights from")
+
+
+def parts(table: Table) -> Iterator[tuple[list[str], list[str]]]:
+    """Ours that must be read together, and theirs that come of these."""
+    theirs, left = table.by_theirs(), dict(table.by_ours())
+    while left:
+        own: list[str] = [next(iter(left))]
+        names: dict[str, None] = {}
+        for ours in own:  # grows
+            names |= {link.theirs: None for link in left.pop(ours)}
+            also = (link.ours for name in names for link in theirs[name])
+            own += [x for x in dict.fromkeys(also) if x in left and x not in own]
+        yield own, list(names)
+
+
+def arrays(
+    run: Run, table: Table, shapes: Shapes, specs: Mapping[str, Spec]
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Their arrays, made of a few of ours at a time."""
+    links = table.by_theirs()
+    for own, names in parts(table):
+        ours = {name: read(run, name, shapes[name]) for name in own}
+        for name in names:
+            array = np.empty(specs[name].shape, specs[name].dtype)
+            for link in links[name]:
+                part = ours[link.ours][link.at]
+                link.part(array, part.shape)[...] = part
+            if not np.isfinite(array.astype(np.float32)).all():
+                raise UserError(f"{name} does not fit in {array.dtype}: take another --dtype")
+            yield name, array
+
+
+def read(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """One parameter, verified."""
+    like = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=jax.sharding.SingleDeviceSharding(
+        jax.devices()[0]))  # fmt: skip
+    found, _ = run.weights(verified.nest({name: like}), name)
+    return np.asarray(verified.flatten(found)[name])

@@ -1,0 +1,211 @@
+"""Published weights become a run, one array at a time.
+
+What a release is called and how it is arranged is in `pretrain.published`, how its files are
+read in `pretrain.formats`; here every array is accounted for and moved.
+"""
+
+import hashlib
+import importlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import modules
+from pretrain import checkpoint, published, verified
+from pretrain.errors import UserError
+from pretrain.finished import Run, drawn, opened
+from pretrain.formats import Arrays, Spec
+from pretrain.published import Described, Source
+from pretrain.published.names import Account, Link, Shapes, account
+from pretrain.workdir import locked, write_json
+
+ORIGIN = "origin.json"
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+def found(path: Path, kind: str = "") -> tuple[Any, str]:
+    """The system of a folder of published weights, and the kind of release.
+
+    Raises:
+        UserError: it is none that is known, or could be several.
+    """
+    if not path.exists():
+        raise UserError(f"{path} does not exist")
+    folder = path if path.is_dir() else path.parent
+    fits = [
+        (system, name)
+        for system in map(published.system, published.SYSTEMS)
+        for name, each in system.KINDS.items()
+        if (not kind or name == kind) and _is(folder, each)
+    ]
+    if len(fits) == 1:
+        return fits[0]
+    if fits:
+        names = ", ".join(sorted({name for _, name in fits}))
+        raise UserError(f"{folder} could be of several kinds: name one with --kind: {names}")
+    raise UserError(f"{folder} holds no weights of a kind that is known: see the README")
+
+
+def _is(folder: Path, kind: published.Kind) -> bool:
+    known = [path for path in folder.glob(kind.knows) if path.is_file()]
+    if not known or (kind.weights and not any(folder.glob(kind.weights))):
+        return False
+    if not kind.model_type:
+        return True
+    try:
+        return json.loads(known[0].read_text()).get("model_type") == kind.model_type
+    except (OSError, ValueError, AttributeError):
+        raise UserError(f"{known[0]} cannot be read as a configuration") from None
+
+
+def bring(
+    path: Path, workdir: Path, say: Callable[[str], None] = print, *, kind: str = "",
+    ignore: str = "", check: bool = False, **options: Any,
+) -> None:  # fmt: skip
+    """Makes a run in `workdir` of a folder of published weights, all or nothing.
+
+    Args:
+        kind: of release; "": as the files say.
+        ignore: a pattern of names of arrays to leave out.
+        check: compare with what the release says that it computes, if it does.
+        options: see `published.Source`.
+
+    Raises:
+        UserError: the folder is not what it should be, or `workdir` holds a run already.
+    """
+    system, kind = found(path, kind)
+    if (workdir / "config.json").exists():
+        raise UserError(f"{workdir} holds a run already: take another --workdir")
+    with _arrays(path, system.KINDS[kind]) as arrays:
+        folder = path if path.is_dir() else path.parent
+        source = Source(folder, kind, arrays.specs, options)
+        described = system.described(source)
+        shapes = _shapes(described)
+        table = system.table(kind, shapes, list(arrays.specs))
+        settled = account(table, shapes, arrays.specs, ignore)
+        with locked(workdir):
+            _write(workdir, arrays, settled, shapes)
+            described.tokenizer.save(workdir / "tokenizer")
+            write_json(workdir / ORIGIN, _origin(system, source, settled))
+            checkpoint.write_config(workdir, _recipe(described, workdir))
+    for line in report(settled, arrays.specs, shapes):
+        say(line)
+    if check:
+        _check(system, opened(workdir), source, say)
+
+
+def _arrays(path: Path, kind: published.Kind) -> Arrays:
+    where = path
+    if path.is_dir() and kind.weights and kind.format != "tensorflow":
+        where = sorted(path.glob(kind.weights))[0]
+    return importlib.import_module(f"pretrain.formats.{kind.format}").opened(where)
+
+
+def _shapes(described: Described) -> dict[str, tuple[int, ...]]:
+    try:
+        backbone = modules.build(**described.model)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"its configuration makes no model of ours: {error}") from error
+    leaves = verified.flatten({"backbone": jax.eval_shape(lambda: drawn(backbone))})
+    return {name: x.shape for name, x in leaves.items()} | described.heads
+
+
+def _write(workdir: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> None:
+    """The checkpoint, as of step 0; what an interrupted import has left is replaced."""
+    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+    for copy, name in settled.copies.items():
+        if not np.array_equal(arrays.read(copy), arrays.read(name)):
+            raise UserError(f"{copy} should repeat {name}, as the two are tied, and does not")
+    leaves = (
+        (f"params/{name}", assembled(arrays, settled.mapped[name], shape))
+        for name, shape in shapes.items()
+    )
+    checkpoint.write(workdir, 0, leaves)
+
+
+def assembled(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
+    """One parameter of ours, float32, of the arrays that its parts are in.
+
+    Raises:
+        UserError: an array is of a type that float32 cannot hold exactly.
+    """
+    whole = np.empty(shape, np.float32)
+    for link in links:
+        part = arrays.read(link.theirs)
+        if not np.can_cast(part.dtype, np.float32) and part.dtype != jnp.bfloat16:
+            raise UserError(f"{link.theirs} is {part.dtype}: numbers would be lost in float32")
+        whole[link.at] = link.part(part, shape[len(link.at) :])
+    return whole
+
+
+def _recipe(described: Described, workdir: Path) -> dict[str, Any]:
+    """What `config.json` keeps of a run, and evaluation and fine-tuning read."""
+    return dict(
+        seed=0,
+        mesh=dict(data=-1, fsdp=1, tensor=1),
+        train=dict(average=0.0),
+        corpus=dict(tokens=dict(name="saved", folder=str(workdir / "tokenizer"))),
+        batches=described.batches,
+        model=described.model,
+        objective=described.objective,
+    )
+
+
+def _origin(system: Any, source: Source, settled: Account) -> dict[str, Any]:
+    """Where the weights are from, in full."""
+    types = {str(source.specs[link.theirs].dtype) for x in settled.mapped.values() for link in x}
+    return dict(
+        system=system.__name__.rpartition(".")[2],
+        kind=source.kind,
+        folder=str(source.folder.resolve()),
+        files={path.name: _digest(path) for path in _files(source.folder)},
+        options={name: value for name, value in source.options.items() if value is not None},
+        dtype=types.pop() if len(types) == 1 else "float32",
+        ignored=settled.ignored,
+        copies=settled.copies,
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.is_file()]
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def report(settled: Account, specs: Mapping[str, Spec], shapes: Shapes) -> Iterator[str]:
+    """A line for each parameter and what became it, and for what was left out."""
+    for name, links in settled.mapped.items():
+        theirs = list(dict.fromkeys(link.theirs for link in links))
+        last = f" ... {theirs[-1]}" if len(theirs) > 1 else ""
+        yield f"{name} {list(shapes[name])} <- {theirs[0]}{last}"
+    for why, names in settled.ignored.items():
+        last = f" ... {names[-1]}" if len(names) > 1 else ""
+        yield f"ignored, {why}: {names[0]}{last} ({len(names)})"
+    for copy, name in settled.copies.items():
+        yield f"ignored, a copy of {name}: {copy}"
+    used = {link.theirs for links in settled.mapped.values() for link in links}
+    left = sum(map(len, settled.ignored.values())) + len(settled.copies)
+    numbers = sum(int(np.prod(shape)) for shape in shapes.values())
+    yield (
+        f"{len(used)} arrays became {len(shapes)} parameters of {numbers:,} numbers; {left} were "
+        f"left out, {len(specs) - len(used) - left} are unaccounted for, none is missing"
+    )
+
+
+def _check(system: Any, run: Run, source: Source, say: Callable[[str], None]) -> None:
+    checks = system.checked(run, source) if hasattr(system, "checked") else {}
+    for name, (off, most) in checks.items():
+        say(f"check: {name} differs by {off:.1e}, of at most {most:.0e}")
+        if not off <= most:
+            raise UserError(f"{name} is not what the release says that it computes")
+    if not checks:
+        say("check: the release does not say what it computes")
