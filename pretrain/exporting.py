@@ -125,7 +125,8 @@ def arrays(
             array = np.empty(specs[name].shape, specs[name].dtype)
             for link in links[name]:
                 part = ours[link.ours][link.at]
-                link.part(array, part.shape)[...] = part
+                with np.errstate(over="ignore"):  # seen below
+                    link.part(array, part.shape)[...] = part
             if not np.isfinite(array.astype(np.float32)).all():
                 raise UserError(f"{name} does not fit in {array.dtype}: take another --dtype")
             yield name, array

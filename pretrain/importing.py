@@ -8,7 +8,7 @@ import hashlib
 import importlib
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +94,7 @@ def bring(
             described.tokenizer.save(workdir / "tokenizer")
             write_json(workdir / ORIGIN, _origin(system, source, settled))
             checkpoint.write_config(workdir, _recipe(described, workdir))
-    for line in report(settled, arrays.specs, shapes):
+    for line in report(settled, arrays.specs, shapes, described.missing):
         say(line)
     if check:
         _check(system, opened(workdir), source, say)
@@ -126,7 +126,10 @@ def _write(workdir: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> N
         (f"params/{name}", assembled(arrays, settled.mapped[name], shape))
         for name, shape in shapes.items()
     )
-    checkpoint.write(workdir, 0, leaves)
+    try:
+        checkpoint.write(workdir, 0, leaves)
+    except FloatingPointError as error:
+        raise UserError(f"these weights are broken: {error}") from error
 
 
 def assembled(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
@@ -181,8 +184,10 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def report(settled: Account, specs: Mapping[str, Spec], shapes: Shapes) -> Iterator[str]:
-    """A line for each parameter and what became it, and for what was left out."""
+def report(
+    settled: Account, specs: Mapping[str, Spec], shapes: Shapes, missing: Sequence[str] = ()
+) -> Iterator[str]:
+    """A line for each parameter and what became it, for what was left out and what is missing."""
     for name, links in settled.mapped.items():
         theirs = list(dict.fromkeys(link.theirs for link in links))
         last = f" ... {theirs[-1]}" if len(theirs) > 1 else ""
@@ -192,12 +197,13 @@ def report(settled: Account, specs: Mapping[str, Spec], shapes: Shapes) -> Itera
         yield f"ignored, {why}: {names[0]}{last} ({len(names)})"
     for copy, name in settled.copies.items():
         yield f"ignored, a copy of {name}: {copy}"
+    yield from (f"missing, and not in the run: the {part}" for part in missing)
     used = {link.theirs for links in settled.mapped.values() for link in links}
     left = sum(map(len, settled.ignored.values())) + len(settled.copies)
     numbers = sum(int(np.prod(shape)) for shape in shapes.values())
     yield (
-        f"{len(used)} arrays became {len(shapes)} parameters of {numbers:,} numbers; {left} were "
-        f"left out, {len(specs) - len(used) - left} are unaccounted for, none is missing"
+        f"{len(used)} arrays became {len(shapes)} parameters of {numbers:,} numbers; {left} are "
+        f"left out, {len(specs) - len(used) - left} unaccounted for"
     )
 
 

@@ -87,6 +87,7 @@ class Described:
         model: the section `model`, with the name of the module.
         tokenizer: of as many pieces as the embedding has rows.
         heads: shapes of the objective's own parameters, beside "backbone".
+        missing: parts of the system that the release has not, and the run will not have.
     """
 
     model: dict[str, Any]
@@ -94,6 +95,7 @@ class Described:
     batches: dict[str, Any]
     tokenizer: Tokenizer
     heads: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
 
 def system(name: str) -> Any:

@@ -129,9 +129,10 @@ def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     }
     copies = {
         "cls.predictions.decoder.weight": rows["backbone/token_VD"][0],
-        "cls.predictions.decoder.bias": "cls.predictions.bias",
+        "cls.predictions.decoder.bias": rows["backbone/bias_V"][0],
     }
-    return Table(links(rows, shapes), copies, IGNORED["hugging_face"])
+    has_head = "backbone/bias_V" in shapes
+    return Table(links(rows, shapes), copies if has_head else {}, IGNORED["hugging_face"])
 
 
 def described(source: Source) -> Described:
@@ -167,7 +168,8 @@ def described(source: Source) -> Described:
     heads = {"next_DC": (D, 2), "next_bias_C": (2,)} if has["nsp"] else {}
     tokens = tokenizer(source)
     check_vocabulary(tokens, model["V"], source.folder)
-    return Described(model, dict(name="mlm", nsp=has["nsp"]), batches, tokens, heads)
+    missing = tuple(part for part, there in has.items() if not there)
+    return Described(model, dict(name="mlm", nsp=has["nsp"]), batches, tokens, heads, missing)
 
 
 def tokenizer(source: Source) -> wordpiece.Tokenizer:

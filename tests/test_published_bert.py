@@ -1,0 +1,202 @@
+"""pretrain/published/bert.py: every array of a BERT has one place in ours, and back."""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+import modules
+from pretrain import verified
+from pretrain.errors import UserError
+from pretrain.formats import tensorflow
+from pretrain.published import Source, bert
+from pretrain.published.names import account
+from tests import bert_release as cases
+from tests import published_arrays as arranged
+from tests.xlnet_cases import off, quick_jit
+
+PUBLISHED = pathlib.Path(__file__).parents[2] / "shared" / "fixtures" / "published" / "bert-tf"
+HF = dict(
+    model_type="bert", vocab_size=36, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+    intermediate_size=24, max_position_embeddings=12, type_vocab_size=2, hidden_act="gelu",
+    layer_norm_eps=1e-6,
+)  # fmt: skip
+HEADS = [
+    "cls.predictions.bias", "cls.seq_relationship.bias", "bert.pooler.dense.weight",
+]  # fmt: skip
+
+
+@pytest.fixture
+def release(tmp_path):
+    """A folder of Hugging Face's kind without weights, and its described source."""
+
+    def make(names=HEADS, options=None, files=(), **fields):
+        (tmp_path / "config.json").write_text(json.dumps(HF | fields))
+        (tmp_path / "vocab.txt").write_text("".join(f"{x}\n" for x in cases.PIECES))
+        for name, content in files:
+            (tmp_path / name).write_text(json.dumps(content))
+        arrays = {name: np.zeros(1, np.float32) for name in names}
+        return cases.source(tmp_path, "hugging_face", arrays, **(options or {}))
+
+    return make
+
+
+@pytest.mark.parametrize("kind", ["tensorflow", "hugging_face"])
+def test_every_number_goes_out_and_comes_back(release, kind):
+    described = bert.described(release())
+    shapes = arranged.shapes(described.model, described.heads)
+    table = bert.table(kind, shapes)
+    ours = arranged.randomly(shapes)
+    made = arranged.written(table, shapes, ours)
+    assert not any(np.isnan(x).any() for x in made.values())
+    found = arranged.read(table, shapes, made)
+    assert found.keys() == ours.keys()
+    for name, x in ours.items():
+        np.testing.assert_array_equal(found[name], x)
+
+
+def test_google_s_arrays_are_arranged_as_the_golden_ones(tmp_path):
+    weights, ours = cases.golden(tmp_path / "a")
+    described = bert.described(cases.source(tmp_path / "a", "npz", weights))
+    assert described.objective["nsp"]
+    assert described.model["activation"] == "gelu"
+    shapes = arranged.shapes(described.model, described.heads)
+    table = bert.table("npz", shapes)
+    assert table.specs(shapes, np.float32).keys() == weights.keys()
+    found = arranged.read(table, shapes, weights)
+    assert found.keys() - ours.keys() == {"next_DC", "next_bias_C"}
+    for name, x in ours.items():
+        np.testing.assert_array_equal(found[name], x)
+    np.testing.assert_array_equal(
+        found["next_DC"].T, weights["cls/seq_relationship/output_weights"]
+    )
+
+
+@pytest.mark.skipif(not PUBLISHED.exists(), reason="the published checkpoints are not here")
+def test_all_arrays_of_a_published_checkpoint_are_accounted_for():
+    with tensorflow.opened(PUBLISHED) as arrays:
+        source = Source(PUBLISHED, "tensorflow", arrays.specs)
+        described = bert.described(source)
+        table = bert.table("tensorflow", arranged.shapes(described.model, described.heads))
+        settled = account(table, arranged.shapes(described.model, described.heads), arrays.specs)
+    assert len(settled.ignored["slots of the optimiser"]) == 92
+    assert described.tokenizer.V == 15
+    assert described.objective["nsp"]
+
+
+@pytest.mark.parametrize("heads", ["Model", "ForMaskedLM", "ForPreTraining"])
+@pytest.mark.parametrize("act", ["gelu", "gelu_new"])
+def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act):
+    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    config = transformers.BertConfig(**{**HF, "hidden_act": act})
+    torch.manual_seed(0)
+    peer = getattr(transformers, f"Bert{heads}")(config).eval()
+    for parameter in peer.parameters():
+        parameter.data.normal_(0.1, 0.4)
+    weights = {name: x.numpy() for name, x in peer.state_dict().items()}
+    described = bert.described(release(names=weights, hidden_act=act))
+    shapes = arranged.shapes(described.model, described.heads)
+    table = bert.table("hugging_face", shapes, list(weights))
+    ours = arranged.read(table, shapes, weights)
+
+    backbone = modules.build(**described.model)
+    tokens_BL = np.random.default_rng(0).integers(1, 36, (3, 12))
+    valid_BL, segments_BL = np.arange(12) < [[12], [5], [9]], tokens_BL % 2
+    params = verified.nest({k: x for k, x in ours.items() if k.startswith("backbone/")})
+    with jax.default_matmul_precision("highest"):
+        h_BLD = quick_jit(
+            lambda params: backbone.apply(
+                {"params": params}, tokens_BL, valid_BL, segments_BL=segments_BL, train=False,
+                method="encode",
+            )
+        )(params["backbone"])  # fmt: skip
+    base = peer if heads == "Model" else peer.bert
+    given = dict(attention_mask=torch.tensor(valid_BL).long())
+    given["token_type_ids"] = torch.tensor(segments_BL)
+    theirs = base(torch.tensor(tokens_BL), **given).last_hidden_state.detach().numpy()
+    assert off(h_BLD * valid_BL[..., None], theirs * valid_BL[..., None]) < 2e-5
+
+    # What we write, their class takes whole but for tied copies.
+    made = arranged.written(bert.table("hugging_face", shapes), shapes, ours)
+    loaded = peer.load_state_dict({k: torch.tensor(x) for k, x in made.items()}, strict=False)
+    assert not loaded.unexpected_keys
+    assert all("decoder" in k or "position_ids" in k for k in loaded.missing_keys)
+
+
+def test_the_older_names_of_norms_are_known(release):
+    names = [*HEADS, "bert.embeddings.LayerNorm.gamma"]
+    described = bert.described(release(names))
+    shapes = arranged.shapes(described.model, described.heads)
+    specs = bert.table("hugging_face", shapes, names).specs(shapes, np.float32)
+    assert "bert.encoder.layer.1.output.LayerNorm.beta" in specs
+    assert not any(name.endswith("LayerNorm.bias") for name in specs)
+
+
+def test_what_a_release_has_decides_which_heads_there_are(release):
+    bare = bert.described(release(["embeddings.word_embeddings.weight"]))
+    assert (bare.model["head"], bare.model["pooler"], bare.heads) == ("tied", False, {})
+    assert bare.batches["name"] == "windows"
+    assert set(bare.missing) == {"pooler", "head", "nsp"}
+    whole = bert.described(release())
+    assert (whole.model["head"], whole.model["pooler"]) == ("transform", True)
+    assert whole.heads == {"next_DC": (16, 2), "next_bias_C": (2,)}
+    assert not whole.missing
+
+
+def test_switches_are_as_configured(release):
+    model = bert.described(release(hidden_act="gelu", layer_norm_eps=1e-6)).model
+    assert (model["activation"], model["epsilon"]) == ("gelu_erf", 1e-6)
+    assert bert.described(release(hidden_act="gelu_new")).model["activation"] == "gelu"
+
+
+LOWER = [
+    ((), None, True),
+    ((("tokenizer_config.json", {"do_lower_case": False}),), None, False),
+    ((("tokenizer_config.json", {"do_lower_case": False}),), True, True),
+]
+
+
+@pytest.mark.parametrize(("files", "asked", "lower"), LOWER)
+def test_case_is_as_asked_or_as_the_files_say(release, files, asked, lower):
+    tokens = bert.described(release(files=files, options={"lower": asked})).tokenizer
+    assert tokens.lower == lower
+    assert (tokens.encode(["A"])[0] == tokens.special["unk"]).all() != lower
+
+
+def test_a_vocabulary_with_capitals_is_of_text_with_capitals(release):
+    source = release(vocab_size=37)
+    (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "A"]))
+    assert not bert.described(source).tokenizer.lower
+
+
+def test_a_vocabulary_is_found_in_the_newer_file_too(release):
+    ids = {piece: i for i, piece in enumerate(cases.PIECES)}
+    content = {"model": {"type": "WordPiece", "vocab": ids}}
+    source = release(files=[("tokenizer.json", content)])
+    (source.folder / "vocab.txt").unlink()
+    assert bert.described(source).tokenizer.pieces == cases.PIECES
+
+
+REFUSED = {
+    "position_embedding_type is 'relative_key'": dict(position_embedding_type="relative_key"),
+    "hidden_act is 'silu'": dict(hidden_act="silu"),
+    "hidden_size=16 does not divide by num_attention_heads=3": dict(num_attention_heads=3),
+    "vocab_size is None": dict(vocab_size=None),
+    "has 36 pieces, but the weights have 40 rows": dict(vocab_size=40),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_what_cannot_be_computed_is_refused(release, reason):
+    with pytest.raises(UserError, match=reason):
+        bert.described(release(**REFUSED[reason]))
+
+
+def test_a_release_without_a_vocabulary_is_refused(release):
+    source = release()
+    (source.folder / "vocab.txt").unlink()
+    with pytest.raises(UserError, match=r"has no vocab\.txt"):
+        bert.described(source)
