@@ -74,6 +74,8 @@ def system_of(run: Run) -> Any:
 def chosen_kind(system: Any, run: Run, kind: str) -> str:
     """The kind of release, if this run can be written so."""
     kinds = [name for name in system.KINDS if system.KINDS[name].out and system.writes(run, name)]
+    if not kinds:
+        raise UserError("no release is of a model like this run's")
     if kind and kind not in kinds:
         raise UserError(f"--kind={kind}: this run can be written as {', '.join(kinds)}")
     return kind or next((name for name in kinds if "hugging_face" in name), kinds[0])

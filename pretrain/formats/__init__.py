@@ -17,6 +17,7 @@ manager, and those that are written too have
 Whatever is wrong with the bytes of a file is a `UserError` that names it.
 """
 
+from types import TracebackType
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -34,9 +35,11 @@ class Arrays(Protocol):
 
     Attributes:
         specs: by name, in the file's order; known without reading data.
+        others: what is there besides arrays of numbers, and of what kind it is; not readable.
     """
 
     specs: dict[str, Spec]
+    others: dict[str, str]
 
     def read(self, name: str) -> np.ndarray:
         """One array, in memory, C order; checked as far as the format allows.
@@ -49,4 +52,10 @@ class Arrays(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(self, *error: object) -> None: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> bool | None: ...

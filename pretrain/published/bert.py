@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from modules.transformer import Backbone
 from pretrain.data.tokenizers import wordpiece
 from pretrain.errors import UserError
 from pretrain.finished import Run
@@ -190,7 +191,7 @@ def tokenizer(source: Source) -> wordpiece.Tokenizer:
 
 def writes(run: Run, kind: str) -> bool:
     """Every kind is of every BERT."""
-    return True
+    return isinstance(run.backbone, Backbone)
 
 
 def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -58,21 +58,49 @@ class MergeEncoder(Encoder):
         V, model, sample = bound.arguments.values()
         if not model:
             return cls(*cls.learned(sampled(texts, sample), V))
-        pieces, merges = cls._read(*cls._files(model))
-        check_size(V, pieces, model)
-        return cls(pieces, merges)
+        found = cls.read(*cls._files(model))
+        check_size(V, found.pieces, model)
+        return found
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        vocabulary, merges = (folder / name for name in SAVED)
+        self.write(folder / SAVED[0], folder / SAVED[1])
+        (folder / TRAITS).write_text(json.dumps({"name": self.name}))
+
+    def write(self, vocabulary: Path, merges: Path) -> None:
+        """The two files, as the authors' are."""
         vocabulary.write_text(json.dumps({piece: i for i, piece in enumerate(self.pieces)}))
         lines = [HEADER, *(" ".join(pair) for pair in self.merges), ""]
         merges.write_bytes("\n".join(lines).encode())
-        (folder / TRAITS).write_text(json.dumps({"name": self.name}))
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        return cls(*cls._read(folder / SAVED[0], folder / SAVED[1]))
+        return cls.read(folder / SAVED[0], folder / SAVED[1])
+
+    @classmethod
+    def read(cls, vocabulary: Path, merges: Path, more: Mapping[str, int] | None = None) -> Self:
+        """Of the two files, and `more` pieces that no text is cut into.
+
+        Raises:
+            UserError: one of them is not what it should be.
+        """
+        ids = _table(vocabulary) | dict(more or {})
+        return cls.of(ids, _lines(read(merges)), (vocabulary, merges))
+
+    @classmethod
+    def of(cls, ids: Mapping[str, int], lines: Iterable[str], where: Files) -> Self:
+        """Of pieces by id and lines of two pieces that make a third, found in these files.
+
+        Raises:
+            UserError: the ids are not 0, 1, 2 ..., or a piece is missing.
+        """
+        vocabulary, merges = where
+        if {*map(type, ids.values())} - {int} or {*ids.values()} != {*range(len(ids))}:
+            raise _no_table(vocabulary)
+        if missing := {*cls.needed} - ids.keys():
+            raise UserError(f"{vocabulary}: there is no {min(missing)!r} in it")
+        pieces = sorted(ids, key=ids.__getitem__)
+        return cls(pieces, [_pair(line, ids, merges) for line in lines])
 
     @classmethod
     def _settings(cls, V: int, model: str, sample: int) -> dict[str, Any]:
@@ -93,28 +121,19 @@ class MergeEncoder(Encoder):
         known = ", nor ".join(" and ".join(names) for names in (cls.published, SAVED))
         raise UserError(f"tokens.model={model}: there is no {known} in this folder")
 
-    @classmethod
-    def _read(cls, vocabulary: Path, merges: Path) -> tuple[list[str], Merges]:
-        """(pieces, merges) of the two files.
 
-        Raises:
-            UserError: one of them is not what it should be.
-        """
-        ids = _ids(vocabulary)
-        if missing := {*cls.needed} - ids.keys():
-            raise UserError(f"tokens.model={vocabulary}: there is no {min(missing)!r} in it")
-        pieces = sorted(ids, key=ids.__getitem__)
-        return pieces, [_pair(line, ids, merges) for line in _lines(read(merges))]
-
-
-def _ids(path: Path) -> dict[str, int]:
+def _table(path: Path) -> dict[str, int]:
     try:
         ids = json.loads(read(path))
-        if sorted(ids.values()) == list(range(len(ids))):
-            return ids
-    except (json.JSONDecodeError, AttributeError, TypeError):
-        pass
-    raise UserError(f"tokens.model={path}: is not a table of pieces and ids from 0 on")
+    except json.JSONDecodeError as error:
+        raise _no_table(path) from error
+    if not isinstance(ids, dict):
+        raise _no_table(path)
+    return ids
+
+
+def _no_table(path: Path) -> UserError:
+    return UserError(f"{path}: is not a table of pieces and ids from 0 on")
 
 
 def _lines(text: str) -> list[str]:
@@ -122,8 +141,8 @@ def _lines(text: str) -> list[str]:
     return lines[1:] if lines[0].startswith("#version") else lines
 
 
-def _pair(line: str, ids: dict[str, int], path: Path) -> tuple[str, str]:
+def _pair(line: str, ids: Mapping[str, int], path: Path) -> tuple[str, str]:
     one, _, two = line.removesuffix("\r").partition(" ")
     if not {one, two, one + two} <= ids.keys():
-        raise UserError(f"tokens.model={path}: {line!r} are not two pieces that make a third")
+        raise UserError(f"{path}: {line!r} are not two pieces that make a third")
     return one, two

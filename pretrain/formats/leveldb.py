@@ -1,0 +1,84 @@
+"""LevelDB's table: sorted keys and values in checksummed blocks, which `.index` files are made of.
+
+Follows doc/table_format.md of LevelDB and its table/block_builder.cc.  A block is entries (how
+many bytes of its key are the previous key's, how many more, how many of the value, then those
+bytes), the offsets of the entries that share nothing, and the number of these; behind it a byte
+for its compression and a masked CRC-32C of both.  The file ends with where two blocks are: one of
+metadata, and one whose values are where the blocks of data are.
+"""
+
+import struct
+from collections.abc import Iterator
+
+import google_crc32c
+import numpy as np
+
+from pretrain.formats.wire import taken, varint
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER = 48  # bytes
+
+
+def table(data: bytes) -> dict[bytes, bytes]:
+    """All of a table, in its order.
+
+    Raises:
+        ValueError: it is broken, or compressed.
+    """
+    footer = data[-FOOTER:]
+    if len(footer) < FOOTER or int.from_bytes(footer[-8:], "little") != MAGIC:
+        raise ValueError("it does not end as a table of LevelDB does")
+    metadata, at = _handle(footer, 0)
+    index, _ = _handle(footer, at)
+    _block(data, *metadata)
+    found: dict[bytes, bytes] = {}
+    last = None
+    for _, handle in _entries(_block(data, *index)):
+        for key, value in _entries(_block(data, *_handle(handle, 0)[0])):
+            if last is not None and key <= last:
+                raise ValueError(f"the keys {last!r} and {key!r} are out of order")
+            found[key] = value
+            last = key
+    return found
+
+
+def masked_crc(data: bytes | np.ndarray) -> int:
+    """The CRC-32C of the bytes, as LevelDB keeps it: turned by 15 bits, and a constant added."""
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+
+def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+    """Offset and size of a block, and where that ends."""
+    offset, at = varint(data, at)
+    size, at = varint(data, at)
+    return (offset, size), at
+
+
+def _block(data: bytes, offset: int, size: int) -> bytes:
+    """A block's entries alone."""
+    block, at = taken(data, offset, size + 1)  # with the byte of its compression
+    crc, _ = taken(data, at, 4)
+    if masked_crc(block) != int.from_bytes(crc, "little"):
+        raise ValueError(f"the block at byte {offset} does not have its checksum")
+    if block[-1]:
+        raise ValueError("its blocks are compressed, which TensorFlow's writer never does")
+    (restarts,) = struct.unpack("<I", block[-5:-1])
+    end = size - 4 * (restarts + 1)
+    if end < 0:
+        raise ValueError(f"the block at byte {offset} is shorter than it says")
+    return block[:end]
+
+
+def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at, key = 0, b""
+    while at < len(block):
+        shared, at = varint(block, at)
+        more, at = varint(block, at)
+        length, at = varint(block, at)
+        if shared > len(key):
+            raise ValueError("a key goes on from a longer one than there is")
+        rest, at = taken(block, at, more)
+        value, at = taken(block, at, length)
+        key = key[:shared] + rest
+        yield key, value

@@ -1,0 +1,82 @@
+"""GPT-1's release: all parameters end to end, cut into ten .npy files, and their shapes in JSON.
+
+A folder with params_0.npy, params_1.npy, ..., flat pieces of about one size, and
+params_shapes.json, a list of shapes.  The arrays have no names but their numbers, "0", "1", ...;
+the format has no checksum, so a flipped bit is not noticed.
+"""
+
+import json
+import math
+import os
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.lib import format as npy
+
+from pretrain.formats.files import Reader, reading
+
+SHAPES = "params_shapes.json"
+
+
+def opened(path: str | os.PathLike) -> "Folder":
+    """The arrays of such a folder.
+
+    Raises:
+        UserError: a file is missing or broken, or the pieces are more or less than the shapes say.
+    """
+    return Folder(path)
+
+
+class Folder(Reader):
+    """See `pretrain.formats.Arrays`."""
+
+    def _open(self) -> None:
+        with reading(self.path / SHAPES):
+            shapes = _shapes((self.path / SHAPES).read_text(encoding="utf-8"))
+        pieces = [self._piece(number) for number in range(self._count())]
+        dtypes = {piece.dtype for piece in pieces}
+        if len(dtypes) > 1:
+            raise ValueError(f"the pieces are of the types {', '.join(map(str, dtypes))}")
+        self._pieces = [0, *accumulate(piece.size for piece in pieces)]  # where each begins
+        self._arrays = [0, *accumulate(map(math.prod, shapes))]
+        if self._pieces[-1] != self._arrays[-1]:
+            there, needed = self._pieces[-1], self._arrays[-1]
+            raise ValueError(f"{there} numbers are there, but {SHAPES} is about {needed}")
+        for number, shape in enumerate(shapes):
+            self._add(str(number), shape, *dtypes)
+
+    def _count(self) -> int:
+        """How many pieces there are."""
+        found = {path.name for path in self.path.glob("params_*.npy")}
+        if missing := {f"params_{i}.npy" for i in range(max(len(found), 1))} - found:
+            raise ValueError(f"there is no {min(missing)}")
+        return len(found)
+
+    def _piece(self, number: int) -> np.ndarray:
+        """The numbers of a file, which are not in memory until they are looked at."""
+        path = self.path / f"params_{number}.npy"
+        with reading(path):
+            piece = npy.open_memmap(path, mode="r")
+            if piece.ndim != 1:
+                raise ValueError(f"it is of shape {piece.shape}, not flat")
+            return piece
+
+    def _read(self, name: str) -> np.ndarray:
+        start, stop = self._arrays[int(name) : int(name) + 2]
+        parts = [
+            self._piece(number)[max(start - begin, 0) : stop - begin]
+            for number, (begin, end) in enumerate(pairwise(self._pieces))
+            if begin < stop and start < end
+        ]
+        shape, dtype = self.specs[name]
+        return np.concatenate([np.empty(0, dtype), *parts]).reshape(shape)
+
+
+def _shapes(text: str) -> list[tuple[int, ...]]:
+    """Raises:
+    ValueError: this is no list of shapes.
+    """
+    shapes = [tuple(shape) for shape in json.loads(text)]
+    if not all(type(length) is int and length >= 0 for shape in shapes for length in shape):
+        raise ValueError("it is no list of shapes")
+    return shapes

@@ -1,0 +1,248 @@
+"""TensorFlow's V2 checkpoints, read without TensorFlow: `<prefix>.index` and its data files.
+
+The index is a LevelDB table of protocol buffers, tensorflow/core/protobuf/tensor_bundle.proto: a
+header under the empty key, then under each variable's name where its bytes are, and their masked
+CRC-32C.  A variable that was partitioned, as large ones of bilm-tf can be, has a list of slices
+instead, each of which has a key of its own; it is read as one array.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from pretrain.errors import UserError
+from pretrain.formats import Spec, leveldb
+from pretrain.formats.files import Reader, reading, size
+from pretrain.formats.wire import fields
+
+DTYPES = {  # tensorflow/core/framework/types.proto
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    14: ml_dtypes.bfloat16,
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    22: "uint32",
+    23: "uint64",
+}
+OTHERS = {7: "string", 20: "resource", 21: "variant"}
+Extent = tuple[int, int]  # of a slice on an axis: where it starts, and its length, or -1 for all
+Range = tuple[int, int]  # where it starts and stops
+
+
+class Entry(NamedTuple):
+    """A BundleEntryProto; one that has slices has nothing else but dtype and shape."""
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc: int
+    slices: list[tuple[Extent, ...]]
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(self.shape, np.dtype(DTYPES[self.dtype]))
+
+
+class Piece(NamedTuple):
+    """A part of a variable, and where in it that belongs; no ranges: it is all of it."""
+
+    ranges: tuple[Range, ...]
+    entry: Entry
+
+
+def opened(path: str | os.PathLike) -> "Checkpoint":
+    """The checkpoint with this prefix or of this `.index` file, or the one in this folder.
+
+    Raises:
+        UserError: there is none, or the folder has several; the index is broken, or a data file
+            is missing or too short.
+    """
+    return Checkpoint(_index(Path(path)))
+
+
+class Checkpoint(Reader):
+    """See `pretrain.formats.Arrays`; a variable's checksum is compared when it is read."""
+
+    def _open(self) -> None:
+        table = leveldb.table(self.path.read_bytes())
+        if b"" not in table:
+            raise ValueError("it has no header")
+        self._shards = _shards(table.pop(b""))
+        self._pieces: dict[str, list[Piece]] = {}
+        entries = {key: _entry(value) for key, value in table.items()}
+        parts = {_key(name, slice_) for name in entries for slice_ in entries[name].slices}
+        for key, entry in entries.items():
+            if key not in parts:
+                self._list(key.decode(), entry, entries)
+
+    def _list(self, name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> None:
+        if entry.dtype not in DTYPES:
+            self.others[name] = OTHERS.get(entry.dtype, f"DataType {entry.dtype}")
+            return
+        self.specs[name] = entry.spec
+        self._pieces[name] = _pieces(name, entry, entries)
+        for piece in self._pieces[name]:
+            self._check(name, piece.entry)
+
+    def _check(self, name: str, entry: Entry) -> None:
+        """The bytes are as many as the shape says, and the data file has them."""
+        if entry.size != size(entry.spec):
+            raise ValueError(f"{name} has {entry.size} bytes for {entry.spec}")
+        path = self._data_file(entry)
+        with reading(path):
+            if entry.offset + entry.size > path.stat().st_size:
+                raise ValueError(f"it ends before {name} does")
+
+    def _data_file(self, entry: Entry) -> Path:
+        if entry.shard >= self._shards:
+            raise ValueError(f"there is no data file {entry.shard} of {self._shards}")
+        name = f"{self.path.stem}.data-{entry.shard:05}-of-{self._shards:05}"
+        return self.path.with_name(name)
+
+    def _read(self, name: str) -> np.ndarray:
+        pieces = self._pieces[name]
+        if len(pieces) == 1:
+            return self._data(name, pieces[0].entry)
+        whole = np.empty(*self.specs[name])
+        for ranges, entry in pieces:
+            whole[tuple(slice(*part) for part in ranges)] = self._data(name, entry)
+        return whole
+
+    def _data(self, name: str, entry: Entry) -> np.ndarray:
+        path = self._data_file(entry)
+        with reading(path):
+            data = np.fromfile(path, np.uint8, entry.size, offset=entry.offset)
+            if leveldb.masked_crc(data) != entry.crc:
+                raise ValueError(f"{name} does not have its checksum")
+            return data.view(entry.spec.dtype).reshape(entry.shape)
+
+
+def _index(path: Path) -> Path:
+    if path.is_dir():
+        return _index_within(path)
+    index = path if path.suffix == ".index" else path.with_name(f"{path.name}.index")
+    if not index.exists():
+        raise UserError(f"{path}: no TensorFlow V2 checkpoint: there is no {index.name}")
+    return index
+
+
+def _index_within(folder: Path) -> Path:
+    """That which the file `checkpoint` names, wherever the folder once was, else the only one."""
+    with reading(folder):
+        state = folder / "checkpoint"
+        text = state.read_text() if state.exists() else ""
+        found = sorted(folder.glob("*.index"))
+    named = re.search(r'^model_checkpoint_path: "(?:.*/)?(.+)"$', text, re.MULTILINE)
+    if named and (index := folder / f"{named[1]}.index") in found:
+        return index
+    if len(found) == 1:
+        return found[0]
+    several = f"several, name one: {', '.join(path.stem for path in found)}"
+    raise UserError(f"{folder}: {several if found else 'no TensorFlow V2 checkpoint is there'}")
+
+
+def _shards(header: bytes) -> int:
+    """How many data files there are: of a BundleHeaderProto."""
+    shards, big_endian, version = _last(header, 1), _last(header, 2), _last(header, 3, b"")
+    if big_endian:
+        raise ValueError("it was written on a big-endian machine, which is not supported")
+    if (needed := _last(version, 2)) > 1:
+        raise ValueError(f"only readers of version {needed} of the format understand it")
+    return shards
+
+
+def _entry(message: bytes) -> Entry:
+    shape = fields(_last(message, 2, b""))
+    if 3 in shape:
+        raise ValueError("a variable of unknown rank")
+    return Entry(
+        dtype=_last(message, 1),
+        shape=tuple(_last(axis, 1) for axis in shape.get(2, [])),
+        shard=_last(message, 3),
+        offset=_last(message, 4),
+        size=_last(message, 5),
+        crc=_last(message, 6),
+        slices=[_extents(slice_) for slice_ in fields(message).get(7, [])],
+    )
+
+
+def _extents(message: bytes) -> tuple[Extent, ...]:
+    """Of a TensorSliceProto."""
+    return tuple((_last(axis, 1), _last(axis, 2, -1)) for axis in fields(message).get(1, []))
+
+
+def _last(message: bytes, field: int, default=0):
+    """A field that is there once at most; of several the last counts, as everywhere."""
+    return fields(message).get(field, [default])[-1]
+
+
+def _pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> list[Piece]:
+    """Those that make up a variable.
+
+    Raises:
+        ValueError: they are missing, overlap, leave something out, or cut more than one axis.
+    """
+    if not entry.slices:
+        return [Piece((), entry)]
+    pieces = []
+    for extents in entry.slices:
+        ranges = _ranges(extents, entry.shape)
+        part = entries.get(_key(name.encode(), extents))
+        shape = tuple(stop - start for start, stop in ranges)
+        if part is None or part.slices or (part.dtype, part.shape) != (entry.dtype, shape):
+            raise ValueError(f"{name} is partitioned, and its part {extents} is not there")
+        pieces.append(Piece(ranges, part))
+    if not _tiled(entry.shape, [piece.ranges for piece in pieces]):
+        raise ValueError(f"{name} is partitioned into parts that do not lie side by side")
+    return pieces
+
+
+def _ranges(extents: tuple[Extent, ...], shape: tuple[int, ...]) -> tuple[Range, ...]:
+    return tuple(
+        (0, whole) if length < 0 else (start, start + length)
+        for (start, length), whole in zip(extents, shape, strict=True)
+    )
+
+
+def _tiled(shape: tuple[int, ...], parts: list[tuple[Range, ...]]) -> bool:
+    """Whether these, side by side along one axis, are all of the shape."""
+    whole = tuple((0, length) for length in shape)
+    for axis, length in enumerate(shape):
+        cuts = sorted(part[axis] for part in parts)
+        joined = [*(start for start, _ in cuts), length] == [0, *(stop for _, stop in cuts)]
+        if joined and all(_without(part, axis) == _without(whole, axis) for part in parts):
+            return True
+    return False
+
+
+def _without(ranges: tuple[Range, ...], axis: int) -> tuple[Range, ...]:
+    return ranges[:axis] + ranges[axis + 1 :]
+
+
+def _key(name: bytes, extents: tuple[Extent, ...]) -> bytes:
+    """The key of a slice, as EncodeTensorNameSlice makes it of numbers in OrderedCode."""
+    numbers = b"".join(_ordered(number) for extent in extents for number in extent)
+    return b"\0" + name.replace(b"\0", b"\0\xff") + b"\0\1" + bytes([1, len(extents)]) + numbers
+
+
+def _ordered(number: int) -> bytes:
+    """OrderedCode of -1 or more: as many bits set as there are bytes, one clear, the number."""
+    if number < 0:
+        return b"\x7f"
+    count = number.bit_length() // 7 + 1
+    return (((1 << count) - 1 << 7 * count) | number).to_bytes(count, "big")
