@@ -5,6 +5,7 @@ and the one before it is used.
 """
 
 import contextlib
+import gc
 import itertools
 import json
 import os
@@ -173,6 +174,8 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
             table |= described
             with options:
                 ocp_v1.partial.save(draft, verified.nest({name: x}))
+            del x
+            gc.collect()  # Orbax leaves a cycle that holds the array; the next needs its room
         with options:
             ocp_v1.partial.finalize(draft)
         write_json(draft / "record" / "metadata", verified.seal({"leaves": table, "position": {}}))

@@ -13,7 +13,7 @@ import sys
 
 from absl import app, flags, logging
 
-from pretrain import exporting, importing, job, machine
+from pretrain import exporting, importing, job
 from pretrain.errors import UserError
 
 flags.declare_key_flag("workdir")
@@ -60,6 +60,5 @@ def convert(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    machine.keep_memory()
     flags.mark_flag_as_required("workdir")
     app.run(main)

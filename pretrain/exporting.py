@@ -17,7 +17,7 @@ from pretrain.errors import UserError
 from pretrain.finished import Run, opened
 from pretrain.formats import Spec
 from pretrain.importing import ORIGIN
-from pretrain.published.names import Shapes, Table
+from pretrain.published.names import Shapes, Table, uncovered
 from pretrain.workdir import read_json
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -45,6 +45,8 @@ def hand_out(
     dtype = dtype or kept_dtype(workdir)
     shapes = saved(run)
     table = system.table(kind, shapes)
+    if homeless := uncovered(table, shapes):
+        raise UserError(f"such a release has no place for {', '.join(homeless)}")
     order = list(itertools.chain.from_iterable(names for _, names in parts(table)))
     theirs = table.specs(shapes, jnp.dtype(dtype))
     specs = {name: theirs[name] for name in order}
@@ -59,8 +61,9 @@ def hand_out(
     draft.rename(folder)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     say(f"{len(specs)} arrays of {numbers:,} numbers, {dtype}, in {folder}")
-    if left := sorted(shapes.keys() - table.by_ours().keys()):
-        say(f"left behind, as such a release has no place for it: {', '.join(left)}")
+    for name, why in table.absent.items():
+        if name in shapes:
+            say(f"left behind: {name}, {why}")
 
 
 def system_of(run: Run) -> Any:

@@ -7,6 +7,7 @@ read in `pretrain.formats`; here every array is accounted for and moved.
 import hashlib
 import importlib
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -123,7 +124,7 @@ def _write(workdir: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> N
         if not np.array_equal(arrays.read(copy), arrays.read(name)):
             raise UserError(f"{copy} should repeat {name}, as the two are tied, and does not")
     leaves = (
-        (f"params/{name}", assembled(arrays, settled.mapped[name], shape))
+        (f"params/{name}", assembled(arrays, settled.mapped.get(name, []), shape))
         for name, shape in shapes.items()
     )
     try:
@@ -133,18 +134,27 @@ def _write(workdir: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> N
 
 
 def assembled(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
-    """One parameter of ours, float32, of the arrays that its parts are in.
+    """One parameter of ours, float32, of the arrays that its parts are in; of none: zeros.
 
     Raises:
         UserError: an array is of a type that float32 cannot hold exactly.
     """
-    whole = np.empty(shape, np.float32)
+    whole = aligned(shape)
+    whole[...] = 0
     for link in links:
         part = arrays.read(link.theirs)
         if not np.can_cast(part.dtype, np.float32) and part.dtype != jnp.bfloat16:
             raise UserError(f"{link.theirs} is {part.dtype}: numbers would be lost in float32")
         whole[link.at] = link.part(part, shape[len(link.at) :])
     return whole
+
+
+def aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Float32 in memory where JAX can use it as it is, rather than copy it."""
+    size = 4 * math.prod(shape)
+    space = np.empty(size + 64, np.uint8)
+    start = -space.ctypes.data % 64
+    return space[start : start + size].view(np.float32).reshape(shape)
 
 
 def _recipe(described: Described, workdir: Path) -> dict[str, Any]:
@@ -172,6 +182,7 @@ def _origin(system: Any, source: Source, settled: Account) -> dict[str, Any]:
         dtype=types.pop() if len(types) == 1 else "float32",
         ignored=settled.ignored,
         copies=settled.copies,
+        absent=settled.absent,
     )
 
 
@@ -197,7 +208,8 @@ def report(
         yield f"ignored, {why}: {names[0]}{last} ({len(names)})"
     for copy, name in settled.copies.items():
         yield f"ignored, a copy of {name}: {copy}"
-    yield from (f"missing, and not in the run: the {part}" for part in missing)
+    yield from (f"missing, and not in the run: {part}" for part in missing)
+    yield from (f"missing, and zeros in the run: {x}, {why}" for x, why in settled.absent.items())
     used = {link.theirs for links in settled.mapped.values() for link in links}
     left = sum(map(len, settled.ignored.values())) + len(settled.copies)
     numbers = sum(int(np.prod(shape)) for shape in shapes.values())

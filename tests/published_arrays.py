@@ -1,22 +1,26 @@
 """Published weights in tests: our parameters made of their arrays as a table says, and back."""
 
+import pathlib
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
 import modules
-from pretrain import verified
-from pretrain.finished import drawn
+from pretrain import checkpoint, finished, verified
 from pretrain.formats import Spec
+from pretrain.published import Described
 from pretrain.published.names import Shapes, Table, account
 
+PUBLISHED = pathlib.Path(__file__).parents[2] / "shared" / "fixtures" / "published"
 
-def shapes(model: Mapping, heads: Shapes | None = None) -> dict[str, tuple[int, ...]]:
+
+def shapes(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     """Of all parameters, by path, of a backbone with these fields."""
     backbone = modules.build(**model)
-    leaves = verified.flatten({"backbone": jax.eval_shape(lambda: drawn(backbone))})
-    return {name: x.shape for name, x in leaves.items()} | dict(heads or {})
+    leaves = verified.flatten({"backbone": jax.eval_shape(lambda: finished.drawn(backbone))})
+    return {name: x.shape for name, x in leaves.items()}
 
 
 def randomly(shapes: Shapes, seed: int = 0) -> dict[str, np.ndarray]:
@@ -37,25 +41,41 @@ def read(table: Table, shapes: Shapes, arrays: Mapping[str, np.ndarray]) -> dict
     for name in settled.absent:
         made[name][...] = 0
     for link in table.links:
-        shape = shapes[link.ours][len(link.at) :]
-        made[link.ours][link.at] = link.part(arrays[link.theirs], shape)
+        part = made[link.ours][link.at]
+        part[...] = link.part(arrays[link.theirs], part.shape)
     return made
 
 
 def written(
     table: Table, shapes: Shapes, params: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Their arrays, copies too."""
+    """Their arrays, without copies; NaN is what no parameter has filled."""
     made = {
         name: np.full(spec.shape, np.nan, spec.dtype)
         for name, spec in table.specs(shapes, np.float32).items()
     }
     for link in table.links:
-        shape = shapes[link.ours][len(link.at) :]
-        link.part(made[link.theirs], shape)[...] = params[link.ours][link.at]
-    return made | {copy: made[name] for copy, name in table.copies.items()}
+        part = params[link.ours][link.at]
+        link.part(made[link.theirs], part.shape)[...] = part
+    return made
+
+
+def assert_same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
+    """Bit for bit, and nothing besides."""
+    assert found.keys() == expected.keys()
+    for name, x in expected.items():
+        np.testing.assert_array_equal(found[name], x, err_msg=name)
 
 
 def backbone(params: Mapping[str, np.ndarray]):
     """The tree of the backbone's parameters."""
-    return verified.nest(params)["backbone"]
+    return verified.nest(dict(params))["backbone"]
+
+
+def run(described: Described, params: Mapping[str, np.ndarray], workdir: pathlib.Path):
+    """A run with these weights, opened."""
+    checkpoint.write(workdir, 0, ((f"params/{name}", x) for name, x in params.items()))
+    described.tokenizer.save(workdir / "tokenizer")
+    sections = dict(model=described.model, objective=described.objective, train=dict(average=0.0))
+    checkpoint.write_config(workdir, sections)
+    return finished.opened(workdir)

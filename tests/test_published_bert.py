@@ -1,7 +1,6 @@
 """pretrain/published/bert.py: every array of a BERT has one place in ours, and back."""
 
 import json
-import pathlib
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ from tests import bert_release as cases
 from tests import published_arrays as arranged
 from tests.xlnet_cases import off, quick_jit
 
-PUBLISHED = pathlib.Path(__file__).parents[2] / "shared" / "fixtures" / "published" / "bert-tf"
+PUBLISHED = arranged.PUBLISHED / "bert-tf"
 HF = dict(
     model_type="bert", vocab_size=36, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
     intermediate_size=24, max_position_embeddings=12, type_vocab_size=2, hidden_act="gelu",
@@ -46,7 +45,7 @@ def release(tmp_path):
 @pytest.mark.parametrize("kind", ["tensorflow", "hugging_face"])
 def test_every_number_goes_out_and_comes_back(release, kind):
     described = bert.described(release())
-    shapes = arranged.shapes(described.model, described.heads)
+    shapes = arranged.shapes(described.model) | described.heads
     table = bert.table(kind, shapes)
     ours = arranged.randomly(shapes)
     made = arranged.written(table, shapes, ours)
@@ -62,7 +61,7 @@ def test_google_s_arrays_are_arranged_as_the_golden_ones(tmp_path):
     described = bert.described(cases.source(tmp_path / "a", "npz", weights))
     assert described.objective["nsp"]
     assert described.model["activation"] == "gelu"
-    shapes = arranged.shapes(described.model, described.heads)
+    shapes = arranged.shapes(described.model) | described.heads
     table = bert.table("npz", shapes)
     assert table.specs(shapes, np.float32).keys() == weights.keys()
     found = arranged.read(table, shapes, weights)
@@ -79,8 +78,8 @@ def test_all_arrays_of_a_published_checkpoint_are_accounted_for():
     with tensorflow.opened(PUBLISHED) as arrays:
         source = Source(PUBLISHED, "tensorflow", arrays.specs)
         described = bert.described(source)
-        table = bert.table("tensorflow", arranged.shapes(described.model, described.heads))
-        settled = account(table, arranged.shapes(described.model, described.heads), arrays.specs)
+        table = bert.table("tensorflow", arranged.shapes(described.model) | described.heads)
+        settled = account(table, arranged.shapes(described.model) | described.heads, arrays.specs)
     assert len(settled.ignored["slots of the optimiser"]) == 92
     assert described.tokenizer.V == 15
     assert described.objective["nsp"]
@@ -98,7 +97,7 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
         parameter.data.normal_(0.1, 0.4)
     weights = {name: x.numpy() for name, x in peer.state_dict().items()}
     described = bert.described(release(names=weights, hidden_act=act))
-    shapes = arranged.shapes(described.model, described.heads)
+    shapes = arranged.shapes(described.model) | described.heads
     table = bert.table("hugging_face", shapes, list(weights))
     ours = arranged.read(table, shapes, weights)
 
@@ -129,7 +128,7 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
 def test_the_older_names_of_norms_are_known(release):
     names = [*HEADS, "bert.embeddings.LayerNorm.gamma"]
     described = bert.described(release(names))
-    shapes = arranged.shapes(described.model, described.heads)
+    shapes = arranged.shapes(described.model) | described.heads
     specs = bert.table("hugging_face", shapes, names).specs(shapes, np.float32)
     assert "bert.encoder.layer.1.output.LayerNorm.beta" in specs
     assert not any(name.endswith("LayerNorm.bias") for name in specs)

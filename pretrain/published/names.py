@@ -155,7 +155,8 @@ def account(table: Table, shapes: Shapes, specs: Mapping[str, Spec], ignore: str
         else:
             wrong.append(f"{name}: {spec.shape} is unexpected")
     wrong += [f"{name}: missing" for name in expected if name not in specs]
-    wrong += [f"{name}: of ours, has nothing there" for name in _uncovered(table, shapes)]
+    wrong += [f"{name}: of ours, has nothing there" for name in uncovered(table, shapes)]
+    wrong += [f"{name}: of ours, is there twice" for name in repeated(table)]
     if wrong:
         raise UserError("these weights are not what their configuration says:" + _lines(wrong))
     copies = {copy: name for copy, name in table.copies.items() if copy in specs}
@@ -163,16 +164,22 @@ def account(table: Table, shapes: Shapes, specs: Mapping[str, Spec], ignore: str
     return Account(table.by_ours(), copies, ignored, absent)
 
 
-def _uncovered(table: Table, shapes: Shapes) -> list[str]:
+def uncovered(table: Table, shapes: Shapes) -> list[str]:
     """Parameters of which not every number is somebody's, or known to be nobody's."""
     parts = table.by_ours()
 
     def covered(name: str, shape: tuple[int, ...]) -> bool:
-        sizes = [math.prod(shape[len(link.at) :]) for link in parts.get(name, [])]
-        return sum(sizes) == math.prod(shape) and len(set(parts[name])) == len(parts[name])
+        places = {link.at for link in parts.get(name, [])}
+        return sum(math.prod(shape[len(at) :]) for at in places) == math.prod(shape)
 
     rest = {name: shape for name, shape in shapes.items() if name not in table.absent}
     return [name for name, shape in rest.items() if not covered(name, shape)]
+
+
+def repeated(table: Table) -> list[str]:
+    """Parameters that several arrays are, in whole or in part."""
+    parts = table.by_ours()
+    return [name for name in parts if len({x.at for x in parts[name]}) < len(parts[name])]
 
 
 def _lines(lines: Sequence[str], most: int = 12) -> str:
