@@ -209,8 +209,8 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
     """What `like` holds of a state, as the newest checkpoint of a run has it, and its step.
 
     Args:
-        like: decides shapes, dtypes and layout, and holds all leaves whose names begin with
-            `within`, as "params/", and no other.
+        like: decides shapes, dtypes and layout, and holds all leaves `within` a folder of the
+            state, as "params/", or the one of that name, and no other.
         workdir: the run's folder; only read, and that run may still be going.
 
     Raises:

@@ -56,7 +56,8 @@ def hand_out(
     system.companions(run, draft, kind, dtype)
     form = system.KINDS[kind]
     writer = importlib.import_module(f"pretrain.formats.{form.format}").write
-    place = draft / form.weights.replace("*", "model") if form.weights else draft
+    file = form.weights.replace("*.", "model.").replace("*", "")
+    place = draft / file if file else draft
     writer(place, specs, arrays(run, table, shapes, specs))
     draft.rename(folder)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())

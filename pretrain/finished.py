@@ -29,7 +29,7 @@ class Run(NamedTuple):
         return "average" if self.config.train.average else "params"
 
     def weights(self, like: Any, within: str = "") -> tuple[Any, int]:
-        """All parameters, or those `within` "backbone/", and the step they are of.
+        """All parameters, or those `within` "backbone/" or one alone, and the step they are of.
 
         Where the run keeps a moving average of them, that.  `like` decides shapes and layout.
 

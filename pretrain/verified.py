@@ -68,7 +68,8 @@ def newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Found | None
     Args:
         folder: holds the checkpoints; it is only read.
         like: for each leaf a jax.ShapeDtypeStruct with the sharding it is to have.
-        within: look only at leaves whose name begins so; `like` has just these.
+        within: look only at leaves in this folder, "params/", or at the one of this name; `like`
+            has just these.
 
     Returns:
         None if there is no checkpoint at all.
@@ -135,7 +136,7 @@ def reason(error: BaseException | None) -> str:
 def _load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
     refuse_links(folder)
     record = read_record(folder)
-    compare(folder, {k: v for k, v in record["leaves"].items() if k.startswith(within)}, like)
+    compare(folder, {k: v for k, v in record["leaves"].items() if is_within(k, within)}, like)
     _hush()
     target = nest(like)
     args = ocp.args.PyTreeRestore(
@@ -146,6 +147,11 @@ def _load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
         found = flatten(handler.restore(folder / "state", args=args))
     return {name: found[name] for name in like}, record
+
+
+def is_within(name: str, folder: str) -> bool:
+    """Whether a leaf is in this folder of the state, "params/", or is it; "": the whole state."""
+    return not folder or name == folder or (folder.endswith("/") and name.startswith(folder))
 
 
 @functools.cache

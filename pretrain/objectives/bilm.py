@@ -71,6 +71,8 @@ class Objective(nn.Module):
             raise UserError(f"objective.reset={self.reset!r} is none of {', '.join(RESETS)}")
         if self.backbone.inputs == "characters" and "chars_BZLW" not in batch:
             raise UserError("model.inputs='characters' needs batches.characters, such as 50")
+        if not self.backbone.V:
+            raise UserError("model.V=0: this model has no softmax to predict words with")
         if self.samples >= self.backbone.V:
             raise UserError(
                 f"objective.samples={self.samples} of model.V={self.backbone.V} words: draw fewer, "

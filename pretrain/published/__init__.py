@@ -24,7 +24,7 @@ from pretrain.errors import UserError
 from pretrain.formats import Spec
 from pretrain.workdir import read_json
 
-SYSTEMS = ("bert", "gpt")
+SYSTEMS = ("bert", "gpt", "xlnet", "elmo")
 
 
 @dataclasses.dataclass(frozen=True)

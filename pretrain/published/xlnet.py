@@ -1,0 +1,259 @@
+"""XLNet's releases (Yang et al. 2019): the authors' TensorFlow checkpoints, and Hugging Face's."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pretrain.data.tokenizers import sentencepiece
+from pretrain.errors import UserError
+from pretrain.finished import Run
+from pretrain.formats.files import reading
+from pretrain.published import (
+    Described,
+    Kind,
+    Source,
+    check_vocabulary,
+    checking,
+    chosen,
+    only,
+    size,
+    unlike,
+)
+from pretrain.published.names import Link, Rows, Shapes, Table, links
+from pretrain.workdir import write_json
+
+KINDS = {
+    "tensorflow": Kind("tensorflow", "xlnet_config.json", "*.index", out=False),
+    "npz": Kind("npz", "xlnet_config.json", "*.npz"),
+    "hugging_face": Kind("hugging_face", "config.json", model_type="xlnet"),
+}
+OBJECTIVE = "plm"
+checked = checking.xlnet
+
+# --- names -----------------------------------------------------------------------------------
+
+BIASES = {"content_HK": "r_w_bias", "position_HK": "r_r_bias", "segment_HK": "r_s_bias"}
+NORMS = {"attention_norm": "rel_attn", "ffn_norm": "ff"}
+LAYERS = "backbone/layers/"
+SCOPE = "model/transformer/"
+LAYER = f"{SCOPE}layer_{{n}}/"
+TENSORFLOW: Rows = {
+    "backbone/token_VD": (f"{SCOPE}word_embedding/lookup_table", "VD"),
+    "backbone/query_1D": (f"{SCOPE}mask_emb/mask_emb", "1QD -> QD"),
+    "backbone/bias_V": ("model/lm_loss/bias", "V"),
+    **{f"{LAYERS}attention/w{x}_DHK": (f"{LAYER}rel_attn/{x}/kernel", "DHK") for x in "qkvr"},
+    f"{LAYERS}attention/wo_HKD": (f"{LAYER}rel_attn/o/kernel", "DHK -> HKD"),
+    f"{LAYERS}attention/segment_SHK": (f"{SCOPE}seg_embed", "NSHK -> NSHK"),
+    **{f"{LAYERS}attention/biases/{ours}": (SCOPE + theirs, "NHK -> NHK")
+       for ours, theirs in BIASES.items()},
+    **{f"backbone/biases/{ours}": (SCOPE + theirs, "HK") for ours, theirs in BIASES.items()},
+    **{f"{LAYERS}{ours}/{own}_D": (f"{LAYER}{theirs}/LayerNorm/{name}", "D")
+       for ours, theirs in NORMS.items() for own, name in (("scale", "gamma"), ("bias", "beta"))},
+    f"{LAYERS}ffn/wi_DF": (f"{LAYER}ff/layer_1/kernel", "DF"),
+    f"{LAYERS}ffn/bi_F": (f"{LAYER}ff/layer_1/bias", "F"),
+    f"{LAYERS}ffn/wo_FD": (f"{LAYER}ff/layer_2/kernel", "FD"),
+    f"{LAYERS}ffn/bo_D": (f"{LAYER}ff/layer_2/bias", "D"),
+}  # fmt: skip
+PREFIX = "transformer."
+TORCH_LAYER = f"{PREFIX}layer.{{n}}."
+HUGGING_FACE: Rows = {  # always with biases of each layer
+    "backbone/token_VD": (f"{PREFIX}word_embedding.weight", "VD"),
+    "backbone/query_1D": (f"{PREFIX}mask_emb", "1QD -> QD"),
+    "backbone/bias_V": ("lm_loss.bias", "V"),
+    **{f"{LAYERS}attention/w{x}_DHK": (f"{TORCH_LAYER}rel_attn.{x}", "DHK") for x in "qkvr"},
+    f"{LAYERS}attention/wo_HKD": (f"{TORCH_LAYER}rel_attn.o", "DHK -> HKD"),
+    f"{LAYERS}attention/segment_SHK": (f"{TORCH_LAYER}rel_attn.seg_embed", "SHK"),
+    **{f"{LAYERS}attention/biases/{ours}": (f"{TORCH_LAYER}rel_attn.{theirs}", "HK")
+       for ours, theirs in BIASES.items()},
+    **{f"backbone/biases/{ours}": (f"{PREFIX}layer.0.rel_attn.{theirs}", "HK")
+       for ours, theirs in BIASES.items()},
+    **{f"{LAYERS}{ours}/{own}_D": (f"{TORCH_LAYER}{theirs}.layer_norm.{name}", "D")
+       for ours, theirs in NORMS.items() for own, name in (("scale", "weight"), ("bias", "bias"))},
+    f"{LAYERS}ffn/wi_DF": (f"{TORCH_LAYER}ff.layer_1.weight", "FD -> DF"),
+    f"{LAYERS}ffn/bi_F": (f"{TORCH_LAYER}ff.layer_1.bias", "F"),
+    f"{LAYERS}ffn/wo_FD": (f"{TORCH_LAYER}ff.layer_2.weight", "DF -> FD"),
+    f"{LAYERS}ffn/bo_D": (f"{TORCH_LAYER}ff.layer_2.bias", "D"),
+}  # fmt: skip
+IGNORED = {
+    r".*/(adam_[mv]|Adam(_1)?)": "slots of the optimiser",
+    r"global_step|beta[12]_power": "the optimiser's count",
+}
+OPTIONAL = {  # a fine-tuned model is released without
+    "backbone/query_1D": "the query stream's beginning was not saved: it does not predict",
+    "backbone/bias_V": "the softmax's biases were not saved: it does not predict",
+}
+
+
+def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
+    """Their arrays and ours.
+
+    Args:
+        names: those of a release that was found; "transformer." may be missing before them, and
+            what only predictions need.
+    """
+    there = set(names)
+    rows = HUGGING_FACE if kind == "hugging_face" else TENSORFLOW
+    if kind == "hugging_face" and there and not any(name.startswith(PREFIX) for name in there):
+        rows = {ours: (row[0].removeprefix(PREFIX), *row[1:]) for ours, row in rows.items()}
+    absent = {ours: why for ours, why in OPTIONAL.items() if there and rows[ours][0] not in there}
+    found = links({ours: row for ours, row in rows.items() if ours not in absent}, shapes)
+    if kind != "hugging_face":
+        return Table(found, {}, IGNORED, absent)
+    copies = {"lm_loss.weight": rows["backbone/token_VD"][0]}
+    return Table(for_each_layer(found, shapes), copies, {}, absent)
+
+
+def for_each_layer(found: list[Link], shapes: Shapes) -> list[Link]:
+    """Biases that all our layers have in common, written out for each of theirs."""
+    later = range(1, shapes[f"{LAYERS}attention/segment_SHK"][0])
+    shared = [link for link in found if link.ours.startswith("backbone/biases/")]
+    return found + [
+        link._replace(theirs=link.theirs.replace("layer.0.", f"layer.{n}."))
+        for link in shared
+        for n in later
+    ]
+
+
+# --- in --------------------------------------------------------------------------------------
+
+DEFAULTS: dict[str, dict[str, Any]] = {  # of what a file does not say
+    "tensorflow": dict(
+        attn_type="bi", clamp_len=-1, same_length=False, dropout=0.1, initializer_range=0.02
+    ),
+    "hugging_face": dict(
+        vocab_size=32000, d_model=1024, n_layer=24, n_head=16, d_inner=4096, ff_activation="gelu",
+        attn_type="bi", clamp_len=-1, same_length=False, dropout=0.1, initializer_range=0.02,
+        mem_len=512,
+    ),
+}  # fmt: skip
+ALIASES = {"n_token": "vocab_size", "hidden_size": "d_model", "num_attention_heads": "n_head",
+           "num_hidden_layers": "n_layer"}  # fmt: skip
+ACTIVATIONS = {  # their names -> ours: the authors' "gelu" is the tanh form, Hugging Face's is not
+    "tensorflow": {"gelu": "gelu", "relu": "relu"},
+    "hugging_face": {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_python_tanh": "gelu",
+                     "gelu": "gelu_erf", "gelu_python": "gelu_erf", "relu": "relu"},
+}  # fmt: skip
+SWITCH = {True: True, False: False}
+ONLY = {"layer_norm_eps": 1e-12, "tie_word_embeddings": True}
+MEMORY, REUSE = 384, 256  # the paper's, where a file does not say
+
+
+def described(source: Source) -> Described:
+    """What the release is, by its configuration.
+
+    The option "vocabulary" names a folder that has spiece.model instead, "lower" says whether text
+    is lower-cased.
+
+    Raises:
+        UserError: it has no spiece.model, or computes what we do not.
+    """
+    theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
+    where = source.path(KINDS[source.kind].knows)
+    given = source.json(where.name)
+    if theirs == "hugging_face":
+        given = {ALIASES.get(field, field): x for field, x in given.items()}
+        unlike(given, ONLY, where)
+    config = DEFAULTS[theirs] | given
+    tokens, reuse = tokenizer(source), positive(config, "reuse_len", REUSE, where)
+    model = dict(
+        name="two_stream", **sizes(config, theirs, where),
+        M=positive(config, "mem_len", MEMORY, where), reuse=reuse,
+        untied=theirs == "hugging_face" or chosen(config, "untie_r", SWITCH, where),
+        attention=chosen(config, "attn_type", {"bi": "bi", "uni": "uni"}, where),
+        same_length=chosen(config, "same_length", SWITCH, where),
+        clamp=positive(config, "clamp_len", -1, where),
+        activation=chosen(config, "ff_activation", ACTIVATIONS[theirs], where),
+        dropout=config["dropout"], attention_dropout=config["dropout"],
+        init_scale=config["initializer_range"],
+    )  # fmt: skip
+    check_vocabulary(tokens, model["V"], source.folder)
+    batches = dict(name="lanes", B=32, L=2 * reuse, reuse=reuse, both_ways=True)
+    return Described(model, dict(name="plm"), batches, tokens)
+
+
+def sizes(config: dict[str, Any], theirs: str, where: Path) -> dict[str, int]:
+    vocabulary = "vocab_size" if theirs == "hugging_face" else "n_token"
+    fields = dict(V=vocabulary, D="d_model", H="n_head", N="n_layer", F="d_inner")
+    found = {ours: size(config, field, where) for ours, field in fields.items()}
+    if theirs == "hugging_face" and config.get("d_head") is None:
+        return found | dict(K=found["D"] // found["H"])
+    return found | dict(K=size(config, "d_head", where))
+
+
+def positive(config: dict[str, Any], field: str, otherwise: int, where: Path) -> int:
+    """A whole number above 0; `otherwise` where the field is missing or switched off."""
+    return otherwise if config.get(field) in (None, 0, -1) else size(config, field, where)
+
+
+def tokenizer(source: Source) -> sentencepiece.Tokenizer:
+    """The vocabulary of the release, or of the folder that the option "vocabulary" names."""
+    if given := source.options.get("vocabulary"):
+        source = dataclasses.replace(source, folder=Path(given).expanduser())
+    if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
+        raise UserError(
+            f"{source.folder} has its vocabulary as tokenizer.json alone, which is not read: put "
+            f"{sentencepiece.MODEL} beside it, as the releases of XLNet have it, or say as "
+            "vocabulary=... which folder has one"
+        )
+    path, config = source.path(sentencepiece.MODEL), {}
+    if source.has("tokenizer_config.json"):
+        config = source.json("tokenizer_config.json")
+        unlike(config, {"remove_space": True}, source.path("tokenizer_config.json"))
+    lower = source.options.get("lower")
+    lower = config.get("do_lower_case", False) if lower is None else lower
+    with reading(path):
+        return sentencepiece.Tokenizer(path.read_bytes(), lower, config.get("keep_accents", False))
+
+
+# --- out -------------------------------------------------------------------------------------
+
+
+def writes(run: Run, kind: str) -> bool:
+    """Every kind is of every XLNet."""
+    return True
+
+
+def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
+    """Writes the configuration and the vocabulary.
+
+    Raises:
+        UserError: the run computes what theirs cannot.
+    """
+    ours: Any = run.backbone
+    pieces = run.tokenizer
+    if not isinstance(pieces, sentencepiece.Tokenizer):
+        raise UserError("XLNet's tokenizer is SentencePiece: this run has another")
+    theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
+    named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}
+    config = dict(
+        d_head=ours.K, d_inner=ours.F, d_model=ours.D, n_head=ours.H, n_layer=ours.N,
+        ff_activation=chosen(vars(ours), "activation", named, Path("model")),
+    )  # fmt: skip
+    if theirs == "tensorflow":
+        only(ours, dict(attention="bi", same_length=False, clamp=-1))
+        config |= dict(n_token=ours.V, untie_r=ours.untied)
+    else:
+        only(ours, dict(K=ours.D / ours.H))
+        config |= hugging_face_config(ours, pieces, dtype)
+        tokens = dict(
+            tokenizer_class="XLNetTokenizer", do_lower_case=pieces.lower, remove_space=True,
+            keep_accents=pieces.keep_accents,
+        )  # fmt: skip
+        write_json(folder / "tokenizer_config.json", tokens)
+    write_json(folder / KINDS[kind].knows, config)
+    (folder / sentencepiece.MODEL).write_bytes(pieces.model)
+
+
+def hugging_face_config(ours: Any, pieces: sentencepiece.Tokenizer, dtype: str) -> dict[str, Any]:
+    """What of their config.json the other files do not say.
+
+    `reuse_len` is left out: theirs would keep no more of any text, however it is read.
+    """
+    return dict(
+        architectures=["XLNetLMHeadModel"], model_type="xlnet", vocab_size=ours.V,
+        attn_type=ours.attention, same_length=ours.same_length, clamp_len=ours.clamp,
+        untie_r=True, mem_len=ours.M or None, dropout=ours.dropout, dtype=dtype,
+        initializer_range=ours.init_scale, layer_norm_eps=1e-12, bi_data=False,
+        bos_token_id=1, eos_token_id=2, pad_token_id=pieces.special.get("pad"),
+    )  # fmt: skip
