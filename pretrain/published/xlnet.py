@@ -193,8 +193,8 @@ def tokenizer(source: Source) -> sentencepiece.Tokenizer:
     if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
         raise UserError(
             f"{source.folder} has its vocabulary as tokenizer.json alone, which is not read: put "
-            f"{sentencepiece.MODEL} beside it, as the releases of XLNet have it, or say as "
-            "vocabulary=... which folder has one"
+            f"{sentencepiece.MODEL} beside it, as the releases of XLNet have it, or say with "
+            "--vocabulary=... which folder has one"
         )
     path, config = source.path(sentencepiece.MODEL), {}
     if source.has("tokenizer_config.json"):
