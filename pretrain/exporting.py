@@ -93,7 +93,7 @@ def kept_dtype(workdir: Path) -> str:
 
 def saved(run: Run) -> dict[str, tuple[int, ...]]:
     """Shapes of the run's parameters by name, as its newest readable checkpoint lists them."""
-    folder = run.workdir / "checkpoints"
+    folder = run.folder / "checkpoints"
     for step in verified.steps(folder):
         try:
             leaves = verified.read_record(folder / str(step))["leaves"]

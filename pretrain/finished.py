@@ -24,9 +24,16 @@ class Run(NamedTuple):
     backbone: nn.Module
 
     @property
+    def folder(self) -> pathlib.Path:
+        """Where its checkpoints are: those that did best, where it kept these."""
+        best = self.workdir / "best"
+        return best if best.exists() else self.workdir
+
+    @property
     def trained(self) -> str:
         """Which part of its train state is used: the parameters, or their moving average."""
-        return "average" if self.config.train.average else "params"
+        average = self.config.train.average and self.folder == self.workdir
+        return "average" if average else "params"
 
     def weights(self, like: Any, within: str = "") -> tuple[Any, int]:
         """All parameters, or those `within` "backbone/" or one alone, and the step they are of.
@@ -37,7 +44,7 @@ class Run(NamedTuple):
             UserError: there is no checkpoint, none verifies, or its leaves are others.
         """
         name = self.trained
-        found, step = load({name: like}, self.workdir, f"{name}/{within}")
+        found, step = load({name: like}, self.folder, f"{name}/{within}")
         return found[name], step
 
 

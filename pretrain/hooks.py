@@ -69,23 +69,84 @@ class Evaluate:
         owed: it was ended so, and is to be done again by whoever resumes.
     """
 
-    def __init__(self, steps, evals, stop, writer, progress, batches: int):
+    def __init__(self, steps, evals, stop, writer, progress, batches: int, score=None, best=None):
+        """
+        Args:
+            batches: of each stream; 0: all.
+            score: (name of the stream, outputs of `Steps.predict`) -> {metric: value}, if the
+                objective is one whose worth is told by all of its predictions together.
+            best: a `Best`, told all values.
+        """
         self.steps, self.evals, self.stop = steps, evals, stop
         self.writer, self.progress, self.batches = writer, progress, batches or None
+        self.score, self.best = score, best
         self.owed = False
 
     def __call__(self, step: int, state) -> None:
         self.owed = True
         params = state.params if state.average is None else state.average
+        every: dict[str, float] = {}
         for name, data in self.evals.items():
-            total = self.steps.evaluate(params, data, self.stop, self.batches)
-            if total is None:
+            values = self._values(name, params, data)
+            if values is None:
                 return
-            values = metrics.means(total)
-            self.writer.write(step, **{f"{name}/{k}": v for k, v in values.items()})
+            every |= {f"{name}/{k}": v for k, v in values.items()}
             text = "  ".join(f"{k} {v:.4f}" for k, v in values.items())
             self.progress.say(f"step {step}  {name}:  {text}")
+        self.writer.write(step, **every)
         self.owed = False
+        if self.best:
+            self.best(step, params, every)
+
+    def _values(self, name: str, params, data) -> dict[str, float] | None:
+        """What one stream says; None if told to stop."""
+        total = self.steps.evaluate(params, data, self.stop, self.batches)
+        if total is None or not self.score:
+            return total and metrics.means(total)
+        outputs = self.steps.predict(params, data, self.stop)
+        return outputs and {**metrics.means(total), **self.score(name, outputs)}
+
+
+class Best:
+    """The parameters that did best in one of the held-out numbers are kept, whatever comes later.
+
+    Attributes:
+        value: the best so far; None: nothing yet.
+        since: evaluations that have not bettered it.
+    """
+
+    def __init__(self, saved, metric: str, patience: int, progress):
+        """
+        Args:
+            saved: `Checkpoints` of their own.
+            metric: "dev/accuracy", or "-dev/loss" of what is to be low.
+            patience: evaluations in a row without a better one after which training ends; 0: none.
+        """
+        self.saved, self.metric, self.patience, self.progress = saved, metric, patience, progress
+        self.value: float | None = None
+        self.since = 0
+
+    def __call__(self, step: int, params, values: dict[str, float]) -> None:
+        name = self.metric.removeprefix("-")
+        if name not in values:
+            raise UserError(f"train.best={self.metric!r}: there are {', '.join(values)}")
+        value = -values[name] if self.metric.startswith("-") else values[name]
+        self.since += 1
+        if self.value is None or value > self.value:
+            self.value, self.since = value, 0
+            self.saved.save(step, {"params": params}, {"metric": name, "value": values[name]})
+
+    @property
+    def enough(self) -> bool:
+        """Whether to train on is no use."""
+        return bool(self.patience) and self.since >= self.patience
+
+    def begun(self) -> dict[str, Any]:
+        """What `resume` wants to know."""
+        return {"value": self.value, "since": self.since}
+
+    def resume(self, begun) -> None:
+        self.value, self.since = begun.get("value"), begun.get("since", 0)
 
 
 class Save:
@@ -101,6 +162,8 @@ class Save:
         self.log.catch_up(step)
         position = {"step": step, "data": self.fingerprint, "owed": self.evaluate.owed}
         position["sums"] = self.log.meter.begun()
+        if self.evaluate.best:
+            position["best"] = self.evaluate.best.begun()
         try:
             self.saved.save(step, state, position)
         except FloatingPointError as error:
@@ -112,3 +175,5 @@ class Save:
         """Tells the other hooks what they had begun."""
         self.evaluate.owed = position.get("owed", False)
         self.log.meter.resume(position.get("sums", {}))
+        if self.evaluate.best:
+            self.evaluate.best.resume(position.get("best", {}))

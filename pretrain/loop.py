@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,9 @@ class Plan:
         log_every, eval_every, save_every: periods in steps, 0: none; the last step does all three.
         eval_batches: batches of each held-out stream read per evaluation; 0: all.
         keep, keep_every: the newest checkpoints kept, and the period of those kept for good.
+        best: a held-out number, as "dev/accuracy" or "-dev/loss", by which the best parameters are
+            kept in `workdir/best`, too; "": none.
+        stop_after: evaluations in a row without a better one that end the run; 0: none do.
     """
 
     parts: int = 1
@@ -36,11 +40,14 @@ class Plan:
     save_every: int = 1000
     keep: int = 2
     keep_every: int = 0
+    best: str = ""
+    stop_after: int = 0
 
 
 def run(
     config, workdir, objective, train, evals: Mapping[str, Any],
     prepare: Callable[[Any], Any] = lambda params: params, accept_changes: bool = False,
+    score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
 ) -> State:  # fmt: skip
     """Trains `objective` on `train` until config.optim.steps, evaluating and saving as it goes.
 
@@ -55,9 +62,11 @@ def run(
         evals: held-out layouts by name, each read from its beginning at every evaluation.
         prepare: applied to fresh parameters, e.g. to load a pretrained backbone.
         accept_changes: continue although the data are others than the checkpoint's.
+        score: (held-out name, outputs of the objective's `predict` for all its rows) -> numbers.
 
     Returns:
-        The final state; its step is below config.optim.steps if the run was told to terminate.
+        The final state; its step is below config.optim.steps if the run was told to terminate, or
+        had done so long without a better evaluation that train.stop_after ended it.
 
     Raises:
         UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
@@ -83,8 +92,15 @@ def run(
         writer = metrics.Writer(workdir, int(state.step), owed=position.get("owed", False))
         stack.enter_context(contextlib.closing(writer))
 
+        best = None
+        if plan.best:
+            kept = Checkpoints(pathlib.Path(workdir) / "best", keep=1)
+            best = hooks.Best(kept, plan.best, plan.stop_after, progress)
+            stack.enter_context(contextlib.closing(kept))
         log = hooks.Log(writer, progress, rate, flops=objective.flops, patience=plan.patience)
-        evaluate = hooks.Evaluate(steps, evals, stop, writer, progress, plan.eval_batches)
+        evaluate = hooks.Evaluate(
+            steps, evals, stop, writer, progress, plan.eval_batches, score, best
+        )
         save = hooks.Save(saved, train, log, evaluate)
         periods = (plan.log_every, log), (plan.eval_every, evaluate), (plan.save_every, save)
 
@@ -95,6 +111,8 @@ def run(
             evaluate(int(state.step), state)
             if evaluate.owed:  # and broken off again
                 return state
+        if best and best.enough:
+            return state
         batches = training(train, int(state.step), steps.rows)
         for step in range(int(state.step) + 1, last + 1):
             data, batch = log.next(batches)
@@ -107,7 +125,9 @@ def run(
             except hooks.NotFiniteError:
                 save(step, state)
                 raise
-            if stop():
+            if enough := bool(best and best.enough):
+                progress.say(f"step {step}: {plan.stop_after} evaluations did not better the best")
+            if enough or stop():
                 save(step, state)
                 break
     return state

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from modules.placement import placing
 from pretrain import metrics
@@ -53,6 +54,11 @@ class Steps:
         for data in train[1:]:  # a later phase is refused now, if at all
             self._placed(jax.eval_shape)(self.train, self.like, jax.eval_shape(self.blank(data)))
         self._evaluate = self._placed(jax.jit(functools.partial(state_lib.eval_step, objective)))
+        self._predict = self._placed(
+            jax.jit(
+                lambda params, batch: objective.apply({"params": params}, batch, method="predict")
+            )
+        )
         self._fresh_carry = functools.cache(self._compile_carry)
 
     def _placed(self, f):
@@ -90,6 +96,20 @@ class Steps:
                 return None
             total = metrics.add(total, jax.tree.map(np.float64, jax.device_get(sums)))
         return total
+
+    def predict(self, params, data, stop) -> dict[str, np.ndarray] | None:
+        """What the objective's `predict` says of every row of `data`, in its order, fillers left
+        out; None if `stop()` asked to break off."""
+        found: list[dict[str, np.ndarray]] = []
+        for _, batch in stream(data, 0, self.rows(data)):
+            placed = self.layout.put(batch, data.B)
+            outputs = {**self._predict(params, placed), "weight_B": placed["weight_B"]}
+            found.append(multihost_utils.process_allgather(outputs, tiled=True))
+            if stop():
+                return None
+        whole = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+        real = whole.pop("weight_B") > 0
+        return {name: x[real] for name, x in whole.items()}
 
     def _compile_carry(self, data):
         """A function that makes the carry an evaluation on `data` begins with."""

@@ -1,0 +1,22 @@
+"""What the recipes of fine-tuning share."""
+
+from ml_collections import ConfigDict
+
+from configs import common
+
+
+def base() -> ConfigDict:
+    """A recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""
+    config = common.base()
+    config.init = ""  # a pretrained run's or an import's folder; "": from scratch
+    config.seeds, config.epochs = 1, 3.0
+    config.model = (
+        ConfigDict()
+    )  # what differs from the pretrained, as dropout; or, from scratch, all
+    config.system, config.tokens = "mlm", ConfigDict()  # from scratch
+    config.optim = dict(
+        name="adamw", lr=2e-5, steps=0, warmup=0.1, decay="linear", join="after",
+        b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.01, clip=1.0, layers=1.0,
+    )  # fmt: skip
+    config.train.update(best="", stop_after=0, log_every=50, eval_every=200, save_every=500, keep=1)
+    return config

@@ -1,0 +1,181 @@
+"""A fine-tuning job put together: examples, inputs, task and layouts; and opened again later."""
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+from finetune import reading, starting, tasks
+from finetune.examples import Examples
+from finetune.inputs import Inputs
+from pretrain.checkpoint import write_config
+from pretrain.errors import UserError, section
+from pretrain.finished import opened
+from pretrain.workdir import read_json, write_json
+
+KEPT = "task.json"
+SPLITS = ("train", "dev", "test")
+
+
+class Job(NamedTuple):
+    """All that the loop is called with.
+
+    Attributes:
+        examples: by split, as read.
+        form, task: of `finetune.tasks`.
+        train, evals: layouts.
+    """
+
+    start: starting.Start
+    examples: dict[str, list[dict]]
+    form: Any
+    task: nn.Module
+    train: Examples
+    evals: dict[str, Examples]
+
+    def score(self, split: str, outputs: dict[str, np.ndarray]) -> dict[str, float]:
+        """The task's metrics on a held-out split."""
+        return self.form.scores(self.examples[split], outputs)
+
+
+def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
+    """Reads the data and builds the job of a recipe; config.optim.steps is set from its epochs.
+
+    Raises:
+        UserError: something in the recipe or in the data is not as it should be.
+    """
+    examples = read(config, say)
+    if "train" not in examples:
+        raise UserError("data.train is to name the training examples")
+    start = starting.opened_or_new(config, lambda: texts(examples["train"]))
+    inputs = made_inputs(start, config.batches.L)
+    kind, fields = the_kind(config)
+    own = {name: fields.pop(name) for name in list(fields) if name in form_fields(kind)}
+    with section("task"):
+        form = kind.Form(inputs, examples["train"], S=start.model.get("S", 0), **own)
+        task = kind.Task(start.backbone(inputs.new), **{**form.head(), **fields})
+    batches = dict(B=config.batches.B, L=config.batches.L)
+    train = Examples(form.arrays(examples["train"]), seed=config.seed, shuffle=True, **batches)
+    evals = {
+        split: Examples(form.arrays(found), **{**batches, "B": config.batches.get("eval_B", 32)})
+        for split, found in examples.items()
+        if split != "train" and known(found)
+    }
+    for note in dict.fromkeys(form.notes):
+        say(note)
+    if not config.optim.get("steps"):
+        config.optim.steps = math.ceil(train.size * config.epochs / config.batches.B)
+    if 0 < config.optim.get("warmup", 0) < 1:
+        config.optim.warmup = round(config.optim.warmup * config.optim.steps)
+    return Job(start, examples, form, task, train, evals)
+
+
+def read(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]]:
+    """The examples of each split that config.data names."""
+    fields = config.data.to_dict()
+    paths = {split: fields.pop(split, None) for split in SPLITS}
+    found = {}
+    for split, own in paths.items():
+        if own is None or own == "":
+            continue
+        own = {"path": own} if isinstance(own, str) else own
+        with section(f"data.{split}"):
+            made = reading.read(**{**fields, **own})
+        found[split] = made.examples
+        say(f"{split}: {len(made.examples):,} examples")
+        for note in made.notes:
+            say(f"  {note}")
+    return found
+
+
+def known(examples: list[dict]) -> bool:
+    """Whether what is to be told is known of all of them."""
+    names = ("label", "labels", "answers", "relevance")
+    return all(
+        x.get("impossible") or any(x.get(name) not in (None, []) for name in names)
+        for x in examples
+    )
+
+
+def texts(examples: list[dict]) -> Iterator[str]:
+    """All text in them."""
+    for example in examples:
+        for name in ("texts", "choices", "candidates"):
+            yield from example.get(name, [])
+        for name in ("question", "context", "query"):
+            if name in example:
+                yield example[name]
+        if "words" in example:
+            yield " ".join(example["words"])
+
+
+def made_inputs(start: starting.Start, L: int) -> Inputs:
+    """How this start's backbone reads texts.
+
+    Raises:
+        UserError: it reads no row of L.
+    """
+    positions = start.model.get("L", L)
+    if positions < L:
+        raise UserError(f"batches.L={L}: this model reads rows of at most {positions} tokens")
+    characters = start.model["name"] == "lstm" and start.model.get("inputs") != "words"
+    W = start.model.get("W", 50) if characters else 0
+    return Inputs(start.system, start.tokenizer, L, W=W, V=start.model.get("V", 0))
+
+
+def the_kind(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
+    """The task's module and fields."""
+    fields = config.task.to_dict()
+    with section("task"):
+        return tasks.kind(fields.pop("name")), fields
+
+
+def form_fields(kind: Any) -> set[str]:
+    """Names of what the host's part of a task is told."""
+    return set(inspect.signature(kind.Form.__init__).parameters) - {"self", "inputs", "examples"}
+
+
+def keep(job: Job, config: ConfigDict, workdir: Path) -> None:
+    """Leaves in the workdir what it takes to use the job's weights."""
+    job.start.tokenizer.save(workdir / "tokenizer")
+    write_json(workdir / KEPT, {"form": job.form.kept(), "head": job.form.head()})
+    recipe = json.loads(config.to_json_best_effort())
+    model = dict(starting.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
+    objective = dict(name=job.start.system)
+    write_config(workdir, recipe | dict(model=model, objective=objective))
+
+
+class Tuned(NamedTuple):
+    """A fine-tuned run, opened to be used."""
+
+    run: Any
+    form: Any
+    task: nn.Module
+
+
+def reopened(workdir: Path) -> Tuned:
+    """The fine-tuned run in this folder.
+
+    Raises:
+        UserError: it holds none.
+    """
+    run = opened(workdir)
+    if not (workdir / KEPT).exists():
+        raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {KEPT}")
+    kept = read_json(workdir / KEPT)
+    kind, fields = the_kind(run.config)
+    fields = {k: v for k, v in fields.items() if k not in form_fields(kind)}
+    start = starting.Start(
+        run.config.objective.name, run.config.model.to_dict(), run.tokenizer, run
+    )
+    inputs = made_inputs(start, run.config.batches.L)
+    if inputs.new:  # which the model's V counts already
+        inputs = Inputs(start.system, start.tokenizer, inputs.L, V=start.model["V"] - inputs.new)
+    form = kind.Form(inputs, [], **kept["form"])
+    return Tuned(run, form, kind.Task(run.backbone, **{**kept["head"], **fields}))

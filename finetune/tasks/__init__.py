@@ -1,0 +1,26 @@
+"""Kinds of tasks: how examples become rows, what is trained on them, how well it was learned.
+
+Adding one is a file here, named by `config.task.name`, with two classes:
+
+    Form(inputs, examples, **fields)    on the host; `examples` are the training set's
+        arrays(examples) -> {name: array}     what `Task` reads; an entry for each row
+        scores(examples, outputs) -> {metric: value}
+        lines(examples, outputs) -> [dict]    what predict writes of each example
+        head() -> fields of Task              that follow from the data, as how many classes
+        kept() -> JSON                        what `again(inputs, **kept)` makes a Form of
+        notes: list of what the user should know, as how many texts were cut
+    Task(backbone, **fields)            a Linen module, as an objective
+        __call__(batch, *, train) -> sums     see pretrain.objectives
+        predict(batch) -> {name: array}       an entry for each row; what `scores` reads
+        flops(B, L) -> float
+
+An example is a dict, see `finetune.reading`.  Several rows may come of one example.
+"""
+
+import importlib
+from typing import Any
+
+
+def kind(name: str) -> Any:
+    """The module of that name."""
+    return importlib.import_module(f"finetune.tasks.{name}")

@@ -1,0 +1,239 @@
+"""Classes of texts: one text, a pair, or more; told from the state that speaks for the row.
+
+Devlin et al. 2019, section 4.1; Yang et al. 2019; Radford et al. 2018, whose language model may
+be trained along.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from finetune import scores
+from finetune.encode import Encoder, flops, folded
+from finetune.inputs import Inputs
+from modules import layers
+from modules.pooling import Pool
+from pretrain.errors import UserError
+
+SUMMARIES = ("", "none", "tanh", "pooler")
+
+
+class Form:
+    """Examples {"texts": [...], "label": ...} to rows, and back."""
+
+    def __init__(
+        self, inputs: Inputs, examples: Sequence[dict], *, labels: Sequence[str] = (),
+        metrics: Sequence[str] = ("accuracy",), positive: str = "", both: bool = False,
+        S: int = 0,
+    ):  # fmt: skip
+        """
+        Args:
+            labels: in order of their ids; none: those of the examples, sorted.
+            metrics: of `scores.METRICS`.
+            positive: the class that F1 is of; "": the last.
+            both: pairs are read in both orders and their states added (Radford et al. 2018).
+            S: kinds of segments that the backbone knows.
+        """
+        found = {str(x["label"]) for x in examples if x["label"] is not None}
+        self.inputs, self.metrics, self.both, self.S = inputs, tuple(metrics), both, S
+        self.labels = list(labels) or sorted(found)
+        self.positive = positive or (self.labels[-1] if self.labels else "")
+        self.notes: list[str] = []
+        if unknown := [x for x in self.metrics if x not in scores.METRICS]:
+            known = ", ".join(scores.METRICS)
+            raise UserError(f"task.metrics={unknown[0]!r}: there are {known}")
+        if len(self.labels) < 2:
+            raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
+
+    def kept(self) -> dict[str, Any]:
+        """What another `Form` of the same task is made with."""
+        return dict(
+            labels=self.labels, metrics=self.metrics, positive=self.positive, both=self.both,
+            S=self.S,
+        )  # fmt: skip
+
+    def head(self) -> dict[str, Any]:
+        """Fields of `Task` that follow from the data."""
+        return dict(C=len(self.labels), pool=self.inputs.form.pool)
+
+    def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
+        """Rows in the system's format, and labels; -1 where one is not known."""
+        made = self.rows(examples)
+        return made | {"label_B": np.array([self.number(x) for x in examples], np.int32)}
+
+    def rows(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
+        """The texts' arrays, tokens_BL or in both orders tokens_BOL."""
+        tokens = self.inputs.tokens([text for x in examples for text in x["texts"]])
+        ends = np.cumsum([len(x["texts"]) for x in examples])
+        parts = [list(tokens[e - len(x["texts"]) : e]) for x, e in zip(examples, ends, strict=True)]
+        orders = [1, -1] if self.both else [1]
+        rows = [self.inputs.row(texts[::order]) for texts in parts for order in orders]
+        cut = sum(row.cut > 0 for row in rows)
+        if cut:
+            self.notes.append(f"{cut:,} of {len(rows):,} rows were longer than {self.inputs.L}")
+        made = self.inputs.arrays(rows, self.S)
+        if not self.both:
+            return made
+        return {
+            name.replace("_B", "_BO", 1): x.reshape(len(examples), 2, *x.shape[1:])
+            for name, x in made.items()
+        }
+
+    def number(self, example: dict) -> float:
+        """The label's id; -1: not known.  UserError: there is no such label."""
+        if example["label"] is None:
+            return -1
+        if str(example["label"]) not in self.labels:
+            names = ", ".join(self.labels)
+            raise UserError(f"{example['where']}: label {example['label']!r} is none of {names}")
+        return self.labels.index(str(example["label"]))
+
+    def predictions(self, outputs: dict[str, np.ndarray]) -> list[str]:
+        return [self.labels[i] for i in outputs["logits_BC"].argmax(-1)]
+
+    def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
+        """The task's metrics."""
+        truth = [str(x["label"]) for x in examples]
+        return scores.score(self.metrics, self.predictions(outputs), truth, self.positive)
+
+    def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
+        """The label told of each example, and the probabilities of all."""
+        logits_BC = outputs["logits_BC"].astype(np.float64)
+        share_BC = np.exp(logits_BC - logits_BC.max(-1, keepdims=True))
+        share_BC /= share_BC.sum(-1, keepdims=True)
+        told = zip(self.predictions(outputs), share_BC.round(6).tolist(), strict=True)
+        return [
+            {"label": label, "probabilities": dict(zip(self.labels, row, strict=True))}
+            for label, row in told
+        ]
+
+
+class Head(nn.Module):
+    """A row's states to numbers: pooled, summed up, and through a dense layer.
+
+    Attributes:
+        pool: of `modules.pooling`.
+        summary: before the dense layer: "pooler" is the backbone's own (BERT), "tanh" one of the
+            task's (XLNet); "": the first if there is one, the second for a state picked out of a
+            bidirectional row, else none.
+        dropout: before the dense layer.
+    """
+
+    C: int
+    pool: str
+    summary: str
+    dropout: float
+    scale: float = 0.02
+
+    @nn.compact
+    def __call__(self, h_BLD, valid_BL, backbone, options: int, *, train: bool):
+        pooled_BD = Pool(self.pool)(h_BLD, valid_BL)
+        init = layers.normal(self.scale)
+        if self.summary == "pooler":
+            pooled_BD = backbone.pool(pooled_BD)
+        elif self.summary == "tanh":
+            pooled_BD = jnp.tanh(nn.Dense(pooled_BD.shape[-1], kernel_init=init)(pooled_BD))
+        # Both orders of a pair are added before the last layer.
+        pooled_BD = pooled_BD.reshape(-1, options, pooled_BD.shape[-1]).sum(1)
+        pooled_BD = nn.Dropout(self.dropout)(pooled_BD, deterministic=not train)
+        w_DC = self.param("w_DC", init, (pooled_BD.shape[-1], self.C), jnp.float32)
+        bias_C = self.param("bias_C", layers.zeros, (self.C,), jnp.float32)
+        return pooled_BD.astype(jnp.float32) @ w_DC + bias_C
+
+
+class Task(nn.Module):
+    """See `finetune.tasks`.
+
+    Attributes:
+        C: classes.
+        pool, summary, dropout: of `Head`.
+        mix, frozen, states_dropout, lambda_: of `Encoder`.
+        weights: of the classes; none: all 1.
+        lm: weight of the language model's loss on the same rows (GPT-1: 0.5).
+    """
+
+    backbone: nn.Module
+    C: int = 2
+    pool: str = "first"
+    summary: str = ""
+    dropout: float = 0.1
+    mix: bool = False
+    frozen: bool = False
+    states_dropout: float = 0.0
+    lambda_: float = 0.0
+    weights: tuple[float, ...] = ()
+    lm: float = 0.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        layers.check(self, "summary", SUMMARIES)
+        if self.weights and len(self.weights) != self.C:
+            raise UserError(f"task.weights: {len(self.weights)} weights for {self.C} classes")
+        if self.lm and getattr(self.backbone, "attention", "") != "causal":
+            raise UserError("task.lm is of a backbone that reads from left to right (GPT)")
+
+    def setup(self):
+        self.encoder = Encoder(
+            self.backbone, self.mix, self.frozen, self.states_dropout, self.lambda_
+        )
+        self.head = Head(self.C, self.pool, self._summary(), self.dropout)
+
+    def _summary(self) -> str:
+        if self.summary:
+            return self.summary
+        if getattr(self.backbone, "pooler", False):
+            return "pooler"
+        return "tanh" if getattr(self.backbone, "attention", "") == "bi" else "none"
+
+    def _outputs(self, batch, *, train: bool):
+        """(logits [B, C], states, the folded batch)."""
+        rows, options = folded(batch)
+        h_BLD = self.encoder(rows, train=train)
+        logits_BC = self.head(h_BLD, rows["valid_BL"], self.backbone, options, train=train)
+        return logits_BC, h_BLD, rows
+
+    def __call__(self, batch, *, train: bool):
+        logits_BC, h_BLD, rows = self._outputs(batch, train=train)
+        known_B, label_B = self.known(batch["label_B"])
+        sums = self.losses(logits_BC, label_B, batch["weight_B"] * known_B)
+        total, weight = sums["loss"]
+        sums["loss"] = total + weight * self.encoder.penalty(), weight
+        return sums | (self._language(h_BLD, rows, train=train) if self.lm else {})
+
+    def known(self, label_B):
+        """Which labels are known; the labels, with any other number for the rest."""
+        return label_B >= 0, jnp.maximum(label_B, 0)
+
+    def losses(self, logits_BC, label_B, weight_B):
+        log_BC = jax.nn.log_softmax(logits_BC)
+        own_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
+        classes = jnp.array(self.weights or (1.0,) * self.C)
+        each_B = weight_B * classes[label_B]
+        hits_B = logits_BC.argmax(-1) == label_B
+        return {
+            "loss": (-(own_B * each_B).sum(), each_B.sum()),
+            "hits": ((hits_B * weight_B).sum(), weight_B.sum()),
+        }
+
+    def _language(self, h_BLD, rows, *, train: bool):
+        """The next token's loss, times `lm`."""
+        tokens_BL, valid_BL = rows["tokens_BL"], rows["valid_BL"]
+        real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
+        weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
+        found = self.backbone.cross_entropy(
+            h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL, chunks=1, train=train
+        )
+        total, weight = found["loss"]
+        return {"lm_loss": (self.lm * total, weight)}
+
+    def predict(self, batch):
+        """Scores of the classes."""
+        return {"logits_BC": self._outputs(batch, train=False)[0]}
+
+    def flops(self, B: int, L: int) -> float:
+        """Floating-point operations of one training step."""
+        return flops(self.backbone, B, L)
