@@ -1,6 +1,5 @@
 """Rows to states, whatever the backbone: what every task begins with."""
 
-import functools
 import math
 from typing import Any
 
@@ -33,6 +32,7 @@ class Encoder(nn.Module):
         frozen: the backbone rests; what is learned lies above it.
         dropout: of the states.
         lambda_: of the mix's weights, see `penalty`.
+        mixes: how many averages, each for a use of its own.
     """
 
     backbone: nn.Module
@@ -40,37 +40,49 @@ class Encoder(nn.Module):
     frozen: bool = False
     dropout: float = 0.0
     lambda_: float = 0.0
+    mixes: int = 1
 
     def setup(self):
         if self.mix:
-            self.mixed = ScalarMix(self.backbone.N + 1)
+            self.mixed = ScalarMix(self.backbone.N + 1, self.mixes)
         self.drop = nn.Dropout(self.dropout)
 
     def __call__(self, batch: dict[str, Any], *, train: bool):
         """States [B, L, D] of a batch of `Inputs.arrays`."""
+        return self.each(batch, train=train)[0]
+
+    def each(self, batch: dict[str, Any], *, train: bool):
+        """The same for each use, [mixes, B, L, D]."""
         tokens = batch["tokens_BLW"] if "tokens_BLW" in batch else batch["tokens_BL"]
         more = {"segments_BL": batch["segments_BL"]} if "segments_BL" in batch else {}
         if self.mix:
             # ELMo's layers are weighed as they are, without dropout between them.
             h_NBLD = self.backbone.states(tokens, batch["valid_BL"], **more)
             h_NBLD = jax.lax.stop_gradient(h_NBLD) if self.frozen else h_NBLD
-            h_BLD = self.mixed(h_NBLD, batch["valid_BL"])[0]
+            h_mBLD = self.mixed(h_NBLD, batch["valid_BL"])
         else:
             own = train and not self.frozen
             h_BLD = self.backbone.encode(tokens, batch["valid_BL"], train=own, **more)
             h_BLD = jax.lax.stop_gradient(h_BLD) if self.frozen else h_BLD
-        return self.drop(h_BLD, deterministic=not train)
+            h_mBLD = jnp.broadcast_to(h_BLD, (self.mixes, *h_BLD.shape))
+        return self.drop(h_mBLD, deterministic=not train)
 
     def penalty(self):
         """What is added to the loss for the mix's weights; 0 without one."""
         return self.mixed.penalty(self.lambda_) if self.mix else jnp.zeros(())
 
 
-@functools.cache
+_weights: dict[str, int] = {}
+
+
 def weights(backbone: nn.Module) -> int:
     """Numbers in a backbone's parameters that are no table's."""
-    shapes = verified.flatten(jax.eval_shape(lambda: drawn(backbone)))
-    return sum(math.prod(x.shape) for name, x in shapes.items() if not name.endswith(TABLES))
+    if (name := repr(backbone)) not in _weights:  # a backbone need not have a hash
+        shapes = verified.flatten(jax.eval_shape(lambda: drawn(backbone)))
+        _weights[name] = sum(
+            math.prod(x.shape) for name, x in shapes.items() if not name.endswith(TABLES)
+        )
+    return _weights[name]
 
 
 def flops(backbone: nn.Module, B: int, L: int) -> float:

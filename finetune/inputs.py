@@ -89,7 +89,7 @@ class Inputs:
         )  # fmt: skip
         self.new = len(NEW) if system == "clm" else 0
         own = {name: (V or tokenizer.V) + i for i, name in enumerate(NEW)}
-        named = {*self.form.before, *self.form.between, *self.form.after, *self.form.last}
+        named = (*self.form.before, *self.form.between, *self.form.after, *self.form.last)
         self._ids = {
             name: own[name] if name in own else special_id(tokenizer.special, name)
             for name in named

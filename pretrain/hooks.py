@@ -104,7 +104,9 @@ class Evaluate:
         if total is None or not self.score:
             return total and metrics.means(total)
         outputs = self.steps.predict(params, data, self.stop)
-        return outputs and {**metrics.means(total), **self.score(name, outputs)}
+        values = metrics.means(total)
+        values.pop("perplexity", None)  # of a language model
+        return outputs and {**values, **self.score(name, outputs)}
 
 
 class Best:

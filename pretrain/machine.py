@@ -52,6 +52,8 @@ def join() -> None:
     and JAX_PROCESS_ID say it.  One process alone joins itself, since only a joined process
     finishes its step and saves when it is told to terminate.  Ctrl-C tells it so too, once.
     """
+    if jax.distributed.is_initialized():  # by an earlier run of the same process
+        return
     signal.signal(signal.SIGINT, _terminate)
     if count := os.environ.get("JAX_NUM_PROCESSES"):
         jax.distributed.initialize(

@@ -1,0 +1,256 @@
+"""finetune/main.py: a job begins with another's backbone, learns its task, and keeps its best."""
+
+import functools
+import json
+import shutil
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from configs.finetune import common
+from finetune import job as jobs
+from finetune import main, starting
+from pretrain import hooks, job, loop, machine, metrics, verified
+from pretrain.checkpoint import Checkpoints
+from pretrain.errors import UserError
+from pretrain.finished import opened
+from pretrain.sharding import make_mesh
+from tests.embed_cases import KINDS, drawn, run, save
+from tests.toy import assert_same
+
+pytest_plugins = ["tests.toy"]
+__all__ = ["run"]
+
+L = 24
+
+
+@pytest.fixture
+def lines(tmp_path):
+    """Short texts; those with a certain word are "yes"."""
+    words = ["ab", "cd", "ef", "gh", "ij", "kl", "mn"]
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(24):
+        chosen = list(rng.choice(words[1:], 4))
+        label = ("no", "yes")[number % 2]
+        chosen[number % 4] = words[0] if number % 2 else chosen[0]
+        rows.append(f"{' '.join(chosen)}\t{label}\t{number % 2 * 2.5}\n")
+    path = tmp_path / "rows.tsv"
+    path.write_text("".join(rows))
+    return path
+
+
+def config(path, init="", **changes) -> ConfigDict:
+    made = common.base()
+    made.init = str(init)
+    made.data = dict(format="table", header=False, texts=(0,), label=1, train=str(path),
+                     dev=str(path))  # fmt: skip
+    made.task = dict(name="classify", metrics=("accuracy", "f1"), dropout=0.0)
+    made.batches = dict(B=8, L=L, eval_B=8)
+    made.optim.update(lr=3e-3, steps=0, warmup=0.0)
+    made.epochs = 2
+    made.train.update(log_every=1, eval_every=3, save_every=2)
+    made.update_from_flattened_dict(changes)
+    return made
+
+
+def quiet(*_):
+    pass
+
+
+def train(config, workdir, say=quiet):
+    """One job in this process, on one device."""
+    made = jobs.made(config, say)
+    one = functools.partial(make_mesh, devices=jax.devices()[:1])
+    with mock.patch.object(loop, "make_mesh", one), mock.patch.object(starting, "make_mesh", one):
+        workdir.mkdir(exist_ok=True)
+        jobs.keep(made, config, workdir)
+        return loop.run(
+            config, workdir, made.task, made.train, made.evals, starting.restored(made.start, say),
+            False, made.score,
+        )  # fmt: skip
+
+
+def gentle(backbone):
+    """Parameters that one can learn from."""
+    rng = np.random.default_rng(0)
+
+    def one(path, x):
+        name = path[-1].key
+        if name.startswith(("scale", "bias", "b")):
+            return np.full(x.shape, name.startswith("scale"), np.float32)
+        return rng.normal(0, 0.3, x.shape).astype(np.float32)
+
+    return jax.tree_util.tree_map_with_path(one, drawn(backbone))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_backbone_is_restored_and_learns_a_task(run, lines, tmp_path, kind):
+    said = []
+    settings = {
+        "optim.steps": 200,
+        "optim.lr": 0.01,
+        "train.eval_every": 200,
+        "train.log_every": 200,
+        "train.save_every": 200,
+    }
+    init = shutil.copytree(run(kind).workdir, tmp_path / "init")
+    save(init, gentle(run(kind).backbone), step=4)
+    recipe = config(lines, init, **settings)
+    recipe.task.update(pool="max", summary="none")
+    train(recipe, tmp_path / "run", said.append)
+    last = metrics.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]
+    assert last["dev/accuracy"] > 0.9
+    assert last["dev/f1"] > 0.9
+    rows = "restored, and 3 new rows" if kind == "clm" else "restored"
+    assert any(line.endswith(f": {rows}") for line in said)
+    assert "  head/w_DC" in "\n".join(said)
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_is_restored_is_the_pretrained_backbone_to_the_bit(run, lines):
+    made = jobs.made(config(lines, run("clm").workdir), quiet)
+    prepare = starting.restored(made.start, quiet)
+    tx, _ = loop.optim.make(name="adamw", lr=1.0, steps=1)
+    layout = loop.Layout(make_mesh(devices=jax.devices()[:1]))
+    steps = loop.Steps(made.task, tx, layout, [made.train], seed=0)
+    fresh = steps.init().params
+    found, expected = prepare(fresh), drawn(run("clm").backbone)
+    V = expected["token_VD"].shape[0]
+    np.testing.assert_array_equal(found["backbone"]["token_VD"][:V], expected["token_VD"])
+    np.testing.assert_array_equal(
+        found["backbone"]["token_VD"][V:], fresh["backbone"]["token_VD"][V:]
+    )
+    for name in ("layers", "position_LD", "final_norm"):
+        assert_same(found["backbone"][name], expected[name])
+    assert_same(found["head"], fresh["head"])
+
+
+@pytest.mark.usefixtures("quick")
+def test_from_scratch_nothing_is_restored(lines, tmp_path):
+    model = dict(name="transformer", V=None, D=16, H=2, K=8, N=1, F=16, L=L, S=2, pooler=True,
+                 attention="bi", norm="post", normed_embedding=True, init_scale=0.2,
+                 dropout=0.0, attention_dropout=0.0)  # fmt: skip
+    settings = {"optim.steps": 80, "optim.lr": 0.01, "train.eval_every": 80, "train.log_every": 80}
+    recipe = config(lines, "", **settings)
+    recipe.model, recipe.tokens = ConfigDict(model), ConfigDict(dict(name="wordpiece", V=30))
+    said = []
+    train(recipe, tmp_path / "run", said.append)
+    assert "all parameters are new: init is ''" in said
+    assert metrics.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]["dev/accuracy"] > 0.9
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_job_that_broke_off_goes_on_bit_for_bit(run, lines, tmp_path, monkeypatch):
+    settings = {"train.best": "-dev/loss", "optim.steps": 8, "model.dropout": 0.1}
+    recipe = config(lines, run("mlm").workdir, **settings)
+    whole = train(recipe, tmp_path / "whole")
+    save = hooks.Save.__call__
+
+    def breaks(self, step, state):
+        save(self, step, state)
+        if step == 4:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hooks.Save, "__call__", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "broken")
+    assert_same(train(recipe, tmp_path / "broken"), whole)
+    one, other = (best(tmp_path / name) for name in ("whole", "broken"))
+    assert one == other
+
+
+def best(workdir):
+    """Step and content of the best checkpoint."""
+    folder = workdir / "best" / "checkpoints"
+    [step] = verified.steps(folder)
+    return step, verified.read_record(folder / str(step))
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_best_is_what_a_later_job_uses_and_training_ends_without_progress(run, lines, tmp_path):
+    settings = {
+        "train.best": "dev/accuracy", "train.stop_after": 2, "train.eval_every": 2,
+        "optim.steps": 60, "optim.lr": 0.0, "epochs": 60, "train.save_every": 100,
+    }  # fmt: skip
+    recipe = config(lines, run("mlm").workdir, **settings)
+    state = train(recipe, tmp_path / "run")
+    assert int(state.step) == 6  # the first evaluation is the best for ever
+    assert best(tmp_path / "run")[0] == 2
+    assert opened(tmp_path / "run").folder == tmp_path / "run" / "best"
+    assert int(train(recipe, tmp_path / "run").step) == 6
+
+
+def test_a_best_is_kept_only_when_it_is_one(tmp_path):
+    kept, found = Checkpoints(tmp_path, keep=1), []
+    kept.save = lambda step, *_: found.append(step)
+    watch = hooks.Best(kept, "-dev/loss", 2, None)
+    for step, value in enumerate([3.0, 2.0, 2.0, 1.5, 1.6, 1.7]):
+        assert not watch.enough
+        watch(step, {}, {"dev/loss": value})
+    assert found == [0, 1, 3]
+    assert watch.enough
+    again = hooks.Best(kept, "-dev/loss", 2, None)
+    again.resume(json.loads(json.dumps(watch.begun())))
+    assert (again.value, again.since) == (watch.value, watch.since)
+    with pytest.raises(UserError, match="there are dev/loss"):
+        hooks.Best(kept, "dev/f1", 0, None)(1, {}, {"dev/loss": 1.0})
+
+
+WRONG = {
+    "model: .* was pretrained with another: D=32 instead of 16": {"model.D": 32},
+    "batches.L=64: this model reads rows of at most 32": {"batches.L": 64},
+    "data.train is to name": {"data.train": ""},
+    "task.metrics|metric 'bleu'|'bleu'": {"task.metrics": ("bleu",)},
+    "task.name='sing'": {"task.name": "sing"},
+    "positiv": {"task.positiv": "x"},
+    "task.weights: 3 weights for 2 classes": {"task.weights": (1.0, 1.0, 1.0)},
+    "task.lm": {"task.lm": 0.5},
+}
+
+
+@pytest.mark.parametrize("reason", WRONG)
+def test_what_cannot_be_is_refused_at_the_door(run, lines, reason):
+    recipe = config(lines, run("mlm").workdir)
+    recipe.model = ConfigDict({k.split(".")[1]: v for k, v in WRONG[reason].items()
+                               if k.startswith("model.")})  # fmt: skip
+    for name, value in WRONG[reason].items():
+        section, field = name.split(".")
+        with recipe[section].unlocked():
+            recipe[section][field] = value
+    with pytest.raises(UserError, match=reason):
+        jobs.made(recipe, quiet)
+
+
+def test_a_label_that_training_has_not_seen_is_named(run, lines, tmp_path):
+    other = tmp_path / "dev.tsv"
+    other.write_text("a word\tyes\t0\nanother\tperhaps\t0\n")
+    recipe = config(lines, run("mlm").workdir, **{"data.dev": str(other)})
+    with pytest.raises(UserError, match=r"dev\.tsv, line 2: label 'perhaps' is none of no, yes"):
+        jobs.made(recipe, quiet)
+
+
+def test_several_seeds_are_told_with_mean_and_deviation(capsys):
+    main.spread([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}])
+    assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
+
+
+@pytest.mark.usefixtures("quick")
+def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
+    recipe = config(lines, run("mlm").workdir, **{"seeds": 2, "optim.steps": 2})
+    one = functools.partial(make_mesh, devices=jax.devices()[:1])
+    with (
+        mock.patch.object(loop, "make_mesh", one),
+        mock.patch.object(starting, "make_mesh", one),
+        mock.patch.object(machine, "join"),
+        mock.patch.object(job, "ACCEPT_CHANGES", mock.Mock(value=False)),
+    ):
+        main.main(recipe, tmp_path / "runs")
+    assert (tmp_path / "runs" / "seed-0" / "checkpoints" / "2").exists()
+    assert (tmp_path / "runs" / "seed-1" / "checkpoints" / "2").exists()
+    assert "of 2 seeds" in capsys.readouterr().out
