@@ -216,7 +216,7 @@ class Task(nn.Module):
         hits_B = logits_BC.argmax(-1) == label_B
         return {
             "loss": (-(own_B * each_B).sum(), each_B.sum()),
-            "hits": ((hits_B * weight_B).sum(), weight_B.sum()),
+            "accuracy": ((hits_B * weight_B).sum(), weight_B.sum()),
         }
 
     def _language(self, h_BLD, rows, *, train: bool):
