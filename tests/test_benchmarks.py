@@ -167,8 +167,8 @@ def benchmark(report, recipe, *options):
     """The report of a short run of `benchmarks.step`, and what it printed."""
     command = [sys.executable, "-m", "benchmarks.step", f"--config={recipe}", f"--json={report}"]
     brief = ["--rounds=2", "--steps=3", "--threads=1", "--clock=cpu"]
-    env = {name: x for name, x in os.environ.items() if name != "XLA_FLAGS"}  # one device
-    env["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # nothing here is about speed
+    one = os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=1")
+    env = os.environ | {"XLA_FLAGS": one}
     done = subprocess.run(
         [*command, *brief, *options], cwd=contest.ROOT, env=env, capture_output=True, text=True
     )
@@ -176,7 +176,10 @@ def benchmark(report, recipe, *options):
     return json.loads(report.read_text()), done.stdout
 
 
-@pytest.mark.parametrize("preset", ["xlnet", "bert", "gpt2"])
+LONGER = [pytest.param(preset, marks=pytest.mark.slow) for preset in ("xlnet", "bert")]
+
+
+@pytest.mark.parametrize("preset", ["gpt2", *LONGER])
 def test_a_recipe_is_measured_and_its_loss_falls(tmp_path, preset):
     toy = [f"--config.{name}={value}" for name, value in TOY.items()]
     found, printed = benchmark(tmp_path / "report", f"benchmarks/small.py:{preset}", *toy)

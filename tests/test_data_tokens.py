@@ -109,15 +109,6 @@ def test_too_small_a_vocabulary_is_refused():
         learn(V=20)
 
 
-def test_an_error_in_the_text_stays_itself():
-    def broken():
-        yield from TEXTS[:5]
-        raise UserError("bad.txt, line 6")
-
-    with pytest.raises(UserError, match=r"^bad\.txt, line 6$"):
-        learn(broken())
-
-
 def test_an_unknown_tokenizer_and_a_misspelt_field_are_named():
     with pytest.raises(UserError, match="'morse'"):
         tokenizers.settings(name="morse")

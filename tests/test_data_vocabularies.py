@@ -15,6 +15,7 @@ from tests.tokenizer_cases import TEXTS, V, learn
 
 ROOT = Path(__file__).parent.parent
 KINDS = sorted(V)
+EVERY = {kind: {"V": V[kind]} for kind in KINDS} | {"sentencepiece": {"V": 150}, "words": {}}
 FILE = {"wordpiece": "vocab.txt", "byte_bpe": "", "bpe": ""}  # in a saved folder, for `model`
 
 
@@ -120,7 +121,7 @@ def test_too_small_a_vocabulary_is_refused(kind):
         learn(kind, V=20)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", EVERY)
 @pytest.mark.parametrize("error", [UserError("bad.txt, line 6"), KeyboardInterrupt()])
 def test_an_error_in_the_text_stays_itself(kind, error):
     def broken():
@@ -128,7 +129,7 @@ def test_an_error_in_the_text_stays_itself(kind, error):
         raise error
 
     with pytest.raises(type(error)) as info:
-        learn(kind, broken())
+        tokenizers.learn(broken(), name=kind, **EVERY[kind])
     assert info.value is error
 
 

@@ -89,15 +89,6 @@ def test_lower_case_is_asked_for():
     assert learn(["The the THE"], lower=True).V == 4
 
 
-def test_an_error_in_the_text_stays_itself():
-    def broken():
-        yield from TEXTS[:5]
-        raise UserError("bad.txt, line 6")
-
-    with pytest.raises(UserError, match=r"^bad\.txt, line 6$"):
-        learn(broken())
-
-
 # --- encoding --------------------------------------------------------------------------------
 
 

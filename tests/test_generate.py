@@ -250,6 +250,10 @@ def generate(toy, workdir, *words, devices: int = 1) -> subprocess.CompletedProc
     return subprocess.run(command, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
 
 
+def one_device() -> Layout:
+    return Layout(make_mesh(devices=jax.devices()[:1]))
+
+
 def assert_refused(done, *named) -> None:
     assert done.returncode > 0
     assert "Traceback" not in done.stdout + done.stderr
@@ -259,7 +263,7 @@ def assert_refused(done, *named) -> None:
 def test_one_text_is_printed_behind_its_prompt(toy, gpt):
     done = generate(toy, gpt, "--prompt=Ba", "--tokens=12", "--top_k=50", "--seed=3")
     assert done.returncode == 0, done.stderr
-    texts = written(Writer(opened(gpt), Layout(make_mesh()), Sampler(top_k=50)), ["Ba"], 12, seed=3)
+    texts = written(Writer(opened(gpt), one_device(), Sampler(top_k=50)), ["Ba"], 12, seed=3)
     assert done.stdout == f"Ba{texts[0]}\n"
     assert "read 3 tokens at" in done.stderr
     assert "wrote 11 tokens at" in done.stderr
@@ -271,7 +275,7 @@ def test_texts_are_printed_each_under_its_number_on_any_devices(toy, gpt, tmp_pa
     done = generate(toy, gpt, *words, devices=8)
     assert done.returncode == 0, done.stderr
     prompts = ["Fe", "Fe", "Ba", "Ba", "", ""]
-    texts = written(Writer(opened(gpt), Layout(make_mesh())), prompts, 5)
+    texts = written(Writer(opened(gpt), one_device()), prompts, 5)
     for number, (prompt, text) in enumerate(zip(prompts, texts, strict=True), 1):
         assert f"--- {number} of 6\n{prompt}{text}\n" in done.stdout
 
@@ -313,6 +317,5 @@ def test_a_run_of_another_objective_is_refused(toy, gpt, tmp_path):
 def test_the_average_writes_where_the_run_keeps_one(toy, tmp_path):
     config = toy.config("clm", {"train.average": 0.5})
     state = toys.train(config, tmp_path)
-    layout = Layout(make_mesh(devices=jax.devices()[:1]))
     kept = Run(tmp_path, config, Letters(), modules.build(**config.model))
-    toys.assert_same(backbone_params(kept, layout), state.average["backbone"])
+    toys.assert_same(backbone_params(kept, one_device()), state.average["backbone"])

@@ -7,6 +7,7 @@ import optax
 import pytest
 
 from modules import losses
+from tests.programs import arrays_in
 
 B, P, V, D = 3, 7, 50, 8
 
@@ -89,19 +90,6 @@ def test_a_place_of_weight_zero_counts_nothing(given):
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-def programs_in(jaxpr):
-    """This program and all inside it, however deep."""
-    yield jaxpr
-    for eqn in jaxpr.eqns:
-        for value in jax.tree.leaves(tuple(eqn.params.values()), is_leaf=is_program):
-            if is_program(value):
-                yield from programs_in(getattr(value, "jaxpr", value))
-
-
-def is_program(x):
-    return hasattr(x, "eqns") or hasattr(x, "jaxpr")
-
-
 @pytest.mark.parametrize("differentiate", [False, True])
 def test_no_array_holds_all_the_logits(given, differentiate):
     arrays, targets_BP, weights_BP = given
@@ -109,8 +97,7 @@ def test_no_array_holds_all_the_logits(given, differentiate):
     def most(chunks):
         loss = lambda a: ours(a, targets_BP, weights_BP, chunks)["loss"][0]  # noqa: E731
         program = jax.make_jaxpr(jax.grad(loss) if differentiate else loss)(arrays)
-        made = [var for sub in programs_in(program.jaxpr) for e in sub.eqns for var in e.outvars]
-        return max(int(np.prod(var.aval.shape)) for var in made)
+        return max(int(np.prod(var.aval.shape)) for var in arrays_in(program.jaxpr))
 
     assert most(chunks=1) == B * P * V
     assert most(chunks=7) < B * P * V / 2

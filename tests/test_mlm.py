@@ -219,7 +219,8 @@ def test_rows_of_weight_zero_count_for_nothing():
     objective = tiny()
     weight_B = np.array([1] * 8 + [0] * 8, np.float32)
     rngs = {"corrupt": jax.random.key(3)}
-    params = objective.init({"params": jax.random.key(0), **rngs}, few(), train=False)
+    init = quick_jit(functools.partial(objective.init, train=False))
+    params = init({"params": jax.random.key(0), **rngs}, few())
     run = quick_jit(lambda batch: objective.apply(params, batch, train=False, rngs=rngs))
     sums = run(few(weight_B=weight_B))
     other = few(weight_B=weight_B)

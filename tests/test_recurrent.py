@@ -9,6 +9,7 @@ import pytest
 
 from modules import recurrent
 from modules.recurrent import Recurrent
+from tests.programs import programs_in
 from tests.xlnet_cases import off, quick_jit
 
 B, L, X, U, D = 3, 5, 4, 6, 3
@@ -306,14 +307,8 @@ def test_bfloat16_is_near_float32(name):
 
 def scans(jaxpr):
     """All scans in a program, wherever they stand."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "scan":
-            yield eqn
-        for inner in jax.tree.leaves(
-            list(eqn.params.values()), is_leaf=lambda x: hasattr(x, "eqns") or hasattr(x, "jaxpr")
-        ):
-            if hasattr(inner, "eqns") or hasattr(inner, "jaxpr"):
-                yield from scans(getattr(inner, "jaxpr", inner))
+    equations = (eqn for program in programs_in(jaxpr) for eqn in program.eqns)
+    return [eqn for eqn in equations if eqn.primitive.name == "scan"]
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -324,7 +319,7 @@ def test_no_step_adds_up_the_gradient_of_a_weight(name):
     def loss(params):
         return weighed(*forward(model, params, x_BLX, state))
 
-    found = list(scans(jax.make_jaxpr(jax.grad(loss))(params).jaxpr))
+    found = scans(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)
     assert len(found) >= 4  # forwards and backwards, for either way of taking the directions
     for scan in found:
         first, many = scan.params["num_consts"], scan.params["num_carry"]

@@ -15,6 +15,10 @@ CASES = {
     "reported rarely": {"train.log_every": 3},
 }
 CALLS = [1, 3, 5, 9]  # 3 and 9 fall into an evaluation, which asks before each of its batches
+EACH = [("plain", call) for call in CALLS] + [(case, 2) for case in CASES]
+QUICK = {("bilm", *each) for each in EACH if each[1] != 5} | {
+    (recipe, "plain", 3) for recipe in toys.RECIPES
+}
 
 
 def stop_at(monkeypatch, call: int | None) -> None:
@@ -48,11 +52,10 @@ def straight(toy, tmp_path_factory):
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("recipe", "case", "call"),
-    [(recipe, "plain", call) for recipe in toys.RECIPES for call in (1, 3)]
-    + [
-        ("bilm", *each) if recipe == "bilm" else pytest.param(recipe, *each, marks=pytest.mark.slow)
+    [
+        pytest.param(recipe, *each, marks=[] if (recipe, *each) in QUICK else [pytest.mark.slow])
         for recipe in toys.RECIPES
-        for each in [("plain", call) for call in CALLS[2:]] + [(case, 2) for case in CASES]
+        for each in EACH
     ],
 )
 def test_stopping_and_resuming_changes_nothing(

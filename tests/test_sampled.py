@@ -10,6 +10,7 @@ import pytest
 from modules import losses, sampled
 from modules.placement import placing
 from pretrain.sharding import Layout, make_mesh
+from tests.programs import arrays_in
 
 B, P, V, D, S = 4, 6, 50, 8, 12
 
@@ -270,19 +271,6 @@ def test_loss_and_gradients_are_the_same_on_a_mesh_that_splits_the_vocabulary(gi
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), found, expected)
 
 
-def programs_in(jaxpr):
-    """This program and all inside it, however deep."""
-    yield jaxpr
-    for eqn in jaxpr.eqns:
-        for value in jax.tree.leaves(tuple(eqn.params.values()), is_leaf=is_program):
-            if is_program(value):
-                yield from programs_in(getattr(value, "jaxpr", value))
-
-
-def is_program(x):
-    return hasattr(x, "eqns") or hasattr(x, "jaxpr")
-
-
 def test_no_array_holds_all_the_logits(given):
     arrays, _, _ = given
     rng = np.random.default_rng(1)
@@ -295,8 +283,7 @@ def test_no_array_holds_all_the_logits(given):
             return ours((h_BPD, *arrays[1:]), targets_BP, weights_BP, sample, chunks)["loss"][0]
 
         program = jax.make_jaxpr(jax.grad(loss))(h_BPD)
-        made = [var for sub in programs_in(program.jaxpr) for e in sub.eqns for var in e.outvars]
-        return max(int(np.prod(var.aval.shape)) for var in made)
+        return max(int(np.prod(var.aval.shape)) for var in arrays_in(program.jaxpr))
 
     assert most(chunks=1) == B * P * S
     assert most(chunks=10) < B * P * S / 3

@@ -1,5 +1,6 @@
 """One loss on any mesh, and a checkpoint that moves between any two of them."""
 
+import functools
 import itertools
 import math
 
@@ -25,12 +26,26 @@ MESHES = {  # data, fsdp, tensor
     "mixed 8": (2, 2, 2),
 }
 ALL = list(itertools.permutations(MESHES, 2))
-ROUND = list(zip(MESHES, [*list(MESHES)[1:], "one"], strict=True))  # each as source and as target
+BOTH = [("one", "mixed 8"), ("mixed 8", "one")]
 LARGE = 256  # numbers; smaller parameters may stay whole
 
 
+def over(*meshes):
+    """Every recipe on each mesh: on the one that splits along everything, and the quickest
+    recipe on all of them; the others are of `make test-slow`."""
+    slow = dict(marks=pytest.mark.slow)
+    cases = [
+        pytest.param(recipe, mesh, **{} if recipe == "bilm" or mesh == "mixed 8" else slow)
+        for recipe in toys.RECIPES for mesh in meshes
+    ]  # fmt: skip
+    return pytest.mark.parametrize(("recipe", "mesh"), cases)
+
+
+EVERY = pytest.mark.parametrize("recipe", toys.RECIPES)
+
+
 class Run:
-    """The first steps of a recipe on a mesh: `state` after them and `losses`."""
+    """A recipe on a mesh."""
 
     def __init__(self, config, shape):
         devices = jax.devices()[: math.prod(shape)]
@@ -39,10 +54,15 @@ class Run:
         self.data = phases(train)[0]
         tx, _ = optim.make(**config.optim)
         self.steps = Steps(objective, tx, layout, [self.data], seed=config.seed)
-        self.state, self.losses = self.steps.init(), []
+
+    @functools.cached_property
+    def trained(self):
+        """(the state after the first steps, the loss of each)."""
+        state, losses = self.steps.init(), []
         for step in range(3):
-            self.state, sums = self.steps.train(self.state, self.batch(step))
-            self.losses.append(float(sums["loss"][0] / sums["loss"][1]))
+            state, sums = self.steps.train(state, self.batch(step))
+            losses.append(float(sums["loss"][0] / sums["loss"][1]))
+        return state, losses
 
     def batch(self, step):
         return self.steps.layout.put(self.data.batch(step), self.data.B)
@@ -61,27 +81,25 @@ def runs(toy):
     return run
 
 
-pytestmark = [
-    pytest.mark.usefixtures("quick"),
-    pytest.mark.parametrize("recipe", toys.RECIPES),
-]
+pytestmark = pytest.mark.usefixtures("quick")
 
 
-@pytest.mark.parametrize("mesh", MESHES)
+@over(*MESHES)
 def test_the_loss_of_the_first_steps_is_the_same_on_any_mesh(runs, recipe, mesh):
-    losses = runs(recipe, mesh).losses
+    _, losses = runs(recipe, mesh).trained
     assert len(set(losses)) == 3
-    np.testing.assert_allclose(losses, runs(recipe, "one").losses, rtol=1e-5)
+    np.testing.assert_allclose(losses, runs(recipe, "one").trained[1], rtol=1e-5)
 
 
-@pytest.mark.parametrize("mesh", MESHES)
+@over(*MESHES)
 def test_a_state_begins_the_same_on_any_mesh(runs, recipe, mesh):
     toys.assert_same(runs(recipe, mesh).steps.init(), runs(recipe, "one").steps.init())
 
 
-@pytest.mark.parametrize("pairs", [ROUND, pytest.param(ALL, marks=pytest.mark.slow)])
+@EVERY
+@pytest.mark.parametrize("pairs", [BOTH, pytest.param(ALL, marks=pytest.mark.slow)])
 def test_a_checkpoint_moves_between_any_two_meshes_exactly(runs, recipe, tmp_path, pairs):
-    state = jax.device_get(runs(recipe, "mixed 8").state)
+    state = jax.device_get(runs(recipe, "mixed 8").trained[0])
     for number, pair in enumerate(pairs):
         one, other = (runs(recipe, mesh).steps.like for mesh in pair)
         saved = Checkpoints(tmp_path / str(number), asynchronous=False)
@@ -97,6 +115,8 @@ def test_a_checkpoint_moves_between_any_two_meshes_exactly(runs, recipe, tmp_pat
 
 def _same_place(x, like):
     assert x.sharding.is_equivalent_to(like.sharding, x.ndim)
+    share = like.sharding.shard_shape(x.shape)
+    assert {shard.data.shape for shard in x.addressable_shards} == {share}
 
 
 WHOLE = {  # few as they are, none of their dimensions is one that such a mesh splits
@@ -106,17 +126,26 @@ WHOLE = {  # few as they are, none of their dimensions is one that such a mesh s
 }
 
 
-@pytest.mark.parametrize("mesh", ["fsdp 4", "tensor 2", "mixed 8"])
-def test_every_large_parameter_and_its_moments_are_really_split(runs, recipe, mesh):
-    state = runs(recipe, mesh).state
-    named = jax.tree_util.tree_leaves_with_path((state.params, state.opt))
+SPLIT = ["fsdp 4", "tensor 2", "mixed 8"]
+
+
+@EVERY
+@pytest.mark.parametrize("mesh", SPLIT)
+def test_every_large_parameter_and_its_moments_have_places_that_split_them(runs, recipe, mesh):
+    like = runs(recipe, mesh).steps.like
+    named = jax.tree_util.tree_leaves_with_path((like.params, like.opt))
     large = {jax.tree_util.keystr(path): x for path, x in named if x.size >= LARGE}
     assert len(large) >= 12
     for name, x in large.items():
         if any(whole in name for whole in WHOLE["all"] + WHOLE.get(mesh, ())):
             continue
-        shares = {shard.data.size for shard in x.addressable_shards}
-        assert max(shares) < x.size, name
+        assert math.prod(x.sharding.shard_shape(x.shape)) < x.size, name
+
+
+@over(*SPLIT)
+def test_a_trained_state_is_really_in_its_places(runs, recipe, mesh):
+    run = runs(recipe, mesh)
+    jax.tree.map(_same_place, run.trained[0], run.steps.like)
 
 
 def constraints(run) -> int:
@@ -125,12 +154,13 @@ def constraints(run) -> int:
     return text.count("sharding_constraint")
 
 
-@pytest.mark.parametrize("mesh", [mesh for mesh in MESHES if mesh != "one"])
+@over(*(mesh for mesh in MESHES if mesh != "one"))
 def test_activations_are_held_to_their_places(runs, recipe, mesh):
     placed_by_arguments_alone = constraints(runs(recipe, "one"))
     assert constraints(runs(recipe, mesh)) >= placed_by_arguments_alone + 4
 
 
+@EVERY
 @pytest.mark.parametrize("shape", [(8, 1, 1), (2, 4, 1)])
 def test_rows_that_do_not_divide_are_refused_before_anything_is_compiled(toy, recipe, shape):
     config = toy.config(recipe, {"batches.B": 12})
@@ -139,6 +169,6 @@ def test_rows_that_do_not_divide_are_refused_before_anything_is_compiled(toy, re
 
 
 @pytest.mark.parametrize(("shape", "named"), [((3, 1, 1), "data=3"), ((-1, 3, 1), "fsdp=3")])
-def test_a_mesh_that_does_not_use_every_device_once_is_refused(recipe, shape, named):
+def test_a_mesh_that_does_not_use_every_device_once_is_refused(shape, named):
     with pytest.raises(UserError, match=f"{named}.*8 devices"):
         make_mesh(*shape)

@@ -9,6 +9,7 @@ import pytest
 
 from modules.attention import sight
 from tests import transformer_cases as cases
+from tests.programs import programs_of
 from tests.xlnet_cases import off, quick_jit
 
 B, L = 2, 8
@@ -207,17 +208,10 @@ def products(jaxpr, times=1):
             depth = math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
             total += times * 2 * math.prod(eqn.outvars[0].aval.shape) * depth
         inner = times * eqn.params["length"] if eqn.primitive.name == "scan" else times
-        values = jax.tree.leaves(tuple(eqn.params.values()), is_leaf=is_program)
-        programs = [getattr(x, "jaxpr", x) for x in values if is_program(x)]
         # Of the ways platforms go, one.
-        total += sum(
-            products(x, inner) for x in programs[: 1 if "branches" in eqn.params else None]
-        )
+        programs = programs_of(eqn)[: 1 if "branches" in eqn.params else None]
+        total += sum(products(x, inner) for x in programs)
     return total
-
-
-def is_program(x):
-    return hasattr(x, "eqns") or hasattr(x, "jaxpr")
 
 
 def executed(model, P):

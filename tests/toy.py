@@ -90,9 +90,17 @@ def shared(config: ConfigDict, sentences: str = "line", V: int = 120) -> ConfigD
 
 
 RECIPES = {"plm": plm, "mlm": mlm, "clm": clm, "bilm": bilm}
+
+
+def quickly(*names: str) -> list:
+    """All recipes, of which only these are of `make test`; the others of `make test-slow`."""
+    slow = pytest.mark.slow
+    return [name if name in names else pytest.param(name, marks=slow) for name in RECIPES]
+
+
 # Where one recipe shows what all share, it is the quickest of those that keep something between
-# batches; the others are of `make test-slow`.
-ONE = [name if name == "bilm" else pytest.param(name, marks=pytest.mark.slow) for name in RECIPES]
+# batches.
+ONE = quickly("bilm")
 
 
 # --- in this process -------------------------------------------------------------------------
@@ -137,8 +145,8 @@ def assert_same(one, other) -> None:
 class Toy:
     """A corpus in a folder, and commands that train on it."""
 
-    def __init__(self, folder: pathlib.Path):
-        self.text, self.cache, self.compiled = folder / "a.txt", folder / "data", folder / "jit"
+    def __init__(self, folder: pathlib.Path, compiled: pathlib.Path):
+        self.text, self.cache, self.compiled = folder / "a.txt", folder / "data", compiled
         self.text.write_text(data_corpora.prose(0, sentences=96, per_paragraph=12))
 
     def config(self, recipe: str, changes: dict | None = None) -> ConfigDict:
@@ -159,10 +167,10 @@ class Toy:
         return [*first, f"--workdir={workdir}", *flags, *more]
 
     def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
-        """Each program is compiled once, and hastily: nothing here is about speed."""
+        """Each program is compiled once, and as hastily as in the tests' own process."""
+        eight, own = (f"device_count={count}" for count in (8, devices))
         return os.environ | more | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+            "XLA_FLAGS": os.environ["XLA_FLAGS"].replace(eight, own),
             "JAX_COMPILATION_CACHE_DIR": str(self.compiled),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -184,15 +192,16 @@ class Toy:
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory) -> Toy:
-    """The corpus of all toy runs of a session."""
-    return Toy(tmp_path_factory.mktemp("toy"))
+    """The corpus of all toy runs of a session; what they compile serves all of its workers."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    return Toy(tmp_path_factory.mktemp("toy"), compiled=shared / "jit")
 
 
 @pytest.fixture
 def quick(toy):
-    """What this process compiles is compiled hastily, and kept for the tests that follow."""
+    """What this process compiles is kept for the tests that follow."""
     changes = {
-        "jax_disable_most_optimizations": True,
         "jax_compilation_cache_dir": str(toy.compiled),
         "jax_persistent_cache_min_compile_time_secs": 0.5,
     }
