@@ -9,6 +9,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 import modules
+from pretrain import verified
 from pretrain.checkpoint import load, read_config
 from pretrain.data import tokenizers
 from pretrain.errors import UserError, section
@@ -27,7 +28,7 @@ class Run(NamedTuple):
     def folder(self) -> pathlib.Path:
         """Where its checkpoints are: those that did best, where it kept these."""
         best = self.workdir / "best"
-        return best if best.exists() else self.workdir
+        return best if verified.steps(best / "checkpoints") else self.workdir
 
     @property
     def trained(self) -> str:

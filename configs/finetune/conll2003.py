@@ -1,0 +1,52 @@
+"""CoNLL-2003 (Tjong Kim Sang and De Meulder 2003): names in the news, English.
+
+    python -m finetune.main --config=configs/finetune/conll2003.py --config.init=runs/bert-base
+    python -m finetune.main --config=configs/finetune/conll2003.py:elmo --config.init=runs/elmo
+
+    preset   who                                     test F1 (published)
+    bert     Devlin et al. 2019: base, large           92.4, 92.8
+    elmo     Peters et al. 2018: LSTM and CRF on it    92.22
+
+BERT's had the whole document around each sentence, which these rows have not: expect one point
+less.  ELMo's also read GloVe vectors and characters of the task's own.  The files are the
+original ones, whose tags are IOB1; --config.task.scheme=iob2 is for those that were converted.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common as shared
+from configs.finetune import common
+
+
+def get_config(preset: str = "bert") -> ConfigDict:
+    """One of "bert", "elmo"."""
+    return shared.choose(preset, {"bert": bert, "elmo": elmo})
+
+
+def bert() -> ConfigDict:
+    """The backbone learns along, and a tag is told from a word's first piece."""
+    config = common.base()
+    config.data = dict(format="conll", train="eng.train", dev="eng.testa", test="eng.testb")
+    config.task = dict(
+        name="tag", scheme="iob1", convert_to="iob2", piece="first", crf=False, constrained=False,
+        dropout=0.1,
+    )  # fmt: skip
+    config.batches = dict(B=32, L=128, eval_B=64)
+    config.optim.lr = 5e-5
+    config.train.best = "dev/f1"
+    return config
+
+
+def elmo() -> ConfigDict:
+    """The backbone rests: an LSTM reads it beside words of its own, and a chain tells the tags."""
+    config = bert()
+    config.task = dict(
+        name="tag", scheme="iob1", convert_to="iobes", crf=True, constrained=True, dropout=0.5,
+        frozen=True, mix=True, lambda_=0.1, states_dropout=0.5,
+        bilstm=200, bilstm_layers=2, bilstm_dropout=0.5, again=False, own=2, own_D=50,
+    )  # fmt: skip
+    config.epochs, config.batches.B = 30.0, 64
+    config.optim.update(lr=1e-3, warmup=0, decay="constant", weight_decay=0.0, clip=5.0)
+    config.optim.freeze = "^backbone/"
+    config.train.stop_after = 25
+    return config

@@ -1,0 +1,277 @@
+"""A tag for each word: names, parts of speech, chunks; told from the word's first piece.
+
+Devlin et al. 2019, section 5.3; with a chain of tags, Lample et al. 2016 (arXiv 1603.01360); on
+ELMo, Peters et al. 2018.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from finetune import schemes, scores_tag, words
+from finetune.encode import flops
+from finetune.features import Features, check
+from finetune.inputs import Inputs
+from modules import layers
+from modules.crf import CRF, Chain, held, viterbi
+from pretrain.errors import UserError
+
+ENTITIES = ("f1", "precision", "recall", "macro_f1")
+METRICS = (*ENTITIES, "accuracy")
+PIECES = ("first", "last")
+
+
+class Form:
+    """Examples {"words": [...], "labels": [...]} to rows, and back.
+
+    How words become rows, and where in them their tags are told: see `finetune.words`.
+    """
+
+    def __init__(
+        self, inputs: Inputs, examples: Sequence[dict], *, labels: Sequence[str] = (),
+        metrics: Sequence[str] = (), scheme: str = "", convert_to: str = "", strict: bool = False,
+        piece: str = "first", own: int = 0, vocabulary: Sequence[str] = (), S: int = 0,
+    ):  # fmt: skip
+        """
+        Args:
+            labels: in order of their ids; none: those of the examples, sorted; with a scheme all
+                that it can write of their types.
+            metrics: "accuracy" of words, "f1", "precision", "recall" of entities, "macro_f1" over
+                their types; none: f1, precision and recall with a scheme, else accuracy.
+            scheme: of `schemes.SCHEMES`, in which the labels write entities; "": they do not.
+            convert_to: the scheme that is learned; "": the same.
+            strict: only soundly written entities count, see `scores_tag.entity_counts`.
+            piece: the one that tells a word's tag, "first" or "last" (which alone has seen the
+                whole word where states know only what came before).
+            own: words that occur so often in the examples have vectors of the task's own,
+                `Features.own_D`; 0: none have.
+            vocabulary: these words, in lower case.
+            S: kinds of segments that the backbone knows.
+        """
+        self.inputs, self.scheme, self.learned, self.S = inputs, scheme, convert_to or scheme, S
+        self.metrics = tuple(metrics) or (ENTITIES[:3] if scheme else ("accuracy",))
+        self.strict, self.piece, self.notes = strict, piece, list[str]()
+        self._check(convert_to)
+        self.labels = list(labels) or self._found(examples)
+        if len(self.labels) < 2:
+            raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
+        self.number = {label: i for i, label in enumerate(self.labels)}
+        sentences = [x["words"] for x in examples] if own else []
+        self.vocabulary = list(vocabulary) or words.frequent(sentences, own)
+
+    def _check(self, convert_to: str) -> None:
+        """Raises UserError where fields do not go together."""
+        for name in filter(None, (self.scheme, convert_to)):
+            schemes.named(name)
+        if convert_to and not self.scheme:
+            raise UserError(f"task.convert_to={convert_to!r}: task.scheme is to name the files'")
+        if unknown := [x for x in self.metrics if x not in METRICS]:
+            raise UserError(f"task.metrics={unknown[0]!r}: there are {', '.join(METRICS)}")
+        if not self.scheme and set(self.metrics) & {*ENTITIES}:
+            raise UserError("task.metrics: entities are counted with a task.scheme, as 'iob2'")
+        if self.piece not in PIECES:
+            raise UserError(f"task.piece={self.piece!r} is none of {', '.join(PIECES)}")
+
+    def _found(self, examples: Sequence[dict]) -> list[str]:
+        """The labels to learn of these examples."""
+        found = {label for x in examples for label in self._tags(x) or ()}
+        if not self.scheme:
+            return sorted(found)
+        types = sorted({schemes.read(label).type for label in found - {"O"}})
+        letters = schemes.named(self.learned).written.replace("O", "")
+        return ["O"] + [f"{x}-{type_}" if type_ else x for type_ in types for x in letters]
+
+    def kept(self) -> dict[str, Any]:
+        """What another `Form` of the same task is made with."""
+        return dict(
+            labels=self.labels, metrics=self.metrics, scheme=self.scheme, convert_to=self.learned,
+            strict=self.strict, piece=self.piece, vocabulary=self.vocabulary, S=self.S,
+        )  # fmt: skip
+
+    def head(self) -> dict[str, Any]:
+        """Fields of `Task` that follow from the data."""
+        own = {"own_V": len(self.vocabulary) + 1} if self.vocabulary else {}
+        return dict(labels=tuple(self.labels), scheme=self.learned, **own)
+
+    def _tags(self, example: dict) -> list[str] | None:
+        """In the scheme that is learned; UserError, with the place, if they break their own."""
+        tags, where = example["labels"], example["where"]
+        if tags is None:
+            return None
+        if len(tags) != len(example["words"]):
+            raise UserError(f"{where}: {len(tags)} labels for {len(example['words'])} words")
+        return schemes.convert(tags, self.scheme, self.learned, where) if self.scheme else tags
+
+    def _ids(self, example: dict) -> list[int]:
+        """Numbers of the labels; -1 where they are not known.  UserError: there is no such."""
+        tags = self._tags(example)
+        if tags is None:
+            return [-1] * len(example["words"])
+        if unknown := [tag for tag in tags if tag not in self.number]:
+            names = ", ".join(self.labels)
+            raise UserError(
+                f"{example['where']}: label {unknown[0]!r} is none of {names}: if it is right, "
+                "name all in task.labels"
+            )
+        return [self.number[tag] for tag in tags]
+
+    def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
+        """Rows in the system's format, several of a long sentence.
+
+        Besides what `words.rows` makes: label_BL, -1 also where it is not known; and own_BL, 0
+        for a word that has no vector of its own, where there are any.
+        """
+        sentences, last = [x["words"] for x in examples], self.piece == "last"
+        ids = [self._ids(x) for x in examples]
+        made, notes = words.rows(self.inputs, sentences, self.S, last=last)
+        self.notes += notes
+        made["label_BL"] = words.spread(ids, made["word_BL"], -1)
+        if self.vocabulary:
+            own = {word: i for i, word in enumerate(self.vocabulary, 1)}
+            numbers = [[own.get(word.lower(), 0) for word in each] for each in sentences]
+            made["own_BL"] = words.spread(numbers, made["word_BL"], 0)
+        return made
+
+    def tags(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[list[str]]:
+        """The tags told of each example's words, in the scheme that was learned."""
+        lengths = [len(x["words"]) for x in examples]
+        found = words.gathered(outputs["tag_BL"], outputs["word_BL"], lengths)
+        return [[self.labels[i] for i in ids] for ids in found]
+
+    def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
+        """The task's metrics."""
+        pair = self.tags(examples, outputs), [self._tags(x) or [] for x in examples]
+        found: dict[str, float] = {}
+        if self.scheme:
+            found = scores_tag.entity_scores(*pair, self.learned if self.strict else None)
+        found["accuracy"] = scores_tag.token_accuracy(*pair)
+        return {name: found[name] for name in self.metrics}
+
+    def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
+        """The labels told of each example's words, as its file would write them; the entities."""
+        return [
+            {"words": list(x["words"]), **self._line(tags)}
+            for x, tags in zip(examples, self.tags(examples, outputs), strict=True)
+        ]
+
+    def _line(self, tags: list[str]) -> dict:
+        if not self.scheme:
+            return {"labels": tags}
+        found = schemes.entities(tags, self.learned if self.strict else None)
+        labels = schemes.to_tags(found, len(tags), self.scheme)
+        return {"labels": labels, "entities": [e._asdict() for e in found]}
+
+
+class Emissions(nn.Module):
+    """How much each state speaks for each tag, [B, L, D] -> [B, L, C] float32."""
+
+    C: int
+    dropout: float
+    scale: float = 0.02
+
+    @nn.compact
+    def __call__(self, h_BLD, *, train: bool):
+        h_BLD = layers.Dropout(self.dropout)(h_BLD, train=train).astype(jnp.float32)
+        w_DC = self.param("w_DC", layers.normal(self.scale), (h_BLD.shape[-1], self.C), jnp.float32)
+        return h_BLD @ w_DC + self.param("bias_C", layers.zeros, (self.C,), jnp.float32)
+
+
+class Task(nn.Module):
+    """See `finetune.tasks`.
+
+    Attributes:
+        labels: the tags.
+        scheme: in which they write entities; "": they do not.
+        crf: tags are told together, as a path that was learned (`modules.crf`); False: each for
+            itself.
+        constrained: only what the scheme allows is told, whatever was learned.
+        dropout: before the last layer.
+        mix, ..., own_D: of `Features`.
+    """
+
+    backbone: nn.Module
+    labels: tuple[str, ...] = ("O", "B")
+    scheme: str = ""
+    crf: bool = False
+    constrained: bool = False
+    dropout: float = 0.1
+    mix: bool = False
+    frozen: bool = False
+    states_dropout: float = 0.0
+    lambda_: float = 0.0
+    bilstm: int = 0
+    bilstm_layers: int = 1
+    bilstm_dropout: float = 0.0
+    again: bool = False
+    own_V: int = 0
+    own_D: int = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        check(self)
+        if self.constrained and not self.scheme:
+            raise UserError("task.constrained: task.scheme is to say what may follow what")
+
+    def setup(self):
+        self.features = Features(
+            self.backbone, self.mix, self.frozen, self.states_dropout, self.lambda_, self.bilstm,
+            self.bilstm_layers, self.bilstm_dropout, self.again, self.own_V, self.own_D,
+        )  # fmt: skip
+        self.emissions = Emissions(len(self.labels), self.dropout)
+        if self.crf:
+            self.chain = CRF(len(self.labels))
+
+    def outputs(self, batch, *, train: bool):
+        """Emissions [B, L, C]."""
+        return self.emissions(self.features(batch, batch["word_BL"], train=train), train=train)
+
+    def __call__(self, batch, *, train: bool):
+        emissions_BLC = self.outputs(batch, train=train)
+        known_BL, label_BL = batch["label_BL"] >= 0, jnp.maximum(batch["label_BL"], 0)
+        losses = self._together if self.crf else self._each
+        sums = losses(emissions_BLC, label_BL, known_BL, batch["weight_B"])
+        total, weight = sums["loss"]
+        return sums | {"loss": (total + weight * self.features.penalty(), weight)}
+
+    def _each(self, emissions_BLC, label_BL, known_BL, weight_B):
+        """The loss of every word for itself."""
+        weight_BL = known_BL * weight_B[:, None]
+        log_BLC = jax.nn.log_softmax(emissions_BLC)
+        own_BL = jnp.take_along_axis(log_BLC, label_BL[..., None], axis=2)[..., 0]
+        hits_BL = emissions_BLC.argmax(-1) == label_BL
+        weight = weight_BL.sum()
+        return {
+            "loss": (-(own_BL * weight_BL).sum(), weight),
+            "hits": ((hits_BL * weight_BL).sum(), weight),
+        }
+
+    def _together(self, emissions_BLC, label_BL, known_BL, weight_B):
+        """The loss of every row's tags as a path."""
+        return {"loss": self.chain(emissions_BLC, label_BL, known_BL, weights_B=weight_B)}
+
+    def predict(self, batch):
+        """The tags at the words' places, elsewhere any; and where these are."""
+        emissions_BLC, word_BL = self.outputs(batch, train=False), batch["word_BL"]
+        if self.crf or self.constrained:
+            tag_BL, _ = viterbi(emissions_BLC, self._chain(), word_BL)
+        else:
+            tag_BL = emissions_BLC.argmax(-1)
+        return {"tag_BL": tag_BL, "word_BL": word_BL}
+
+    def _chain(self) -> Chain:
+        """What was learned of what follows what, and what the scheme allows."""
+        C = len(self.labels)
+        nothing = Chain(jnp.zeros(C), jnp.zeros(C), jnp.zeros((C, C)))
+        chain = self.chain.chain() if self.crf else nothing
+        if not self.constrained:
+            return chain
+        allowed = schemes.allowed(self.labels, self.scheme)
+        return held(chain, Chain(*map(jnp.asarray, allowed)))
+
+    def flops(self, B: int, L: int) -> float:
+        """Floating-point operations of one training step."""
+        return flops(self.backbone, B, L)
