@@ -14,7 +14,6 @@ from ml_collections import ConfigDict
 from finetune import reading, starting, tasks
 from finetune.examples import Examples
 from finetune.inputs import Inputs
-from pretrain.checkpoint import write_config
 from pretrain.errors import UserError, section
 from pretrain.finished import opened
 from pretrain.workdir import read_json, write_json
@@ -58,10 +57,11 @@ def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
     kind, fields = the_kind(config)
     own = {name: fields.pop(name) for name in list(fields) if name in form_fields(kind)}
     with section("task"):
-        form = kind.Form(inputs, examples["train"], S=start.model.get("S", 0), **own)
+        form = kind.Form(inputs, examples["train"], S=segments(start), **own)
         task = kind.Task(start.backbone(inputs.new), **{**form.head(), **fields})
     batches = dict(B=config.batches.B, L=config.batches.L)
-    train = Examples(form.arrays(examples["train"]), seed=config.seed, shuffle=True, **batches)
+    learned = getattr(form, "training", form.arrays)(examples["train"])
+    train = Examples(learned, seed=config.seed, shuffle=True, **batches)
     evals = {
         split: Examples(form.arrays(found), **{**batches, "B": config.batches.get("eval_B", 32)})
         for split, found in examples.items()
@@ -129,6 +129,11 @@ def made_inputs(start: starting.Start, L: int) -> Inputs:
     return Inputs(start.system, start.tokenizer, L, W=W, V=start.model.get("V", 0))
 
 
+def segments(start: starting.Start) -> int:
+    """Kinds of segments that its backbone tells apart; XLNet's tells any, and is shown three."""
+    return 3 if start.system == "plm" else start.model.get("S", 0)
+
+
 def the_kind(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
     """The task's module and fields."""
     fields = config.task.to_dict()
@@ -141,14 +146,17 @@ def form_fields(kind: Any) -> set[str]:
     return set(inspect.signature(kind.Form.__init__).parameters) - {"self", "inputs", "examples"}
 
 
-def keep(job: Job, config: ConfigDict, workdir: Path) -> None:
-    """Leaves in the workdir what it takes to use the job's weights."""
+def recipe(job: Job, config: ConfigDict) -> ConfigDict:
+    """The recipe with all of the model in it: what is kept beside the weights, and compared."""
+    model = dict(starting.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
+    whole = json.loads(config.to_json_best_effort())
+    return ConfigDict(whole | dict(model=model, objective=dict(name=job.start.system)))
+
+
+def keep(job: Job, workdir: Path) -> None:
+    """Leaves beside the recipe what else it takes to use the job's weights."""
     job.start.tokenizer.save(workdir / "tokenizer")
     write_json(workdir / KEPT, {"form": job.form.kept(), "head": job.form.head()})
-    recipe = json.loads(config.to_json_best_effort())
-    model = dict(starting.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
-    objective = dict(name=job.start.system)
-    write_config(workdir, recipe | dict(model=model, objective=objective))
 
 
 class Tuned(NamedTuple):

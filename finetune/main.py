@@ -28,8 +28,8 @@ def main(config, workdir):
 def one(config, workdir) -> dict[str, float]:
     """One job; what its best evaluation said."""
     made = jobs.made(config, say)
-    with job.opened(config, workdir):
-        jobs.keep(made, config, workdir)
+    with job.opened(jobs.recipe(made, config), workdir):
+        jobs.keep(made, workdir)
         prepare = starting.restored(made.start, say)
         loop.run(
             config, workdir, made.task, made.train, made.evals, prepare, job.ACCEPT_CHANGES.value,

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from configs.finetune import common
 from finetune import job as jobs
 from finetune import main, starting
-from pretrain import hooks, job, loop, machine, metrics, verified
+from pretrain import checkpoint, hooks, job, loop, machine, metrics, verified
 from pretrain.checkpoint import Checkpoints
 from pretrain.errors import UserError
 from pretrain.finished import opened
@@ -67,7 +67,8 @@ def train(config, workdir, say=quiet):
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     with mock.patch.object(loop, "make_mesh", one), mock.patch.object(starting, "make_mesh", one):
         workdir.mkdir(exist_ok=True)
-        jobs.keep(made, config, workdir)
+        checkpoint.write_config(workdir, jobs.recipe(made, config).to_dict())
+        jobs.keep(made, workdir)
         return loop.run(
             config, workdir, made.task, made.train, made.evals, starting.restored(made.start, say),
             False, made.score,
@@ -251,6 +252,8 @@ def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
         mock.patch.object(job, "ACCEPT_CHANGES", mock.Mock(value=False)),
     ):
         main.main(recipe, tmp_path / "runs")
+        recipe.train.log_every = 2  # of what may change
+        main.main(recipe, tmp_path / "runs")
     assert (tmp_path / "runs" / "seed-0" / "checkpoints" / "2").exists()
     assert (tmp_path / "runs" / "seed-1" / "checkpoints" / "2").exists()
-    assert "of 2 seeds" in capsys.readouterr().out
+    assert capsys.readouterr().out.count("of 2 seeds") == 3 * 2 * 1

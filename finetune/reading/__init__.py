@@ -11,6 +11,7 @@ and its docstring says what the file is and what the fields are:
     conll        a word and its label per line, sentences between blank lines
     squad        questions about a paragraph, answers by character offset
     race, choice a question and its choices
+    rank         a query and its candidates
     semeval2010  a relation between two marked words
     tfds         a prepared TFDS dataset
     sotu_author  a task of the default corpus, which needs nothing downloaded
@@ -21,6 +22,7 @@ An example has, by kind of task,
     tag                 "words": [str, ...], "labels": [str, ...] | None
     span                "id", "question", "context", "answers": [{"text", "start"}], "impossible"
     choice              "texts": [str, ...], "choices": [str, ...], "label": int | None
+    rank                "query", "candidates": [str, ...], "relevance": [float, ...] | None
 
 and each has "where", its place for error messages, and "id" where the file has one.
 """

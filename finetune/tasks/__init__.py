@@ -4,6 +4,7 @@ Adding one is a file here, named by `config.task.name`, with two classes:
 
     Form(inputs, examples, **fields)    on the host; `examples` are the training set's
         arrays(examples) -> {name: array}     what `Task` reads; an entry for each row
+        training(examples) -> {name: array}   the same of the training set, if it is not `arrays`
         scores(examples, outputs) -> {metric: value}
         lines(examples, outputs) -> [dict]    what predict writes of each example
         head() -> fields of Task              that follow from the data, as how many classes

@@ -17,13 +17,14 @@ import dataclasses
 import importlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.errors import UserError
 from pretrain.formats import Spec
 from pretrain.workdir import read_json
 
+T = TypeVar("T")
 SYSTEMS = ("bert", "gpt", "xlnet", "elmo")
 
 
@@ -53,7 +54,8 @@ class Source:
     folder: Path
     kind: str
     specs: Mapping[str, Spec]
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # "lower": of the text
+    # "lower": whether text is lower-cased; "vocabulary": a folder with other tokenizer files
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def json(self, name: str) -> dict[str, Any]:
         """A JSON file of the folder; UserError if it is missing or no object."""
@@ -72,6 +74,11 @@ class Source:
             if found := sorted(self.folder.glob(name)):
                 return found[0]
         raise UserError(f"{self.folder} has no {' or '.join(names)}")
+
+    def of_tokens(self) -> "Source":
+        """Where the tokenizer's files are: here, or in the folder that the option names."""
+        given = self.options.get("vocabulary")
+        return dataclasses.replace(self, folder=Path(given).expanduser()) if given else self
 
     def has(self, *names: str) -> bool:
         """Whether one of these files is there."""
@@ -107,6 +114,13 @@ def system(name: str) -> Any:
     if name not in SYSTEMS:
         raise UserError(f"system {name!r} is not known; there are {', '.join(SYSTEMS)}")
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def tokens_of(run: Any, kind: type[T], name: str) -> T:
+    """The run's tokenizer; UserError if it is not of the kind that the system has, of this name."""
+    if not isinstance(run.tokenizer, kind):
+        raise UserError(f"the tokenizer of such a release is {name}: this run has another")
+    return run.tokenizer
 
 
 def check_vocabulary(tokenizer: Tokenizer, rows: int, where: Path) -> None:

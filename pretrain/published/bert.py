@@ -17,6 +17,7 @@ from pretrain.published import (
     chosen,
     only,
     size,
+    tokens_of,
     unlike,
 )
 from pretrain.published.hugging_face import vocabulary
@@ -175,6 +176,7 @@ def described(source: Source) -> Described:
 
 def tokenizer(source: Source) -> wordpiece.Tokenizer:
     """The vocabulary of the release; whether text is lower-cased, as its files or options say."""
+    source = source.of_tokens()
     pieces, lower, accents = None, source.options.get("lower"), None
     if source.kind == "hugging_face" and source.has("tokenizer_config.json"):
         config = source.json("tokenizer_config.json")
@@ -202,9 +204,7 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
     """
     ours: Any = run.backbone
     only(ours, dict(attention="bi", norm="post", normed_embedding=True, table_dropout=False))
-    pieces = run.tokenizer
-    if not isinstance(pieces, wordpiece.Tokenizer):
-        raise UserError("BERT's tokenizer is WordPiece: this run has another")
+    pieces = tokens_of(run, wordpiece.Tokenizer, "WordPiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
     named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}
     config = dict(

@@ -1,6 +1,5 @@
 """ELMo's releases (Peters et al. 2018): the HDF5 file of weights, and bilm-tf's own checkpoints."""
 
-import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from pretrain.published import (
     chosen,
     only,
     size,
+    tokens_of,
     unlike,
 )
 from pretrain.published.names import Rows, Shapes, Table, links
@@ -219,8 +219,7 @@ def check_projection(D: int, U: int, name: str, cell: str) -> None:
 
 def vocabulary(source: Source, lower: bool) -> words.Tokenizer:
     """The words of the release, or in the folder that the option "vocabulary" names."""
-    if given := source.options.get("vocabulary"):
-        source = dataclasses.replace(source, folder=Path(given).expanduser())
+    source = source.of_tokens()
     path = source.path("vocab*.txt")
     return words.Tokenizer.learn(iter(()), vocabulary=str(path), split="blank", lower=lower)
 
@@ -240,9 +239,7 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         UserError: the run computes what theirs cannot.
     """
     ours: Any = run.backbone
-    pieces = run.tokenizer
-    if not isinstance(pieces, words.Tokenizer):
-        raise UserError("ELMo's tokens are words: this run has others")
+    pieces = tokens_of(run, words.Tokenizer, "of whole words")
     only(ours, dict(Z=2))
     check_projection(ours.D, ours.U, "model.D", "model.U")
     options = dict(

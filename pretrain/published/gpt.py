@@ -1,6 +1,5 @@
 """GPT-1's and GPT-2's releases (Radford et al. 2018, 2019): OpenAI's files, and Hugging Face's."""
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -227,8 +226,7 @@ def measured(source: Source) -> dict[str, Any]:
 def tokenizer(source: Source) -> bpe.Tokenizer | byte_bpe.Tokenizer:
     """The vocabulary of the release, or of the folder that the option "vocabulary" names."""
     kind = tokenizer_class(source.kind)
-    if given := source.options.get("vocabulary"):
-        source = dataclasses.replace(source, folder=Path(given).expanduser())
+    source = source.of_tokens()
     if kind is byte_bpe.Tokenizer:
         check_byte_level(source)
     for names in (kind.published, SAVED):

@@ -1,6 +1,5 @@
 """XLNet's releases (Yang et al. 2019): the authors' TensorFlow checkpoints, and Hugging Face's."""
 
-import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from pretrain.published import (
     chosen,
     only,
     size,
+    tokens_of,
     unlike,
 )
 from pretrain.published.names import Link, Rows, Shapes, Table, links
@@ -188,8 +188,7 @@ def positive(config: dict[str, Any], field: str, otherwise: int, where: Path) ->
 
 def tokenizer(source: Source) -> sentencepiece.Tokenizer:
     """The vocabulary of the release, or of the folder that the option "vocabulary" names."""
-    if given := source.options.get("vocabulary"):
-        source = dataclasses.replace(source, folder=Path(given).expanduser())
+    source = source.of_tokens()
     if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
         raise UserError(
             f"{source.folder} has its vocabulary as tokenizer.json alone, which is not read: put "
@@ -221,9 +220,7 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         UserError: the run computes what theirs cannot.
     """
     ours: Any = run.backbone
-    pieces = run.tokenizer
-    if not isinstance(pieces, sentencepiece.Tokenizer):
-        raise UserError("XLNet's tokenizer is SentencePiece: this run has another")
+    pieces = tokens_of(run, sentencepiece.Tokenizer, "SentencePiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
     named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}
     config = dict(

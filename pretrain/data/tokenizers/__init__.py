@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pretrain.data.tokenizers.offsets import Offsets
 from pretrain.errors import UserError
 
 TRAITS = "tokenizer.json"  # beside the library's own files: the class and how to clean the text
@@ -33,6 +34,10 @@ class Tokenizer(Protocol):
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """One int32 array of ids per text; the library's own threads share the list."""
+        ...
+
+    def offsets(self, texts: list[str]) -> list[Offsets]:
+        """The same ids, and where in each text they stand, whatever it was cleaned of."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str: ...

@@ -13,6 +13,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import trainers
 
+from pretrain.data.tokenizers.offsets import Offsets, placed
 from pretrain.errors import UserError
 
 Merges = list[tuple[str, str]]
@@ -33,6 +34,11 @@ class Encoder:
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         encoded = self._library.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(text.ids, np.int32) for text in encoded]
+
+    def offsets(self, texts: list[str]) -> list[Offsets]:
+        encoded = self._library.encode_batch(texts, add_special_tokens=False)
+        pairs = zip(texts, encoded, strict=True)
+        return [placed(text, found.ids, found.offsets) for text, found in pairs]
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._library.decode([int(i) for i in ids], skip_special_tokens=False)

@@ -19,8 +19,10 @@ import sentencepiece
 
 from pretrain.data import text as text_lib
 from pretrain.data.tokenizers import TRAITS
-from pretrain.data.tokenizers.cleaning import clean
+from pretrain.data.tokenizers.cleaning import aligned, clean
+from pretrain.data.tokenizers.offsets import Offsets, placed
 from pretrain.errors import UserError
+from pretrain.formats import wire
 
 MODEL = "spiece.model"
 SPECIAL = {name: f"<{name}>" for name in ("unk", "cls", "sep", "pad", "mask", "eod", "eop")}
@@ -103,6 +105,19 @@ class Tokenizer:
         encoded = self._library.encode(cleaned, out_type=int, num_threads=os.cpu_count() or 1)
         return [self._commas_apart(np.array(ids, np.int32)) for ids in encoded]
 
+    def offsets(self, texts: list[str]) -> list[Offsets]:
+        cleaned = [aligned(text, self.lower, self.keep_accents) for text in texts]
+        encoded = self._library.encode(
+            [each.text for each in cleaned], out_type="serialized_proto",
+            num_threads=os.cpu_count() or 1,
+        )  # fmt: skip
+        found = []
+        for text, own, message in zip(texts, cleaned, encoded, strict=True):
+            pieces = [x for piece in _spans(message, own.text) for x in self._comma_apart(*piece)]
+            spans = [own.origin(start, end) for _, start, end in pieces]
+            found.append(placed(text, [i for i, _, _ in pieces], spans))
+        return found
+
     def decode(self, ids: Iterable[int]) -> str:
         return self._library.decode([int(i) for i in ids])
 
@@ -124,12 +139,31 @@ class Tokenizer:
         apart = [self._replaced.get(i, [i]) for i in ids.tolist()]
         return np.array([i for piece in apart for i in piece], np.int32)
 
+    def _comma_apart(self, i: int, start: int, end: int) -> list[tuple[int, int, int]]:
+        """A piece and its span, or those that are written for it and theirs."""
+        made: list[tuple[int, int, int]] = []
+        for part in reversed(self._replaced.get(i, [i])):
+            size = len(self.pieces[part].replace("▁", ""))
+            made.insert(0, (part, max(end - size, start), end))
+            end = made[0][1]
+        return [(made[0][0], start, made[0][2]), *made[1:]]
+
     def _without_comma(self, piece: str) -> list[int]:
         """The pieces of "▁1990,": the number encoded alone, with no blank it did not have."""
         inner = self._library.encode(piece[:-1].replace("▁", ""), out_type=str)
         if not piece.startswith("▁") and inner[0].startswith("▁"):
             inner = [inner[0][1:], *inner[1:]] if len(inner[0]) > 1 else inner[1:]
         return [self._library.piece_to_id(p) for p in [*inner, ","]]
+
+
+def _spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
+    """(id, start, end) of each piece in a SentencePieceText, whose spans count bytes of UTF-8."""
+    places = np.cumsum([0, *(len(char.encode()) for char in text)])
+    for piece in wire.fields(message).get(2, []):
+        fields = wire.fields(piece)
+        i, start, end = (fields.get(number, [0])[0] for number in (2, 4, 5))
+        start, end = np.searchsorted(places, (start, end)).tolist()
+        yield i, start, end
 
 
 def _starts_word(piece: str) -> bool:

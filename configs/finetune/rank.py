@@ -1,0 +1,26 @@
+"""Ranking: which of a query's candidates answer it?
+
+    python -m finetune.main --config=configs/finetune/rank.py --config.init=runs/bert-base \
+        --config.data.train=mine/train.tsv --config.data.dev=mine/dev.tsv
+
+Rows of a query, a document and its relevance, a number; or lines of {"query": "...",
+"candidates": [...], "relevance": [...]} (.jsonl).  In training each row of the batch is a query
+with 8 of its candidates, one of them relevant at least; evaluation ranks all candidates of a query.
+Losses: softmax, listnet (listwise), hinge, logistic (pairwise).
+"""
+
+from ml_collections import ConfigDict
+
+from configs.finetune import common
+
+
+def get_config() -> ConfigDict:
+    config = common.base()
+    config.data = dict(format="rank", train="train.tsv", dev="dev.tsv", test="")
+    config.task = dict(
+        name="rank", options=8, rows=0, loss="softmax", margin=1.0, ks=(1, 10),
+        gain="exponential", dropout=0.1,
+    )  # fmt: skip
+    config.batches = dict(B=8, L=128, eval_B=8)
+    config.train.best = "dev/ndcg@10"
+    return config

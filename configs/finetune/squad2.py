@@ -1,0 +1,40 @@
+"""SQuAD 2.0 (Rajpurkar et al. 2018): SQuAD with questions that the paragraph does not answer.
+
+    python -m finetune.main --config=configs/finetune/squad2.py --config.init=runs/bert-base
+    python -m finetune.main --config=configs/finetune/squad2.py:xlnet --config.init=runs/xlnet-large
+
+Run it where the data are, or name them: --config.data.train=... .  Predictions say that there is no
+answer where its probability exceeds task.threshold; dev/best_f1 is what the best threshold would
+give, and dev/best_f1_thresh is that.  XLNet's authors came to 88.6% F1 with the large model, BERT's
+to 81.9%.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import common as shared
+from configs.finetune import common
+
+
+def get_config(preset: str = "bert") -> ConfigDict:
+    """Preset "bert": values of BERT's run_squad.py.  "xlnet": of XLNet's, for eight TPU cores."""
+    return shared.choose(preset, {"bert": bert, "xlnet": xlnet})
+
+
+def bert() -> ConfigDict:
+    config = common.base()
+    config.epochs = 2.0
+    config.data = dict(format="squad", train="train-v2.0.json", dev="dev-v2.0.json")
+    config.task = dict(name="span", stride=128, max_query=64, max_answer=30, threshold=0.5)
+    config.batches = dict(B=24, L=384, eval_B=32)
+    config.optim.lr = 3e-5
+    config.train.update(best="dev/best_f1", eval_every=2000, save_every=2000)
+    return config
+
+
+def xlnet() -> ConfigDict:
+    config = bert()
+    config.task.max_answer = 64
+    config.batches.update(B=48, L=512)
+    config.optim.update(steps=8000, warmup=1000, layers=0.75)
+    config.train.update(eval_every=1000, save_every=1000)
+    return config
