@@ -14,12 +14,11 @@ from absl import app, flags, logging
 from scipy.stats import spearmanr
 
 from pretrain import finished, job, machine
-from pretrain.embedding import POOLS, Embedder, chosen
+from pretrain.embedding import Embedder, chosen
 from pretrain.errors import UserError
 from pretrain.sharding import Layout, make_mesh
 
 flags.declare_key_flag("workdir")
-POOL = flags.DEFINE_enum("pool", "mean", POOLS[1:], "See pretrain.embed.")
 
 
 def rows(path: Path) -> tuple[list[str], list[str], list[float]]:
@@ -59,7 +58,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax narrates
     try:
         for name in argv[1:]:
-            result = spearman(str(job.WORKDIR.value), Path(name), POOL.value)
+            result = spearman(str(job.WORKDIR.value), Path(name))
             print(f"{name}: Spearman {result:.2f}")
     except (OSError, UserError) as error:
         sys.exit(f"error: {error}")

@@ -27,7 +27,7 @@ from pretrain.published.names import Account, Link, Shapes, account
 from pretrain.workdir import locked, write_json
 
 ORIGIN = "origin.json"
-DTYPES = ("float32", "float16", "bfloat16")
+PADDING = {"plm": "left"}  # by objective; of rows that are fine-tuned on
 
 
 def found(path: Path, kind: str = "") -> tuple[Any, str]:
@@ -93,7 +93,7 @@ def bring(
         with locked(workdir):
             _write(workdir, arrays, settled, shapes)
             described.tokenizer.save(workdir / "tokenizer")
-            write_json(workdir / ORIGIN, _origin(system, source, settled))
+            write_json(workdir / ORIGIN, _origin(system, source, settled, described))
             checkpoint.write_config(workdir, _recipe(described, workdir))
     for line in report(settled, arrays.specs, shapes, described.missing):
         say(line)
@@ -170,8 +170,8 @@ def _recipe(described: Described, workdir: Path) -> dict[str, Any]:
     )
 
 
-def _origin(system: Any, source: Source, settled: Account) -> dict[str, Any]:
-    """Where the weights are from, in full."""
+def _origin(system: Any, source: Source, settled: Account, described: Described) -> dict[str, Any]:
+    """Where the weights are from, in full, and what of our arithmetic is theirs."""
     types = {str(source.specs[link.theirs].dtype) for x in settled.mapped.values() for link in x}
     return dict(
         system=system.__name__.rpartition(".")[2],
@@ -179,6 +179,7 @@ def _origin(system: Any, source: Source, settled: Account) -> dict[str, Any]:
         folder=str(source.folder.resolve()),
         files={path.name: _digest(path) for path in _files(source.folder)},
         options={name: value for name, value in source.options.items() if value is not None},
+        switches=described.model | {"padding": PADDING.get(described.objective["name"], "right")},
         dtype=types.pop() if len(types) == 1 else "float32",
         ignored=settled.ignored,
         copies=settled.copies,

@@ -81,6 +81,9 @@ def test_the_manifest_names_origin_hashes_and_what_was_left_out(release, workdir
     assert manifest["files"].keys() == {"bert_config.json", "model.npz", "vocab.txt"}
     assert all(len(digest) == 64 for digest in manifest["files"].values())
     assert manifest["folder"] == str(release)
+    switches = manifest["switches"]
+    assert (switches["activation"], switches["epsilon"]) == ("gelu", 1e-12)
+    assert switches["padding"] == "right"
 
 
 @pytest.mark.parametrize("kind", ["npz", "hugging_face"])
@@ -247,6 +250,13 @@ NO_RELEASE = {
     "is not JSON": lambda folder: (folder / "bert_config.json").write_text("{"),
     "model.npz": lambda folder: (folder / "model.npz").write_bytes(b"PK" + bytes(100)),
 }
+
+
+def test_a_pickle_is_refused_and_not_opened(workdir, tmp_path):
+    exporting.hand_out(workdir, tmp_path / "out", lambda _: None)
+    (tmp_path / "out" / "model.safetensors").rename(tmp_path / "out" / "pytorch_model.bin")
+    with pytest.raises(UserError, match="pickle"):
+        bring(tmp_path / "out", tmp_path / "run")
 
 
 def configure(folder, **fields):
