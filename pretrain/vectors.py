@@ -11,8 +11,6 @@ disk space once more.
 
 import contextlib
 import json
-import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -23,6 +21,7 @@ import numpy as np
 
 from pretrain.checkpoint import differences
 from pretrain.errors import UserError
+from pretrain.formats import hdf5
 from pretrain.workdir import locked, read_json, write_json
 
 INDEX = "sentence_to_index"
@@ -56,7 +55,7 @@ class Blocks:
     def block(self) -> Iterator[h5py.File]:
         """The file of the next block; it counts when this is left without an error."""
         path = self.folder / f"{self.done:08}.h5"
-        with _written(path) as file:
+        with hdf5.created(path) as file:
             yield file
         self.done += 1
 
@@ -69,7 +68,7 @@ class Blocks:
         Raises:
             UserError: the file cannot be written, or there are not as many sentences as vectors.
         """
-        with _written(self.out, self.folder / "joined.h5") as file:
+        with hdf5.created(self.out) as file:
             for path in self._finished():
                 with h5py.File(path) as block:
                     for name in block:
@@ -103,21 +102,3 @@ def add(file: h5py.File, number: int, tokens: list[str], vectors: np.ndarray) ->
     """Writes a sentence's vectors, and beside them its tokens."""
     dataset = file.create_dataset(str(number), data=vectors)
     dataset.attrs["tokens"] = json.dumps(tokens)
-
-
-@contextlib.contextmanager
-def _written(path: Path, draft: Path | None = None) -> Iterator[h5py.File]:
-    """An HDF5 file that is not there before it is whole and on disk."""
-    draft = draft or path.with_suffix(".draft")
-    try:
-        with h5py.File(draft, "w") as file:
-            yield file
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(draft, path)
-    except (OSError, RuntimeError) as error:
-        number = re.search(r"errno = (\d+)", str(error))
-        if isinstance(error, RuntimeError) and not number:
-            raise  # not HDF5's, which raises these when it closes a file on a full disk
-        why = os.strerror(int(number[1])) if number else str(error)
-        raise UserError(f"{path}: cannot be written: {why}") from error

@@ -1,6 +1,9 @@
 """Arrays to be kept in files, and what every format has to do with them."""
 
+import contextlib
 import pathlib
+import resource
+import signal
 
 import ml_dtypes
 import numpy as np
@@ -81,3 +84,16 @@ class Evil:
 
     def __reduce__(self):
         return open, (str(self.path), "w")
+
+
+@contextlib.contextmanager
+def small_disk(size: int):
+    """Around writing: no file grows beyond this many bytes, as if the disk were full."""
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)

@@ -13,6 +13,7 @@ import pytest
 from pretrain import embed, vectors
 from pretrain.errors import UserError
 from pretrain.sharding import make_mesh
+from tests import formats_cases
 from tests import toy as toys
 from tests.embed_cases import STEP, drawn, save
 
@@ -96,15 +97,21 @@ def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
     toys.assert_same(read(tmp_path / "out.h5"), read(tmp_path / "straight.h5"))
 
 
-def test_a_full_disk_is_named_also_when_it_is_noticed_at_the_end(tmp_path):
+def test_a_full_disk_is_named_and_what_was_done_stays_done(tmp_path):
     blocks = vectors.Blocks(tmp_path / "out.h5", {})
-    late = "Can't decrement id ref count (unable to extend file properly, errno = 28, error ...)"
-    full = r"00000000\.h5: cannot be written: No space left on device"
-    with pytest.raises(UserError, match=full), blocks.block():
-        raise RuntimeError(late)
-    with pytest.raises(RuntimeError, match="out of memory"), blocks.block():
-        raise RuntimeError("out of memory")
-    assert blocks.done == 0
+    with blocks.block() as file:
+        vectors.add(file, 0, ["a"], np.ones((1, 1, 4), "float32"))
+    full = r"00000001\.h5: cannot be written: File too large"
+    large = np.ones((1, 1000, 4), "float32")
+    with (
+        formats_cases.small_disk(6000),
+        pytest.raises(UserError, match=full),
+        blocks.block() as file,
+    ):
+        vectors.add(file, 1, ["a"], large)
+    assert blocks.done == 1
+    blocks.join(["a"])
+    assert list(read(tmp_path / "out.h5")) == ["0"]
 
 
 KILLED = """
@@ -129,7 +136,7 @@ def test_a_kill_in_mid_write_loses_one_block_and_changes_nothing(run, write, toy
         list(map(str, words)), cwd=toys.ROOT, env=toy.environment(), text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    begun = vectors.partial(out) / "00000001.draft"
+    begun = vectors.partial(out) / ".00000001.h5.draft"
     toys.wait_for(begun.exists, process)
     with pytest.raises(UserError, match="in use by pid"):
         write(text, out)

@@ -1,6 +1,5 @@
 """What all writers promise: one array at a time, and a file that is whole or not there."""
 
-import resource
 import signal
 import subprocess
 import sys
@@ -92,16 +91,11 @@ def test_arrays_that_are_not_as_announced_leave_nothing(write, tmp_path, fault):
 
 
 def test_a_full_disk_is_named_and_leaves_nothing(write, tmp_path):
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
-    try:
-        with pytest.raises(UserError, match="cannot be written: File too large"):
-            write(cases.specs(SMALL), iter(SMALL.items()))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
+    with cases.small_disk(6000), pytest.raises(UserError, match="written: File too large"):
+        write(cases.specs(SMALL), iter(SMALL.items()))
     assert left(tmp_path) == []
+    write(cases.specs(SMALL), iter(SMALL.items()))
+    cases.assert_same(cases.content(write.opened, tmp_path / "out"), SMALL)
 
 
 def test_a_place_that_cannot_be_written_is_named(write, tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -102,12 +101,8 @@ def writing(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except (OSError, RuntimeError) as error:
-        number = re.search(r"errno = (\d+)", str(error))  # as HDF5 says it when it closes a file
-        if isinstance(error, RuntimeError) and not number:
-            raise
-        why = os.strerror(int(number[1])) if number else getattr(error, "strerror", None) or error
-        raise UserError(f"{path}: cannot be written: {why}") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
 def sync(path: Path) -> None:

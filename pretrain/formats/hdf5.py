@@ -4,6 +4,8 @@ Hardly any file has the checksums that the format allows for: a flipped bit is n
 dataset can be made of other files, and a link can lead to them: neither is followed.
 """
 
+import contextlib
+import io
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -76,6 +78,54 @@ def write(
     """
     check_plain(Path(path), specs)
     take = taking(specs, arrays)
-    with drafted(Path(path)) as draft, h5py.File(draft, "w") as file:
+    with created(Path(path)) as file:
         for name in specs:
             file.create_dataset(name, data=take(name))
+
+
+@contextlib.contextmanager
+def created(path: Path) -> Iterator[h5py.File]:
+    """A new file to write to, which appears under its name once it is whole and on disk.
+
+    HDF5 that fails to write the last of a file cannot close it, and a later file's closing may
+    end the process.  So a disk that is full is kept from it, and told when it has closed.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    with drafted(path) as draft, _Disk(draft) as disk:
+        try:
+            with h5py.File(disk, "w") as file:
+                yield file
+        finally:
+            if disk.error is not None:
+                raise disk.error
+
+
+class _Disk(io.FileIO):
+    """A file that seems to take whatever is written, and keeps the error if it did not.
+
+    Attributes:
+        error: the first of them.
+    """
+
+    def __init__(self, path: Path):
+        super().__init__(path, "w+")
+        self.error: OSError | None = None
+
+    def write(self, data) -> int:
+        left = memoryview(data).cast("B")
+        size = len(left)
+        try:
+            while left and self.error is None:
+                left = left[super().write(left) :]
+        except OSError as error:
+            self.error = error
+        return size
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return self.tell() if size is None else size
