@@ -9,6 +9,7 @@ from flax import linen as nn
 
 from modules.scalar_mix import ScalarMix
 from pretrain import verified
+from pretrain.errors import UserError
 from pretrain.finished import drawn
 
 TABLES = ("token_VD", "position_LD", "segment_SD", "character_E", "softmax_VD")
@@ -33,6 +34,8 @@ class Encoder(nn.Module):
         dropout: of the states.
         lambda_: of the mix's weights, see `penalty`.
         mixes: how many averages, each for a use of its own.
+        window: rows are read so many positions at a time, each with the memory of those before it
+            (XLNet); 0: at once.
     """
 
     backbone: nn.Module
@@ -41,6 +44,7 @@ class Encoder(nn.Module):
     dropout: float = 0.0
     lambda_: float = 0.0
     mixes: int = 1
+    window: int = 0
 
     def setup(self):
         if self.mix:
@@ -62,10 +66,18 @@ class Encoder(nn.Module):
             h_mBLD = self.mixed(h_NBLD, batch["valid_BL"])
         else:
             own = train and not self.frozen
-            h_BLD = self.backbone.encode(tokens, batch["valid_BL"], train=own, **more)
+            if self.window:
+                more["L"] = self._window(tokens.shape[1])
+            encode = self.backbone.encode_windows if self.window else self.backbone.encode
+            h_BLD = encode(tokens, batch["valid_BL"], train=own, **more)
             h_BLD = jax.lax.stop_gradient(h_BLD) if self.frozen else h_BLD
             h_mBLD = jnp.broadcast_to(h_BLD, (self.mixes, *h_BLD.shape))
         return self.drop(h_mBLD, deterministic=not train)
+
+    def _window(self, L: int) -> int:
+        if L % self.window:
+            raise UserError(f"batches.L={L} is no multiple of task.window={self.window}")
+        return self.window
 
     def penalty(self):
         """What is added to the loss for the mix's weights; 0 without one."""

@@ -71,8 +71,9 @@ def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
         say(note)
     if not config.optim.get("steps"):
         config.optim.steps = math.ceil(train.size * config.epochs / config.batches.B)
-    if 0 < config.optim.get("warmup", 0) < 1:
-        config.optim.warmup = round(config.optim.warmup * config.optim.steps)
+    for name in ("warmup", "unfreeze"):
+        if 0 < config.optim.get(name, 0) < 1:
+            config.optim[name] = round(config.optim[name] * config.optim.steps)
     return Job(start, examples, form, task, train, evals)
 
 

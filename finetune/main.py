@@ -35,7 +35,11 @@ def one(config, workdir) -> dict[str, float]:
             config, workdir, made.task, made.train, made.evals, prepare, job.ACCEPT_CHANGES.value,
             made.score,
         )  # fmt: skip
-    return told(config, workdir)
+    values = told(config, workdir)
+    if values and hasattr(made.form, "settle"):
+        made.form.settle(values)
+        jobs.keep(made, workdir)
+    return values
 
 
 def told(config, workdir) -> dict[str, float]:

@@ -6,7 +6,7 @@ and no layer computes a stream that nobody reads.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -226,6 +226,28 @@ class Backbone(nn.Module):
         """The content stream alone, every position seeing all the real ones: h_BLD."""
         return self(tokens_BL, segments_BL, content=masks.full(valid_BL), train=train).h_BLD
 
+    def encode_windows(self, tokens_BL, valid_BL, L: int, *, train: bool, segments_BL=None):
+        """`encode` by windows of L, each with the memory of the M positions before it.
+
+        No gradient goes through the memory.  Dai et al. 2019 (arXiv 1901.02860).
+        """
+        B = len(tokens_BL)
+        if segments_BL is None:
+            segments_BL = jnp.zeros_like(tokens_BL)
+        memory_NBMD: jax.Array | None = jnp.zeros((self.N, B, self.M, self.D), self.dtype)
+        valid_BJ = jnp.pad(valid_BL, ((0, 0), (self.M, 0)))
+        segments_BJ = jnp.pad(segments_BL, ((0, 0), (self.M, 0)))
+        found: list[Any] = []
+        for at in range(0, tokens_BL.shape[1], L):
+            seen = slice(at, at + self.M + L)  # of what has M positions more in front
+            streams = self(
+                tokens_BL[:, at : at + L], segments_BJ[:, seen],
+                content=valid_BJ[:, None, seen], memory_NBMD=memory_NBMD, reuse=0, train=train,
+            )  # fmt: skip
+            memory_NBMD = streams.memory_NBMD
+            found.append(streams.h_BLD)
+        return jnp.concatenate(found, axis=1)
+
     def states(self, tokens_BL, valid_BL, *, segments_BL=None):
         """What every layer makes of the content, [N + 1, B, L, D], without dropout.
 
@@ -274,33 +296,37 @@ class Backbone(nn.Module):
 
     def __call__(
         self, tokens_BL, segments_BL=None, *, content=None, slots_BP=None, query=None,
-        blind_BP=None, memory_NBMD=None, backward_B=None, train: bool,
+        blind_BP=None, memory_NBMD=None, backward_B=None, reuse: int | None = None, train: bool,
     ) -> Streams:  # fmt: skip
         """Both streams, or the content alone where there are no slots.
 
         Args:
-            tokens_BL, segments_BL: ids; only whether two segments are equal matters, and memory
-                counts as segment 0.  None: one segment.
-            content: bool, [B or 1, L, J]: what each position sees of memory and
+            tokens_BL, segments_BL: ids; only whether two segments are equal matters.  Memory
+                counts as segment 0, unless these are [B, M + L].  None: one segment.
+            content: bool, [B or 1, L or 1, J]: what each position sees of memory and
                 sequence.  Everything sees itself besides.  None: all.
             slots_BP: predicted positions; with them comes `query`, bool [B, P, J].
             blind_BP: False where a query starts from its token instead of knowing the place
                 alone.  None: all blind.
             memory_NBMD: the layers' inputs of earlier windows; None: no memory.
             backward_B: rows read from right to left; None: no such rows.
+            reuse: in the place of the field.
         """
         B, L = tokens_BL.shape
         M = 0 if memory_NBMD is None else memory_NBMD.shape[2]
-        if segments_BL is None:
-            segments_BL = jnp.zeros_like(tokens_BL)
+        segments_BJ = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
+        segments_BJ = jnp.pad(segments_BJ, ((0, 0), (M + L - segments_BJ.shape[1], 0)))
         embedded_BLD = self.token_VD[tokens_BL].astype(self.dtype)
         streams = [placed(self.drop(embedded_BLD, train=train), "BLD")]
-        views = [self._content_view(content, segments_BL, M)]
+        views = [self._content_view(content, segments_BJ, M)]
         if slots_BP is not None:
             streams.append(self._queries(embedded_BLD, slots_BP, blind_BP, train))
-            views.append(self._query_view(query, segments_BL, slots_BP, M))
+            views.append(self._query_view(query, segments_BJ, slots_BP, M))
         distances = self._distances(B, L, M, backward_B, train)
-        streams, memory_NBMD, _ = self._through(streams, views, memory_NBMD, distances, train)
+        reuse = self.reuse if reuse is None else reuse
+        streams, memory_NBMD, _ = self._through(
+            streams, views, memory_NBMD, distances, train, reuse
+        )
         last = self.drop(streams[-1], train=train)
         if slots_BP is None:
             return Streams(last, None, memory_NBMD)
@@ -314,20 +340,20 @@ class Backbone(nn.Module):
             g_BPD = jnp.where(blind_BP[..., None], g_BPD, own_BPD)
         return placed(self.drop(g_BPD, train=train), "BPD")
 
-    def _content_view(self, content, segments_BL, M: int) -> View:
-        L = segments_BL.shape[1]
+    def _content_view(self, content, segments_BJ, M: int) -> View:
+        L = segments_BJ.shape[1] - M
         visible = jnp.ones((1, L, M + L), bool) if content is None else content
         visible |= jnp.eye(L, M + L, M, dtype=bool)
         if self.attention == "uni":
             visible &= masks.causal(L, M + L, self.same_length)
-        return View(visible[:, None], _differs(segments_BL, segments_BL, M)[:, None])
+        return View(visible[:, None], _differs(segments_BJ[:, M:], segments_BJ)[:, None])
 
-    def _query_view(self, query, segments_BL, slots_BP, M: int) -> View:
-        L = segments_BL.shape[1]
+    def _query_view(self, query, segments_BJ, slots_BP, M: int) -> View:
+        L = segments_BJ.shape[1] - M
         if self.attention == "uni":
             query &= masks.causal(L, M + L, self.same_length)[0][slots_BP]
-        segments_BP = jnp.take_along_axis(segments_BL, slots_BP, axis=1)
-        return View(query[:, None], _differs(segments_BP, segments_BL, M)[:, None], slots_BP)
+        segments_BP = jnp.take_along_axis(segments_BJ[:, M:], slots_BP, axis=1)
+        return View(query[:, None], _differs(segments_BP, segments_BJ)[:, None], slots_BP)
 
     def _distances(self, B: int, L: int, M: int, backward_B, train) -> Distances:
         table = relative.sinusoids(L, M, self.D, clamp=self.clamp)
@@ -341,7 +367,7 @@ class Backbone(nn.Module):
             table, backward_B = table.reshape(-1, *table.shape[-2:])[index_B], None
         return Distances(self.drop(table.astype(self.dtype), train=train), backward_B)
 
-    def _through(self, streams, views, memory_NBMD, distances, train, every=False):
+    def _through(self, streams, views, memory_NBMD, distances, train, reuse=0, every=False):
         """All layers, of which the last computes the last stream only; and the new memory.
 
         And the content that `every` layer reads, [N, B, L, D].
@@ -360,24 +386,16 @@ class Backbone(nn.Module):
         def step(streams, own):
             through = layers.REMAT[self.remat](functools.partial(layer, views))
             content_BLD = streams[0] if every else None
-            return through(streams, own), (self._remember(own[1], streams[0]), content_BLD)
+            return through(streams, own), (_remember(own[1], streams[0], reuse), content_BLD)
 
         below, top = layers.parted((self.layers, memory_NBMD, rngs), (self.N - 1, 1))
         top = jax.tree.map(lambda x: x[0], top)
         streams, (kept, h_NBLD) = jax.lax.scan(step, streams, below, self.N - 1, unroll=self.unroll)
         if memory_NBMD is not None:
-            last_1BMD = self._remember(top[1], streams[0])[None]
+            last_1BMD = _remember(top[1], streams[0], reuse)[None]
             memory_NBMD = jnp.concatenate([kept, last_1BMD])
         h_NBLD = jnp.concatenate([h_NBLD, streams[0][None]]) if every else None
         return layer(only_last, streams, top), memory_NBMD, h_NBLD
-
-    def _remember(self, memory_BMD, h_BLD):
-        """What the next window finds: the last M of the old memory and of the reused part."""
-        if memory_BMD is None:
-            return None
-        kept_BLD = h_BLD[:, : self.reuse or None].astype(memory_BMD.dtype)
-        kept_BMD = jnp.concatenate([memory_BMD, kept_BLD], axis=1)[:, -memory_BMD.shape[1] :]
-        return jax.lax.stop_gradient(placed(kept_BMD, "BMD"))
 
     def _block(self) -> Block:
         return Block(
@@ -395,7 +413,15 @@ class Backbone(nn.Module):
         return [x_BLD], [View(seen, seen)], None, distances, tied
 
 
-def _differs(segments_BL, keys_BL, M: int):
-    """[B, L, M + L]: the key is of another segment; memory is of segment 0."""
-    keys_BJ = jnp.pad(keys_BL, ((0, 0), (M, 0)))
-    return segments_BL[:, :, None] != keys_BJ[:, None, :]
+def _remember(memory_BMD, h_BLD, reuse: int):
+    """What the next window finds: the last M of the old memory and of the reused part."""
+    if memory_BMD is None:
+        return None
+    kept_BLD = h_BLD[:, : reuse or None].astype(memory_BMD.dtype)
+    kept_BMD = jnp.concatenate([memory_BMD, kept_BLD], axis=1)[:, -memory_BMD.shape[1] :]
+    return jax.lax.stop_gradient(placed(kept_BMD, "BMD"))
+
+
+def _differs(segments_BL, segments_BJ):
+    """[B, L, J]: the key is of another segment."""
+    return segments_BL[:, :, None] != segments_BJ[:, None, :]

@@ -151,30 +151,62 @@ def trust_ratio(skip: str):
     )
 
 
-def layer_decay(
-    factor: float, stack: str = r"layers/",
-    below: str = r"(token|position|segment)_[A-Z]*D$|embedding_norm/|characters/",
-):  # fmt: skip
+STACK = r"layers/"
+BELOW = r"(token|position|segment)_[A-Z]*D$|embedding_norm/|characters/"
+
+
+def depths(params):
+    """How many layers lie on top of each parameter, and -1 above all layers.
+
+    An array along the layers for those of a stack of N: N - 1, ..., 0; embeddings, `BELOW`, lie
+    at N.
+    """
+    flat = jax.tree_util.tree_leaves_with_path(params)
+    N = max((len(x) for path, x in flat if re.search(STACK, path_name(path))), default=0)
+
+    def depth(path, x):
+        name = path_name(path)
+        if re.search(STACK, name):
+            return jnp.arange(N - 1, -1, -1).reshape(-1, *[1] * (x.ndim - 1))
+        return jnp.array(N if re.search(BELOW, name) else -1)
+
+    return jax.tree_util.tree_map_with_path(depth, params)
+
+
+def layer_decay(factor: float):
     """Learning rates that fall by `factor` from each layer to the one beneath it.
 
     Applied to the update, where it counts (scaling gradients leaves Adam's steps as they were).
-    The top layer and what lies above it keep the rate; embeddings (`below`) lie beneath layer 0.
+    The top layer and what lies above it keep the rate; embeddings lie beneath layer 0.
     """
 
-    def scale(path, u, N):
-        name = path_name(path)
-        if re.search(stack, name):
-            powers = factor ** jnp.arange(N - 1, -1, -1, dtype=u.dtype)
-            return u * powers.reshape(-1, *[1] * (u.ndim - 1))
-        return u * factor**N if re.search(below, name) else u
+    def scale(u, depth):
+        return u * (factor ** jnp.maximum(depth, 0).astype(u.dtype))
 
-    def update(updates, params):
-        flat = jax.tree_util.tree_leaves_with_path(updates)
-        depths = {len(x) for path, x in flat if re.search(stack, path_name(path))}
-        N = depths.pop() if depths else 0
-        return jax.tree_util.tree_map_with_path(lambda path, u: scale(path, u, N), updates)
+    return optax.stateless(lambda updates, params: jax.tree.map(scale, updates, depths(updates)))
 
-    return optax.stateless(update)
+
+class Steps(NamedTuple):
+    """How many updates there have been."""
+
+    updates: jax.Array
+
+
+def gradual_unfreezing(every: int):
+    """What lies above all layers learns from the start, the top layer after `every` steps, each
+    next one as much later; embeddings come last (Howard & Ruder 2018, section 3.3).
+
+    Their one step of unfreezing is an epoch.  Moments are kept of all gradients, and the norm that
+    is clipped is that of all.
+    """
+
+    def update(updates, state, params=None):
+        def gate(u, depth):
+            return jnp.where(state.updates >= (depth + 1) * every, u, 0)
+
+        return jax.tree.map(gate, updates, depths(updates)), Steps(state.updates + 1)
+
+    return optax.GradientTransformation(lambda _: Steps(jnp.zeros((), jnp.int32)), update)
 
 
 def multiply(rates: Mapping[str, float]):
@@ -197,7 +229,7 @@ def make(
     correct: bool = True, eps_inside: bool = True, accumulator: float = 1.0,
     weight_decay: float = 0.0, no_decay: str = r"norm|bias_|/b[ioqkv]?_", clip: float = 0.0,
     scale: float = 1.0, freeze: str = "", rates: Mapping[str, float] | None = None,
-    layers: float = 1.0,
+    layers: float = 1.0, unfreeze: int = 0,
 ) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:  # fmt: skip
     """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
 
@@ -215,6 +247,7 @@ def make(
         freeze: pattern of parameters that rest.
         rates: pattern -> factor of the update.
         layers: factor per layer downwards, see `layer_decay`.
+        unfreeze: steps from one layer to the next, see `gradual_unfreezing`; 0: all at once.
     """
     rules = {
         "adamw": lambda: [adam(b1, b2, eps, correct, eps_inside)],
@@ -243,4 +276,5 @@ def make(
     chain += [layer_decay(layers)] if layers != 1 else []
     chain += [multiply(rates)] if rates else []
     chain += [multiply({freeze: 0.0})] if freeze else []
+    chain += [gradual_unfreezing(unfreeze)] if unfreeze else []
     return optax.chain(*chain, optax.scale_by_learning_rate(rate)), rate

@@ -32,7 +32,7 @@ def found(case):
     task, _, rows = case
 
     def both(module):
-        h_BLD = module.features(rows, rows["word_BL"], train=False)
+        h_BLD = module.states(rows, rows["word_BL"], train=False)
         return h_BLD, module.backbone.states(rows["tokens_BLW"], rows["valid_BL"])
 
     return quick_jit(lambda params: task.apply({"params": params}, method=both))
@@ -41,7 +41,7 @@ def found(case):
 def test_the_lstm_reads_words_as_if_nothing_stood_around_them(case, found):
     _, params, rows = case
     h_BLD, layers_NBLD = jax.device_get(found(params))
-    own = params["features"]
+    own = params
     mixes = own["encoder"]["mixed"]
     shares = np.exp(mixes["w_N"]) / np.exp(mixes["w_N"]).sum(1, keepdims=True)
     elmo_mBLD = np.einsum("m,mN,NBLD->mBLD", mixes["gamma"], shares, layers_NBLD)
@@ -61,7 +61,7 @@ def test_each_use_has_an_average_of_its_own(case, found):
     for use, same in ((0, slice(-D, None)), (1, slice(0, -D))):
         params = jax.tree.map(np.copy, case[1])
         before = found(params)[0]
-        params["features"]["encoder"]["mixed"]["w_N"][use, 1] += 3
+        params["encoder"]["mixed"]["w_N"][use, 1] += 3
         after = found(params)[0]
         np.testing.assert_array_equal(before[..., same], after[..., same])
         assert not np.allclose(before, after)
@@ -86,7 +86,7 @@ def test_the_mixes_weights_are_held_near_0_by_the_penalty(case):
     (held, weight), (plain, _) = (
         tag_cases.told(m, params, rows, "__call__", train=False)["loss"] for m in (task, free)
     )
-    w_N = params["features"]["encoder"]["mixed"]["w_N"]
+    w_N = params["encoder"]["mixed"]["w_N"]
     assert (held - plain) / weight == pytest.approx(0.5 * np.square(w_N).sum(), rel=1e-3)
 
 
@@ -102,7 +102,7 @@ def test_words_that_are_rare_share_a_vector(case):
 def test_without_an_lstm_the_states_are_the_encoder_s(case):
     task, params, rows = case
     plain = Features(task.backbone.clone(parent=None))
-    states = tag_cases.told(plain, {"backbone": params["backbone"]}, rows, "__call__", train=False)
+    states = tag_cases.told(plain, {"backbone": params["backbone"]}, rows, "states", train=False)
     top = tag_cases.told(
         task.backbone.clone(parent=None), params["backbone"], rows["tokens_BLW"], "encode",
         valid_BL=rows["valid_BL"], train=False,
@@ -113,6 +113,8 @@ def test_without_an_lstm_the_states_are_the_encoder_s(case):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
+        ({"lm": 0.5}, "reads from left to right"),
+        ({"window": 4}, "of a backbone with a memory"),
         ({"again": True}, "set task.bilstm"),
         ({"bilstm": 4, "own_D": 3}, "own_D=3 with 0 words"),
         ({"bilstm": 4, "own_V": 3}, "own_D=0 with 3 words"),

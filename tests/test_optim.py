@@ -273,3 +273,25 @@ def test_biases_shared_by_all_layers_learn_at_one_rate():
     assert len(shared) == 3
     for u in shared:
         np.testing.assert_allclose(u, 1.0, rtol=1e-4)
+
+
+def test_layers_begin_to_learn_one_after_the_other_from_the_top(untied):
+    tx, _ = optim.make(lr=1, steps=99, decay="constant", weight_decay=0.5, unfreeze=2)
+    params = jax.tree.map(lambda x: jnp.ones(x.shape), untied)
+    update = quick_jit(lambda state: tx.update(params, state, params, norm=1.0))
+    state, begun = tx.init(params), {}
+    for step in range(10):
+        updates, state = update(state)
+        for path, u in jax.tree_util.tree_leaves_with_path(updates):
+            name = optim.path_name(path)
+            for n in range(3) if "/layers/" in name else [None]:
+                if np.any(u if n is None else u[n]):
+                    begun.setdefault((name, n), step)
+    for (name, n), step in begun.items():
+        first = {None: 8 if "token_VD" in name else 0, 2: 2, 1: 4, 0: 6}[n]
+        assert step == first, (name, n)
+    assert len(begun) == sum(3 if "/layers/" in name else 1 for name, _ in names(untied))
+
+
+def names(params):
+    return [(optim.path_name(p), x) for p, x in jax.tree_util.tree_leaves_with_path(params)]

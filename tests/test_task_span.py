@@ -99,7 +99,10 @@ def test_the_tokens_of_the_answer_are_the_answer_s_and_every_answer_is_somewhere
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind == "mlm" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
+)
 def test_every_backbone_learns_four_questions_and_answers_them(run, inputs, examples, kind):
     S = run(kind).config.model.get("S", 0)
     form = formed(inputs(kind), examples, S=S, stride=16)
@@ -342,6 +345,16 @@ def test_none_is_told_above_the_threshold_and_scored_by_the_script_of_squad_2(in
     assert found["exact"] == 20.0  # nothing is answered, and one of five should not be
     assert found["NoAns_exact"] == 100.0
     assert found["best_f1"] >= found["f1"]
+
+
+def test_the_threshold_that_does_best_is_kept_unless_the_recipe_says_one(inputs, examples):
+    for said, kept in ((-1.0, 0.25), (0.7, 0.7)):
+        form = formed(inputs("mlm"), examples, threshold=said, unanswerable=True)
+        assert form.threshold == (0.5 if said < 0 else said)
+        form.settle({"dev/f1": 1.0})
+        assert form.kept()["threshold"] == said
+        form.settle({"dev/best_f1_thresh": 0.25})
+        assert span.Form(form.inputs, [], **form.kept()).threshold == kept
 
 
 def test_an_answer_that_is_not_known_is_not_learned(inputs, examples):

@@ -15,7 +15,7 @@ from finetune.tasks.tag import Form
 from modules.crf import Chain
 from pretrain.errors import UserError
 from tests import tag_cases, test_crf
-from tests.tag_cases import EXAMPLES, LABELS, SYSTEMS
+from tests.tag_cases import EXAMPLES, LABELS
 from tests.xlnet_cases import quick_jit
 
 TRUTH = [x["labels"] for x in EXAMPLES]
@@ -126,9 +126,8 @@ def test_what_is_kept_makes_the_same_form_and_task():
 # --- the device's part ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_four_examples_are_learned_and_told(system):
-    made = tag_cases.form(system)
+def test_four_examples_are_learned_and_told():
+    made = tag_cases.form("mlm")
     module, rows = tag_cases.task(made), tag_cases.batch(made)
     params = tag_cases.drawn(module, rows, 0.2)
     tx = optax.adam(2e-2)
@@ -162,7 +161,7 @@ def test_padding_and_neighbours_change_no_emission(system):
         made = tag_cases.form(system, L)
         module, rows = tag_cases.task(made), tag_cases.batch(made, examples)
         params = tag_cases.drawn(module, rows)
-        x_BLC = tag_cases.told(module, params, rows, "outputs", train=False)
+        x_BLC = tag_cases.told(module, params, rows, "outputs", train=False)[0]
         emissions.append([x[at] for x, at in zip(x_BLC, rows["word_BL"], strict=True)])
     for one, other, example in zip(emissions[0], emissions[1][::-1], EXAMPLES, strict=True):
         assert one.shape == (len(example["words"]), len(LABELS))
@@ -176,7 +175,7 @@ def decided(request):
     crf, constrained = request.param in ("crf", "both"), request.param in ("constrained", "both")
     module, rows = tag_cases.task(made, crf=crf, constrained=constrained), tag_cases.batch(made)
     params = tag_cases.drawn(module, rows, 0.8)
-    emissions_BLC = tag_cases.told(module, params, rows, "outputs", train=False)
+    emissions_BLC = tag_cases.told(module, params, rows, "outputs", train=False)[0]
     own = [x[at] for x, at in zip(emissions_BLC, rows["word_BL"], strict=True)]
     C = len(LABELS)
     chain = Chain(np.zeros(C), np.zeros(C), np.zeros((C, C)))

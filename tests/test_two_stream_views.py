@@ -145,6 +145,26 @@ def test_no_gradient_flows_into_the_memory_that_is_kept():
     assert all(not np.any(x) for x in jax.tree.leaves(slopes))
 
 
+def test_windows_with_memory_are_the_whole_row_where_each_sees_its_window_and_m_before():
+    cfg = reference.Config(n_token=40, n_layer=3, mem_len=6, reuse_len=2)
+    params = reference.ours(reference.random_weights(cfg, 2), cfg)
+    rng, L = np.random.default_rng(0), 4
+    tokens_BL, segments_BL = rng.integers(0, 40, (2, 12)), rng.integers(0, 2, (2, 12))
+    valid_BL = np.arange(12) >= np.array([[0], [5]])
+    found = quick_jit(
+        lambda p: backbone(cfg).apply(
+            {"params": p}, tokens_BL, valid_BL, L, train=False, segments_BL=segments_BL,
+            method="encode_windows",
+        )
+    )(params)  # fmt: skip
+    begin_L, key_L = np.arange(12) // L * L, np.arange(12)
+    near = (key_L >= begin_L[:, None] - 6) & (key_L < begin_L[:, None] + L)
+    whole = states(cfg, params, tokens_BL, segments_BL, content=near & valid_BL[:, None])
+    close(found[valid_BL], whole.h_BLD[valid_BL])
+    at_once = states(cfg, params, tokens_BL, segments_BL, content=valid_BL[:, None])
+    assert not np.allclose(found[valid_BL], at_once.h_BLD[valid_BL], atol=1e-2)
+
+
 # --- what changes nothing --------------------------------------------------------------------
 
 

@@ -10,13 +10,12 @@ def base() -> ConfigDict:
     config = common.base()
     config.init = ""  # a pretrained run's or an import's folder; "": from scratch
     config.seeds, config.epochs = 1, 3.0
-    config.model = (
-        ConfigDict()
-    )  # what differs from the pretrained, as dropout; or, from scratch, all
+    config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
     config.system, config.tokens = "mlm", ConfigDict()  # from scratch
-    config.optim = dict(
+    config.optim = dict(  # warmup and unfreeze below 1 are shares of all steps
         name="adamw", lr=2e-5, steps=0, warmup=0.1, decay="linear", join="after",
         b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.01, clip=1.0, layers=1.0,
+        unfreeze=0.0,
     )  # fmt: skip
     config.train.update(best="", stop_after=0, log_every=50, eval_every=200, save_every=500, keep=1)
     return config

@@ -9,6 +9,8 @@ Adding one is a file here, named by `config.task.name`, with two classes:
         lines(examples, outputs) -> [dict]    what predict writes of each example
         head() -> fields of Task              that follow from the data, as how many classes
         kept() -> JSON                        what `again(inputs, **kept)` makes a Form of
+        settle(values)                        takes what is chosen on the evaluation that counts,
+                                              after training, if there is such
         notes: list of what the user should know, as how many texts were cut
     Task(backbone, **fields)            a Linen module, as an objective
         __call__(batch, *, train) -> sums     see pretrain.objectives

@@ -146,7 +146,7 @@ class Task(classify.Task):
     def _outputs(self, batch, *, train: bool):
         """(logits [B, O], states, the folded batch); an option that is not there cannot win."""
         rows, options = folded(batch)
-        h_BLD = self.encoder(rows, train=train)
+        h_BLD = self.states(rows, train=train)
         logits_B1 = self.head(h_BLD, rows["valid_BL"], self.backbone, 1, train=train)
         there_BO = batch["there_BO"]
         lowest = jnp.finfo(logits_B1.dtype).min

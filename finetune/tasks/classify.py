@@ -13,7 +13,8 @@ import numpy as np
 from flax import linen as nn
 
 from finetune import scores
-from finetune.encode import Encoder, flops, folded
+from finetune.encode import folded
+from finetune.features import Features
 from finetune.inputs import Inputs
 from modules import layers
 from modules.pooling import Pool
@@ -145,54 +146,51 @@ class Head(nn.Module):
         return pooled_BD.astype(jnp.float32) @ w_DC + bias_C
 
 
-class Task(nn.Module):
+class Task(Features):
     """See `finetune.tasks`.
 
     Attributes:
         C: classes.
         pool, summary, dropout: of `Head`.
-        mix, frozen, states_dropout, lambda_: of `Encoder`.
         weights: of the classes; none: all 1.
-        lm: weight of the language model's loss on the same rows (GPT-1: 0.5).
+        mix, ..., lm: of `Features`.
     """
 
-    backbone: nn.Module
     C: int = 2
     pool: str = "first"
     summary: str = ""
     dropout: float = 0.1
-    mix: bool = False
-    frozen: bool = False
-    states_dropout: float = 0.0
-    lambda_: float = 0.0
     weights: tuple[float, ...] = ()
-    lm: float = 0.0
 
     def __post_init__(self):
         super().__post_init__()
         layers.check(self, "summary", SUMMARIES)
         if self.weights and len(self.weights) != self.C:
             raise UserError(f"task.weights: {len(self.weights)} weights for {self.C} classes")
-        if self.lm and getattr(self.backbone, "attention", "") != "causal":
-            raise UserError("task.lm is of a backbone that reads from left to right (GPT)")
+        if self.summary == "pooler" and (self.bilstm or not self._pooler()):
+            raise UserError(
+                "task.summary='pooler' is the backbone's own, of its states: this one has none, or "
+                "there is a task.bilstm above"
+            )
 
     def setup(self):
-        self.encoder = Encoder(
-            self.backbone, self.mix, self.frozen, self.states_dropout, self.lambda_
-        )
+        super().setup()
         self.head = Head(self.C, self.pool, self._summary(), self.dropout)
 
+    def _pooler(self) -> bool:
+        return getattr(self.backbone, "pooler", False)
+
     def _summary(self) -> str:
-        if self.summary:
-            return self.summary
-        if getattr(self.backbone, "pooler", False):
+        if self.summary or self.bilstm:
+            return self.summary or "none"
+        if self._pooler():
             return "pooler"
         return "tanh" if getattr(self.backbone, "attention", "") == "bi" else "none"
 
     def _outputs(self, batch, *, train: bool):
         """(logits [B, C], states, the folded batch)."""
         rows, options = folded(batch)
-        h_BLD = self.encoder(rows, train=train)
+        h_BLD = self.states(rows, train=train)
         logits_BC = self.head(h_BLD, rows["valid_BL"], self.backbone, options, train=train)
         return logits_BC, h_BLD, rows
 
@@ -200,9 +198,7 @@ class Task(nn.Module):
         logits_BC, h_BLD, rows = self._outputs(batch, train=train)
         known_B, label_B = self.known(batch["label_B"])
         sums = self.losses(logits_BC, label_B, batch["weight_B"] * known_B)
-        total, weight = sums["loss"]
-        sums["loss"] = total + weight * self.encoder.penalty(), weight
-        return sums | (self._language(h_BLD, rows, train=train) if self.lm else {})
+        return self.along(sums, h_BLD, rows, train=train)
 
     def known(self, label_B):
         """Which labels are known; the labels, with any other number for the rest."""
@@ -219,21 +215,6 @@ class Task(nn.Module):
             "accuracy": ((hits_B * weight_B).sum(), weight_B.sum()),
         }
 
-    def _language(self, h_BLD, rows, *, train: bool):
-        """The next token's loss, times `lm`."""
-        tokens_BL, valid_BL = rows["tokens_BL"], rows["valid_BL"]
-        real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
-        weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
-        found = self.backbone.cross_entropy(
-            h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL, chunks=1, train=train
-        )
-        total, weight = found["loss"]
-        return {"lm_loss": (self.lm * total, weight)}
-
     def predict(self, batch):
         """Scores of the classes."""
         return {"logits_BC": self._outputs(batch, train=False)[0]}
-
-    def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
-        return flops(self.backbone, B, L)

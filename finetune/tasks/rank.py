@@ -230,7 +230,7 @@ class Task(choice.Task):
         total, weight = (loss_B * weight_B).sum(), weight_B.sum()
         right_B, all_B = ((lead_BOO > 0) & pairs_BOO).sum((1, 2)), pairs_BOO.sum((1, 2))
         sums = {
-            "loss": (total + weight * self.encoder.penalty(), weight),
+            "loss": (total, weight),
             "pairs_right": ((right_B * weight_B).sum(), (all_B * weight_B).sum()),
         }
-        return sums | (self._language(h_BLD, rows, train=train) if self.lm else {})
+        return self.along(sums, h_BLD, rows, train=train)

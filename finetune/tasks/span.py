@@ -5,16 +5,15 @@ text that is too long for a row is read in windows; what is written of an answer
 text as it was given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import linen as nn
 
 from finetune import scores_qa
-from finetune.encode import Encoder, flops
+from finetune.features import Features
 from finetune.inputs import Inputs
 from finetune.questions import Context, Piece, Questions
 from finetune.windows import touched
@@ -44,7 +43,7 @@ class Form:
     def __init__(
         self, inputs: Inputs, examples: Sequence[dict], *, stride: int = 128, max_query: int = 64,
         max_answer: int = 30, conditional: bool | None = None, unanswerable: bool | None = None,
-        threshold: float = 0.5, n_best: int = 1, S: int = 0,
+        threshold: float = -1.0, n_best: int = 1, S: int = 0,
     ):  # fmt: skip
         """
         Args:
@@ -53,8 +52,8 @@ class Form:
             conditional: the end knows its start; None: in XLNet.
             unanswerable: some questions have no answer (SQuAD 2.0); None: if one in training has
                 none.
-            threshold: of the probability that there is none, above which none is told.  The best
-                one on held-out questions is among their scores.
+            threshold: of the probability that there is none, above which none is told; below 0:
+                the one that does best on dev, and 0.5 before that is known.
             n_best: so many answers of each question are told, with probabilities; 1: no list.
             S: kinds of segments that the backbone knows.
         """
@@ -66,7 +65,8 @@ class Form:
             stride=stride, max_query=max_query, max_answer=max_answer, conditional=own,
             unanswerable=has, threshold=threshold, n_best=n_best, S=S,
         )  # fmt: skip
-        self.S, self.conditional, self.unanswerable, self.threshold = S, own, has, threshold
+        self.S, self.conditional, self.unanswerable = S, own, has
+        self.threshold = threshold if threshold >= 0 else 0.5
         self.max_answer, self.n_best = max_answer, n_best
         for name in ("stride", "max_query", "max_answer", "n_best"):
             if self.fields[name] < 1:
@@ -75,6 +75,12 @@ class Form:
     def kept(self) -> dict[str, Any]:
         """What another `Form` of the same task is made with."""
         return dict(self.fields)
+
+    def settle(self, values: Mapping[str, float]) -> None:
+        """Takes the threshold that did best on dev, unless the recipe has said one."""
+        best = values.get("dev/best_f1_thresh")
+        if self.fields["threshold"] < 0 and best is not None:
+            self.threshold = self.fields["threshold"] = float(best)
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data and the system."""
@@ -206,34 +212,27 @@ def _sigmoid(x: float) -> float:
     return float(np.exp(-np.logaddexp(0.0, -x)))
 
 
-class Task(nn.Module):
+class Task(Features):
     """See `finetune.tasks`.
 
     Attributes:
         conditional, dropout: which of `spans.HEADS`, and its field.
         top: likeliest starts, and ends, of a row that become candidates.
-        mix, frozen, states_dropout, lambda_: of `Encoder`.
+        mix, ..., lm: of `Features`.
     """
 
-    backbone: nn.Module
     conditional: bool = False
     top: int = 20
     dropout: float = 0.1
-    mix: bool = False
-    frozen: bool = False
-    states_dropout: float = 0.0
-    lambda_: float = 0.0
 
     def setup(self):
-        self.encoder = Encoder(
-            self.backbone, self.mix, self.frozen, self.states_dropout, self.lambda_
-        )
+        super().setup()
         self.head = spans.HEADS[self.conditional](self.dropout)
 
     def __call__(self, batch, *, train: bool):
         weight_B = batch["weight_B"] * (batch["start_B"] >= 0)
         start_B, end_B = (jnp.maximum(batch[name], 0) for name in ("start_B", "end_B"))
-        h_BLD = self.encoder(batch, train=train)
+        h_BLD = self.states(batch, train=train)
         told = self.head(h_BLD, batch["context_BL"], batch["null_B"], start_B, train=train)
         each_B = -(_at(told.start_BL, start_B) + _at(told.end_BL, end_B)) / 2
         if told.none_B is not None:
@@ -241,19 +240,16 @@ class Task(nn.Module):
             each_B += optax.sigmoid_binary_cross_entropy(told.none_B, none_B) / 2
         hits_B = (told.start_BL.argmax(-1) == start_B) & (told.end_BL.argmax(-1) == end_B)
         total = weight_B.sum()
-        return {
-            "loss": ((each_B * weight_B).sum() + total * self.encoder.penalty(), total),
+        sums = {
+            "loss": ((each_B * weight_B).sum(), total),
             "accuracy": ((hits_B * weight_B).sum(), total),
         }
+        return self.along(sums, h_BLD, batch, train=train)
 
     def predict(self, batch):
         """Candidates: see `spans.Candidates`."""
-        h_BLD = self.encoder(batch, train=False)
+        h_BLD = self.states(batch, train=False)
         return self.head.candidates(h_BLD, batch["context_BL"], batch["null_B"], self.top)._asdict()
-
-    def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
-        return flops(self.backbone, B, L)
 
 
 def _at(x_BL, place_B):

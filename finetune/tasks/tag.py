@@ -13,8 +13,7 @@ import numpy as np
 from flax import linen as nn
 
 from finetune import schemes, scores_tag, words
-from finetune.encode import flops
-from finetune.features import Features, check
+from finetune.features import Features
 from finetune.inputs import Inputs
 from modules import layers
 from modules.crf import CRF, Chain, held, viterbi
@@ -180,7 +179,7 @@ class Emissions(nn.Module):
         return h_BLD @ w_DC + self.param("bias_C", layers.zeros, (self.C,), jnp.float32)
 
 
-class Task(nn.Module):
+class Task(Features):
     """See `finetune.tasks`.
 
     Attributes:
@@ -190,52 +189,37 @@ class Task(nn.Module):
             itself.
         constrained: only what the scheme allows is told, whatever was learned.
         dropout: before the last layer.
-        mix, ..., own_D: of `Features`.
+        mix, ..., lm: of `Features`.
     """
 
-    backbone: nn.Module
     labels: tuple[str, ...] = ("O", "B")
     scheme: str = ""
     crf: bool = False
     constrained: bool = False
     dropout: float = 0.1
-    mix: bool = False
-    frozen: bool = False
-    states_dropout: float = 0.0
-    lambda_: float = 0.0
-    bilstm: int = 0
-    bilstm_layers: int = 1
-    bilstm_dropout: float = 0.0
-    again: bool = False
-    own_V: int = 0
-    own_D: int = 0
 
     def __post_init__(self):
         super().__post_init__()
-        check(self)
         if self.constrained and not self.scheme:
             raise UserError("task.constrained: task.scheme is to say what may follow what")
 
     def setup(self):
-        self.features = Features(
-            self.backbone, self.mix, self.frozen, self.states_dropout, self.lambda_, self.bilstm,
-            self.bilstm_layers, self.bilstm_dropout, self.again, self.own_V, self.own_D,
-        )  # fmt: skip
+        super().setup()
         self.emissions = Emissions(len(self.labels), self.dropout)
         if self.crf:
             self.chain = CRF(len(self.labels))
 
     def outputs(self, batch, *, train: bool):
-        """Emissions [B, L, C]."""
-        return self.emissions(self.features(batch, batch["word_BL"], train=train), train=train)
+        """(emissions [B, L, C], states)."""
+        h_BLD = self.states(batch, batch["word_BL"], train=train)
+        return self.emissions(h_BLD, train=train), h_BLD
 
     def __call__(self, batch, *, train: bool):
-        emissions_BLC = self.outputs(batch, train=train)
+        emissions_BLC, h_BLD = self.outputs(batch, train=train)
         known_BL, label_BL = batch["label_BL"] >= 0, jnp.maximum(batch["label_BL"], 0)
         losses = self._together if self.crf else self._each
         sums = losses(emissions_BLC, label_BL, known_BL, batch["weight_B"])
-        total, weight = sums["loss"]
-        return sums | {"loss": (total + weight * self.features.penalty(), weight)}
+        return self.along(sums, h_BLD, batch, train=train)
 
     def _each(self, emissions_BLC, label_BL, known_BL, weight_B):
         """The loss of every word for itself."""
@@ -255,7 +239,7 @@ class Task(nn.Module):
 
     def predict(self, batch):
         """The tags at the words' places, elsewhere any; and where these are."""
-        emissions_BLC, word_BL = self.outputs(batch, train=False), batch["word_BL"]
+        (emissions_BLC, _), word_BL = self.outputs(batch, train=False), batch["word_BL"]
         if self.crf or self.constrained:
             tag_BL, _ = viterbi(emissions_BLC, self._chain(), word_BL)
         else:
@@ -271,7 +255,3 @@ class Task(nn.Module):
             return chain
         allowed = schemes.allowed(self.labels, self.scheme)
         return held(chain, Chain(*map(jnp.asarray, allowed)))
-
-    def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
-        return flops(self.backbone, B, L)
