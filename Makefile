@@ -1,5 +1,6 @@
 # make pretrain   an environment, then XLNet on the default corpus: minutes on a laptop;
 #                 RECIPE=elmo, bert, gpt, gpt2 or gpt3 trains another
+# make finetune   a task for the XLNet of `make pretrain`, and the same from random weights
 # make test       an environment, then lint, types and the tests
 # make test-slow  the tests that take longer
 # make clean      forget the environment (not data/ and runs/)
@@ -9,10 +10,16 @@ RECIPE ?= xlnet
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: pretrain test test-slow lint clean
+.PHONY: pretrain finetune test test-slow lint clean
 
 pretrain: $(VENV)/runtime
 	$(BIN)/python -m pretrain.main --config=configs/$(RECIPE).py
+
+finetune: $(VENV)/runtime
+	@test -f runs/xlnet-mini/config.json || { echo "runs/xlnet-mini is not there: first make pretrain"; exit 1; }
+	$(BIN)/python -m finetune.main --config=configs/finetune/author.py --config.init=runs/xlnet-mini --workdir=runs/author
+	$(BIN)/python -m finetune.main --config=configs/finetune/author.py --config.init=runs/xlnet-mini --config.fresh=True --workdir=runs/author-fresh
+	$(BIN)/python -m finetune.results runs/author runs/author-fresh
 
 test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"

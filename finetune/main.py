@@ -4,25 +4,26 @@ python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/ber
 """
 
 import statistics
+from pathlib import Path
 
 import jax
 
 from finetune import job as jobs
-from finetune import starting
-from pretrain import job, loop, metrics
+from finetune import results, starting
+from pretrain import job, loop
 from pretrain.data.progress import say
 
 
 def main(config, workdir):
     """Trains config.seeds jobs that differ in their seed, and tells what they came to."""
-    results = []
-    for number in range(config.get("seeds", 1)):
-        own = workdir / f"seed-{number}" if config.get("seeds", 1) > 1 else workdir
+    seeds = config.get("seeds", 1)
+    found = []
+    for number in range(seeds):
         seeded = config.copy_and_resolve_references()
         seeded.seed = config.seed + number
-        results.append(one(seeded, own))
-    if len(results) > 1:
-        spread(results)
+        found.append(one(seeded, workdir / f"seed-{number}" if seeds > 1 else workdir))
+    if seeds > 1:
+        spread(found)
 
 
 def one(config, workdir) -> dict[str, float]:
@@ -30,37 +31,37 @@ def one(config, workdir) -> dict[str, float]:
     made = jobs.made(config, say)
     with job.opened(jobs.recipe(made, config), workdir):
         jobs.keep(made, workdir)
-        prepare = starting.restored(made.start, say)
-        loop.run(
+        prepare = starting.restored(made.start, say, config.fresh)
+        state = loop.run(
             config, workdir, made.task, made.train, made.evals, prepare, job.ACCEPT_CHANGES.value,
             made.score,
         )  # fmt: skip
-    values = told(config, workdir)
-    if values and hasattr(made.form, "settle"):
-        made.form.settle(values)
-        jobs.keep(made, workdir)
-    return values
-
-
-def told(config, workdir) -> dict[str, float]:
-    """Prints the evaluation that counts: the best, or the last."""
-    lines = [x for x in metrics.read_lines(workdir / "metrics.jsonl") if any("/" in k for k in x)]
-    if not lines or jax.process_index():
+    if jax.process_index():
         return {}
-    name = config.train.best.removeprefix("-")
-    sign = -1 if config.train.best.startswith("-") else 1
-    line = max(lines, key=lambda x: sign * x[name]) if name else lines[-1]
-    values = {k: v for k, v in line.items() if "/" in k}
-    print(
-        f"{workdir}, step {line['step']}: " + "  ".join(f"{k} {v:.4f}" for k, v in values.items())
-    )
-    return values
+    found = results.result(workdir)
+    if found is None:
+        return {}
+    if hasattr(made.form, "settle"):
+        made.form.settle(found.values)
+        jobs.keep(made, workdir)
+    told(config, workdir, int(state.step), found)
+    return found.values
 
 
-def spread(results: list[dict[str, float]]) -> None:
+def told(config, workdir: Path, step: int, found: results.Result) -> None:
+    """Prints how far training came, what the evaluation that counts said, and what to type next."""
+    steps, best = config.optim.steps, config.train.best
+    print(f"{'Finished' if step == steps else 'Stopped'} at step {step} of {steps}.")
+    which = f"best by {best}" if best else "last"
+    print(f"{workdir}, step {found.step} ({which}):")
+    print("  " + "  ".join(f"{name} {value:.4f}" for name, value in found.values.items()))
+    print(f"Next: python -m finetune.predict --workdir={workdir} in out.jsonl")
+
+
+def spread(found: list[dict[str, float]]) -> None:
     """Prints the mean and the standard deviation over the seeds."""
-    for name in results[0]:
-        values = [result[name] for result in results]
+    for name in found[0]:
+        values = [each[name] for each in found]
         deviation = statistics.stdev(values)
         print(f"{name}: {statistics.mean(values):.4f} +- {deviation:.4f} of {len(values)} seeds")
 

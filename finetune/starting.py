@@ -67,16 +67,21 @@ def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
     return Start(run.config.objective.name, own | changes, run.tokenizer, run)
 
 
-def restored(start: Start, say: Callable[[str], None]) -> Callable[[Any], Any]:
+def restored(
+    start: Start, say: Callable[[str], None], afresh: bool = False
+) -> Callable[[Any], Any]:
     """A function from fresh parameters to those with the pretrained backbone in place.
 
     It tells `say` what became of every parameter: restored, new, or of the pretrained run and
-    ignored.
+    ignored.  With `afresh` they all stay as they are.
     """
 
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
         if start.run is None:
             say("all parameters are new: init is ''")
+            return params
+        if afresh:
+            say(f"all parameters are new: of {start.run.workdir} only tokenizer and architecture")
             return params
         layout = Layout(make_mesh(data=1, fsdp=-1))
         shapes = jax.eval_shape(lambda: drawn(start.backbone()))

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from configs.finetune import common
 from finetune import job as jobs
-from finetune import main, starting
+from finetune import main, results, starting
 from pretrain import checkpoint, hooks, job, loop, machine, metrics, verified
 from pretrain.checkpoint import Checkpoints
 from pretrain.errors import UserError
@@ -70,8 +70,8 @@ def train(config, workdir, say=quiet):
         checkpoint.write_config(workdir, jobs.recipe(made, config).to_dict())
         jobs.keep(made, workdir)
         return loop.run(
-            config, workdir, made.task, made.train, made.evals, starting.restored(made.start, say),
-            False, made.score,
+            config, workdir, made.task, made.train, made.evals,
+            starting.restored(made.start, say, config.fresh), False, made.score,
         )  # fmt: skip
 
 
@@ -143,6 +143,34 @@ def test_from_scratch_nothing_is_restored(lines, tmp_path):
     train(recipe, tmp_path / "run", said.append)
     assert "all parameters are new: init is ''" in said
     assert metrics.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]["dev/accuracy"] > 0.9
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_pretraining_is_worth_is_told_beside_the_same_from_random_weights(
+    run, lines, tmp_path, capsys
+):
+    settings = {"train.best": "dev/accuracy", "optim.steps": 2, "train.eval_every": 1}
+    for name, fresh in (("tuned", False), ("random", True)):
+        said = []
+        recipe = config(lines, run("mlm").workdir, **settings, fresh=fresh)
+        train(recipe, tmp_path / name, said.append)
+        assert any("all parameters are new" in line for line in said) == fresh
+    (tmp_path / "none").mkdir()
+    checkpoint.write_config(tmp_path / "none", {"init": "", "train": {"best": ""}})
+    results.main(["", *(str(tmp_path / name) for name in ("tuned", "random", "none"))])
+    head, *rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    assert [x.strip() for x in head if x] == ["run", "begun with", "step", "dev/accuracy", "dev/f1"]
+    init = str(run("mlm").workdir)
+    for row, begun in zip(
+        rows, (init, f"random weights, {init}", "not evaluated yet"), strict=True
+    ):
+        assert begun in [x.strip() for x in row]
+    found = metrics.read_lines(tmp_path / "tuned" / "metrics.jsonl")
+    best = max((x for x in found if "dev/accuracy" in x), key=lambda x: x["dev/accuracy"])
+    values = {k: v for k, v in best.items() if "/" in k}
+    assert results.result(tmp_path / "tuned") == (init, best["step"], values)
+    with pytest.raises(UserError, match="not fine-tuned"):
+        results.result(run("mlm").workdir)
 
 
 @pytest.mark.usefixtures("quick")

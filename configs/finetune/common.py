@@ -9,6 +9,7 @@ def base() -> ConfigDict:
     """A recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""
     config = common.base()
     config.init = ""  # a pretrained run's or an import's folder; "": from scratch
+    config.fresh = False  # leaves the weights of that run: what is pretraining worth?
     config.seeds, config.epochs = 1, 3.0
     config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
     config.system, config.tokens = "mlm", ConfigDict()  # from scratch

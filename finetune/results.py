@@ -1,0 +1,79 @@
+"""What fine-tuned runs came to, side by side:  python -m finetune.results runs/a runs/b"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from absl import app
+
+from pretrain import checkpoint, metrics
+from pretrain.errors import UserError
+from pretrain.job import speaking
+
+
+class Result(NamedTuple):
+    """The evaluation that counts: the best by train.best, where a run has that, or the last.
+
+    Attributes:
+        begun: what the run began with.
+        step: of the evaluation.
+        values: what it said, by name, as "dev/accuracy".
+    """
+
+    begun: str
+    step: int
+    values: dict[str, float]
+
+
+def result(workdir: Path) -> Result | None:
+    """Of a fine-tuned run; None: nothing has been evaluated.
+
+    Raises:
+        UserError: the folder holds no fine-tuned run.
+    """
+    if not (workdir / "config.json").exists():
+        raise UserError(f"{workdir} holds no run: it has no config.json")
+    config = checkpoint.read_config(workdir)
+    if "init" not in config:
+        raise UserError(f"{workdir} holds a run that was not fine-tuned")
+    found = [x for x in metrics.read_lines(workdir / "metrics.jsonl") if any("/" in k for k in x)]
+    if not found:
+        return None
+    best = config["train"]["best"]
+    name, sign = best.removeprefix("-"), -1 if best.startswith("-") else 1
+    line = max(found, key=lambda x: sign * x[name]) if name else found[-1]
+    scratch = "random weights" if config.get("fresh") or not config["init"] else ""
+    begun = ", ".join(filter(None, [scratch, config["init"]]))
+    return Result(begun, line["step"], {k: v for k, v in line.items() if "/" in k})
+
+
+def table(workdirs: Sequence[Path]) -> str:
+    """A row for each run and a column for each metric that any of them has; losses are left out.
+
+    Raises:
+        UserError: see `result`.
+    """
+    found = {str(workdir): result(workdir) for workdir in workdirs}
+    names = dict.fromkeys(k for x in found.values() if x for k in x.values if "loss" not in k)
+    rows = [["run", "begun with", "step", *names]]
+    for workdir, x in found.items():
+        if x is None:
+            rows.append([workdir, "not evaluated yet", *["-"] * (1 + len(names))])
+        else:
+            cells = [f"{x.values[k]:.4f}" if k in x.values else "-" for k in names]
+            rows.append([workdir, x.begun, str(x.step), *cells])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
+def main(argv) -> None:
+    """Prints the table of the runs named on the command line."""
+    with speaking():
+        if len(argv) < 2:
+            raise UserError("name the runs: python -m finetune.results runs/a runs/b")
+        print(table([Path(name) for name in argv[1:]]))
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,89 @@
+"""`python -m finetune.main`: killed, started again, and in two processes, it is the same job."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from pretrain import metrics, verified
+from tests import toy as toys
+from tests.embed_cases import run
+
+pytest_plugins = ["tests.toy"]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+__all__ = ["run"]
+
+STEPS = 12
+
+
+@pytest.fixture
+def command(run, tmp_path):
+    """() -> the words of a job in a folder of this name."""
+    rows = [f"{i % 2} {'ab ' * (i % 2)}cd ef gh ij {'kl ' * (i % 5)}mn" for i in range(37)]
+    (tmp_path / "rows").write_text("\n".join(rows) + "\n")
+    flags = {
+        "init": run("mlm").workdir, "data.train": tmp_path / "rows", "data.dev": tmp_path / "rows",
+        "data.test": "", "batches.B": 8, "batches.L": 24, "batches.eval_B": 8, "optim.lr": 1e-3,
+        "optim.steps": STEPS, "train.log_every": 1, "train.eval_every": 4, "train.save_every": 2,
+    }  # fmt: skip
+
+    def command(name):
+        job = [sys.executable, "-m", "finetune.main", "--config=configs/finetune/sst2.py"]
+        job += [f"--config.{field}={value}" for field, value in flags.items()]
+        return [*job, f"--workdir={tmp_path / name}"]
+
+    return command
+
+
+def start(words, toy, devices=1):
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, cwd=toys.ROOT, env=toy.environment(devices), **pipes)
+
+
+def finished(words, toy, devices=1) -> str:
+    process = start(words, toy, devices)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
+
+
+def evaluations(workdir) -> dict[int, dict[str, float]]:
+    """By step."""
+    lines = metrics.read_lines(workdir / "metrics.jsonl")
+    found = {x["step"]: {k: v for k, v in x.items() if "/" in k} for x in lines}
+    return {step: values for step, values in found.items() if values}
+
+
+def learned(workdir):
+    """The digests of what the last checkpoint holds."""
+    return verified.read_record(workdir / "checkpoints" / str(STEPS))
+
+
+@pytest.fixture
+def straight(command, toy, tmp_path):
+    told = finished(command("straight"), toy).splitlines()
+    assert told[0] == f"Finished at step {STEPS} of {STEPS}."
+    assert f"python -m finetune.predict --workdir={tmp_path / 'straight'}" in told[-1]
+    return tmp_path / "straight"
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_was_ended_goes_on_as_if_it_had_not_been(command, toy, tmp_path, straight, sign):
+    process = start(command("ended"), toy)
+    toys.wait_for((tmp_path / "ended" / "checkpoints" / "2").exists, process)
+    process.send_signal(sign)
+    process.communicate()
+    assert process.returncode == (0 if sign == signal.SIGTERM else -sign)
+    finished(command("ended"), toy)
+    assert evaluations(tmp_path / "ended") == evaluations(straight)
+    assert learned(tmp_path / "ended") == learned(straight)
+
+
+def test_two_processes_learn_and_score_what_one_does(command, toy, tmp_path, straight):
+    launch = [sys.executable, "-m", "launch.local", "-n", "2", "--"]
+    finished([*launch, *command("two")], toy, devices=2)
+    one, two = evaluations(straight), evaluations(tmp_path / "two")
+    assert list(one) == list(two)
+    for step, values in one.items():
+        assert two[step] == pytest.approx(values, rel=1e-3)
