@@ -7,9 +7,10 @@ import numpy as np
 
 import modules
 from finetune.inputs import Inputs
-from pretrain.data import tokenizers
-from tests import transformer_cases as cases
+from tests.tag_cases import BACKBONES, SYSTEMS, learned
 from tests.xlnet_cases import quick_jit
+
+__all__ = ["BACKBONES", "SYSTEMS"]
 
 LINES = """\
 the dog went out . the sun came
@@ -18,27 +19,12 @@ a cat came home where the rain went
 the cat saw rain out wet a dry sun
 why _ home"""
 TOKENS = {"mlm": ("wordpiece", 56), "clm": ("byte_bpe", 264), "plm": ("sentencepiece", 40)}
-WIDTHS = dict(D=16, H=2, K=8, N=1, F=24, dropout=0.0, attention_dropout=0.0)
-BACKBONES = {
-    "mlm": dict(name="transformer", **WIDTHS, **cases.BERT, L=64),
-    "clm": dict(name="transformer", **WIDTHS, **cases.GPT2, L=64),
-    "plm": dict(name="two_stream", **WIDTHS),
-    "bilm": dict(
-        name="lstm", V=0, D=8, U=12, N=1, E=4, filters=((1, 4), (2, 8)), highways=1, W=12,
-        dropout=0.0,
-    ),
-}  # fmt: skip
-SYSTEMS = list(BACKBONES)
 SEGMENTS = {"mlm": 2, "plm": 3}
 
 
 @functools.cache
 def tokenizer(system):
-    texts = iter(LINES.split("\n"))
-    if system == "bilm":
-        return tokenizers.learn(texts, name="words", split="blank")
-    name, V = TOKENS[system]
-    return tokenizers.learn(texts, name=name, V=V)
+    return learned(system, iter(LINES.split("\n")), TOKENS)
 
 
 def form(kind, system, examples, L=48, **fields):

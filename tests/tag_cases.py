@@ -29,8 +29,8 @@ LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 TOKENS = {"mlm": ("wordpiece", 50), "clm": ("byte_bpe", 270), "plm": ("sentencepiece", 44)}
 WIDTHS = dict(D=16, H=2, K=8, N=1, F=24, dropout=0.0, attention_dropout=0.0)
 BACKBONES = {
-    "mlm": dict(name="transformer", **WIDTHS, **cases.BERT, L=48),
-    "clm": dict(name="transformer", **WIDTHS, **cases.GPT2, L=48),
+    "mlm": dict(name="transformer", **WIDTHS, **cases.BERT, L=64),
+    "clm": dict(name="transformer", **WIDTHS, **cases.GPT2, L=64),
     "plm": dict(name="two_stream", **WIDTHS),
     "bilm": dict(
         name="lstm", V=0, D=8, U=12, N=1, E=4, filters=((1, 4), (2, 8)), highways=1, W=12,
@@ -42,10 +42,14 @@ SYSTEMS = list(BACKBONES)
 
 @functools.cache
 def tokenizer(system):
-    texts = (" ".join(x["words"]) for x in EXAMPLES)
+    return learned(system, (" ".join(x["words"]) for x in EXAMPLES), TOKENS)
+
+
+def learned(system, texts, tokens):
+    """The system's kind of tokenizer, as large as `tokens` says."""
     if system == "bilm":
         return tokenizers.learn(texts, name="words", split="blank")
-    name, V = TOKENS[system]
+    name, V = tokens[system]
     return tokenizers.learn(texts, name=name, V=V)
 
 

@@ -17,7 +17,7 @@ from tests.xlnet_cases import quick_jit
 BACKBONES = {
     "elmo": ("bilm", tag_cases.BACKBONES["bilm"]),
     "bert": ("mlm", tag_cases.BACKBONES["mlm"]),
-    "gpt": ("clm", dict(name="transformer", **tag_cases.WIDTHS, **cases.GPT1, L=48)),
+    "gpt": ("clm", dict(name="transformer", **tag_cases.WIDTHS, **cases.GPT1, L=64)),
     "gpt2": ("clm", tag_cases.BACKBONES["clm"]),
     "xlnet": ("plm", tag_cases.BACKBONES["plm"] | {"M": 12}),
 }
