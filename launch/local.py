@@ -1,22 +1,31 @@
 """Real processes on this machine:  python -m launch.local -n 2 -- python -m pretrain.main ...
 
-Every line of output begins with its process's number.  The first process that fails ends all, and
-its exit code is the launcher's; SIGTERM and SIGINT are passed on to every process.
+On a machine with NVIDIA GPUs each process is shown its equal share of them: with as many processes
+as GPUs, one each.  CUDA_VISIBLE_DEVICES says which GPUs there are to share, JAX_PLATFORMS=cpu that
+there are none.  Every line of output begins with its process's number.  The first process that
+fails ends all, and its exit code is the launcher's; SIGTERM and SIGINT are passed on to every
+process.
 """
 
 import argparse
 import os
+import pathlib
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from types import FrameType
 
 
 def main() -> int:
     """Starts the processes, follows them, and returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m launch.local", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m launch.local", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("-n", type=int, default=2, help="number of processes")
     parser.add_argument("--devices", type=int, default=0, help="fake CPU devices of each process")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command")
@@ -24,42 +33,99 @@ def main() -> int:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command or args.n < 1:
         parser.error("name a command to run, after --")
-    address = f"localhost:{_free_port()}"
-    processes = [start(command, n, args.n, address, args.devices) for n in range(args.n)]
+    try:
+        mine = shares([] if args.devices else gpus(), args.n)
+    except ValueError as error:
+        parser.error(str(error))
+    processes: list[subprocess.Popen] = []
+
+    def pass_on(signum: int, _: FrameType | None) -> None:
+        for process in processes:
+            process.send_signal(signum)
+
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda got, _: [p.send_signal(got) for p in processes])
-    return follow(processes)
+        signal.signal(signum, pass_on)
+    address = f"localhost:{_free_port()}"
+    for n in range(args.n):
+        own = environment(n, args.n, address, args.devices, mine[n])
+        processes.append(start(command, own))
+    echoes = [
+        threading.Thread(target=_echo, args=each, daemon=True) for each in enumerate(processes)
+    ]
+    for echo in echoes:
+        echo.start()
+    code = follow(processes)
+    for echo in echoes:
+        echo.join(timeout=1.0)  # the last lines; a child of a process may hold the pipe for longer
+    return code
 
 
-def start(command: list[str], index: int, count: int, address: str, devices: int):
-    """One process, told who it is by the variables that `pretrain.machine.join` reads."""
+def gpus() -> list[str]:
+    """The GPUs a process would see here, as CUDA_VISIBLE_DEVICES names them."""
+    if os.environ.get("JAX_PLATFORMS") == "cpu":
+        return []
+    if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
+        return [name for name in named.split(",") if name not in ("", "-1")]
+    found = [path for path in pathlib.Path("/dev").glob("nvidia*") if re.search(r"\d$", path.name)]
+    return [str(n) for n in range(len(found))]
+
+
+def shares(found: list[str], n: int) -> list[list[str]]:
+    """`found` in `n` equal parts.
+
+    Raises:
+        ValueError: they cannot be divided so.
+    """
+    if len(found) % n:
+        raise ValueError(
+            f"{len(found)} GPUs cannot be shared evenly by {n} processes; name those to use in "
+            "CUDA_VISIBLE_DEVICES, or set JAX_PLATFORMS=cpu"
+        )
+    each = len(found) // n
+    return [found[i * each : (i + 1) * each] for i in range(n)]
+
+
+def environment(
+    index: int, count: int, address: str, devices: int, gpus: list[str]
+) -> dict[str, str]:
+    """What tells a process who it is: the variables that `pretrain.machine.join` reads."""
     own = {
         "JAX_COORDINATOR_ADDRESS": address,
         "JAX_NUM_PROCESSES": str(count),
         "JAX_PROCESS_ID": str(index),
         "PYTHONUNBUFFERED": "1",
     }
+    if gpus:
+        own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if devices:
         flags = os.environ.get("XLA_FLAGS", "")
         own["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}"
+        own["JAX_PLATFORMS"] = "cpu"
+    return own
+
+
+def start(command: list[str], own: dict[str, str]) -> subprocess.Popen:
+    """One process with variables of its `own`."""
     # A session of its own: a terminal's Ctrl-C reaches it once, through the launcher.
-    process = subprocess.Popen(
+    return subprocess.Popen(
         command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
+        errors="replace", start_new_session=True,
     )  # fmt: skip
-    threading.Thread(target=_echo, args=(process, index), daemon=True).start()
-    return process
 
 
-def _echo(process: subprocess.Popen, index: int) -> None:
+def _echo(index: int, process: subprocess.Popen) -> None:
     assert process.stdout
     for line in process.stdout:
-        sys.stdout.write(f"[{index}] {line}")
+        sys.stdout.write(f"[{index}] {line.rstrip()}\n")
         sys.stdout.flush()
 
 
 def follow(processes: list[subprocess.Popen], patience: float = 30.0) -> int:
-    """Waits for all; after a failure gives the others `patience` seconds, then ends them."""
+    """Waits for all; after a failure gives the others `patience` seconds, then ends them.
+
+    Returns:
+        The exit code of the process that failed, as a shell tells it: 128 + n after signal n.
+    """
     codes: list[int | None] = [None]
     while None in codes and not any(codes):
         time.sleep(0.1)
@@ -68,8 +134,8 @@ def follow(processes: list[subprocess.Popen], patience: float = 30.0) -> int:
     if failed:
         print(f"[launch] process {', '.join(failed)} failed: ending the others", flush=True)
         _end(processes, patience)
-    time.sleep(0.2)  # their last lines
-    return next((abs(code) for code in codes if code), 0)
+    code = next((code for code in codes if code), 0)
+    return code if code >= 0 else 128 - code
 
 
 def _end(processes: list[subprocess.Popen], patience: float) -> None:
@@ -79,7 +145,10 @@ def _end(processes: list[subprocess.Popen], patience: float) -> None:
     while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
         time.sleep(0.1)
     for p in processes:
-        p.kill()
+        try:
+            os.killpg(p.pid, signal.SIGKILL)  # its children, too
+        except ProcessLookupError:
+            p.kill()
 
 
 def _free_port() -> int:

@@ -1,0 +1,89 @@
+"""One attempt at a program that resumes:  python -m launch.attempt -- python -m pretrain.main ...
+
+A training program that is told to stop saves and exits with 0, as one that has finished does.
+Whoever starts programs anew, be it Slurm, Kubernetes, SkyPilot or `launch/tpu_vm.sh`, has to tell
+the two apart: an attempt that was stopped before its end exits with 75.  Every other exit code is
+the program's.  SIGTERM is passed on; what the program says, on stdout or stderr, goes to stdout.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+from types import FrameType
+
+AGAIN = 75  # EX_TEMPFAIL of sysexits.h: try again
+
+# What `pretrain.report` says in the first process, and JAX in one that was told to stop.
+FINISHED = re.compile(rb"^Finished at step ")
+STOPPED = re.compile(rb"^Stopped at step |\] SIGTERM caught at ")
+
+
+def main() -> int:
+    """Runs the program and returns the attempt's exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m launch.attempt", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--code", type=pathlib.Path, help="a file to write the exit code to, too")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="-- and the program")
+    args = parser.parse_args()
+    program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not program:
+        parser.error("name a program to run, after --")
+    code = attempt(program)
+    if args.code:
+        args.code.write_text(f"{code}\n")
+    return code
+
+
+def attempt(program: list[str]) -> int:
+    """Runs `program` and says what became of it.
+
+    Returns:
+        AGAIN if it was stopped before its end, else its exit code: 128 + n after signal n, and 127
+        if there is no such program.
+    """
+    told: list[int] = []
+    running: list[subprocess.Popen] = []
+
+    def heard(signum: int, _: FrameType | None) -> None:
+        told.append(signum)
+        for process in running if signum == signal.SIGTERM else ():
+            process.send_signal(signum)  # a terminal sends its SIGINT to the program by itself
+
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, heard)
+    try:
+        process = subprocess.Popen(
+            program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        )  # fmt: skip
+    except OSError as error:
+        print(f"{program[0]}: {error.strerror}", file=sys.stderr)
+        return 127
+    running.append(process)
+    finished, stopped = _passed_on(process)
+    code = process.wait()
+    if code == 0 and not finished and (stopped or told):
+        return AGAIN
+    return code if code >= 0 else 128 - code
+
+
+def _passed_on(process: subprocess.Popen) -> tuple[bool, bool]:
+    """Prints all that the process says; whether it said that it finished, or was stopped."""
+    finished = stopped = False
+    assert process.stdout
+    for line in process.stdout:
+        finished |= bool(FINISHED.search(line))
+        stopped |= bool(STOPPED.search(line))
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+    return finished, stopped
+
+
+if __name__ == "__main__":
+    sys.exit(main())

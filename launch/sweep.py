@@ -1,0 +1,129 @@
+"""The runs of a recipe's sweep, a command on each line:
+
+    python -m launch.sweep --config=configs/bert.py:mini -- python -m pretrain.main | sh
+    python -m launch.sweep --config=configs/bert.py --prefix='launch/slurm.sh --name {run} --' \\
+        -- python -m pretrain.main --config.train.save_every=500 | sh
+
+A recipe says what its sweep is in a function beside its `get_config`, values by dotted name:
+
+    def get_sweep():
+        return [{"optim.lr": lr, "seed": seed} for lr in (1e-4, 3e-4) for seed in range(3)]
+
+Each run has a workdir of its own, runs/<recipe>-<preset>-lr=0.0001-seed=0.  Flags after the program
+are those of every run.
+"""
+
+import argparse
+import importlib.util
+import pathlib
+import shlex
+from collections import Counter
+from typing import Any
+
+Point = dict[str, Any]  # values by dotted name
+
+
+def main() -> None:
+    """Prints the commands; a mistake ends it with a line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m launch.sweep", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--config", required=True, help="the recipe, as path.py:preset")
+    parser.add_argument("--runs", default="runs", help="the folder of the workdirs [runs]")
+    parser.add_argument(
+        "--prefix", default="", help="what starts each; {run}: its name, {n}: its number"
+    )
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="-- and the program")
+    args = parser.parse_args()
+    program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    try:
+        lines = commands(args.config, program, args.runs, args.prefix)
+    except ValueError as error:
+        parser.error(str(error))
+    print(*lines, sep="\n")
+
+
+def commands(config: str, program: list[str], runs: str = "runs", prefix: str = "") -> list[str]:
+    """One command for each point of the recipe's sweep, quoted for a shell.
+
+    Args:
+        config: the recipe, as "path.py" or "path.py:preset".
+        program: its words, and flags that all runs share.
+        runs: the folder that is to hold the workdirs.
+        prefix: shell words before each command, where {run} stands for the run's name and {n} for
+            its number, from 0.
+
+    Raises:
+        ValueError: there is no such recipe, it has no sweep, a name is not one of its keys, or two
+            points would share a workdir; the message says which.
+    """
+    if not program:
+        raise ValueError("name a program to run, after --")
+    path, _, preset = config.partition(":")
+    recipe = _loaded(path)
+    points = [dict(point) for point in recipe.get_sweep()]
+    _check(recipe.get_config(*[preset] if preset else []), points, path)
+    names = _names(f"{pathlib.Path(path).stem}-{preset or 'mini'}", points)
+    # The recipe has to be named before its values are.
+    values = next((i for i, x in enumerate(program) if x.startswith("--config.")), len(program))
+    first, shared = program[:values], program[values:]
+    lines = []
+    for n, (name, point) in enumerate(zip(names, points, strict=True)):
+        words = [*first, f"--config={config}", f"--workdir={runs}/{name}", *shared, *flags(point)]
+        before = prefix.replace("{run}", shlex.quote(name)).replace("{n}", str(n))
+        lines.append(f"{before} {shlex.join(words)}".lstrip())
+    return lines
+
+
+def flags(point: Point) -> list[str]:
+    """The flags that give a recipe the values of `point`."""
+    return [f"--config.{name}={value}" for name, value in point.items()]
+
+
+def _loaded(path: str) -> Any:
+    if not pathlib.Path(path).is_file():
+        raise ValueError(f"there is no recipe {path}")
+    spec = importlib.util.spec_from_file_location("swept", path)
+    assert spec
+    assert spec.loader
+    recipe = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(recipe)
+    if not hasattr(recipe, "get_sweep"):
+        raise ValueError(f"{path} has no get_sweep(), which would return a list of values by name")
+    return recipe
+
+
+def _check(config: Any, points: list[Point], path: str) -> None:
+    if not points:
+        raise ValueError(f"{path}: get_sweep() returns no points")
+    for name in dict.fromkeys(name for point in points for name in point):
+        section = config
+        for part in name.split("."):
+            if not hasattr(section, "keys") or part not in section:
+                raise ValueError(f"{path}: get_sweep() names {name}, which is not in the recipe")
+            section = section[part]
+
+
+def _names(base: str, points: list[Point]) -> list[str]:
+    """A name for each point: the last part of each key, or all of it where that is not enough."""
+    keys = list(dict.fromkeys(key for point in points for key in point))
+    last = {key: key.rpartition(".")[2] for key in keys}
+    shared = {tail for tail, count in Counter(last.values()).items() if count > 1}
+    short = {key: key if tail in shared else tail for key, tail in last.items()}
+    names = [
+        "-".join([base, *(f"{short[key]}={_word(value)}" for key, value in point.items())])
+        for point in points
+    ]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"two points of the sweep would share the workdir {twice[0]}")
+    return names
+
+
+def _word(value: Any) -> str:
+    """A value as part of a file's name."""
+    return "".join(c if c.isalnum() or c in "._+-" else "_" for c in str(value))
+
+
+if __name__ == "__main__":
+    main()
