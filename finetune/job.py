@@ -90,9 +90,18 @@ def read(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]
             made = reading.read(**{**fields, **own})
         found[split] = made.examples
         say(f"{split}: {len(made.examples):,} examples")
+        if split == "train" and 0 < config.get("examples", 0) < len(made.examples):
+            found[split] = drawn(made.examples, config.examples)
+            say(f"  {config.examples:,} of them are trained on")
         for note in made.notes:
             say(f"  {note}")
     return found
+
+
+def drawn(examples: list[dict], count: int) -> list[dict]:
+    """So many of them, the same ones each time, in their order."""
+    numbers = np.random.default_rng(0).permutation(len(examples))[:count]
+    return [examples[i] for i in sorted(numbers)]
 
 
 def known(examples: list[dict]) -> bool:

@@ -6,41 +6,15 @@ of 1.  What is undefined, as an F1 without positives or the correlation of a con
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.stats
 import sklearn.metrics
 
+from finetune.counts import paired
+from finetune.scores_relation import relation_scores
 from pretrain.errors import UserError
-
-
-class Counts(NamedTuple):
-    """Things found rightly, things found, and things that were there to be found."""
-
-    correct: int
-    predicted: int
-    actual: int
-
-    @property
-    def precision(self) -> float:
-        return self.correct / max(self.predicted, 1)
-
-    @property
-    def recall(self) -> float:
-        return self.correct / max(self.actual, 1)
-
-    @property
-    def f1(self) -> float:
-        return 2 * self.correct / max(self.predicted + self.actual, 1)
-
-
-def paired(predictions: Sequence, references: Sequence, where: str = "scores") -> None:
-    """Raises UserError unless there are as many predictions as references, and at least one."""
-    if len(predictions) != len(references):
-        raise UserError(f"{where}: {len(predictions)} predictions for {len(references)} references")
-    if not len(references):
-        raise UserError(f"{where}: there is nothing to score")
 
 
 def accuracy(predictions: Sequence, references: Sequence) -> float:
@@ -100,6 +74,11 @@ def spearman(predictions: Sequence[float], references: Sequence[float]) -> float
     return _correlation(scipy.stats.spearmanr, predictions, references)
 
 
+def relation_f1(predictions: Sequence[str], references: Sequence[str]) -> float:
+    """The official score of SemEval-2010 task 8, as a share: see `relation_scores`."""
+    return relation_scores(predictions, references)["macro_f1"] / 100
+
+
 def choice_accuracy(scores: Sequence[Sequence[float]], references: Sequence[int]) -> float:
     """The share of examples whose right choice scores highest; of equals, the first is chosen.
 
@@ -119,6 +98,7 @@ METRICS: Mapping[str, Callable[..., float]] = {
     "matthews": matthews,
     "pearson": pearson,
     "spearman": spearman,
+    "relation_f1": relation_f1,
 }
 GLUE: Mapping[str, tuple[str, ...]] = {
     "cola": ("matthews",),

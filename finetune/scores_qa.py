@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from finetune.scores import paired
+from finetune.counts import paired
 from pretrain.errors import UserError
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from finetune.scores import paired
+from finetune.counts import paired
 from pretrain.errors import UserError
 
 Lists = Sequence[Sequence[float]]

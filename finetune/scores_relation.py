@@ -7,7 +7,7 @@ semeval2010_task8_scorer-v1.2.pl.
 import collections
 from collections.abc import Callable, Sequence
 
-from finetune.scores import Counts, paired
+from finetune.counts import Counts, paired
 from pretrain.errors import UserError
 
 OTHER = "Other"

@@ -7,8 +7,8 @@ import collections
 from collections.abc import Sequence
 
 from finetune import scores
+from finetune.counts import Counts, paired
 from finetune.schemes import entities
-from finetune.scores import Counts
 from pretrain.errors import UserError
 
 Sentences = Sequence[Sequence[str]]
@@ -70,7 +70,7 @@ def token_accuracy(predictions: Sentences, references: Sentences) -> float:
 
 
 def _aligned(predictions: Sentences, references: Sentences) -> None:
-    scores.paired(predictions, references)
+    paired(predictions, references)
     for i, (guess, gold) in enumerate(zip(predictions, references, strict=True)):
         if len(guess) != len(gold):
             raise UserError(f"sentence {i}: {len(guess)} tags for {len(gold)} words")

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from finetune import scores
 from finetune import scores_relation as relations
 from pretrain.errors import UserError
 
@@ -90,3 +91,10 @@ def test_what_cannot_be_scored_is_said():
         relations.relation_scores([], [])
     with pytest.raises(UserError, match="way='both': choose one of official"):
         relations.relation_counts(GUESS, GOLD, "both")
+
+
+def test_a_task_can_be_judged_by_the_official_score():
+    truth = ["Cause-Effect(e1,e2)", "Cause-Effect(e2,e1)", "Other", "Message-Topic(e1,e2)"]
+    told = ["Cause-Effect(e1,e2)", "Cause-Effect(e1,e2)", "Other", "Message-Topic(e1,e2)"]
+    found = scores.score(("relation_f1",), told, truth)
+    assert found == pytest.approx({"relation_f1": (1 / 2 + 1) / 2})

@@ -11,6 +11,7 @@ def base() -> ConfigDict:
     config.init = ""  # a pretrained run's or an import's folder; "": from scratch
     config.fresh = False  # leaves the weights of that run: what is pretraining worth?
     config.seeds, config.epochs = 1, 3.0
+    config.examples = 0  # of training, drawn from all there are, the same for every seed; 0: all
     config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
     config.system, config.tokens = "mlm", ConfigDict()  # from scratch
     config.optim = dict(  # warmup and unfreeze below 1 are shares of all steps
