@@ -16,6 +16,9 @@ class Examples:
 
     Training reads all examples once an epoch, the last batch of an epoch being completed by the
     next one's first; else they are read once, in their order, and filled up with rows of weight 0.
+
+    Attributes:
+        L: positions of an entry, which may be several rows: forms or options of an example.
     """
 
     def __init__(
@@ -25,11 +28,13 @@ class Examples:
         """
         Args:
             arrays: by name, as "tokens_BL": the first dimension is the examples.
+            L: positions of a row.
 
         Raises:
             UserError: there are no examples.
         """
-        self.arrays, self.B, self.L, self.seed, self.shuffle = arrays, B, L, seed, shuffle
+        self.arrays, self.B, self.seed, self.shuffle = arrays, B, seed, shuffle
+        self.L = L * (arrays["valid_BOL"].shape[1] if "valid_BOL" in arrays else 1)
         self.size = len(next(iter(arrays.values())))
         if not self.size:
             raise UserError("there are no examples")

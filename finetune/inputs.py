@@ -134,7 +134,7 @@ class Inputs:
         Left or right, as the system has learned it.
         """
         shape = (len(rows), self.L, self.W) if self.W else (len(rows), self.L)
-        tokens = np.zeros(shape, np.int32)
+        tokens = np.zeros(shape, np.int16 if self.W else np.int32)  # characters are below 300
         valid_BL, segments_BL = (np.zeros(shape[:2], x) for x in (bool, np.int32))
         for i, row in enumerate(rows):
             at = self.place(row)

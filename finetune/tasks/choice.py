@@ -45,7 +45,7 @@ class Form:
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(pool=self.inputs.form.pool, options=self.options)
+        return dict(pool=self.inputs.form.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """tokens_BOL and the like; there_BO: which options there are; label_B, -1: not known."""
@@ -135,13 +135,9 @@ class Task(classify.Task):
     """`classify.Task` with one number for each option, and a softmax over these.
 
     `weights` are of classes, and there are none here.
-
-    Attributes:
-        options: of a row, where nothing but `flops` wants to know.
     """
 
     C: int = 1
-    options: int = 1
 
     def _outputs(self, batch, *, train: bool):
         """(logits [B, O], states, the folded batch); an option that is not there cannot win."""
@@ -167,7 +163,3 @@ class Task(classify.Task):
     def predict(self, batch):
         """Scores of the options."""
         return {"logits_BO": self._outputs(batch, train=False)[0]}
-
-    def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
-        return super().flops(B * self.options, L)
