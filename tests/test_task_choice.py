@@ -200,7 +200,7 @@ def test_the_work_of_a_step_is_that_of_all_options(ready):
     data = Examples(made.arrays(EXAMPLES), B=2, L=48)
     options = rows["there_BO"].shape[1]
     assert options > 1
-    assert data.L == 48 * options
+    assert data.L / options == 48
     assert module.flops(data.B, data.L) == pytest.approx(options * module.flops(2, 48))
 
 
