@@ -4,8 +4,9 @@
     python -m finetune.main --config=configs/finetune/author.py:party --config.init=runs/bert-mini
 
 Nothing is downloaded.  Years ending in 4 are dev and in 9 test, so no message is in two splits; the
-same presidents are.  Naive Bayes tells the century of 86% of dev and 89% of test, the party of 79%
-and 61%.  XLNet's mini: CENTURY.
+same presidents are.  With 2,000 paragraphs to learn from, XLNet's mini tells the century of 82.7% of
+dev and 82.5% of test, the same network from random weights (--config.fresh=True) 79.9% and 79.1%.
+Naive Bayes, of all 16,500 (--config.examples=0), 86% and 89%; the party of 79% and 61%.
 """
 
 from ml_collections import ConfigDict
@@ -21,8 +22,8 @@ def get_config(preset: str = "century") -> ConfigDict:
     config.data = dict(format="sotu_author", label=preset, train="train", dev="dev", test="test")
     config.task = dict(name="classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=128, eval_B=64)
-    config.epochs = 1.0
+    config.examples, config.epochs = 2000, 4.0
     config.model = dict(dropout=0.1)
     config.optim.lr = 1e-3
-    config.train.update(best="dev/accuracy", log_every=100, eval_every=200)
+    config.train.update(best="dev/accuracy", log_every=50, eval_every=125)
     return config
