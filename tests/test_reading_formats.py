@@ -214,6 +214,14 @@ def test_a_relation_keeps_its_marks_and_its_direction(tmp_path):
     assert len(set(RELATIONS)) == 19
 
 
+def test_other_marks_can_be_asked_for(tmp_path):
+    content = f"1\t{MARKED}\nOther\n"
+    found = read(tmp_path, "semeval2010", content, marks=("$ ", " $", "# ", " #")).examples
+    assert found[0]["texts"] == ["The $ cup $ held # tea #."]
+    with pytest.raises(UserError, match="marks: name four, for <e1> </e1> <e2> </e2>, and not 2"):
+        read(tmp_path, "semeval2010", content, marks=("$", "#"))
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

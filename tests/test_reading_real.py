@@ -21,6 +21,7 @@ SETS = [
     ("table", "sentences/stsa.binary.test", SST, 1_821),
     ("table", "sentences/TREC.train.all", SENTENCES, 5_452),
     ("table", "sentences/TREC.test.all", SENTENCES, 500),
+    ("table", "sentences/TREC.train", SENTENCES, 5_452),
     ("table", "sts-b/stsb-en-train.csv", STS, 5_749),
     ("table", "sts-b/stsb-en-dev.csv", STS, 1_500),
     ("table", "sts-b/stsb-en-test.csv", STS, 1_379),
@@ -67,6 +68,11 @@ def test_classes_are_as_many_as_published():
     assert halves == {"0": 5_331, "1": 5_331}
     six = {e["label"] for e in read("table", "sentences/TREC.test.all", **SENTENCES).examples}
     assert six == set("012345")
+    for part in ("train", "test"):
+        named = read("table", f"sentences/TREC.{part}", **SENTENCES, until=":").examples
+        counted = read("table", f"sentences/TREC.{part}.all", **SENTENCES).examples
+        both = {(a["label"], b["label"]) for a, b in zip(named, counted, strict=True)}
+        assert len(both) == len(dict(both)) == 6
 
 
 def test_accents_are_read_in_the_encoding_of_their_file():

@@ -85,6 +85,18 @@ def test_columns_go_by_name_or_number_and_labels_get_names(tmp_path):
     assert "line 3" in found.notes[0]
 
 
+def test_a_label_can_end_before_a_sign_and_is_then_given_its_name(tmp_path):
+    content = "NUM:date:year When ?\nHUM:ind Who ?\n3 What ?\n"
+    fields = dict(label_first=True, until=":")
+    found = pairs(table(tmp_path, content, "a.all", **fields))
+    assert found == [("When ?", "NUM"), ("Who ?", "HUM"), ("What ?", "3")]
+    names = {"NUM": "number", "HUM": "person", "3": "3"}
+    found = pairs(table(tmp_path, content, "a.all", **fields, labels=names))
+    assert [label for _, label in found] == ["number", "person", "3"]
+    with pytest.raises(UserError, match=r"line 2: the label is empty"):
+        table(tmp_path, "NUM:date A.\n:ind B.\n", "a.all", **fields)
+
+
 def test_number_labels_are_numbers_and_no_label_is_none(tmp_path):
     content = "sentence\tlabel\nA.\t3.25\nB.\t-1e-3\n"
     assert pairs(table(tmp_path, content, number=True)) == [("A.", 3.25), ("B.", -0.001)]

@@ -5,8 +5,10 @@ import sys
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from tensorflow_datasets.text.glue import Glue
 
 from finetune import reading
+from finetune.reading import glue
 from pretrain.errors import UserError
 
 PAIRS = [("Ein Satz.", "Zwölf.", "no", 0.5), ("Two.", "Three.", "yes", 4.0), ("A.", "", "no", 1.0)]
@@ -91,3 +93,52 @@ def test_what_is_not_there_is_named(folder, asked, message):
 def test_a_dataset_not_yet_prepared_says_how(tmp_path):
     with pytest.raises(UserError, match=r"not prepared.*download_and_prepare"):
         read(str(tmp_path))
+
+
+# --- GLUE, by TFDS's own description of it -------------------------------------------------------
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch):
+    """task -> the folder where TFDS has it, an example of each class in every split."""
+
+    def rows(builder, told):
+        kinds = builder.info.features
+        classes = range(kinds["label"].num_classes) if hasattr(kinds["label"], "names") else (2.5,)
+        texts = {name: f"The {name}." for name in kinds if name not in ("label", "idx")}
+        for number, label in enumerate(classes):
+            yield number, {**texts, "label": label if told else -1, "idx": number}
+
+    def splits(builder, _):
+        names = ["train", "validation", "test"]
+        if builder.builder_config.name == "mnli":
+            halves = ("matched", "mismatched")
+            names = ["train", *(f"{part}_{half}" for part in names[1:] for half in halves)]
+        return {name: rows(builder, not name.startswith("test")) for name in names}
+
+    def make(task):
+        monkeypatch.setattr(Glue, "_split_generators", splits)
+        place = dict(data_dir=str(tmp_path), file_format="array_record")
+        tfds.builder(f"glue/{task}", **place).download_and_prepare()
+        return str(tmp_path)
+
+    return make
+
+
+@pytest.mark.parametrize("task", glue.GLUE)
+def test_glue_of_tfds_has_the_splits_and_labels_of_its_files(prepared, task):
+    place = prepared(task)
+    for split, fields in glue.GLUE[task].items():
+        found = reading.read("glue", "tfds:glue", task=task, split=split, tfds_dir=place).examples
+        labels = [None] if split.startswith("test") else fields.get("labels", [2.5])
+        assert {x["label"] for x in found} == set(labels)
+        assert [len(x["texts"]) for x in found] == [len(fields["texts"])] * len(found)
+        assert sorted(x["id"] for x in found) == [str(n) for n in range(len(found))]
+
+
+def test_pairs_that_say_the_same_are_called_1_as_in_glue_s_files(prepared):
+    place = prepared("mrpc")
+    names = tfds.builder("glue/mrpc", data_dir=place).info.features["label"].names
+    found = reading.read("glue", "tfds:glue:2.0.0", task="mrpc", split="dev", tfds_dir=place)
+    told = {names[int(x["id"])]: x["label"] for x in found.examples}
+    assert told == {"equivalent": "1", "not_equivalent": "0"}

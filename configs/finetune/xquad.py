@@ -1,6 +1,6 @@
 """XQuAD (Artetxe et al. 2020): learn to answer questions in English, be asked in another language.
 
-    python -m finetune.main --config=configs/finetune/xquad.py --config.init=runs/multilingual
+    python -m finetune.main --config=configs/finetune/xquad.py --config.init=runs/multilingual \
         --config.data.test=xquad.zh.json
 
 Trains on SQuAD 1.1; the languages are of a backbone that was pretrained on several.  XQuAD is
@@ -15,5 +15,4 @@ from configs.finetune import squad
 def get_config() -> ConfigDict:
     config = squad.get_config()
     config.data.test = "xquad.en.json"
-    config.train.best = "dev/f1"
     return config

@@ -7,7 +7,7 @@ A format is a module here with
 and its docstring says what the file is and what the fields are:
 
     table        TSV, CSV, JSON lines and "label text" lines
-    glue         GLUE's own files: the table of their columns, by task and split
+    glue         GLUE, its own files or TFDS's: columns by task and split
     conll        a word and its label per line, sentences between blank lines
     squad        questions about a paragraph, answers by character offset
     race, choice a question and its choices

@@ -25,6 +25,7 @@ class Layout:
     skip: Sequence[str]
     empty: bool
     titles: Sequence[Column] = ()  # what errors call the texts, if other than `texts`
+    until: str = ""
 
     def columns(self) -> list[Column]:
         """All that a row has to have."""
@@ -53,7 +54,8 @@ class Layout:
     def _label(self, value: Any, where: str) -> str | float:
         if self.number:
             return number(value, where)
-        return labelled(plain(value, where), self.labels, where)
+        name = plain(value, where)
+        return labelled(name.split(self.until)[0] if self.until else name, self.labels, where)
 
 
 def examples(rows: Iterable[tuple[str, Any]], layout: Layout, cells: Any, strict: bool) -> Read:

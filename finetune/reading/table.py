@@ -27,6 +27,7 @@ def read(
     quoting: bool | None = None,
     encoding: str = "utf-8",
     labels: Mapping[str, str] | Sequence[str] | None = None,
+    until: str = "",
     label_first: bool = False,
     id: Column = "",
     number: bool = False,
@@ -44,6 +45,7 @@ def read(
         header: whether the first row names the columns.
         quoting: whether cells may stand in quotes; None: they may in CSV, not in TSV (GLUE's).
         labels: the labels that may be, or {as in the file: as it shall be called}.
+        until: a label ends before this: with ":" TREC's "NUM:date" is NUM.
         label_first: the same as kind="lines"; header, texts and label do not count then.
         id: column to keep as the example's "id".
         number: the label is a number.
@@ -60,7 +62,9 @@ def read(
     if chosen == "lines":
         texts, label, header = (1,), 0, False
     columns = (texts,) if isinstance(texts, str | int) else tuple(texts)
-    layout = Layout(columns, label, id, files.known(labels), number, tuple(skip), empty)
+    layout = Layout(
+        columns, label, id, files.known(labels), number, tuple(skip), empty, until=until
+    )
     if chosen == "jsonl":
         found, cells = files.lines(path, encoding), _object(layout)
     else:
