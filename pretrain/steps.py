@@ -42,15 +42,14 @@ class Steps:
         places = layout.of(shapes)
         self.like = layout.like(shapes)
         self.init = self._placed(jax.jit(init, out_shardings=places))
-        self.train = self._placed(
-            jax.jit(
-                functools.partial(
-                    state_lib.train_step, objective, tx, train_rng, parts=parts, average=average
-                ),
-                donate_argnums=0,
-                out_shardings=(places, None),
-            )
+        train_step = jax.jit(
+            functools.partial(
+                state_lib.train_step, objective, tx, train_rng, parts=parts, average=average
+            ),
+            donate_argnums=0,
+            out_shardings=(places, None),
         )
+        self.train, self._lower = self._placed(train_step), self._placed(train_step.lower)
         for data in train[1:]:  # a later phase is refused now, if at all
             self._placed(jax.eval_shape)(self.train, self.like, jax.eval_shape(self.blank(data)))
         self._evaluate = self._placed(jax.jit(functools.partial(state_lib.eval_step, objective)))
@@ -76,6 +75,10 @@ class Steps:
         return lambda: {
             name: jax.numpy.zeros((data.B, *x.shape[1:]), x.dtype) for name, x in row.items()
         }
+
+    def lowered(self, data) -> jax.stages.Lowered:
+        """The training step on batches of `data`, from shapes alone: `.compile()` finishes it."""
+        return self._lower(self.like, self.layout.like(jax.eval_shape(self.blank(data))))
 
     def rows(self, data) -> slice:
         """Which rows of its batches this process reads."""
