@@ -1,5 +1,6 @@
 """configs/finetune: every recipe and preset builds its job from files as their owners give them."""
 
+import dataclasses
 import importlib
 import json
 import pathlib
@@ -11,6 +12,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from finetune import job as jobs
+from finetune.features import Features
 from pretrain import optim
 from pretrain.data.tokenizers import wordpiece
 from pretrain.loop import Plan
@@ -181,6 +183,15 @@ def test_every_preset_builds_a_job_and_is_judged_by_the_metric_it_names(recipe, 
     Plan(**config.train)
     _, rate = optim.make(**config.optim)
     assert rate(0) <= config.optim.lr
+
+
+@pytest.mark.parametrize(("name", "preset"), [*CASES, ("author", "party")])
+def test_all_that_any_task_can_do_can_be_said_on_the_command_line(name, preset):
+    get_config = importlib.import_module(f"configs.finetune.{name}").get_config
+    said = set(get_config(preset).task if preset else get_config().task)
+    fields = {each.name for each in dataclasses.fields(Features)}
+    follow = {"backbone", "parent", "name", "own_V", "own_D"}  # from the data, or of tags alone
+    assert fields - follow <= said
 
 
 def test_every_recipe_has_its_files_here():

@@ -20,7 +20,7 @@ def get_config(preset: str = "century") -> ConfigDict:
         raise ValueError(f"there is no preset {preset!r}; there are century, party")
     config = common.base()
     config.data = dict(format="sotu_author", label=preset, train="train", dev="dev", test="test")
-    config.task = dict(name="classify", metrics=("accuracy",))
+    config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=128, eval_B=64)
     config.examples, config.epochs = 2000, 4.0
     config.model = dict(dropout=0.1)

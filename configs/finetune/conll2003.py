@@ -27,10 +27,9 @@ def bert() -> ConfigDict:
     """The backbone learns along, and a tag is told from a word's first piece."""
     config = common.base()
     config.data = dict(format="conll", train="eng.train", dev="eng.testa", test="eng.testb")
-    config.task = dict(
-        name="tag", scheme="iob1", convert_to="iob2", piece="first", crf=False, constrained=False,
-        dropout=0.1,
-    )  # fmt: skip
+    config.task = common.task(
+        "tag", scheme="iob1", convert_to="iob2", piece="first", crf=False, constrained=False
+    )
     config.batches = dict(B=32, L=128, eval_B=64)
     config.optim.lr = 5e-5
     config.train.best = "dev/f1"
@@ -40,10 +39,10 @@ def bert() -> ConfigDict:
 def elmo() -> ConfigDict:
     """The backbone rests: an LSTM reads it beside words of its own, and a chain tells the tags."""
     config = bert()
-    config.task = dict(
-        name="tag", scheme="iob1", convert_to="iobes", crf=True, constrained=True, dropout=0.5,
+    config.task.update(
+        convert_to="iobes", crf=True, constrained=True, dropout=0.5,
         frozen=True, mix=True, lambda_=0.1, states_dropout=0.5,
-        bilstm=200, bilstm_layers=2, bilstm_dropout=0.5, again=False, own=2, own_D=50,
+        bilstm=200, bilstm_layers=2, bilstm_dropout=0.5, own=2, own_D=50,
     )  # fmt: skip
     config.epochs, config.batches.B = 30.0, 64
     config.optim.update(lr=1e-3, warmup=0, decay="constant", weight_decay=0.0, clip=5.0)

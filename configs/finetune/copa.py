@@ -17,7 +17,7 @@ def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(format="choice", train="copa/train.jsonl", dev="copa/dev.jsonl", test="")
     config.data.update(texts=("query",), choices="choices", gold="gold", lettered=False)
-    config.task = dict(name="choice", gap="", options=2, dropout=0.1, lm=0.0)
+    config.task = common.task("choice", gap="", options=2)
     config.batches = dict(B=16, L=64, eval_B=32)
     config.epochs = 10.0
     config.train.update(best="dev/accuracy", eval_every=50)

@@ -66,7 +66,7 @@ def glue(task: str) -> ConfigDict:
     if task == "mnli":
         config.data.update(dev=dict(split="dev_matched"), test=dict(split="dev_mismatched"))
     kind = "regress" if task == "stsb" else "classify"
-    config.task = dict(name=kind, metrics=metrics, dropout=0.1, both=False, lm=0.0)
+    config.task = common.task(kind, metrics=metrics)
     config.batches = dict(B=32, L=128, eval_B=64)
     config.train.update(best=f"dev/{metrics[-1]}", eval_every=period)
     return config

@@ -16,7 +16,7 @@ from configs.finetune import common
 def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(format="race", train="RACE/train", dev="RACE/dev", test="RACE/test")
-    config.task = dict(name="choice", gap="_", options=4, dropout=0.1, lm=0.0)
+    config.task = common.task("choice", gap="_", options=4)
     config.batches = dict(B=32, L=512, eval_B=32)
     config.optim.update(lr=2e-5, steps=12_000, warmup=1000, weight_decay=0.0, eps=1e-6)
     config.train.update(best="dev/accuracy", eval_every=1000, save_every=1000)

@@ -17,10 +17,9 @@ from configs.finetune import common
 def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(format="rank", train="train.tsv", dev="dev.tsv", test="")
-    config.task = dict(
-        name="rank", options=8, rows=0, loss="softmax", margin=1.0, ks=(1, 10),
-        gain="exponential", dropout=0.1,
-    )  # fmt: skip
+    config.task = common.task(
+        "rank", options=8, rows=0, loss="softmax", margin=1.0, ks=(1, 10), gain="exponential"
+    )
     config.batches = dict(B=8, L=128, eval_B=8)
     config.train.best = "dev/ndcg@10"
     return config

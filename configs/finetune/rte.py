@@ -20,7 +20,7 @@ def get_config() -> ConfigDict:
         format="table", texts=("premise", "hypothesis"), label="label",
         labels=("entailment", "not_entailment"), train="train.csv", dev="dev.csv", test="",
     )  # fmt: skip
-    config.task = dict(name="classify", metrics=("accuracy",), dropout=0.1, both=False, lm=0.0)
+    config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=128, eval_B=64)
     config.train.update(best="dev/accuracy", eval_every=50)
     return config

@@ -20,7 +20,7 @@ def get_config() -> ConfigDict:
         format="semeval2010", marks=("$ ", " $", "# ", " #"),
         train="TRAIN_FILE.TXT", dev="", test="TEST_FILE_FULL.TXT",
     )  # fmt: skip
-    config.task = dict(name="classify", metrics=("accuracy", "relation_f1"), dropout=0.1, lm=0.0)
+    config.task = common.task("classify", metrics=("accuracy", "relation_f1"))
     config.epochs = 5.0
     config.batches = dict(B=16, L=128, eval_B=64)
     config.train.update(eval_every=500)

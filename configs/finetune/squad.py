@@ -15,7 +15,7 @@ def get_config() -> ConfigDict:
     config = common.base()
     config.epochs = 2.0
     config.data = dict(format="squad", train="train-v1.1.json", dev="dev-v1.1.json", test="")
-    config.task = dict(name="span", stride=128, max_query=64, max_answer=30)
+    config.task = common.task("span", stride=128, max_query=64, max_answer=30)
     config.batches = dict(B=12, L=384, eval_B=32)
     config.optim.lr = 3e-5
     config.train.update(best="dev/f1", eval_every=2000, save_every=2000)

@@ -24,7 +24,7 @@ def bert() -> ConfigDict:
     config = common.base()
     config.epochs = 2.0
     config.data = dict(format="squad", train="train-v2.0.json", dev="dev-v2.0.json", test="")
-    config.task = dict(name="span", stride=128, max_query=64, max_answer=30, threshold=-1.0)
+    config.task = common.task("span", stride=128, max_query=64, max_answer=30, threshold=-1.0)
     config.batches = dict(B=24, L=384, eval_B=32)
     config.optim.lr = 3e-5
     config.train.update(best="dev/best_f1", eval_every=2000, save_every=2000)

@@ -26,7 +26,7 @@ def tuned() -> ConfigDict:
         format="table", kind="lines", encoding="utf-8",
         train="stsa.binary.train", dev="stsa.binary.dev", test="stsa.binary.test",
     )  # fmt: skip
-    config.task = dict(name="classify", metrics=("accuracy",), dropout=0.1, lm=0.0)
+    config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=64, eval_B=64)
     config.train.best = "dev/accuracy"
     return config

@@ -19,7 +19,7 @@ def get_config() -> ConfigDict:
         format="table", header=False, texts=(0, 1), label=2, number=True,
         train="stsb-en-train.csv", dev="stsb-en-dev.csv", test="stsb-en-test.csv",
     )  # fmt: skip
-    config.task = dict(name="regress", metrics=("pearson", "spearman"), dropout=0.1)
+    config.task = common.task("regress", metrics=("pearson", "spearman"))
     config.batches = dict(B=32, L=128, eval_B=64)
     config.train.update(best="dev/spearman", eval_every=100)
     return config

@@ -27,7 +27,7 @@ def tuned() -> ConfigDict:
         format="table", kind="lines", encoding="latin-1", until=":",
         train="TREC.train", dev="", test="TREC.test",
     )  # fmt: skip
-    config.task = dict(name="classify", metrics=("accuracy",), dropout=0.1, lm=0.0)
+    config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=48, eval_B=64)
     return config
 

@@ -18,10 +18,9 @@ def get_config() -> ConfigDict:
         format="conll", train="wnut17train.conll", dev="emerging.dev.conll",
         test="emerging.test.annotated",
     )  # fmt: skip
-    config.task = dict(
-        name="tag", scheme="iob2", convert_to="", piece="first", crf=False, constrained=False,
-        dropout=0.1,
-    )  # fmt: skip
+    config.task = common.task(
+        "tag", scheme="iob2", convert_to="", piece="first", crf=False, constrained=False
+    )
     config.batches = dict(B=16, L=128, eval_B=64)
     config.optim.lr = 5e-5
     config.train.best = "dev/f1"

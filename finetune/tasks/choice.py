@@ -45,7 +45,7 @@ class Form:
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(pool=self.inputs.form.pool)
+        return dict(place=self.inputs.form.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """tokens_BOL and the like; there_BO: which options there are; label_B, -1: not known."""

@@ -59,7 +59,7 @@ class Form:
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(C=len(self.labels), pool=self.inputs.form.pool)
+        return dict(C=len(self.labels), place=self.inputs.form.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Rows in the system's format, and labels; -1 where one is not known."""
@@ -151,13 +151,16 @@ class Task(Features):
 
     Attributes:
         C: classes.
-        pool, summary, dropout: of `Head`.
+        place: where in a row its system has the state that speaks for it, a kind of pooling.
+        pool: another kind, of `modules.pooling`; "": that one.
+        summary, dropout: of `Head`.
         weights: of the classes; none: all 1.
         mix, ..., lm: of `Features`.
     """
 
     C: int = 2
-    pool: str = "first"
+    place: str = "first"
+    pool: str = ""
     summary: str = ""
     dropout: float = 0.1
     weights: tuple[float, ...] = ()
@@ -175,7 +178,7 @@ class Task(Features):
 
     def setup(self):
         super().setup()
-        self.head = Head(self.C, self.pool, self._summary(), self.dropout)
+        self.head = Head(self.C, self.pool or self.place, self._summary(), self.dropout)
 
     def _pooler(self) -> bool:
         return getattr(self.backbone, "pooler", False)

@@ -60,7 +60,7 @@ class Form:
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(pool=self.inputs.form.pool)
+        return dict(place=self.inputs.form.pool)
 
     def training(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """As `arrays`, but each row has a relevant candidate; queries that tell nothing are left

@@ -32,7 +32,7 @@ class Form(classify.Form):
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(pool=self.inputs.form.pool)
+        return dict(place=self.inputs.form.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Rows in the system's format, and numbers; NaN where one is not known."""
