@@ -23,8 +23,8 @@ def base() -> ConfigDict:
     return config
 
 
-SUMMED = dict(pool="", summary="")  # a row's states as one
-KINDS = {  # what each kind of task can besides
+SUMMED: dict = dict(pool="", summary="")  # a row's states as one
+KINDS: dict[str, dict] = {  # what each kind of task can besides
     "classify": SUMMED | dict(both=False, weights=()), "regress": SUMMED | dict(both=False),
     "choice": SUMMED, "rank": SUMMED, "tag": dict(own=0, own_D=0), "span": {},
 }  # fmt: skip

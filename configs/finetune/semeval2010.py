@@ -6,7 +6,8 @@ Run it where the data are, or name them: --config.data.train=... .  The words ar
 around them, as in "The $ kitchen $ is the last renovated part of the # house # .", and the relation
 by the state of the whole; relation_f1 is the official score: the mean F1 of nine relations, the
 direction counting.  There is no development set, and the last step counts.  Values and marks of
-Wu and He 2019: so they came to 87.98, and to 89.25 with the words' own states besides.
+Wu and He 2019, who came to 89.25 with the words' own states besides.  MiniLM, six layers,
+optim.lr=1e-4 epochs=3 batches.L=56: 81.1.
 """
 
 from ml_collections import ConfigDict

@@ -5,8 +5,13 @@
 
 Run it where the data are, or name them: --config.data.train=... .  Lines as "1 a gripping movie",
 6,920 whole sentences to train on; the 67,349 sentences and phrases of GLUE are of glue.py:sst2.
-Values of Devlin et al. 2019, appendix A.3.  "scratch" needs no pretrained model: words that occur
-twice get vectors, an LSTM reads them from either end.  Kim 2014 came to 82.7% so, of phrases, too.
+Values of Devlin et al. 2019, appendix A.3.  "scratch" needs no pretrained model: the commonest
+words get vectors, and an LSTM reads them from either end.  Kim's CNN (2014) came to 82.7% so, with
+phrases to learn from, too.
+
+    on the test set, by the best on dev
+    scratch                                                                          81.8%
+    MiniLM, six layers, optim.lr=1e-4 epochs=2 batches.L=48                          88.7%
 """
 
 from ml_collections import ConfigDict
@@ -43,6 +48,6 @@ def from_scratch(config: ConfigDict) -> ConfigDict:
         name="lstm", inputs="words", V=None, D=300, U=128, N=1, tied=True, dropout=0.5
     )
     config.task.update(pool="mean", dropout=0.5)
-    config.epochs = 4.0
+    config.epochs = 6.0
     config.optim.update(lr=2e-3, warmup=0.0)
     return config

@@ -5,7 +5,9 @@
 Run it where the data are, or name them: --config.data.train=... .  Rows of sentence, sentence,
 score in CSV without a header, as in stsb-multi-mt (github.com/PhilipMay), which has the scores of
 the test set, too, and other languages; GLUE's own files are of glue.py:stsb.  Values of Devlin et
-al. 2019, whose models came to a Spearman correlation of 85.8 and 86.5 on the test set.
+al. 2019, whose models came to a Spearman correlation of 85.8 and 86.5 on the test set.  MiniLM, six
+layers, optim.lr=2e-4 epochs=4 batches.L=64: 86.5 on dev, 81.8 on test, no more than the 82.0 that
+the cosines of its own sentence embeddings come to.
 """
 
 from ml_collections import ConfigDict

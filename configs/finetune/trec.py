@@ -7,7 +7,11 @@ Run it where the data are, or name them: --config.data.train=... .  Lines as "NU
 Ozzy Osbourne born ?", in the files TREC.train or train_5500.label, of which the part before the
 colon is told, six classes; data.until= (nothing) tells all 50.  Lines that begin with a class
 alone (TREC.train.all) are read as they are.  There is no development set, and the last step
-counts.  "scratch" needs no pretrained model: Kim 2014 came to 91.2% so, to 93.6% with word2vec.
+counts.  "scratch" needs no pretrained model: Kim's CNN came to 91.2% so, to 93.6% with word2vec.
+
+    on the test set
+    scratch                                                                          88.0%
+    MiniLM, six layers, optim.lr=1e-4 batches.L=32                                   96.6%
 """
 
 from ml_collections import ConfigDict

@@ -4,7 +4,7 @@
 
 Run it where the data are (github.com/leondz/emerging_entities_17), or name them:
 --config.data.train=... .  Most names of the test set occur nowhere in the training set.  MiniLM,
-six layers, 320 steps at 2e-4 in rows of 64: 55.6% F1 on the development set.
+six layers, optim.lr=2e-4 epochs=2 batches.L=64: 56.8% F1 on the development set, 45.6% on test.
 """
 
 from ml_collections import ConfigDict
