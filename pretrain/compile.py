@@ -1,0 +1,123 @@
+"""Compile a recipe's training step for TPUs that are not here, to know before renting:
+
+    python -m pretrain.compile --config=configs/xlnet.py:large --topology=v5p:4x4x4
+
+prints, for each chip, what its memory is for, its collectives, its work and how long a step takes
+at least.  It needs the compiler, `pip install libtpu`, but no TPU and no text.  Exit code 1, with
+the compiler's line, where the step does not fit.  --search tries meshes, remat and batch sizes and
+prints those that fit, the quickest first.
+"""
+
+import sys
+
+import jax
+from absl import flags
+
+from pretrain import ahead, chips, job, roofline, search
+from pretrain.ahead import Step
+from pretrain.chips import Slice
+from pretrain.compiled import kept
+from pretrain.data.progress import say
+from pretrain.roofline import Work
+
+TOPOLOGY = flags.DEFINE_string("topology", None, "Chips and their grid, as v5e:4x4, v5p:4x4x4.")
+SEARCH = flags.DEFINE_bool("search", False, "Try meshes, remat and batch sizes.")
+MINUTES = flags.DEFINE_float("minutes", 60, "How long --search goes on.")
+GIB = 2**30
+
+
+def main(config, _workdir) -> None:
+    """Compiles the step of every phase, or searches; ends the process with 1 if nothing fits."""
+    jax.config.update("jax_platforms", "cpu")  # whatever there is: these chips are described
+    place = chips.described(TOPOLOGY.value)
+    if SEARCH.value:
+        found = search.tried(config, place, MINUTES.value, say)
+        print("\n".join(search.table(found)))
+        sys.exit(not any(each.seconds for each in found))
+    steps = ahead.steps(config, place)
+    made = [ahead.compiled(steps, data) for data in ahead.rows(config)]
+    for step in made:
+        work = roofline.work(step.program, place, list(steps.layout.mesh.devices.flat))
+        print("\n".join(told(step, work, place)), end="\n\n")
+    if refused := [step.refusal for step in made if step.refusal]:
+        sys.exit("does not fit: " + "\n".join(refused))
+
+
+def told(step: Step, work: Work, place: Slice) -> list[str]:
+    """Everything there is to say of a step, in lines."""
+    mesh = step.steps.layout.mesh
+    over = " ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
+    return [
+        f"{step.data.B} rows of {step.data.L} tokens on {place.name}: {mesh.size} chips, {over}; "
+        f"{ahead.parameters(step.steps):,} parameters; compiled in {step.seconds:.0f} s",
+        *_memory(step, place),
+        *_collectives(work),
+        *([] if step.refusal else _work(step, work, place)),
+    ]
+
+
+def _memory(step: Step, place: Slice) -> list[str]:
+    lines = [f"memory of a chip, GiB{place.chip.memory / GIB:>16.2f}"]
+    for name, size in step.memory.items():
+        whole = step.whole.get(name, 0)
+        note = f"   every chip has {whole / GIB:.3f} of it whole" if whole else ""
+        note = _largest(step) if name == "activations" else note
+        lines += [f"  {name:<20}{size / GIB:>14.3f}{note}"] if size else []
+    if step.refusal:
+        return [*lines, f"  {'total':<20}{'does not fit':>14}"]
+    total = sum(step.memory.values())
+    share = f"   {total / place.chip.memory:.0%}: fits"
+    return [*lines, f"  {'total':<20}{total / GIB:>14.3f}{share}"]
+
+
+def _largest(step: Step) -> str:
+    largest = sorted(kept(step.program), key=lambda x: -x.bytes)[:3]
+    return "   such as " + ", ".join(map(str, largest)) if largest else ""
+
+
+def _collectives(work: Work) -> list[str]:
+    lines = [f"collectives of a step{'times':>9}{'GiB made':>12}{'GiB received':>14}   largest"]
+    for kind in sorted({each.kind for each in work.collectives}):
+        own = [each for each in work.collectives if each.kind == kind]
+        times = sum(each.times for each in own)
+        made = sum(each.times * each.bytes for each in own) / GIB
+        received = sum(each.times * each.received for each in own) / GIB
+        largest = max((x for each in own for x in each.arrays), key=lambda x: x.content)
+        lines.append(f"  {kind:<20}{times:>8.0f}{made:>12.3f}{received:>14.3f}   {largest}")
+    return lines if len(lines) > 1 else ["no collectives"]
+
+
+def _work(step: Step, work: Work, place: Slice) -> list[str]:
+    chip, tokens = place.chip, step.data.B * step.data.L / step.steps.layout.mesh.size
+    share = step.flops / (work.seconds * chip.peak)
+    return [
+        "work of a chip in a step",
+        f"  model               {step.flops / 1e12:>14.3f} TFLOP, products of the recipe's sizes",
+        f"  compiled            {work.flops / 1e12:>14.3f} TFLOP{_trust(step, work)}",
+        f"  memory traffic      {work.traffic / 1e9:>14.3f} GB",
+        f"  intensity           {work.flops / max(work.traffic, 1):>14.0f} FLOP/byte; "
+        f"{chip.peak / chip.bandwidth:.0f} keep this chip's products busy",
+        "a step takes at least",
+        f"  products            {work.products * 1e3:>14.2f} ms at {chip.peak / 1e12:.0f} TFLOP/s",
+        f"  memory              {work.memory * 1e3:>14.2f} ms at {chip.bandwidth / 1e9:.0f} GB/s",
+        f"  each operation      {work.operations * 1e3:>14.2f} ms, the longer of its two",
+        f"  collectives         {work.links * 1e3:>14.2f} ms beside it, at {chip.link / 1e9:.0f} "
+        "GB/s of a link, one way",
+        f"  together            {work.seconds * 1e3:>14.2f} ms: {tokens / work.seconds:,.0f} "
+        f"tokens/s of a chip, {share:.0%} of its peak",
+    ]
+
+
+def _trust(step: Step, work: Work) -> str:
+    """Whether what was counted in the program can be believed."""
+    if work.flops < 0.9 * step.flops:
+        return ": fewer than the model's, so some were not seen; do not trust it"
+    if work.endless:
+        where = "/".join(work.endless[0].split("/")[-2:])
+        return f", a loop that ends when the data want taken once: {where}"
+    return ""
+
+
+if __name__ == "__main__":
+    flags.mark_flag_as_required("topology")
+    job.start(main)
