@@ -7,11 +7,14 @@ import statistics
 from pathlib import Path
 
 import jax
+from jax.experimental import multihost_utils
 
 from finetune import job as jobs
-from finetune import results, starting
+from finetune import results, starting, submissions
+from finetune.predictor import Predictor
 from pretrain import job, loop
 from pretrain.data.progress import say
+from pretrain.sharding import Layout
 
 
 def main(config, workdir):
@@ -27,7 +30,7 @@ def main(config, workdir):
 
 
 def one(config, workdir) -> dict[str, float]:
-    """One job; what its best evaluation said."""
+    """One job; what the evaluation that counts said.  Leaves the predictions of its weights."""
     made = jobs.made(config, say)
     with job.opened(jobs.recipe(made, config), workdir):
         jobs.keep(made, workdir)
@@ -36,26 +39,48 @@ def one(config, workdir) -> dict[str, float]:
             config, workdir, made.task, made.train, made.evals, prepare, job.ACCEPT_CHANGES.value,
             made.score,
         )  # fmt: skip
-    if jax.process_index():
-        return {}
-    found = results.result(workdir)
-    if found is None:
-        return {}
-    if hasattr(made.form, "settle"):
-        made.form.settle(found.values)
-        jobs.keep(made, workdir)
-    told(config, workdir, int(state.step), found)
+        # The first process has written what all are about to read.
+        multihost_utils.sync_global_devices("trained")
+        found = results.result(workdir)
+        if found is None:
+            return {}
+        if hasattr(made.form, "settle"):
+            made.form.settle(found.values)
+            jobs.keep(made, workdir)
+        done = int(state.step) == config.optim.steps or found.since >= config.train.stop_after > 0
+        if done:
+            predictions(made, workdir)
+    if jax.process_index() == 0:
+        told(config, workdir, int(state.step), found, done)
     return found.values
 
 
-def told(config, workdir: Path, step: int, found: results.Result) -> None:
+def predictions(made: jobs.Job, workdir: Path) -> None:
+    """Writes what the weights that count tell of each held-out example."""
+    predictor = Predictor(jobs.reopened(workdir), Layout(loop.make_mesh()))
+    (workdir / "predictions").mkdir(exist_ok=True)
+    for split in made.evals:
+        lines, *_ = predictor.lines(made.examples[split])
+        if jax.process_index() == 0:
+            out = workdir / "predictions" / f"{split}.jsonl"
+            with submissions.draft(out) as file, submissions.jsonl(file) as write:
+                for example, line in zip(made.examples[split], lines, strict=True):
+                    write(example, line)
+
+
+def told(config, workdir: Path, step: int, found: results.Result, done: bool) -> None:
     """Prints how far training came, what the evaluation that counts said, and what to type next."""
     steps, best = config.optim.steps, config.train.best
-    print(f"{'Finished' if step == steps else 'Stopped'} at step {step} of {steps}.")
+    early = f": {found.since} evaluations did not better the best" if done and step < steps else ""
+    print(f"{'Finished' if done else 'Stopped'} at step {step} of {steps}{early}.")
     which = f"best by {best}" if best else "last"
     print(f"{workdir}, step {found.step} ({which}):")
     print("  " + "  ".join(f"{name} {value:.4f}" for name, value in found.values.items()))
-    print(f"Next: python -m finetune.predict --workdir={workdir} in out.jsonl")
+    if done:
+        print(f"What it tells of them: {workdir / 'predictions'}.")
+        print(f"Next: python -m finetune.predict --workdir={workdir} in out.jsonl")
+    else:
+        print("Next: the same command again goes on from here.")
 
 
 def spread(found: list[dict[str, float]]) -> None:

@@ -18,11 +18,13 @@ class Result(NamedTuple):
         begun: what the run began with.
         step: of the evaluation.
         values: what it said, by name, as "dev/accuracy".
+        since: how many evaluations came after it.
     """
 
     begun: str
     step: int
     values: dict[str, float]
+    since: int
 
 
 def result(workdir: Path) -> Result | None:
@@ -44,7 +46,8 @@ def result(workdir: Path) -> Result | None:
     line = max(found, key=lambda x: sign * x[name]) if name else found[-1]
     scratch = "random weights" if config.get("fresh") or not config["init"] else ""
     begun = ", ".join(filter(None, [scratch, config["init"]]))
-    return Result(begun, line["step"], {k: v for k, v in line.items() if "/" in k})
+    values = {k: v for k, v in line.items() if "/" in k}
+    return Result(begun, line["step"], values, len(found) - 1 - found.index(line))
 
 
 def table(workdirs: Sequence[Path]) -> str:

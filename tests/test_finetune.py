@@ -168,7 +168,8 @@ def test_what_pretraining_is_worth_is_told_beside_the_same_from_random_weights(
     found = metrics.read_lines(tmp_path / "tuned" / "metrics.jsonl")
     best = max((x for x in found if "dev/accuracy" in x), key=lambda x: x["dev/accuracy"])
     values = {k: v for k, v in best.items() if "/" in k}
-    assert results.result(tmp_path / "tuned") == (init, best["step"], values)
+    since = sum("dev/accuracy" in x and x["step"] > best["step"] for x in found)
+    assert results.result(tmp_path / "tuned") == (init, best["step"], values, since)
     with pytest.raises(UserError, match="not fine-tuned"):
         results.result(run("mlm").workdir)
 
@@ -285,3 +286,17 @@ def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
     assert (tmp_path / "runs" / "seed-0" / "checkpoints" / "2").exists()
     assert (tmp_path / "runs" / "seed-1" / "checkpoints" / "2").exists()
     assert capsys.readouterr().out.count("of 2 seeds") == 3 * 2 * 1
+    predicted = (tmp_path / "runs" / "seed-1" / "predictions" / "dev.jsonl").read_text()
+    assert len(predicted.splitlines()) == 24
+
+
+def test_the_last_words_say_whether_there_is_more_to_do(tmp_path, capsys):
+    recipe = config(tmp_path, "", **{"optim.steps": 9, "train.best": "-dev/loss"})
+    found = results.Result("", 2, {"dev/loss": 0.25}, 3)
+    for step, done in ((9, True), (6, True), (6, False)):
+        main.told(recipe, tmp_path, step, found, done)
+    first, early, stopped = capsys.readouterr().out.split("step 2 (best by -dev/loss)")[:3]
+    assert first.startswith("Finished at step 9 of 9.\n")
+    assert "\nFinished at step 6 of 9: 3 evaluations did not better the best.\n" in early
+    assert "dev/loss 0.2500" in early
+    assert "\nStopped at step 6 of 9.\n" in stopped

@@ -1,5 +1,6 @@
 """`python -m finetune.main`: killed, started again, and in two processes, it is the same job."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -62,9 +63,15 @@ def learned(workdir):
 
 @pytest.fixture
 def straight(command, toy, tmp_path):
-    told = finished(command("straight"), toy).splitlines()
-    assert told[0] == f"Finished at step {STEPS} of {STEPS}."
-    assert f"python -m finetune.predict --workdir={tmp_path / 'straight'}" in told[-1]
+    first, *_, last = finished(command("straight"), toy).splitlines()
+    assert first == f"Finished at step {STEPS} of {STEPS}."
+    assert f"python -m finetune.predict --workdir={tmp_path / 'straight'}" in last
+    predicted = (tmp_path / "straight" / "predictions" / "dev.jsonl").read_text().splitlines()
+    rows = [int(line.split()[0]) for line in (tmp_path / "rows").read_text().splitlines()]
+    told = [int(json.loads(line)["label"]) for line in predicted]
+    hits = [one == other for one, other in zip(told, rows, strict=True)]
+    best = max(x["dev/accuracy"] for x in evaluations(tmp_path / "straight").values())
+    assert sum(hits) / len(rows) == pytest.approx(best)
     return tmp_path / "straight"
 
 
@@ -83,6 +90,7 @@ def test_a_job_that_was_ended_goes_on_as_if_it_had_not_been(command, toy, tmp_pa
 def test_two_processes_learn_and_score_what_one_does(command, toy, tmp_path, straight):
     launch = [sys.executable, "-m", "launch.local", "-n", "2", "--"]
     finished([*launch, *command("two")], toy, devices=2)
+    assert (tmp_path / "two" / "predictions" / "dev.jsonl").exists()
     one, two = evaluations(straight), evaluations(tmp_path / "two")
     assert list(one) == list(two)
     for step, values in one.items():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from configs.finetune import common
-from finetune import job, predict, reading
+from finetune import job, predict, reading, submissions
+from finetune import predictor as predictors
 from finetune.blocks import blocks
 from pretrain.checkpoint import Checkpoints, write_config
 from pretrain.errors import UserError
@@ -53,7 +54,7 @@ def run(tmp_path_factory):
 
 def predictor(run, devices=1, rows=0):
     layout = Layout(make_mesh(devices=jax.devices()[:devices]))
-    return predict.Predictor(job.reopened(run), layout, rows)
+    return predictors.Predictor(job.reopened(run), layout, rows)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ FIELDS = dict(header=False, texts=(0,), label=1)
 def told(predictor, path, size=4096, fields=FIELDS, score=True):
     """(lines, metrics, what was said)."""
     lines, said = [], []
-    values = predict.predict(
+    values = predictors.predict(
         predictor, blocks(path, "table", fields, size), lambda e, x: lines.append((e, x)),
         said.append, score,
     )  # fmt: skip
@@ -116,7 +117,7 @@ def test_examples_whose_label_is_not_known_are_told_but_not_scored(one, tmp_path
         example["label"] = None
     lines = []
     found = [reading.Read(examples[:6]), reading.Read(examples[6:])]
-    values = predict.predict(one, found, lambda e, x: lines.append((e, x)), lambda line: None)
+    values = predictors.predict(one, found, lambda e, x: lines.append((e, x)), lambda line: None)
     assert [line for _, line in lines] == [line for _, line in told(one, table(tmp_path))[0]]
     known = [(e["label"], x["label"]) for e, x in lines if e["label"] is not None]
     assert values["accuracy"] == pytest.approx(np.mean([a == b for a, b in known]))
@@ -127,12 +128,12 @@ def test_examples_whose_label_is_not_known_are_told_but_not_scored(one, tmp_path
 
 def test_outputs_of_more_and_fewer_options_are_joined():
     parts = [{"x_BO": np.ones((2, 3))}, {"x_BO": np.ones((1, 4))}]
-    assert predict.joined(parts)["x_BO"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert predictors.joined(parts)["x_BO"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
 
 
 def written(submission, pairs, folder):
     out = folder / "out"
-    with predict.draft(out) as file, predict.WRITERS[submission](file) as write:
+    with submissions.draft(out) as file, submissions.WRITERS[submission](file) as write:
         for example, line in pairs:
             write(example, line)
     return out.read_text()
@@ -155,11 +156,12 @@ def test_the_files_are_as_their_readers_want_them(tmp_path):
 def test_a_file_has_its_name_only_when_all_is_in_it(tmp_path):
     out = tmp_path / "out"
     out.write_text("before")
-    with pytest.raises(KeyError), predict.draft(out) as file:
+    with pytest.raises(KeyError), submissions.draft(out) as file:
         file.write({}["half"])
     assert out.read_text() == "before"
     assert list(tmp_path.iterdir()) == [out]
-    with pytest.raises(UserError, match="cannot be written"), predict.draft(tmp_path / "no" / "x"):
+    nowhere = tmp_path / "no" / "x"
+    with pytest.raises(UserError, match="cannot be written"), submissions.draft(nowhere):
         pass
 
 

@@ -12,7 +12,7 @@ import optax
 import pytest
 
 from configs.finetune import squad, squad2, xquad
-from finetune import job, predict, starting
+from finetune import job, starting, submissions
 from finetune.tasks import span
 from modules import spans
 from pretrain.errors import UserError
@@ -337,7 +337,7 @@ def test_none_is_told_above_the_threshold_and_scored_by_the_script_of_squad_2(in
         lines = form.lines(both, outputs)
         assert [line["prediction_text"] == "" for line in lines] == [x > threshold for x in odds]
         answer = io.StringIO()
-        with predict.squad(answer) as write:
+        with submissions.squad(answer) as write:
             for example, line in zip(both, lines, strict=True):
                 write(example, line)
         assert json.loads(answer.getvalue()) == {x["id"]: x["prediction_text"] for x in lines}
