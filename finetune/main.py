@@ -24,13 +24,19 @@ def main(config, workdir):
     for number in range(seeds):
         seeded = config.copy_and_resolve_references()
         seeded.seed = config.seed + number
-        found.append(one(seeded, workdir / f"seed-{number}" if seeds > 1 else workdir))
+        values, done = one(seeded, workdir / f"seed-{number}" if seeds > 1 else workdir)
+        if not done:
+            return
+        found.append(values)
     if seeds > 1:
         spread(found)
 
 
-def one(config, workdir) -> dict[str, float]:
-    """One job; what the evaluation that counts said.  Leaves the predictions of its weights."""
+def one(config, workdir) -> tuple[dict[str, float], bool]:
+    """One job: what the evaluation that counts said, and whether training is done.
+
+    It leaves the predictions of the weights that count.
+    """
     made = jobs.made(config, say)
     with job.opened(jobs.recipe(made, config), workdir):
         jobs.keep(made, workdir)
@@ -42,17 +48,17 @@ def one(config, workdir) -> dict[str, float]:
         # The first process has written what all are about to read.
         multihost_utils.sync_global_devices("trained")
         found = results.result(workdir)
-        if found is None:
-            return {}
-        if hasattr(made.form, "settle"):
-            made.form.settle(found.values)
-            jobs.keep(made, workdir)
-        done = int(state.step) == config.optim.steps or found.since >= config.train.stop_after > 0
-        if done:
-            predictions(made, workdir)
+        done = int(state.step) == config.optim.steps
+        if found is not None:
+            done |= found.since >= config.train.stop_after > 0
+            if hasattr(made.form, "settle"):
+                made.form.settle(found.values)
+                jobs.keep(made, workdir)
+            if done:
+                predictions(made, workdir)
     if jax.process_index() == 0:
         told(config, workdir, int(state.step), found, done)
-    return found.values
+    return found.values if found else {}, done
 
 
 def predictions(made: jobs.Job, workdir: Path) -> None:
@@ -68,16 +74,20 @@ def predictions(made: jobs.Job, workdir: Path) -> None:
                     write(example, line)
 
 
-def told(config, workdir: Path, step: int, found: results.Result, done: bool) -> None:
+def told(config, workdir: Path, step: int, found: results.Result | None, done: bool) -> None:
     """Prints how far training came, what the evaluation that counts said, and what to type next."""
     steps, best = config.optim.steps, config.train.best
-    early = f": {found.since} evaluations did not better the best" if done and step < steps else ""
-    print(f"{'Finished' if done else 'Stopped'} at step {step} of {steps}{early}.")
-    which = f"best by {best}" if best else "last"
-    print(f"{workdir}, step {found.step} ({which}):")
-    print("  " + "  ".join(f"{name} {value:.4f}" for name, value in found.values.items()))
-    if done:
+    why = ""
+    if found and done and step < steps:
+        why = f": {found.since} evaluations did not better the best"
+    print(f"{'Finished' if done else 'Stopped'} at step {step} of {steps}{why}.")
+    if found:
+        which = f"best by {best}" if best else "last"
+        print(f"{workdir}, step {found.step} ({which}):")
+        print("  " + "  ".join(f"{name} {value:.4f}" for name, value in found.values.items()))
+    if done and found:
         print(f"What it tells of them: {workdir / 'predictions'}.")
+    if done:
         print(f"Next: python -m finetune.predict --workdir={workdir} in out.jsonl")
     else:
         print("Next: the same command again goes on from here.")

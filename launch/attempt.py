@@ -66,23 +66,25 @@ def attempt(program: list[str]) -> int:
         print(f"{program[0]}: {error.strerror}", file=sys.stderr)
         return 127
     running.append(process)
-    finished, stopped = _passed_on(process)
+    last = _passed_on(process)
     code = process.wait()
-    if code == 0 and not finished and (stopped or told):
+    if code == 0 and last is not FINISHED and (last is STOPPED or told):
         return AGAIN
     return code if code >= 0 else 128 - code
 
 
-def _passed_on(process: subprocess.Popen) -> tuple[bool, bool]:
-    """Prints all that the process says; whether it said that it finished, or was stopped."""
-    finished = stopped = False
+def _passed_on(process: subprocess.Popen) -> re.Pattern | None:
+    """Prints all that the process says; which of `FINISHED` and `STOPPED` it said last.
+
+    A job of several runs says of each that it finished.
+    """
+    last = None
     assert process.stdout
     for line in process.stdout:
-        finished |= bool(FINISHED.search(line))
-        stopped |= bool(STOPPED.search(line))
+        last = next((each for each in (FINISHED, STOPPED) if each.search(line)), last)
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
-    return finished, stopped
+    return last
 
 
 if __name__ == "__main__":

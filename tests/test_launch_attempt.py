@@ -36,6 +36,7 @@ def attempt(code: str, *options: str) -> subprocess.Popen:
         ("import os; os.kill(os.getpid(), 9)", 128 + 9),
         ("print('Finished at step 6 of 6.')", 0),
         ("print('Stopped at step 3 of 6.')", AGAIN),
+        ("print('Finished at step 6 of 6.'); print('Stopped at step 3 of 6.')", AGAIN),
         ("import sys; print('W0101 a.cc:90] SIGTERM caught at 2026', file=sys.stderr)", AGAIN),
         ("print('W0101 a.cc:90] SIGTERM caught at 2026'); print('Finished at step 6 of 6.')", 0),
         ("import sys; print('Stopped at step 3 of 6.'); sys.exit(7)", 7),
