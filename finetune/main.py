@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 
 from finetune import job as jobs
 from finetune import results, starting, submissions
-from finetune.predictor import Predictor
+from finetune.predictor import Predictor, TerminatedError
 from pretrain import job, loop
 from pretrain.data.progress import say
 from pretrain.sharding import Layout
@@ -54,24 +54,27 @@ def one(config, workdir) -> tuple[dict[str, float], bool]:
             if hasattr(made.form, "settle"):
                 made.form.settle(found.values)
                 jobs.keep(made, workdir)
-            if done:
-                predictions(made, workdir)
+            done = done and predictions(made, workdir)
     if jax.process_index() == 0:
         told(config, workdir, int(state.step), found, done)
     return found.values if found else {}, done
 
 
-def predictions(made: jobs.Job, workdir: Path) -> None:
-    """Writes what the weights that count tell of each held-out example."""
+def predictions(made: jobs.Job, workdir: Path) -> bool:
+    """Writes what the best weights tell of each held-out example; False: told to terminate."""
     predictor = Predictor(jobs.reopened(workdir), Layout(loop.make_mesh()))
     (workdir / "predictions").mkdir(exist_ok=True)
     for split in made.evals:
-        lines, *_ = predictor.lines(made.examples[split])
+        try:
+            lines, *_ = predictor.lines(made.examples[split])
+        except TerminatedError:
+            return False
         if jax.process_index() == 0:
             out = workdir / "predictions" / f"{split}.jsonl"
             with submissions.draft(out) as file, submissions.jsonl(file) as write:
                 for example, line in zip(made.examples[split], lines, strict=True):
                     write(example, line)
+    return True
 
 
 def told(config, workdir: Path, step: int, found: results.Result | None, done: bool) -> None:

@@ -20,6 +20,10 @@ EVERY = 5.0  # seconds
 Outputs = dict[str, np.ndarray]
 
 
+class TerminatedError(UserError):
+    """The process was told to terminate before there was a result."""
+
+
 class Predictor:
     """A fine-tuned run that tells of examples, on all devices of a machine.
 
@@ -42,7 +46,8 @@ class Predictor:
         """What the task's `predict` gives of all rows of these examples.
 
         Raises:
-            UserError: the run has no weights, or the process was told to terminate.
+            UserError: the run has no weights.
+            TerminatedError: the process was told to terminate.
         """
         data = Examples(self.form.arrays(examples), B=self.B, L=self.L)
         if self._steps is None:
@@ -50,7 +55,7 @@ class Predictor:
             self._params, self.step = self.run.weights(self._steps.like.params)
         outputs = self._steps.predict(self._params, data, self._stop)
         if outputs is None:
-            raise UserError("told to terminate before the end: there is no result")
+            raise TerminatedError("told to terminate before the end: there is no result")
         return outputs
 
     def lines(self, examples: Sequence[dict]) -> tuple[list[dict], list[dict], Outputs]:

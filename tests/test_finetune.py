@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 from configs.finetune import common
 from finetune import job as jobs
 from finetune import main, results, starting
+from finetune.predictor import TerminatedError
 from pretrain import checkpoint, hooks, job, loop, machine, metrics, verified
 from pretrain.checkpoint import Checkpoints
 from pretrain.errors import UserError
@@ -288,6 +289,15 @@ def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
     assert capsys.readouterr().out.count("of 2 seeds") == 3 * 2 * 1
     predicted = (tmp_path / "runs" / "seed-1" / "predictions" / "dev.jsonl").read_text()
     assert len(predicted.splitlines()) == 24
+
+
+def test_predictions_that_were_broken_off_are_still_to_be_made(tmp_path):
+    broken = mock.Mock()
+    broken.return_value.lines.side_effect = TerminatedError("told to terminate")
+    made = mock.Mock(evals={"dev": None}, examples={"dev": []})
+    with mock.patch.object(main, "Predictor", broken), mock.patch.object(jobs, "reopened"):
+        assert not main.predictions(made, tmp_path)
+    assert not list((tmp_path / "predictions").iterdir())
 
 
 def test_the_last_words_say_whether_there_is_more_to_do(tmp_path, capsys):
