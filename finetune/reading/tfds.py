@@ -43,7 +43,7 @@ def read(
     columns = (texts,) if isinstance(texts, str) else tuple(texts)
     layout = Layout(columns, label, id, files.known(labels), number, tuple(skip), empty)
     _check(builder.info.features, layout, path)
-    with sources._named(f"tfds:{path}"):
+    with sources.naming(f"tfds:{path}"):
         found = builder.as_data_source(split=split)
     if label and _hidden(builder.info.features[label], found, label):
         layout = dataclasses.replace(layout, label="")
@@ -55,9 +55,9 @@ def read(
 def _builder(path: str, tfds_dir: str, split: str) -> Any:
     import tensorflow_datasets as tfds
 
-    with sources._named(f"tfds:{path}"):
+    with sources.naming(f"tfds:{path}"):
         builder = tfds.builder(path, data_dir=tfds_dir or None)
-    sources._check_prepared(builder, path, split)
+    sources.check_prepared(builder, path, split)
     return builder
 
 
@@ -66,7 +66,7 @@ def _check(features: Any, layout: Layout, path: str) -> None:
         if column not in features:
             raise UserError(f"tfds:{path} has no feature {column!r}, but {', '.join(features)}")
     for column in layout.texts:
-        sources._check_text(features, path, str(column))
+        sources.check_text(features, path, str(column))
 
 
 def _hidden(feature: Any, found: Any, label: str) -> bool:

@@ -63,11 +63,11 @@ def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
     """A prepared TFDS dataset, one document per example, read without TensorFlow."""
     import tensorflow_datasets as tfds
 
-    with _named(f"tfds:{name}"):
+    with naming(f"tfds:{name}"):
         builder = tfds.builder(name, data_dir=tfds_dir or None)
-    _check_prepared(builder, name, tfds_split)
-    _check_text(builder.info.features, name, text_key)
-    with _named(f"tfds:{name}"):
+    check_prepared(builder, name, tfds_split)
+    check_text(builder.info.features, name, text_key)
+    with naming(f"tfds:{name}"):
         examples = builder.as_data_source(split=tfds_split)
     files = sorted(path for path in Path(builder.data_dir).iterdir() if path.is_file())
 
@@ -80,7 +80,7 @@ def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
 
 
 @contextlib.contextmanager
-def _named(what: str) -> Iterator[None]:
+def naming(what: str) -> Iterator[None]:
     """The library's own errors about a name, a split or a file format, in one line."""
     from tensorflow_datasets.core import DatasetNotFoundError
 
@@ -90,7 +90,8 @@ def _named(what: str) -> Iterator[None]:
         raise UserError(f"{what}: {str(error).strip().splitlines()[0]}") from error
 
 
-def _check_prepared(builder, name: str, tfds_split: str) -> None:
+def check_prepared(builder, name: str, tfds_split: str) -> None:
+    """UserError unless the dataset is on disk and has the split."""
     splits = builder.info.splits
     if not splits:
         raise UserError(
@@ -101,7 +102,8 @@ def _check_prepared(builder, name: str, tfds_split: str) -> None:
         raise UserError(f"tfds:{name} has no split {tfds_split!r}, but {', '.join(splits)}")
 
 
-def _check_text(features, name: str, text_key: str) -> None:
+def check_text(features, name: str, text_key: str) -> None:
+    """UserError unless there is such a feature, and it is text."""
     from tensorflow_datasets.core.features import Text
 
     if text_key not in features:
