@@ -27,6 +27,7 @@ from pretrain.errors import UserError
 from pretrain.workdir import read_json, write_json
 
 PathLike = str | os.PathLike
+HELD = 1 << 26  # bytes of arrays that `write` may leave in memory
 
 
 class Checkpoints:
@@ -160,6 +161,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     folder = pathlib.Path(workdir).resolve() / "checkpoints" / str(step)
     draft = folder.with_name(f"{step}.draft")
     table: dict[str, dict] = {}
+    held = 0
     for path in (folder, draft, draft.with_name(f"{draft.name}.partial_save")):
         shutil.rmtree(path, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -174,8 +176,11 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
             table |= described
             with options:
                 ocp_v1.partial.save(draft, verified.nest({name: x}))
+            held += x.nbytes
             del x
-            gc.collect()  # Orbax leaves a cycle that holds the array; the next needs its room
+            if held > HELD:  # Orbax leaves a cycle that holds the array; the next needs its room
+                gc.collect()
+                held = 0
         with options:
             ocp_v1.partial.finalize(draft)
         write_json(draft / "record" / "metadata", verified.seal({"leaves": table, "position": {}}))
