@@ -60,7 +60,7 @@ def test_each_use_has_an_average_of_its_own(case, found):
     D = 2 * tag_cases.BACKBONES["bilm"]["D"]
     for use, same in ((0, slice(-D, None)), (1, slice(0, -D))):
         params = jax.tree.map(np.copy, case[1])
-        before = found(params)[0]
+        before = np.array(found(params)[0])  # before the change: JAX may read in place, and later
         params["encoder"]["mixed"]["w_N"][use, 1] += 3
         after = found(params)[0]
         np.testing.assert_array_equal(before[..., same], after[..., same])
