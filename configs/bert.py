@@ -48,6 +48,11 @@ def get_config(preset: str = "mini") -> ConfigDict:
     return common.choose(preset, presets)
 
 
+def get_sweep() -> list[dict]:
+    """Learning rates about the mini's; see `launch.sweep`."""
+    return [{"optim.lr": lr} for lr in (3e-4, 7e-4, 1.5e-3)]
+
+
 def base(**size: int) -> ConfigDict:
     """The paper's recipe, line by line (its appendix A.2), uncased English."""
     config = common.base()

@@ -33,6 +33,11 @@ def get_config(preset: str = "mini") -> ConfigDict:
     return common.choose(preset, presets)
 
 
+def get_sweep() -> list[dict]:
+    """Learning rates about the mini's; see `launch.sweep`."""
+    return [{"optim.lr": lr} for lr in (0.1, 0.2, 0.4)]
+
+
 def original(**size) -> ConfigDict:
     """The paper's recipe as released with its code (bilm-tf)."""
     config = common.base()

@@ -35,6 +35,11 @@ def get_config(preset: str = "mini") -> ConfigDict:
     return common.choose(preset, presets)
 
 
+def get_sweep() -> list[dict]:
+    """Learning rates about the mini's; see `launch.sweep`."""
+    return [{"optim.lr": lr} for lr in (5e-4, 1e-3, 2e-3)]
+
+
 def base(lr: float = 6e-4, **size) -> ConfigDict:
     """124 million parameters; half a million tokens a step."""
     config = common.base()

@@ -20,6 +20,11 @@ def get_config(preset: str = "mini") -> ConfigDict:
     return common.choose(preset, {"mini": mini, "base": base, "large": large})
 
 
+def get_sweep() -> list[dict]:
+    """Learning rates about the mini's; see `launch.sweep`."""
+    return [{"optim.lr": lr} for lr in (5e-4, 1e-3, 2e-3)]
+
+
 def large() -> ConfigDict:
     """The paper's recipe, line by line (its section 3.1 and appendix A.5)."""
     config = common.base()

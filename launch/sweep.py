@@ -15,6 +15,7 @@ are those of every run.
 
 import argparse
 import importlib.util
+import inspect
 import pathlib
 import shlex
 from collections import Counter
@@ -64,7 +65,8 @@ def commands(config: str, program: list[str], runs: str = "runs", prefix: str = 
     recipe = _loaded(path)
     points = [dict(point) for point in recipe.get_sweep()]
     _check(recipe.get_config(*[preset] if preset else []), points, path)
-    names = _names(f"{pathlib.Path(path).stem}-{preset or 'mini'}", points)
+    base = [pathlib.Path(path).stem, preset or _default(recipe)]
+    names = _names("-".join(filter(None, base)), points)
     # The recipe has to be named before its values are.
     values = next((i for i, x in enumerate(program) if x.startswith("--config.")), len(program))
     first, shared = program[:values], program[values:]
@@ -92,6 +94,12 @@ def _loaded(path: str) -> Any:
     if not hasattr(recipe, "get_sweep"):
         raise ValueError(f"{path} has no get_sweep(), which would return a list of values by name")
     return recipe
+
+
+def _default(recipe: Any) -> str:
+    """The preset of a recipe that is named without one; "" if it has none."""
+    asked = inspect.signature(recipe.get_config).parameters.values()
+    return next((str(each.default) for each in asked if each.default is not each.empty), "")
 
 
 def _check(config: Any, points: list[Point], path: str) -> None:

@@ -102,3 +102,30 @@ def test_a_recipe_that_there_is_not_and_a_missing_program_are_refused(recipe):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 2
         assert said in done.stderr
+
+
+SWEPT = [
+    path for path in sorted((ROOT / "configs").rglob("*.py")) if "get_sweep" in path.read_text()
+]
+
+
+@pytest.mark.parametrize("path", SWEPT, ids=lambda path: path.stem)
+def test_the_sweep_of_every_recipe_that_has_one_is_a_command_each(path):
+    lines = sweep.commands(str(path), ["python", "-m", "pretrain.main"])
+    assert len({line.split("--workdir=")[1] for line in lines}) == len(lines) >= 3
+
+
+def test_the_objectives_can_be_swept_over():
+    assert {"bert", "elmo", "gpt", "gpt2", "xlnet"} <= {path.stem for path in SWEPT}
+
+
+@pytest.mark.parametrize(
+    ("named", "workdir"),
+    [
+        ("configs/finetune/glue.py", "runs/glue-mrpc-lr=5e-05"),
+        ("configs/finetune/glue.py:rte", "runs/glue-rte-lr=5e-05"),
+        ("configs/bert.py", "runs/bert-mini-lr=0.0003"),
+    ],
+)
+def test_a_run_is_named_after_the_preset_that_it_takes(named, workdir):
+    assert f"--workdir={workdir} " in sweep.commands(named, ["python"])[0]

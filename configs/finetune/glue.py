@@ -58,6 +58,11 @@ def get_config(preset: str = "mrpc") -> ConfigDict:
     return shared.choose(preset, {task: functools.partial(glue, task) for task in TASKS})
 
 
+def get_sweep() -> list[dict]:
+    """The rates that Devlin et al. chose from, by the development set; see `launch.sweep`."""
+    return [{"optim.lr": lr} for lr in (5e-5, 4e-5, 3e-5, 2e-5)]
+
+
 def glue(task: str) -> ConfigDict:
     """A task of `TASKS`."""
     config, (metrics, period) = common.base(), TASKS[task]
