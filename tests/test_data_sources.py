@@ -1,12 +1,14 @@
 """Documents arrive whole, in order and in bounded pieces; what is wrong is named by place."""
 
 import gzip
+import importlib.util
 from pathlib import Path
 
+import fsspec
 import pytest
 import zstandard
 
-from pretrain.data import sentences, sources, text
+from pretrain.data import inputs, sentences, sources, text
 from pretrain.data.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE
 from pretrain.errors import UserError
 
@@ -59,6 +61,70 @@ def test_globs_descend_and_files_come_sorted(tmp_path):
         (tmp_path / name).write_text(name)
     found = find(f"text:{tmp_path}/**/*.txt").inputs
     assert [str(p.relative_to(tmp_path)) for p in found] == ["0.txt", "a/deep/1.txt", "b/2.txt"]
+
+
+@pytest.fixture
+def bucket():
+    """An address where fsspec has files in memory, as `gs://...` has them on a bucket."""
+    files = fsspec.filesystem("memory")
+    files.pipe("/bucket/books/b.txt", b"Second.\n")
+    files.pipe("/bucket/books/a/c.txt.gz", gzip.compress(b"First.\n" * 90_000))
+    files.pipe("/bucket/books/a/d.txt.zst", zstandard.compress(b"Between.\n"))
+    files.pipe("/bucket/books/a/notes.md", b"not a text\n")
+    yield "memory://bucket/books"
+    files.rm("/bucket", recursive=True)
+
+
+def test_text_on_a_bucket_reads_as_local_text(bucket, tmp_path):
+    for path in bucket_files():
+        local = tmp_path / Path(path).relative_to("/bucket/books")
+        local.parent.mkdir(exist_ok=True)
+        local.write_bytes(fsspec.filesystem("memory").cat(path))
+    remote, local, named = (
+        find(f"text:{where}/**/*.txt*") for where in (bucket, tmp_path, f"file://{tmp_path}")
+    )
+    assert [path.name for path in remote.inputs] == ["c.txt.gz", "d.txt.zst", "b.txt"]
+    whole = ["".join(each) for each in local.read()]
+    assert [len(each) for each in whole] == [630_000, 9, 8]
+    assert ["".join(each) for each in remote.read()] == whole
+    assert ["".join(each) for each in named.read()] == whole
+
+
+def bucket_files() -> list[str]:
+    return fsspec.filesystem("memory").find("/bucket")
+
+
+def test_a_change_on_a_bucket_is_noticed_and_what_has_not_changed_is_not_read_again(
+    bucket, tmp_path, monkeypatch
+):
+    def hashed() -> dict[str, str]:
+        return inputs.hashes(find(f"text:{bucket}/**/*.txt*").inputs, tmp_path)
+
+    one = hashed()
+    assert list(one) == [f"{bucket}/a/c.txt.gz", f"{bucket}/a/d.txt.zst", f"{bucket}/b.txt"]
+    read = []
+    monkeypatch.setattr(inputs, "_sha256", lambda path: read.append(path.name) or "new")
+    assert hashed() == one
+    assert read == []
+    fsspec.filesystem("memory").pipe("/bucket/books/b.txt", b"Anothr.\n")  # of the same size
+    assert hashed() == one | {f"{bucket}/b.txt": "new"}
+    assert read == ["b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("memory://bucket/none/*.txt", "matches no file"),
+        ("nowhere://bucket/*.txt", "Protocol not known: nowhere"),
+        ("gs://bucket/*.txt", "gcsfs"),
+    ],
+)
+def test_an_address_that_cannot_be_read_is_answered_with_why(pattern, why):
+    if why == "gcsfs" and importlib.util.find_spec("gcsfs"):
+        pytest.skip("gcsfs is installed: it would ask the network")
+    with pytest.raises(UserError, match=why) as error:
+        find(f"text:{pattern}")
+    assert pattern in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,13 @@ def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
     """Path to sha256; a file of the same size and time as before is not read again."""
     record = cache / REMEMBERED
     known = json.loads(record.read_text()) if record.exists() else {}
-    seen = {str(path.resolve()): [*stamp(path)] for path in paths}
-    fresh = {p: [*s, _sha256(Path(p))] for p, s in seen.items() if known.get(p, [])[:2] != s}
+    seen = {str(path.resolve()): path for path in paths}
+    stamps = {name: [*stamp(path)] for name, path in seen.items()}
+    fresh = {
+        name: [*stamps[name], _sha256(path)]
+        for name, path in seen.items()
+        if known.get(name, [])[:2] != stamps[name]
+    }
     if fresh:
         known |= fresh
         draft = record.with_suffix(f".{os.getpid()}")
@@ -24,9 +29,11 @@ def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
     return {path: known[path][2] for path in seen}
 
 
-def stamp(path: Path) -> tuple[int, int]:
-    """(size in bytes, time of the last change in nanoseconds)."""
+def stamp(path: Path) -> tuple[int, int | str]:
+    """(size in bytes, time of the last change in nanoseconds, or what else changes with a file)."""
     status = path.stat()
+    if files := getattr(path, "fs", None):  # of fsspec, where not every system has such a time
+        return status.st_size, files.ukey(path.path)  # type: ignore[attr-defined]
     return status.st_size, status.st_mtime_ns
 
 

@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pretrain.data import text
 from pretrain.errors import UserError
@@ -48,9 +49,27 @@ def sotu(_: str, **_unused) -> Source:
 
 
 def texts(pattern: str, **_unused) -> Source:
-    """Local files, plain or .gz or .zst, sorted by path; `**` descends into folders."""
-    found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
+    """Files, plain or .gz or .zst, sorted by path; `**` descends into folders.
+
+    "gs://bucket/..." and the like are read through fsspec and what it needs for that scheme.
+    """
+    if "://" in pattern:
+        found = _remote(pattern)
+    else:
+        found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
     return _files("text", [p for p in found if p.is_file()], f"text:{pattern} matches no file")
+
+
+def _remote(pattern: str) -> list[Any]:
+    """The paths that an address with stars matches, as what can be used like a Path."""
+    import fsspec
+    import upath
+
+    try:
+        files, inner = fsspec.core.url_to_fs(pattern)
+        return sorted(upath.UPath(files.unstrip_protocol(name)) for name in files.glob(inner))
+    except (ImportError, ValueError, OSError) as error:
+        raise UserError(f"text:{pattern}: {error}") from error
 
 
 def _files(name: str, paths: list[Path], none: str) -> Source:

@@ -39,7 +39,7 @@ def _plain(path: Path) -> Iterator[bytes]:
 
 
 def _gzip(path: Path) -> Iterator[bytes]:
-    with gzip.open(path) as file:
+    with path.open("rb") as packed, gzip.open(packed) as file:
         while block := file.read(BLOCK):
             yield block
 
