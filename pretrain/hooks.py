@@ -14,9 +14,10 @@ class NotFiniteError(UserError):
 class Log:
     """Adds up what steps report; now and then writes it to the workdir and shows it."""
 
-    def __init__(self, writer, progress, rate, *, flops, patience: int):
+    def __init__(self, writer, progress, rate, goodput, *, flops, patience: int):
         """`flops(B, L)`: floating-point operations of a step on such a batch."""
         self.writer, self.progress, self.rate = writer, progress, rate
+        self.goodput = goodput
         self.flops, self.peak, self.patience = flops, machine.peak(), patience
         self.meter = metrics.Meter()
         self.data: Any = None  # the layout in force
@@ -53,13 +54,23 @@ class Log:
 
     def __call__(self, step: int, state) -> None:
         self.catch_up(step)
+        self.goodput.add(self.meter.busy)
         values, rates = self.meter.read()
+        rates["goodput"] = self.goodput.share()
         flops_per_s = rates.pop("flops_per_s")
         if self.peak:
             rates["utilisation"] = flops_per_s / self.peak
         values |= {"lr": float(self.rate(step - 1 - int(state.skipped))), **rates}
         self.writer.write(step, **values)
         self.progress.show(step, values)
+
+    def begun(self) -> dict[str, Any]:
+        """What `resume` wants to know."""
+        return {"sums": self.meter.begun(), "time": self.goodput.begun(self.meter.busy)}
+
+    def resume(self, begun) -> None:
+        self.meter.resume(begun.get("sums", {}))
+        self.goodput.resume(begun.get("time", {}))
 
 
 class Evaluate:
@@ -163,7 +174,7 @@ class Save:
     def __call__(self, step: int, state) -> None:
         self.log.catch_up(step)
         position = {"step": step, "data": self.fingerprint, "owed": self.evaluate.owed}
-        position["sums"] = self.log.meter.begun()
+        position |= self.log.begun()
         if self.evaluate.best:
             position["best"] = self.evaluate.best.begun()
         try:
@@ -176,6 +187,6 @@ class Save:
     def resume(self, position) -> None:
         """Tells the other hooks what they had begun."""
         self.evaluate.owed = position.get("owed", False)
-        self.log.meter.resume(position.get("sums", {}))
+        self.log.resume(position)
         if self.evaluate.best:
             self.evaluate.best.resume(position.get("best", {}))

@@ -10,9 +10,12 @@ from pretrain import hooks, machine, metrics, optim
 from pretrain.checkpoint import Checkpoints, differences
 from pretrain.data.stream import phases, training
 from pretrain.errors import UserError, section
+from pretrain.goodput import Goodput
+from pretrain.profile import Profile
 from pretrain.sharding import Layout, make_mesh
 from pretrain.state import State
 from pretrain.steps import Steps
+from pretrain.watch import Watch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +58,7 @@ def run(
     bit as if it had never stopped.  Told to terminate, it finishes its step, saves and returns.
 
     Args:
-        config: the recipe; reads .seed, .mesh, .optim and .train.
+        config: the recipe; reads .seed, .mesh, .optim, .train and .profile.
         workdir: the run's folder, locked by the caller.
         objective: a Linen module, see `pretrain.objectives`.
         train: a layout of `pretrain.data`, or two in turn, `pretrain.data.phases.Phases`.
@@ -78,6 +81,7 @@ def run(
     with section("mesh"):
         layout = Layout(make_mesh(**config.mesh))
     last, stop = config.optim.steps, machine.Stop()
+    profile = Profile(config.get("profile", ""), workdir, last)
     for data in evals.values():
         layout.check_rows(data.B)  # refused now rather than at the first evaluation
     steps = Steps(
@@ -85,6 +89,8 @@ def run(
         average=plan.average,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
+        watch = stack.enter_context(contextlib.closing(Watch(workdir)))
+        stack.enter_context(contextlib.closing(profile))
         saved = Checkpoints(workdir, keep=plan.keep, keep_every=plan.keep_every or None)
         stack.enter_context(contextlib.closing(saved))
         state, position = _begin(steps, saved, train, prepare, accept_changes)
@@ -97,31 +103,41 @@ def run(
             kept = Checkpoints(pathlib.Path(workdir) / "best", keep=1)
             best = hooks.Best(kept, plan.best, plan.stop_after, progress)
             stack.enter_context(contextlib.closing(kept))
-        log = hooks.Log(writer, progress, rate, flops=objective.flops, patience=plan.patience)
+        log = hooks.Log(
+            writer, progress, rate, Goodput(watch.began), flops=objective.flops,
+            patience=plan.patience,
+        )  # fmt: skip
         evaluate = hooks.Evaluate(
             steps, evals, stop, writer, progress, plan.eval_batches, score, best
         )
         save = hooks.Save(saved, train, log, evaluate)
-        periods = (plan.log_every, log), (plan.eval_every, evaluate), (plan.save_every, save)
+        periods = (
+            (plan.log_every, "logging", log), (plan.eval_every, "evaluating", evaluate),
+            (plan.save_every, "saving", save),
+        )  # fmt: skip
 
         save.resume(position)
         begin = f"continuing from step {state.step}" if position else "beginning at step 0"
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         if evaluate.owed:
-            evaluate(int(state.step), state)
+            with watch("evaluating", int(state.step)):
+                evaluate(int(state.step), state)
             if evaluate.owed:  # and broken off again
                 return state
         if best and best.enough:
             return state
         batches = training(train, int(state.step), steps.rows)
         for step in range(int(state.step) + 1, last + 1):
-            data, batch = log.next(batches)
-            state, sums = steps.train(state, layout.put(batch, data.B))
+            with watch("waiting for a batch", step):
+                data, batch = log.next(batches)
             try:
-                log.step(step, sums)
-                for every, hook in periods:
+                with watch(f"training on {data.B} x {data.L} tokens", step), profile(step):
+                    state, sums = steps.train(state, layout.put(batch, data.B))
+                    log.step(step, sums)
+                for every, doing, hook in periods:
                     if (every and step % every == 0) or step == last:
-                        hook(step, state)
+                        with watch(doing, step):
+                            hook(step, state)
             except hooks.NotFiniteError:
                 save(step, state)
                 raise

@@ -159,6 +159,11 @@ class Meter:
         """Goes on from sums that an earlier life of the run had begun."""
         self.sums = {name: (np.float32(a), np.float32(b)) for name, (a, b) in begun.items()}
 
+    @property
+    def busy(self) -> float:
+        """Seconds of steps since the last reading, without the wait for their batches."""
+        return self.seconds - self.waited
+
     def read(self) -> tuple[dict[str, float], dict[str, float]]:
         """(means, rates) since the last reading."""
         values, seconds = means(self.sums), max(self.seconds, 1e-9)

@@ -28,7 +28,7 @@ from tests import data_corpora
 
 ROOT = pathlib.Path(__file__).parent.parent
 STEPS = 6
-RATES = {"steps_per_s", "tokens_per_s", "data_wait"}  # depend on the clock
+RATES = {"steps_per_s", "tokens_per_s", "data_wait", "goodput"}  # depend on the clock
 
 # --- recipes ---------------------------------------------------------------------------------
 

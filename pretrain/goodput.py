@@ -1,0 +1,32 @@
+"""Goodput: the share of a run's time, all its lives together, that went into steps that count."""
+
+import time
+from collections.abc import Callable
+
+
+class Goodput:
+    """The share of a run's time, since it was first started, that went into steps that count.
+
+    What does not: starting, compiling, waiting for data, evaluating, saving, steps that were lost
+    with a life of the run and done again, and the time until its next life.
+    """
+
+    def __init__(self, began: float, now: Callable[[], float] = time.time):
+        self.start, self.now, self.productive = began, now, 0.0
+
+    def add(self, seconds: float) -> None:
+        """Takes in seconds of steps."""
+        self.productive += seconds
+
+    def share(self) -> float:
+        """Between 0 and 1."""
+        return min(1.0, self.productive / max(self.now() - self.start, 1e-9))
+
+    def begun(self, more: float) -> dict[str, float]:
+        """For a checkpoint; `more` seconds of steps are yet to be added."""
+        return {"began": self.start, "productive": self.productive + more}
+
+    def resume(self, begun: dict[str, float]) -> None:
+        """Goes on from what a checkpoint says."""
+        self.start = min(self.start, begun.get("began", self.start))
+        self.productive = begun.get("productive", 0.0)
