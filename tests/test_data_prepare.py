@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -349,6 +350,24 @@ def test_a_split_with_an_empty_side_is_refused(documents, held_out):
 def test_a_misspelt_option_is_named(source, tmp_path):
     with pytest.raises(TypeError, match="documentz"):
         load(source, tmp_path, documentz="file")
+
+
+def test_text_on_a_bucket_becomes_the_corpus_of_the_same_local_text(source, made, tmp_path):
+    files = fsspec.filesystem("memory")
+    files.put(source.removeprefix("text:").split("*")[0], "/shelf/", recursive=True)
+    found = load("text:memory://shelf/" + source.rpartition("/")[2], tmp_path)
+    files.rm("/shelf", recursive=True)
+    arrays = [name for name in contents(made.folder) if name != corpora.MANIFEST]
+    assert {name: contents(found.folder)[name] for name in arrays} == {
+        name: contents(made.folder)[name] for name in arrays
+    }
+
+
+def test_a_cache_that_is_an_address_is_refused(source, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="gs://bucket"):
+        load(source, "gs://bucket/data")
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_program_prints_what_it_made(source, made, tmp_path):

@@ -57,6 +57,8 @@ def prepare(
         "paragraphs": paragraphs, "detokenise": detokenise, "text_key": text_key,
         "tfds_split": tfds_split, "tokens": tokenizers.settings(**tokens),
     }  # fmt: skip
+    if "://" in cache:
+        raise UserError(f"cache={cache!r}: prepared corpora are files to be mapped into memory")
     Path(cache).mkdir(parents=True, exist_ok=True)
     manifest = {"options": options, "inputs": inputs.hashes(found.inputs, Path(cache))}
     folder = Path(cache) / f"{found.name}-{address(manifest)}"
