@@ -10,8 +10,8 @@
 # pre-emption or the failure of a node.  When the program fails, the job ends with its exit code;
 # scancel ends it for good.
 #
-# Data and checkpoints are plain files that every node has to see under the same path: take a folder
-# of the cluster's shared file system for --workdir.  A bucket (gs://, s3://) is not understood.
+# A workdir is a folder that every node has to see under the same path: take one
+# of the cluster's shared file system.  A bucket (gs://, s3://) is refused; text is read there, too.
 
 name=quartet      # --name NAME  of the job
 nodes=1           # --nodes N  how many
