@@ -13,7 +13,7 @@
 # With --xpk CLUSTER the xpk command that does the same is run instead; the bucket is then what
 # `xpk storage attach` has mounted there.
 #
-# A workdir and a prepared corpus are folders: gs://... as a --workdir is refused.  Text is read anywhere.
+# A workdir is a folder: gs://... as a --workdir is refused.  Text is read wherever it is.
 # The bucket is mounted at /mnt/bucket, and has to have a hierarchical namespace: a checkpoint is
 # complete when its folder is renamed, and other buckets cannot do that.  On a bucket the lock of a
 # workdir does not keep another job out: give each run its own.

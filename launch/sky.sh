@@ -8,7 +8,7 @@
 # SkyPilot asks anew for machines that are taken away, and the program goes on from its last
 # checkpoint.  `sky jobs queue`, `sky jobs logs` and `sky jobs cancel` do the rest.
 #
-# A workdir and a prepared corpus are folders: gs://... as a --workdir is refused.  Text is read anywhere.
+# A workdir is a folder: gs://... as a --workdir is refused.  Text is read wherever it is.
 # The bucket is mounted at /mnt/bucket, and has to be one of Google with a hierarchical namespace: a
 # checkpoint is complete when its folder is renamed, and other buckets cannot do that.  On a bucket
 # the lock of a workdir does not keep another job out: give each run its own.

@@ -11,7 +11,7 @@
 # asked for anew, and the program goes on from its last checkpoint.  When it has finished, the
 # machine is deleted; when it fails, its exit code is this script's, and the machine stays.
 #
-# A workdir and a prepared corpus are folders: gs://... as a --workdir is refused.  Text is read anywhere.
+# A workdir is a folder: gs://... as a --workdir is refused.  Text is read wherever it is.
 # All workers have to see one and the same workdir, and it has to outlive the machine: a path on a
 # file store that --setup mounts on every worker, or on a bucket, which --bucket mounts at /mnt/bucket
 # if the image has gcsfuse.  The bucket has to have a hierarchical namespace: a checkpoint is complete

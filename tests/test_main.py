@@ -126,7 +126,7 @@ def test_a_run_leaves_everything_in_its_workdir(finished, recipe):
     workdir = finished(recipe)
     assert {path.name for path in workdir.iterdir()} == {
         "config.json", "metrics.jsonl", "tensorboard", "curves.png", "checkpoints", "tokenizer",
-        "lock",
+        "heartbeats", "lock",
     }  # fmt: skip
     assert json.loads((workdir / "config.json").read_text())["optim"]["steps"] == toys.STEPS
     assert (workdir / "curves.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
