@@ -9,7 +9,6 @@ metrics are printed.
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from absl import app, flags, logging
 from finetune import blocks, job
 from finetune.predictor import Predictor, predict
 from finetune.submissions import WRITERS, draft
-from pretrain import machine
+from pretrain import lost, machine
 from pretrain.data.progress import say
 from pretrain.errors import UserError
 from pretrain.sharding import Layout, make_mesh
@@ -90,9 +89,9 @@ def main(argv: list[str]) -> None:
             found = blocks.blocks(source, format, own)
             values = predict(predictor, found, write, told, SCORE.value)
     except UserError as error:
-        sys.exit(f"error: {error}")
+        lost.end(1, f"error: {error}", error)
     except KeyboardInterrupt:
-        sys.exit(130)
+        lost.end(130, "interrupted")
     if first and values:
         print("  ".join(f"{name} {value:.4f}" for name, value in values.items()))
 

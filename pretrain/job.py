@@ -1,18 +1,20 @@
 """What every main does around its work: flags, the workdir and its lock, errors as one line."""
 
 import contextlib
+import inspect
 import json
 import pathlib
 import re
+import runpy
 import shutil
-import sys
+import traceback
 from collections.abc import Iterator
 
 import jax
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from pretrain import machine
+from pretrain import compile_cache, lost, machine
 from pretrain.checkpoint import differences, read_config, vacant, write_config
 from pretrain.errors import UserError
 from pretrain.workdir import locked
@@ -22,9 +24,18 @@ WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; default runs/<
 ACCEPT_CHANGES = flags.DEFINE_bool(
     "accept_changes", False, "Resume although the recipe or the data have changed."
 )
+HEARTBEAT = flags.DEFINE_integer(
+    "heartbeat", 60, "Seconds without a sign of life after which a process counts as lost.", 2
+)
+JOIN_TIMEOUT = flags.DEFINE_integer(
+    "join_timeout", 300, "Seconds to wait until all processes of the run have joined.", 1
+)
 
 # What a run may change its mind about: where and how often, not what is computed.
-FREE = r"^(mesh\.|train\.(log|eval|save|keep)_?|corpus\.cache|model\.(remat|unroll|block)|evals\.)"
+FREE = (
+    r"^(mesh\.|train\.(log|eval|save|keep)_?|corpus\.cache|model\.(remat|unroll|block)|evals\.|"
+    r"profile$)"
+)
 
 
 def start(main) -> None:
@@ -42,14 +53,21 @@ def start(main) -> None:
 
 @contextlib.contextmanager
 def speaking() -> Iterator[None]:
-    """A UserError inside ends the process with a line and exit code 1."""
+    """A UserError inside ends the process with a line and exit code 1.
+
+    Where there are other processes, any error ends this one at once, so that they notice: its
+    orderly end would wait for theirs.
+    """
     try:
         yield
     except UserError as error:
-        sys.exit(f"error: {error}")
+        lost.end(1, f"error: {error}", error)
     except KeyboardInterrupt:
-        print("interrupted; training goes on from its last checkpoint", file=sys.stderr)
-        sys.exit(130)
+        lost.end(130, "interrupted; training goes on from its last checkpoint")
+    except Exception as error:
+        if not lost.several():
+            raise
+        lost.end(1, traceback.format_exc(), error)
 
 
 def parsed(argv: list[str]) -> list[str]:
@@ -76,10 +94,26 @@ def _last_words(error: Exception) -> str:
 
 def workdir() -> pathlib.Path:
     """The folder asked for, or one named after the recipe and its preset."""
+    if "://" in (WORKDIR.value or ""):
+        raise UserError(
+            f"--workdir={WORKDIR.value}: a workdir is a folder; mount the bucket, see "
+            "launch/README.md"
+        )
     if WORKDIR.value:
         return pathlib.Path(WORKDIR.value).absolute()
-    recipe, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
-    return pathlib.Path("runs", f"{pathlib.Path(recipe).stem}-{preset or 'mini'}").absolute()
+    return pathlib.Path("runs", recipe_name()).absolute()
+
+
+def recipe_name() -> str:
+    """The recipe and its preset, as a file's name."""
+    path, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    return "-".join(filter(None, [pathlib.Path(path).stem, preset or _default(path)]))
+
+
+def _default(path: str) -> str:
+    """The preset of a recipe that is named without one; "" if it has none."""
+    asked = inspect.signature(runpy.run_path(path)["get_config"]).parameters.values()
+    return next((str(each.default) for each in asked if each.default is not each.empty), "")
 
 
 @contextlib.contextmanager
@@ -89,7 +123,8 @@ def opened(config: ConfigDict, workdir: pathlib.Path):
     Raises:
         UserError: another job is using the workdir, or the run there has another recipe.
     """
-    machine.join()
+    machine.join(HEARTBEAT.value, JOIN_TIMEOUT.value)
+    compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
     with locked(workdir) if jax.process_index() == 0 else contextlib.nullcontext():
         _keep_recipe(json.loads(config.to_json_best_effort()), workdir)
         yield

@@ -3,7 +3,6 @@
 import functools
 import random
 import signal
-import socket
 import time
 
 import jax
@@ -21,13 +20,6 @@ LONG = {"train.save_every": 1, "train.eval_every": 8}
 ENDLESS = {"optim.steps": 2000, "train.save_every": 5000, "train.eval_every": 5000}
 
 
-def finish(process) -> str:
-    """What a process said until it ended well."""
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    return said
-
-
 @pytest.fixture(scope="module")
 def undisturbed(toy, tmp_path_factory):
     """The workdir of a run that nothing befell, for each recipe and number of steps."""
@@ -35,7 +27,7 @@ def undisturbed(toy, tmp_path_factory):
     @functools.cache
     def run(recipe, steps):
         workdir = tmp_path_factory.mktemp("undisturbed")
-        finish(toy.start(recipe, workdir, LONG | {"optim.steps": steps}))
+        toys.finish(toy.start(recipe, workdir, LONG | {"optim.steps": steps}))
         return workdir
 
     return run
@@ -68,7 +60,7 @@ def test_a_run_killed_again_and_again_arrives_bit_for_bit(
     changes = LONG | {"optim.steps": steps}
     hit = [kill_somewhere(toy, recipe, tmp_path, changes, draw) for _ in range(kills)]
     assert hit[0]
-    finish(toy.start(recipe, tmp_path, changes))
+    toys.finish(toy.start(recipe, tmp_path, changes))
     assert toys.sums(tmp_path, steps) == toys.sums(whole, steps)
     assert toys.written(tmp_path) == toys.written(whole)
     counted = [line["step"] for line in toys.written(tmp_path) if "loss" in line]
@@ -100,7 +92,7 @@ def test_asked_to_stop_a_run_saves_its_step_and_goes_on_exactly(toy, tmp_path, r
     process = toy.start(recipe, tmp_path / "run", changes)
     toys.wait_for(lambda: toys.written(tmp_path / "run"), process)
     process.send_signal(signal.SIGTERM)
-    finish(process)
+    toys.finish(process)
     stop = toys.checkpoints(tmp_path / "run")[-1]
     assert 0 < stop < 2000
     # The schedule is that of 2000 steps; only the end is moved, and the data are read afresh.
@@ -108,16 +100,11 @@ def test_asked_to_stop_a_run_saves_its_step_and_goes_on_exactly(toy, tmp_path, r
     straight, resumed = tmp_path / "straight", tmp_path / "run"
     for workdir in (straight, resumed):
         process = toy.start(recipe, workdir, changes | end)
-        toys.wait_for(lambda w=workdir: _past(w, stop + 2), process)
+        toys.wait_for(lambda w=workdir: toys.past(w, stop + 2), process)
         process.kill()
         process.communicate()
     assert toys.sums(resumed, stop + 2) == toys.sums(straight, stop + 2)
     assert _until(resumed, stop + 2) == _until(straight, stop + 2)
-
-
-def _past(workdir, step) -> bool:
-    """Is this step saved, and all that belongs to it written?"""
-    return step in toys.checkpoints(workdir) and toys.written(workdir)[-1]["step"] > step
 
 
 def _until(workdir, step) -> list[dict]:
@@ -231,50 +218,3 @@ def test_weights_that_overflow_are_never_saved_and_the_run_says_so(toy, tmp_path
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert "not finite" in done.stderr.split("error: ")[-1]
-
-
-# --- two processes ---------------------------------------------------------------------------
-
-
-def together(toy, recipe, workdir, changes):
-    """Two processes of two devices each, as one machine."""
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        address = f"localhost:{s.getsockname()[1]}"
-    return [
-        toy.start(
-            recipe, workdir, changes, devices=2, JAX_COORDINATOR_ADDRESS=address,
-            JAX_NUM_PROCESSES="2", JAX_PROCESS_ID=str(number),
-        )
-        for number in range(2)
-    ]  # fmt: skip
-
-
-def losses(workdir) -> list[list[float]]:
-    """Of each line that has some: a step's or an evaluation's."""
-    lines = [[line[k] for k in line if k.endswith("loss")] for line in toys.written(workdir)]
-    return [line for line in lines if line]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", toys.RECIPES)
-@pytest.mark.parametrize("mesh", [{}, {"mesh.fsdp": 4, "mesh.data": 1}])
-def test_two_processes_learn_what_one_learns(toy, tmp_path, recipe, mesh):
-    both = together(toy, recipe, tmp_path / "two", mesh)
-    for process in both:
-        finish(process)
-    finish(toy.start(recipe, tmp_path / "one", mesh, devices=4))
-    assert len(losses(tmp_path / "one")) == 8
-    np.testing.assert_allclose(losses(tmp_path / "two"), losses(tmp_path / "one"), rtol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", toys.RECIPES)
-def test_one_of_two_processes_asked_to_stop_stops_both_at_one_step(toy, tmp_path, recipe):
-    both = together(toy, recipe, tmp_path, ENDLESS)
-    toys.wait_for(lambda: toys.written(tmp_path), both[0])
-    both[1].send_signal(signal.SIGTERM)
-    said = [finish(process) for process in both]
-    (stop,) = toys.checkpoints(tmp_path)
-    assert 0 < stop < 2000, said
-    assert toys.written(tmp_path)[-1]["step"] == stop

@@ -1,9 +1,13 @@
-"""pretrain/machine.py: being asked to stop."""
+"""pretrain/machine.py: who takes part in a run, and being asked to stop."""
 
 import os
 import signal
+import socket
 
-from pretrain import machine
+import pytest
+
+from pretrain import job, lost, machine
+from pretrain.errors import UserError
 
 
 def test_the_first_interrupt_asks_to_stop_and_the_second_interrupts(monkeypatch):
@@ -21,3 +25,128 @@ def test_the_first_interrupt_asks_to_stop_and_the_second_interrupts(monkeypatch)
 def test_a_process_that_joined_nothing_is_never_asked_to_stop():
     stop = machine.Stop()
     assert not any(stop() for _ in range(3))
+
+
+@pytest.fixture
+def told(monkeypatch):
+    """Sets the variables that say who takes part: address, count, number."""
+
+    def told(*values: str) -> None:
+        for name, value in zip(machine.VARIABLES, values, strict=True):
+            monkeypatch.setenv(name, value)
+
+    return told
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (("a:1", "two", "0"), "JAX_NUM_PROCESSES=two JAX_PROCESS_ID=0: give both numbers"),
+        (("a:1", "2", "-1"), "JAX_PROCESS_ID=-1: give both numbers"),
+        (("a:1", "2", ""), "JAX_COORDINATOR_ADDRESS=a:1 JAX_NUM_PROCESSES=2: give both numbers"),
+        (("", "", "1"), "JAX_PROCESS_ID=1: give both numbers"),
+        (("a:1", "2", "2"), "JAX_PROCESS_ID=2: processes are numbered from 0"),
+        (("a:1", "0", "0"), "JAX_NUM_PROCESSES=0 JAX_PROCESS_ID=0: processes are numbered from 0"),
+        (("a", "2", "1"), "an address is a host and a port"),
+        (("a:70000", "2", "0"), "an address is a host and a port"),
+        (("a:b", "2", "1"), "an address is a host and a port"),
+    ],
+)
+def test_variables_that_make_no_sense_are_refused_before_anybody_is_waited_for(
+    told, values, reason
+):
+    told(*values)
+    with pytest.raises(UserError, match=reason):
+        machine.join()
+
+
+def test_a_port_that_is_in_use_is_refused_where_it_is_to_be_listened_at(told):
+    with socket.create_server(("localhost", 0)) as other:
+        address = f"localhost:{other.getsockname()[1]}"
+        told(address, "2", "0")
+        with pytest.raises(UserError, match=r"port \d+ is in use on this machine"):
+            machine.join()
+        told(address, "2", "1")
+        machine._told()
+
+
+def test_variables_that_make_sense_are_taken_and_a_cluster_may_know_the_rest(told):
+    told("10.0.0.1:1234", "4", "3")
+    assert machine._told() == {"process_id": 3, "num_processes": 4}
+    told("", "4", "3")
+    assert machine._told() == {"process_id": 3, "num_processes": 4}
+    told("", "", "")
+    assert machine._told() == {}
+
+
+UNHEALTHY = (
+    "F1122 01:22:48.261367    8527 client.h:80] Terminating process because the JAX distributed "
+    "service detected fatal errors. absl::Status: UNAVAILABLE: The following tasks are unhealthy "
+    "(stopped sending heartbeats):\n{}The tasks have crashed.\n\nRPC: /xla.PollForError"
+)
+GONE = "F1122 01:22:48 8527 client.h:80] absl::Status: UNAVAILABLE: Failed to send RPC\nmore"
+MUTE = "F1122 01:22:48 8527 client.h:80] absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded\n\nRPC"
+
+
+@pytest.fixture
+def log():
+    """(this process) -> the log of a run of eight, not read."""
+
+    def log(own: int) -> lost.Log:
+        log = object.__new__(lost.Log)
+        log.heartbeat, log.timeout, log.own, log.count = 60, 300, own, 8
+        return log
+
+    return log
+
+
+@pytest.mark.parametrize(
+    ("own", "entry", "line"),
+    [
+        (0, UNHEALTHY.format("5\n"), "process 5 of 8 was lost (no sign of life for 60 s; "),
+        (3, UNHEALTHY.format("5\n2\n"), "processes 2, 5 of 8 were lost (no sign of life for"),
+        (3, UNHEALTHY.format("3\n5\n"), "this process, 3 of 8, gave no sign of life for 60 s"),
+        (3, GONE, "process 0 of 8 was lost (its connection is broken; "),
+        (3, MUTE, "process 0 of 8 was lost (no sign of life for 60 s; "),
+        (0, GONE, "the processes of the run lost each other (UNAVAILABLE: Failed to send RPC)"),
+    ],
+)
+def test_what_the_log_says_of_lost_processes_becomes_a_line_that_names_them(log, own, entry, line):
+    said = log(own)._lost(entry)
+    assert said.startswith(line)
+    assert said.endswith(": start the run again and it goes on from its last checkpoint")
+    assert "\n" not in said
+
+
+def test_what_is_no_news_of_processes_is_passed_on_whole_and_closing_leaves_all_as_it_was(capfd):
+    log = lost.Log(60, 300)
+    os.write(2, b"I1122 1 a.cc:1] one\nE1122 1 coordination_service.cc:9] the\nother\n")
+    os.write(2, b"I1122 1 b.cc:1] two\nplain\n")
+    log.close()
+    log.reader.join(timeout=60)
+    os.write(2, b"after\n")
+    assert capfd.readouterr().err == "I1122 1 a.cc:1] one\nI1122 1 b.cc:1] two\nplain\nafter\n"
+
+
+def test_an_error_in_one_process_alone_is_the_line_and_the_exit_code(capsys):
+    with pytest.raises(SystemExit) as ended, job.speaking():
+        raise UserError("no such thing")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: no such thing\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "follows"),
+    [
+        (ValueError("UNKNOWN: Gloo AllGather failed: Connection closed by peer"), True),
+        (RuntimeError("INTERNAL: NCCL operation failed"), True),
+        (UserError("mesh data=3 does not use all of 4 devices"), False),
+        (None, False),
+    ],
+)
+def test_an_error_that_a_lost_process_can_have_caused_is_told_from_others(error, follows):
+    assert lost._follows(error) == follows
+    if error:
+        wrapped = UserError("a checkpoint could not be written")
+        wrapped.__cause__ = error
+        assert lost._follows(wrapped) == follows

@@ -9,9 +9,11 @@ import json
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from unittest import mock
 
 import jax
@@ -148,6 +150,7 @@ class Toy:
     def __init__(self, folder: pathlib.Path, compiled: pathlib.Path):
         self.text, self.cache, self.compiled = folder / "a.txt", folder / "data", compiled
         self.text.write_text(data_corpora.prose(0, sentences=96, per_paragraph=12))
+        self.begun: list[subprocess.Popen] = []
 
     def config(self, recipe: str, changes: dict | None = None) -> ConfigDict:
         """A toy recipe on this corpus, with `changes` like {"optim.lr": 0.1}."""
@@ -169,19 +172,35 @@ class Toy:
     def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
         """Each program is compiled once, and as hastily as in the tests' own process."""
         eight, own = (f"device_count={count}" for count in (8, devices))
-        return os.environ | more | {
+        return os.environ | {
             "XLA_FLAGS": os.environ["XLA_FLAGS"].replace(eight, own),
             "JAX_COMPILATION_CACHE_DIR": str(self.compiled),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        }  # fmt: skip
+        } | more  # fmt: skip
 
     def start(self, *words, devices: int = 1, **more: str) -> subprocess.Popen:
         """`command(*words)`, running; what it says on stderr can be read from the process."""
-        return subprocess.Popen(
-            self.command(*words), cwd=ROOT, env=self.environment(devices, **more), text=True,
+        return self.begin(self.command(*words), devices, **more)
+
+    def begin(self, command: list, devices: int, **more: str) -> subprocess.Popen:
+        """Any command in the environment of toy runs."""
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=self.environment(devices, **more), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
+        self.begun.append(process)
+        return process
+
+    def together(self, command: list, count: int = 2, devices: int = 2) -> list[subprocess.Popen]:
+        """A command as so many processes of one run, each with so many devices."""
+        if count == 1:
+            return [self.begin(command, devices)]
+        whole = {"JAX_COORDINATOR_ADDRESS": free_address(), "JAX_NUM_PROCESSES": str(count)}
+        return [
+            self.begin(command, devices, JAX_PROCESS_ID=str(number), **whole)
+            for number in range(count)
+        ]
 
     def run(self, *words, devices: int = 1) -> subprocess.CompletedProcess:
         """`command(*words)`, to its end."""
@@ -191,11 +210,14 @@ class Toy:
 
 
 @pytest.fixture(scope="session")
-def toy(tmp_path_factory) -> Toy:
+def toy(tmp_path_factory) -> Iterator[Toy]:
     """The corpus of all toy runs of a session; what they compile serves all of its workers."""
     own = tmp_path_factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    return Toy(tmp_path_factory.mktemp("toy"), compiled=shared / "jit")
+    toy = Toy(tmp_path_factory.mktemp("toy"), compiled=shared / "jit")
+    yield toy
+    for process in toy.begun:  # those that a failure has left
+        process.kill()
 
 
 @pytest.fixture
@@ -217,11 +239,25 @@ def _configure(values: dict) -> None:
     compilation_cache.reset_cache()
 
 
+def free_address() -> str:
+    """A host and a port where nobody listens."""
+    with socket.socket() as s:
+        s.bind(("localhost", 0))
+        return f"localhost:{s.getsockname()[1]}"
+
+
 def wait_for(happened, process: subprocess.Popen) -> None:
     """Returns as soon as `happened()`; fails if the process has ended before."""
     while not happened():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.02)
+
+
+def finish(process: subprocess.Popen) -> str:
+    """What a process said until it ended well."""
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    return said
 
 
 # --- what a run has left ---------------------------------------------------------------------
@@ -237,3 +273,8 @@ def sums(workdir: pathlib.Path, step: int) -> dict[str, dict]:
     """Shape, type and checksum of every leaf of a checkpoint: equal if all bits are."""
     path = workdir / "checkpoints" / str(step) / "record" / "metadata"
     return json.loads(path.read_text())["leaves"]
+
+
+def past(workdir: pathlib.Path, step: int) -> bool:
+    """Is this step saved, and all that belongs to it written?"""
+    return step in checkpoints(workdir) and written(workdir)[-1]["step"] > step
