@@ -3,7 +3,8 @@
 A training program that is told to stop saves and exits with 0, as one that has finished does.
 Whoever starts programs anew, be it Slurm, Kubernetes, SkyPilot or `launch/tpu_vm.sh`, has to tell
 the two apart: an attempt that was stopped before its end exits with 75, as a program does by itself
-that lost another of its processes.  Every exit code but 0 is the program's.  SIGTERM is passed on; what the program says, on stdout or stderr, goes to stdout.
+that lost another of its processes.  Every other exit code is the program's.  SIGTERM is passed on;
+what the program says, on stdout or stderr, goes to stdout.
 """
 
 import argparse
