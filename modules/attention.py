@@ -63,7 +63,7 @@ def attend(q_BLHK, k_BJHK, v_BJHK, sight: Sight, drop: layers.Dropout, *, train:
         return jax.nn.dot_product_attention(q_BLHK, k_BJHK, v_BJHK, implementation="cudnn", **words)
     scale = q_BLHK.shape[-1] ** -0.5
     a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", q_BLHK * scale, k_BJHK)
-    p_BHLJ = layers.softmax(a_BHLJ, sight.visible).astype(v_BJHK.dtype)
+    p_BHLJ = layers.softmax(a_BHLJ, sight.visible, v_BJHK.dtype)
     return jnp.einsum("BHLJ,BJHK->BLHK", drop(p_BHLJ, train=train), v_BJHK)
 
 

@@ -49,13 +49,14 @@ class CharCNN(nn.Module):
         table_CE = layers.weight(self, "character_E", (C, self.E), layers.initializer("uniform", 1))
         kernels = [self._kernel(*filter) for filter in self.filters]
         first, *inner, W = chars_W.shape if chars_W.ndim > 1 else (1, *chars_W.shape)
-        x_BPX = pooled(table_CE, kernels, chars_W.reshape(first, math.prod(inner), W))
-        x_X = x_BPX.reshape(*chars_W.shape[:-1], x_BPX.shape[-1])
+        chars_BPW = placed(chars_W.reshape(first, math.prod(inner), W), "BP_")
+        x_BPX = placed(pooled(table_CE, kernels, chars_BPW), "BPX")
         biases = [
             layers.weight(self, f"bias{w}_X", (many,), layers.zeros) for w, many in self.filters
         ]
-        x_X = ACTIVATIONS[self.activation](x_X + jnp.concatenate(biases))
-        return self._project(self._highways(x_X))
+        x_BPX = ACTIVATIONS[self.activation](x_BPX + jnp.concatenate(biases))
+        x_BPD = self._project(self._highways(x_BPX))
+        return x_BPD.reshape(*chars_W.shape[:-1], self.D)
 
     def _check(self, W: int):
         layers.check(self, "activation", ACTIVATIONS)
@@ -70,10 +71,10 @@ class CharCNN(nn.Module):
         }[self.activation]
         return layers.weight(self, f"kernel{w}_EX", (w, self.E, many), init)
 
-    def _highways(self, x_X):
-        X, many = x_X.shape[-1], self.highways
+    def _highways(self, x_BPX):
+        X, many = x_BPX.shape[-1], self.highways
         if not many:
-            return x_X
+            return x_BPX
         init = layers.normal(1 / math.sqrt(X))
         shut = nn.initializers.constant(-2.0)
         carry_XX = layers.weight(self, "carry_XX", (many, X, X), init)
@@ -81,19 +82,20 @@ class CharCNN(nn.Module):
         transform_XX = layers.weight(self, "transform_XX", (many, X, X), init)
         transform_X = layers.weight(self, "transform_X", (many, X), layers.zeros)
         for n in range(many):
-            gate_X = jax.nn.sigmoid(x_X @ carry_XX[n] + carry_X[n])
-            new_X = jax.nn.relu(x_X @ transform_XX[n] + transform_X[n])
-            x_X = gate_X * new_X + (1 - gate_X) * x_X
-        return x_X
+            gate_BPX = jax.nn.sigmoid(layers.dense(x_BPX, carry_XX[n]) + carry_X[n])
+            new_BPX = jax.nn.relu(layers.dense(x_BPX, transform_XX[n]) + transform_X[n])
+            x_BPX = placed(gate_BPX * new_BPX + (1 - gate_BPX) * x_BPX, "BPX")
+        return x_BPX
 
-    def _project(self, x_X):
+    def _project(self, x_BPX):
         """Only where the widths differ, as in the original."""
-        X = x_X.shape[-1]
+        X = x_BPX.shape[-1]
         if X == self.D:
-            return x_X
+            return x_BPX
         init = layers.normal(1 / math.sqrt(X))
         w_XD = layers.weight(self, "projection_XD", (X, self.D), init)
-        return x_X @ w_XD + layers.weight(self, "projection_D", (self.D,), layers.zeros)
+        bias_D = layers.weight(self, "projection_D", (self.D,), layers.zeros)
+        return layers.dense(x_BPX, w_XD) + bias_D
 
     def flops(self, W: int) -> float:
         """Of the products of one word of W characters, forwards."""
@@ -119,23 +121,30 @@ def pooled(table_CE, kernels, chars_BPW):
 
 def _forward(table_CE, kernels, chars_BPW):
     top_BPX, at_BPX = jax.lax.platform_dependent(
-        table_CE, kernels, chars_BPW, cpu=_by_rows, default=_by_convolution
+        *_whole(table_CE, kernels), chars_BPW, cpu=_by_rows, default=_by_convolution
     )
     return top_BPX, (table_CE, kernels, chars_BPW, at_BPX)
 
 
 def _backward(kept, dy_BPX):
+    table_CE, kernels, *rest = kept
     slopes = jax.lax.platform_dependent(
-        *kept, dy_BPX, cpu=_by_rows_backward, default=_by_convolution_backward
-    )
+        *_whole(table_CE, kernels), *rest, dy_BPX,
+        cpu=_by_rows_backward, default=_by_convolution_backward,
+    )  # fmt: skip
     return *slopes, None
+
+
+def _whole(table_CE, kernels):
+    """On every device: the filters are small, what they are laid over is not."""
+    return jax.tree.map(lambda x: placed(x, "_" * x.ndim), (table_CE, kernels))
 
 
 pooled.defvjp(_forward, _backward)
 
 
 def _deal(words: int, *arrays):
-    """[B, P, ...] each -> [c, B, P, ...]: chunks of so many words on each device."""
+    """[B, P, ...] each -> [c, B, P, ...]: chunks of so many words, each device its own rows'."""
     B, P = arrays[0].shape[:2]
     devices = shards("B") if B % shards("B") == 0 else 1
     own = B // devices * P
@@ -144,7 +153,8 @@ def _deal(words: int, *arrays):
     def dealt(x_BP):
         x_BP = x_BP.reshape(devices, own, *x_BP.shape[2:])
         x_BP = jnp.pad(x_BP, [(0, 0), (0, -own % chunks)] + [(0, 0)] * (x_BP.ndim - 2))
-        return jnp.moveaxis(x_BP.reshape(devices, chunks, -1, *x_BP.shape[2:]), 1, 0)
+        x_cBP = jnp.moveaxis(x_BP.reshape(devices, chunks, -1, *x_BP.shape[2:]), 1, 0)
+        return placed(x_cBP, "cBP" + "_" * (x_BP.ndim - 2))
 
     return [dealt(x) for x in arrays]
 
@@ -244,7 +254,7 @@ def _convolve(table_CE, kernels, chars_BPW):
     form = ("NWC", "WIO", "NWC")
     convolve = functools.partial(jax.lax.conv_general_dilated, dimension_numbers=form)
     answers = [convolve(x_RWE, kernel, (1,), "VALID") for kernel in kernels]
-    return [x.reshape(*chars_BPW.shape[:2], *x.shape[1:]) for x in answers]
+    return [placed(x.reshape(*chars_BPW.shape[:2], *x.shape[1:]), "BP__") for x in answers]
 
 
 def _by_convolution(table_CE, kernels, chars_BPW):
@@ -264,13 +274,13 @@ def _by_convolution_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
         answers, pull = jax.vjp(lambda t, k: _convolve(t, k, chars_BPW), table_CE, kernels)
         cut = zip(answers, *(_cut(x, kernels) for x in rest), strict=True)
         hot = [_at(x.shape[2], at, dy) for x, at, dy in cut]
-        return jax.tree.map(jnp.add, sums, pull(hot)), None
+        return _whole(*jax.tree.map(jnp.add, sums, pull(hot))), None
 
-    none = jax.tree.map(jnp.zeros_like, (table_CE, kernels))
+    none = _whole(*jax.tree.map(jnp.zeros_like, (table_CE, kernels)))
     return jax.lax.scan(chunk, none, tuple(_deal(WORDS, chars_BPW, at_BPX, dy_BPX)))[0]
 
 
 def _at(places: int, at_BPX, dy_BPX):
     """[B, P, places, X]: each gradient at its place, 0 elsewhere."""
     is_place = jnp.arange(places)[:, None] == at_BPX[:, :, None]
-    return jnp.where(is_place, dy_BPX[:, :, None], 0)
+    return placed(jnp.where(is_place, dy_BPX[:, :, None], 0), "BP__")

@@ -8,13 +8,23 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules.placement import placed, shards
+
 normal = nn.initializers.normal
 zeros = nn.initializers.zeros_init()
 ones = nn.initializers.ones_init()
 
+
+def lean(f: Callable) -> Callable:
+    """`f`, entry by entry, of which nothing but the argument is kept for the backward pass."""
+    rule = jax.custom_vjp(f)
+    rule.defvjp(lambda x: (f(x), x), lambda x, dy: jax.vjp(f, x)[1](dy))
+    return rule
+
+
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    "gelu": functools.partial(jax.nn.gelu, approximate=True),  # the originals' tanh form
-    "gelu_erf": lambda x: 0.5 * x * (1 + jax.lax.erf(x * 2**-0.5)),
+    "gelu": lean(lambda x: jax.nn.gelu(x, approximate=True)),  # the originals' tanh form
+    "gelu_erf": lean(lambda x: 0.5 * x * (1 + jax.lax.erf(x * 2**-0.5))),
     "relu": jax.nn.relu,
 }
 
@@ -46,7 +56,15 @@ def initializer(kind: str, scale: float) -> Callable:
 
 def weight(module: nn.Module, name: str, shape: tuple[int, ...], init: Callable) -> jax.Array:
     """A float32 parameter, cast to the module's compute dtype where it is used."""
-    return module.param(name, init, shape, jnp.float32).astype(module.dtype)
+    return held(name, module.param(name, init, shape, jnp.float32)).astype(module.dtype)
+
+
+def held(name: str, w: jax.Array) -> jax.Array:
+    """A parameter in the layout of its name's letters, and so its gradient, as soon as it is made.
+
+    Else each device would sum up whole gradients, of which it keeps its share.
+    """
+    return placed(w, name.rpartition("_")[2])
 
 
 class Norm(nn.Module):
@@ -59,16 +77,46 @@ class Norm(nn.Module):
         D = x_BLD.shape[-1]
         scale_D = self.param("scale_D", ones, (D,), jnp.float32)
         bias_D = self.param("bias_D", zeros, (D,), jnp.float32)
-        x32_BLD = x_BLD.astype(jnp.float32)
-        centred_BLD = x32_BLD - x32_BLD.mean(-1, keepdims=True)
-        var_BL1 = jnp.square(centred_BLD).mean(-1, keepdims=True)
-        y_BLD = centred_BLD * jax.lax.rsqrt(var_BL1 + self.epsilon)
-        return (y_BLD * scale_D + bias_D).astype(x_BLD.dtype)
+        return _normed(self.epsilon, x_BLD, scale_D, bias_D)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _normed(epsilon: float, x_BLD, scale_D, bias_D):
+    y_BLD, _ = _standard(epsilon, x_BLD)
+    return (y_BLD * scale_D + bias_D).astype(x_BLD.dtype)
+
+
+def _standard(epsilon: float, x_BLD):
+    """Of mean 0 and deviation 1, in float32; and what each row was multiplied by for that."""
+    x_BLD = x_BLD.astype(jnp.float32)
+    centred_BLD = x_BLD - x_BLD.mean(-1, keepdims=True)
+    by_BL1 = jax.lax.rsqrt(jnp.square(centred_BLD).mean(-1, keepdims=True) + epsilon)
+    return centred_BLD * by_BL1, by_BL1
+
+
+def _normed_backward(epsilon: float, kept, dy_BLD):
+    x_BLD, scale_D = kept
+    y_BLD, by_BL1 = _standard(epsilon, x_BLD)  # again: cheaper than to keep it in float32
+    dy_BLD = dy_BLD.astype(jnp.float32)
+    rows = tuple(range(dy_BLD.ndim - 1))
+    dscale_D, dbias_D = (dy_BLD * y_BLD).sum(rows), dy_BLD.sum(rows)
+    dy_BLD *= scale_D
+    common_BLD = dy_BLD.mean(-1, keepdims=True) + y_BLD * (dy_BLD * y_BLD).mean(-1, keepdims=True)
+    return (by_BL1 * (dy_BLD - common_BLD)).astype(x_BLD.dtype), dscale_D, dbias_D
+
+
+_normed.defvjp(
+    lambda epsilon, x, scale, bias: (_normed(epsilon, x, scale, bias), (x, scale)), _normed_backward
+)
 
 
 @jax.custom_vjp
 def dense(x_BLD, w_DF):
     """[B, L, D] times [D, F], with the gradient by `w_DF` in the form a CPU multiplies fastest."""
+    return _product(x_BLD, w_DF)
+
+
+def _product(x_BLD, w_DF):
     return jnp.einsum("BLD,DF->BLF", x_BLD, w_DF)
 
 
@@ -90,7 +138,21 @@ def _dense_backward(kept, dy_BLF):
     return jnp.einsum("BLF,DF->BLD", dy_BLF, w_DF), dw_DF
 
 
-dense.defvjp(lambda x_BLD, w_DF: (dense(x_BLD, w_DF), (x_BLD, w_DF)), _dense_backward)
+# Not `dense` within: a policy of what to keep (`REMAT`) sees products, but not through a rule.
+dense.defvjp(lambda x_BLD, w_DF: (_product(x_BLD, w_DF), (x_BLD, w_DF)), _dense_backward)
+
+
+def found(x_BLD, V: int):
+    """Rows of a table of V, [B, ..., D], from where it is split by width to where activations are.
+
+    So they travel, and their gradient back, where they are fewer than V on each device; else the
+    whole table does.
+    """
+    rest = "_" * (x_BLD.ndim - 2)
+    if x_BLD.size > V * x_BLD.shape[-1] * shards("B"):
+        return placed(x_BLD, f"B{rest}D")
+    x_BLD = jnp.moveaxis(placed(jnp.moveaxis(x_BLD, -1, 0), "DB" + rest), 0, -1)
+    return placed(x_BLD, f"B{rest}D")
 
 
 class FeedForward(nn.Module):
@@ -116,26 +178,27 @@ class FeedForward(nn.Module):
         return Dropout(self.dropout)(dense(h_BLF, wo_FD) + bo_D, train=train)
 
 
-@jax.custom_vjp
-def softmax(scores, visible):
-    """Float32 softmax over the last axis among the visible; a row that sees nothing is all zeros.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def softmax(scores, visible, dtype: Any = jnp.float32):
+    """Softmax over the last axis among the visible; a row that sees nothing is all zeros.
 
-    `visible` broadcasts against `scores`; True means visible.  Only the result is kept for the
-    backward pass.
+    `visible` broadcasts against `scores`; True means visible.  Worked out in float32; only the
+    result, of this dtype, is kept for the backward pass.
     """
     scores = jnp.where(visible, scores.astype(jnp.float32), -1e30)
     top = jnp.maximum(scores.max(-1, keepdims=True), -1e29)  # hidden scores end as exp(-huge) = 0
     e = jnp.exp(scores - top)
-    return e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30)
+    return (e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30)).astype(dtype)
 
 
-def _softmax_forward(scores, visible):
-    p = softmax(scores, visible)
+def _softmax_forward(scores, visible, dtype):
+    p = softmax(scores, visible, dtype)
     return p, (p, jnp.zeros((), scores.dtype))
 
 
-def _softmax_backward(kept, dp):
-    p, like = kept
+def _softmax_backward(dtype, kept, dp):
+    like = kept[1]
+    p, dp = (x.astype(jnp.float32) for x in (kept[0], dp))
     ds = p * (dp - (p * dp).sum(-1, keepdims=True))
     return ds.astype(like.dtype), None
 

@@ -149,7 +149,7 @@ class Backbone(nn.Module):
         """Words by themselves: characters [..., W] or ids [...] -> [..., D]."""
         if self.inputs == "characters":
             return self.characters(tokens)
-        return self.token_VD[tokens].astype(self.dtype)
+        return layers.found(self.token_VD[tokens].astype(self.dtype), self.V)
 
     def _through(self, x_BZLD, state, *, valid_BZL=None, fresh_BZL=None, train: bool):
         """The input and what every layer makes of it: a list of N + 1, and the state."""

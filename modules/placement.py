@@ -22,6 +22,10 @@ class Placement(Protocol):
         """Over how many devices a dimension of this letter is split."""
         ...
 
+    def total(self, shares_B: jax.Array, letters: str) -> jax.Array:
+        """The sum over the first dimension, which has an entry of each device; see `total`."""
+        ...
+
 
 _current: contextvars.ContextVar[Placement | None] = contextvars.ContextVar(
     "placement", default=None
@@ -39,7 +43,10 @@ def placing(placement: Placement) -> Iterator[None]:
 
 
 def placed(x: jax.Array, letters: str) -> jax.Array:
-    """`placed(h_BLD, "BLD")`: the array itself, laid out as the machine wants its letters."""
+    """`placed(h_BLD, "BLD")`: the array itself, laid out as the machine wants its letters.
+
+    A dimension of `_` stays whole.
+    """
     placement = _current.get()
     return placement.place(x, letters) if placement else x
 
@@ -48,3 +55,9 @@ def shards(letter: str) -> int:
     """Over how many devices this dimension is split; 1 outside `placing`."""
     placement = _current.get()
     return placement.shards(letter) if placement else 1
+
+
+def total(shares_B: jax.Array, letters: str) -> jax.Array:
+    """What the devices have added up, [shards("B"), ...], all together, where its letters live."""
+    placement = _current.get()
+    return placement.total(shares_B, letters) if placement else shares_B.sum(0)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from modules import losses
-from modules.placement import placed, shards
+from modules.placement import placed, shards, total
 
 CELLS = 4096  # of equal probability, for the draw's first step
 MOST = 2**22  # draws that a sample may need
@@ -148,14 +148,14 @@ def sampled_cross_entropy(
     if bias_V is not None:
         shift_S, own_BP = shift_S + bias_V[sample.ids_S], own_BP + bias_V[targets_BP]
     pieces = (losses.split(x, chunks) for x in (h_BPD, own_BP, targets_BP, weights_BP))
-    total = _cross_entropy(w_SD, shift_S, sample.ids_S, *pieces)
-    return {"loss": (total, weights_BP.sum())}
+    nats = _cross_entropy(w_SD, shift_S, sample.ids_S, *pieces)
+    return {"loss": (nats, weights_BP.sum())}
 
 
 @jax.custom_vjp
 def _cross_entropy(w_SD, shift_S, ids_S, h_cBPD, own_cBP, targets_cBP, weights_cBP):
-    def step(total, chunk):
-        return total + _chunk(w_SD, shift_S, ids_S, *chunk)[0], None
+    def step(nats, chunk):
+        return nats + _chunk(w_SD, shift_S, ids_S, *chunk)[0], None
 
     given = (h_cBPD, own_cBP, targets_cBP, weights_cBP)
     return jax.lax.scan(step, jnp.zeros((), jnp.float32), given)[0]
@@ -169,9 +169,9 @@ def _chunk(w_SD, shift_S, ids_S, h_BPD, own_BP, targets_BP, weights_BP):
     top_BP = jnp.maximum(logits_BPS.max(-1), own_BP)
     exp_BPS, exp_BP = jnp.exp(logits_BPS - top_BP[..., None]), jnp.exp(own_BP - top_BP)
     sum_BP = exp_BPS.sum(-1) + exp_BP
-    total = ((jnp.log(sum_BP) + top_BP - own_BP) * weights_BP).sum()
+    nats = ((jnp.log(sum_BP) + top_BP - own_BP) * weights_BP).sum()
     slope_BPS = (exp_BPS * (weights_BP / sum_BP)[..., None]).astype(h_BPD.dtype)
-    return total, slope_BPS, (exp_BP / sum_BP - 1) * weights_BP
+    return nats, slope_BPS, (exp_BP / sum_BP - 1) * weights_BP
 
 
 def _forward(w_SD, shift_S, ids_S, h_cBPD, own_cBP, targets_cBP, weights_cBP):
@@ -179,10 +179,10 @@ def _forward(w_SD, shift_S, ids_S, h_cBPD, own_cBP, targets_cBP, weights_cBP):
     groups = shards("B")
 
     def step(sums, chunk):
-        total, slope_BPS, down_BP = _chunk(w_SD, shift_S, ids_S, *chunk)
+        nats, slope_BPS, down_BP = _chunk(w_SD, shift_S, ids_S, *chunk)
         slope, h = (x.reshape(groups, -1, x.shape[-1]) for x in (slope_BPS, chunk[0]))
         dw_BSD = jnp.einsum("BPS,BPD->BSD", slope, h, preferred_element_type=jnp.float32)
-        new = (total, dw_BSD, slope.astype(jnp.float32).sum(1))
+        new = (nats, dw_BSD, slope.astype(jnp.float32).sum(1))
         dh_BPD = jnp.einsum("BPS,SD->BPD", slope_BPS, w_SD)
         return jax.tree.map(jnp.add, sums, new), (dh_BPD, down_BP)
 
@@ -190,8 +190,9 @@ def _forward(w_SD, shift_S, ids_S, h_cBPD, own_cBP, targets_cBP, weights_cBP):
     shifts = placed(jnp.zeros((groups, *shift_S.shape), jnp.float32), "BS")
     sums = (jnp.zeros((), jnp.float32), shares, shifts)
     given = (h_cBPD, own_cBP, targets_cBP, weights_cBP)
-    (total, dw_BSD, dshift_BS), (dh_cBPD, down_cBP) = jax.lax.scan(step, sums, given)
-    return total, (dw_BSD.sum(0).astype(w_SD.dtype), dshift_BS.sum(0), dh_cBPD, down_cBP)
+    (nats, dw_BSD, dshift_BS), (dh_cBPD, down_cBP) = jax.lax.scan(step, sums, given)
+    dw_SD, dshift_S = total(dw_BSD, "SD").astype(w_SD.dtype), total(dshift_BS, "S")
+    return nats, (dw_SD, dshift_S, dh_cBPD, down_cBP)
 
 
 def _backward(kept, slope):

@@ -294,7 +294,7 @@ class Backbone(nn.Module):
             kinds = 0 if segments_BL is None else segments_BL
             one_hot_BLS = jax.nn.one_hot(jnp.broadcast_to(kinds, tokens_BL.shape), self.S)
             x_BLD += jnp.einsum("BLS,SD->BLD", one_hot_BLS, self.segment_SD)
-        x_BLD = x_BLD.astype(self.dtype)
+        x_BLD = layers.found(x_BLD.astype(self.dtype), self.V)
         if self.normed_embedding:
             x_BLD = self.embedding_norm(x_BLD)
         if not self.table_dropout:

@@ -89,7 +89,7 @@ class Attention(nn.Module):
         e_BHL = jnp.einsum("BLHK,HK->BHL", (q_BLHK + segment_HK) * scale, other_HK)
         a_BHLJ += jnp.where(view.differs, e_BHL[..., None], 0)
 
-        p_BHLJ = layers.softmax(a_BHLJ, view.visible).astype(x_BLD.dtype)
+        p_BHLJ = layers.softmax(a_BHLJ, view.visible, x_BLD.dtype)
         p_BHLJ = self.drop(p_BHLJ, train=train)
         o_BLHK = placed(jnp.einsum("BHLJ,BJHK->BLHK", p_BHLJ, v_BJHK), "BLHK")
         return jnp.einsum("BLHK,HKD->BLD", o_BLHK, self.wo_HKD)
@@ -256,7 +256,7 @@ class Backbone(nn.Module):
         """
         B, L = tokens_BL.shape
         segments_BL = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
-        x_BLD = placed(self.token_VD[tokens_BL].astype(self.dtype), "BLD")
+        x_BLD = self._embed(tokens_BL)
         views = [self._content_view(masks.full(valid_BL), segments_BL, 0)]
         distances = self._distances(B, L, 0, None, train=False)
         streams, _, h_NBLD = self._through([x_BLD], views, None, distances, train=False, every=True)
@@ -316,7 +316,7 @@ class Backbone(nn.Module):
         M = 0 if memory_NBMD is None else memory_NBMD.shape[2]
         segments_BJ = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
         segments_BJ = jnp.pad(segments_BJ, ((0, 0), (M + L - segments_BJ.shape[1], 0)))
-        embedded_BLD = self.token_VD[tokens_BL].astype(self.dtype)
+        embedded_BLD = self._embed(tokens_BL)
         streams = [placed(self.drop(embedded_BLD, train=train), "BLD")]
         views = [self._content_view(content, segments_BJ, M)]
         if slots_BP is not None:
@@ -331,6 +331,9 @@ class Backbone(nn.Module):
         if slots_BP is None:
             return Streams(last, None, memory_NBMD)
         return Streams(None, last, memory_NBMD)
+
+    def _embed(self, tokens_BL):
+        return layers.found(self.token_VD[tokens_BL].astype(self.dtype), self.V)
 
     def _queries(self, embedded_BLD, slots_BP, blind_BP, train):
         """Where the query stream starts: one learned vector, whatever the token."""

@@ -1,5 +1,7 @@
 """What is hidden and in which order it is guessed: pure functions of a key, on device."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -58,7 +60,7 @@ def singles(rng, eligible_L, goal):
     return (jnp.argsort(jnp.argsort(lot_L)) < goal) & eligible_L
 
 
-def runs(rng, starts_L, eligible_L, goal, odds=(1.0,)):
+def runs(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):
     """Units picked at random, whole and at most `goal` places in all: bool [L].
 
     The text is cut end to end into runs of 1, 2, ... units with these odds, and the runs are
@@ -70,6 +72,7 @@ def runs(rng, starts_L, eligible_L, goal, odds=(1.0,)):
         starts_L: bool, a unit begins here: everywhere, or where words do.
         eligible_L: bool, may be picked; a run does not reach across what may not.
         goal: places wanted, an int or a traced one.
+        unit: places of the longest unit, where that is known (1: every place begins one).
     """
     L = starts_L.shape[0]
     length_rng, order_rng = jax.random.split(rng)
@@ -79,25 +82,29 @@ def runs(rng, starts_L, eligible_L, goal, odds=(1.0,)):
     run_L = jnp.append(0, jnp.cumsum(border_L))  # by number, and none across a border
     size_L = jnp.zeros(L, jnp.int32).at[run_L].add(eligible_L)
     order_L = jnp.argsort(jax.random.uniform(order_rng, (L,)))
-    taken_L = jnp.zeros(L, bool).at[order_L].set(_greedily(size_L[order_L], goal))
+    taken_L = jnp.zeros(L, bool).at[order_L].set(_greedily(size_L[order_L], goal, unit * len(odds)))
     return taken_L[run_L] & eligible_L
 
 
-def _greedily(size_L, goal):
-    """Which of these sizes, in their order, are taken if each is that still fits: bool [L]."""
+def _greedily(size_L, goal, largest: int = 0):
+    """Which of these sizes, in their order, are taken if each is that still fits: bool [L].
 
-    def fitting(state):
+    As many turns for every row, for devices would have to ask each other whose row is done.  A
+    turn ends at a size that no longer fits, smaller than that of the turn before: there are no
+    more turns than the `largest` size, where that is known, nor than different sizes in L places.
+    """
+    L = len(size_L)
+    turns = min(largest or L, math.isqrt(2 * L) + 1)
+
+    def take(_, state):
         taken_L, left = state
-        return (size_L > 0) & ~taken_L & (size_L <= left)
-
-    def take(state):
-        fits_L, (taken_L, left) = fitting(state), state
+        fits_L = (size_L > 0) & ~taken_L & (size_L <= left)
         own_L = jnp.where(fits_L, size_L, 0)
         now_L = fits_L & (jnp.cumsum(own_L) <= left)  # up to the first that no longer fits
         return taken_L | now_L, left - jnp.where(now_L, size_L, 0).sum()
 
     nothing = jnp.zeros(size_L.shape, bool), jnp.asarray(goal, size_L.dtype)
-    return jax.lax.while_loop(lambda state: fitting(state).any(), take, nothing)[0]
+    return jax.lax.fori_loop(0, turns, take, nothing)[0]
 
 
 def masked(rng, tokens_L, picked_L, *, mask_id: int, V: int, mask: float, random: float):

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -97,6 +98,28 @@ class Layout:
     def shards(self, letter: str) -> int:
         """Over how many devices a dimension of this letter is split where it divides."""
         return self.size(*RULES.get(letter, ()))
+
+    def total(self, shares_B: jax.Array, letters: str) -> jax.Array:
+        """The sum of [shards("B"), ...]: along an axis that splits it, each adds up its own part.
+
+        Written out, as the compiler would add up the whole and keep a part.
+        """
+        if self.mesh.size == 1:
+            return shares_B.sum(0)
+        given = self.spec("B" + letters, shares_B.shape)
+        made = self.spec(letters, shares_B.shape[1:])
+        over = [axis for axis in RULES["B"] if self.size(axis) > 1]
+        split = {axis: n for n, axes in enumerate(made) for axis in over if axis in (axes or ())}
+
+        def own(x_B):
+            x = x_B[0]
+            for axis, n in split.items():
+                pieces = jnp.stack(jnp.split(x, self.size(axis), n))  # a TPU scatters no other form
+                x = jax.lax.psum_scatter(pieces, axis)
+            return jax.lax.psum(x, [axis for axis in over if axis not in split])
+
+        where: Any = dict(mesh=self.mesh, in_specs=given, out_specs=made, check_vma=False)
+        return jax.shard_map(own, **where)(shares_B)
 
     def check_rows(self, B: int, parts: int = 1) -> None:
         """UserError if B rows do not divide over the devices, dealt in so many parts."""

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from modules.placement import placed
 from pretrain.sharding import letters
 
 
@@ -102,19 +103,28 @@ def _gradients(objective, rng, state: State, batch, parts: int):
         )  # fmt: skip
         return trained(sums), (sums, carry)
 
+    def held(carry, batch, rng):
+        grads, (sums, carry) = slopes(state.params, carry, batch, rng)
+        return _held(grads), sums, carry
+
     def add(done, own):
-        grads, (sums, carry) = slopes(state.params, *own)
-        return jax.tree.map(jnp.add, done, (grads, sums)), carry
+        *new, carry = held(*own)
+        return jax.tree.map(jnp.add, done, tuple(new)), carry
 
     if parts == 1:
-        grads, (sums, carry) = slopes(state.params, state.carry, batch, rng)
+        grads, sums, carry = held(state.carry, batch, rng)
         return grads, carry, sums
     own = (_deal(state.carry, parts), _deal(batch, parts), jax.random.split(rng, parts))
     one = jax.tree.map(lambda x: x[0], own)
-    grads, (sums, _) = jax.eval_shape(slopes, state.params, *one)
-    zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))
-    (grads, sums), carry = jax.lax.scan(add, zeros, own)
+    grads, sums, _ = jax.eval_shape(held, *one)
+    grads, sums = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))
+    (grads, sums), carry = jax.lax.scan(add, (_held(grads), sums), own)
     return grads, _gather(carry), sums
+
+
+def _held(grads):
+    """Gradients where their parameters live: no device sums up more than its share."""
+    return jax.tree_util.tree_map_with_path(lambda path, g: placed(g, letters(path)), grads)
 
 
 def _rows(path) -> int:

@@ -114,6 +114,35 @@ def test_an_order_keeps_its_chunks_in_order_and_permutes_all_alike():
     assert len({tuple(order) for order in orders}) == 20
 
 
+def greedily(sizes, goal):
+    """One after the other, each that still fits."""
+    taken = []
+    for size in sizes:
+        taken.append(0 < size <= goal)
+        goal -= size * taken[-1]
+    return taken
+
+
+WORST = [1, 14, 1, 13, 1, 12, 1, 11, 1, 10, 1, 9, 1, 8, 1, 7]  # every second no longer fits
+
+
+@pytest.mark.parametrize("largest", [1, 2, 5, 0])
+def test_each_unit_that_still_fits_is_taken_however_few_turns_that_is_given(largest):
+    rng = np.random.default_rng(largest)
+    shape = (200, 128 // (largest or 4))
+    sizes = rng.integers(0, (largest or 7) + 1, shape) * (rng.random(shape) < 0.9)
+    goals = rng.integers(1, 25, len(sizes))
+    take = jax.vmap(lambda size_L, goal: corrupt._greedily(size_L, goal, largest))
+    expected = [greedily(*row) for row in zip(sizes, goals, strict=True)]
+    np.testing.assert_array_equal(take(sizes, goals), expected)
+
+
+def test_the_most_turns_there_can_be_are_taken():
+    size_L = np.array(WORST + [0] * (sum(WORST) - len(WORST)))
+    for goal in range(1, 30):
+        np.testing.assert_array_equal(corrupt._greedily(size_L, goal), greedily(size_L, goal))
+
+
 @pytest.mark.parametrize("faithful", [True, False])
 def test_a_run_that_would_touch_the_end_is_given_up_as_in_the_released_code(no_singles, faithful):
     picked_nL, _ = draw_many(2000, 40, 12, faithful)

@@ -81,7 +81,8 @@ class Objective(nn.Module):
 
     def _corrupt_row(self, rng, tokens_L, starts_L, eligible_L, goal):
         pick_rng, mask_rng = jax.random.split(rng)
-        picked_L = corrupt.runs(pick_rng, starts_L, eligible_L, goal, self._odds())
+        unit = 0 if self.words else 1
+        picked_L = corrupt.runs(pick_rng, starts_L, eligible_L, goal, self._odds(), unit=unit)
         hidden_L = corrupt.masked(
             mask_rng, tokens_L, picked_L, mask_id=special_id(self.special, "mask"),
             V=self.backbone.V, mask=self.mask, random=self.random,
