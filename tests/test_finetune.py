@@ -8,19 +8,21 @@ from unittest import mock
 import jax
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
 from configs.finetune import common
 from finetune import job as jobs
 from finetune import main, results, starting
 from finetune.predictor import TerminatedError
-from pretrain import checkpoint, hooks, job, loop, machine, metrics, verified
+from pretrain import checkpoint, compile_cache, hooks, loop, machine, metrics, verified
 from pretrain.checkpoint import Checkpoints
 from pretrain.errors import UserError
 from pretrain.finished import opened
 from pretrain.sharding import make_mesh
 from tests.embed_cases import KINDS, drawn, run, save
-from tests.toy import assert_same
+from tests.toy import ROOT, assert_same
 
 pytest_plugins = ["tests.toy"]
 __all__ = ["run"]
@@ -279,8 +281,10 @@ def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
         mock.patch.object(loop, "make_mesh", one),
         mock.patch.object(starting, "make_mesh", one),
         mock.patch.object(machine, "join"),
-        mock.patch.object(job, "ACCEPT_CHANGES", mock.Mock(value=False)),
+        mock.patch.object(compile_cache, "keep"),
+        flagsaver.flagsaver(),
     ):
+        flags.FLAGS(["main", f"--config={ROOT / 'configs' / 'finetune' / 'sst2.py'}"])
         main.main(recipe, tmp_path / "runs")
         recipe.train.log_every = 2  # of what may change
         main.main(recipe, tmp_path / "runs")
