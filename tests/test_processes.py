@@ -6,7 +6,6 @@ line, soon, and costs nothing but the steps since the last checkpoint.
 
 import contextlib
 import functools
-import itertools
 import pathlib
 import re
 import shutil
@@ -20,12 +19,10 @@ import jax
 import numpy as np
 import pytest
 
-from pretrain import data, machine, verified
+from pretrain import machine, verified
 from pretrain.checkpoint import Checkpoints
-from pretrain.data.stream import stream
 from pretrain.lost import TRY_AGAIN
 from pretrain.sharding import Layout, make_mesh
-from tests import data_corpora
 from tests import toy as toys
 
 pytest_plugins = ["tests.toy"]
@@ -273,7 +270,7 @@ def test_two_processes_learn_what_one_learns(toy, tmp_path, recipe, mesh):
     np.testing.assert_allclose(two, one, rtol=1e-5)
 
 
-# --- only one writes, every row counts once --------------------------------------------------
+# --- only one writes -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recipe", toys.ONE)
@@ -284,63 +281,6 @@ def test_the_first_process_alone_reports(lost, recipe):
     assert len(list((found.workdir / "tensorboard").iterdir())) == 1
     steps = [line["step"] for line in toys.written(found.workdir) if "lr" in line]
     assert steps == list(range(1, len(steps) + 1))
-
-
-LAYOUTS = {
-    "lanes": {"L": 24, "reuse": 7},
-    "windows": {"L": 24},
-    "pairs": {"L": 32},
-    "directions": {"L": 7, "characters": 12},
-}
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """(name of the tokens) -> a corpus in them."""
-
-    @functools.cache
-    def make(name: str):
-        folder = tmp_path_factory.mktemp("corpus")
-        tokens = {"words": {"name": "words"}}.get(name, data_corpora.TOKENS)
-        return data_corpora.make(folder, tokens=tokens, held_out=0.2)
-
-    return make
-
-
-def layouts(corpus, name: str, split: str, B: int):
-    """() -> the layout, as each host makes it for itself."""
-    text = corpus("words" if name == "directions" else "pieces")
-    return lambda: data.build(name, text, split=split, B=B, **LAYOUTS[name])
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("hosts", [1, 2, 4])
-@pytest.mark.parametrize("split", ["train", "held_out"])
-def test_the_rows_of_all_hosts_together_are_the_batch(corpus, name, hosts, split):
-    make = layouts(corpus, name, split, B=8)
-    parts = [slice(8 * host // hosts, 8 * (host + 1) // hosts) for host in range(hosts)]
-    streams = [stream(make(), 0, rows) for rows in parts]
-    whole = stream(make(), 0)
-    for (_, batch), *own in itertools.islice(zip(whole, *streams, strict=True), 40):
-        for key, value in batch.items():
-            together = np.concatenate([part[key] for _, part in own])
-            np.testing.assert_array_equal(together, value)
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-@pytest.mark.parametrize("hosts", [1, 2, 4])
-def test_held_out_rows_are_weighed_once_though_they_do_not_fill_the_last_batch(corpus, name, hosts):
-    weights = {}
-    for B in (4, 8, 20):
-        make, size = layouts(corpus, name, "held_out", B), B // hosts
-        of_hosts = [
-            [batch["weight_B"] for _, batch in stream(make(), 0, slice(h * size, (h + 1) * size))]
-            for h in range(hosts)
-        ]
-        assert len({len(weight) for weight in of_hosts}) == 1, "a host would wait for the others"
-        weights[B] = np.concatenate(list(itertools.chain(*of_hosts)))
-    assert len({weight.sum() for weight in weights.values()}) == 1
-    assert any((weight == 0).any() for weight in weights.values()), "this test wants filler"
 
 
 # --- asked to stop ---------------------------------------------------------------------------
