@@ -1,6 +1,7 @@
-"""Every test runs on the CPU, as eight devices, and compiles for itself, as quickly as may be."""
+"""Every test runs on the CPU, as eight devices; what one compiles, quickly, serves all others."""
 
 import os
+import tempfile
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 # XLA's older loops compile in half the time; a release without that option passes over it.
@@ -10,4 +11,8 @@ os.environ["XLA_FLAGS"] = (
     + " --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
 )
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
-os.environ.pop("JAX_COMPILATION_CACHE_DIR", None)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what is set here, as every process
+    _compiled = tempfile.TemporaryDirectory(prefix="quartet-tests-compiled-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"

@@ -21,8 +21,8 @@ LSTM = dict(name="lstm", V=20, D=8, U=12, N=2, E=4, filters=((1, 4), (2, 8)), hi
 
 
 @pytest.fixture
-def exactly(quick):
-    """What a test compiles is compiled once, and with exact products."""
+def exactly():
+    """What a test compiles has exact products."""
     with jax.default_matmul_precision("highest"):
         yield
 

@@ -103,19 +103,19 @@ def assert_close(found: dict, expected: dict, rel: float) -> None:
 @pytest.mark.parametrize(
     "kind", [pytest.param("plm", marks=pytest.mark.slow), "mlm", "clm", "bilm", "average"]
 )
-def test_the_documents_held_out_give_the_numbers_that_training_gave(quick, run, held_out, on, kind):
+def test_the_documents_held_out_give_the_numbers_that_training_gave(run, held_out, on, kind):
     found = evaluate.evaluated(on(held_out), run(kind))
     assert found["step"] == toys.STEPS
     numbers = {name: value for name, value in found.items() if name not in ABOUT}
     assert numbers == pytest.approx(told(run(kind)), rel=1e-6)
 
 
-def test_of_a_run_that_averages_the_average_is_evaluated(quick, run, held_out, on):
+def test_of_a_run_that_averages_the_average_is_evaluated(run, held_out, on):
     plain, average = (evaluate.evaluated(on(held_out), run(kind)) for kind in ("clm", "average"))
     assert plain["loss"] != pytest.approx(average["loss"], rel=1e-3)
 
 
-def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(quick, run, toy, on):
+def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(run, toy, on):
     workdir = run("zeros")
     V = checkpoint.read_config(workdir)["model"]["V"]
     corpus = data.load(**toy.config("clm").corpus)
@@ -129,13 +129,13 @@ def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(qui
     assert found["byte_perplexity"] == pytest.approx(math.exp(tokens * math.log(V) / size), 1e-4)
 
 
-def test_no_number_depends_on_how_many_rows_a_batch_has(quick, run, held_out, on):
+def test_no_number_depends_on_how_many_rows_a_batch_has(run, held_out, on):
     few, many = (evaluate.evaluated(on(held_out, **{"batches.B": B}), run("clm")) for B in (8, 56))
     assert (few.pop("batches")["B"], many.pop("batches")["B"]) == (8, 56)
     assert_close(many, few, rel=1e-5)
 
 
-def test_every_token_counts_once_however_much_context_it_has(quick, run, held_out, toy):
+def test_every_token_counts_once_however_much_context_it_has(run, held_out, toy):
     recipe = importlib.import_module("configs.evaluate.wikitext2").get_config()
     recipe.corpus.update(source=f"text:{held_out}", cache=str(toy.cache), detokenise="")
     half = evaluate.evaluated(recipe, run("clm"))
@@ -172,7 +172,7 @@ def command(toy, *flags, devices: int = 1) -> subprocess.CompletedProcess:
 
 
 def test_the_command_prints_the_numbers_and_adds_them_to_the_workdir(
-    toy, quick, run, held_out, on, tmp_path
+    toy, run, held_out, on, tmp_path
 ):
     workdir = shutil.copytree(run("clm"), tmp_path / "run")
     flags = [f"--workdir={workdir}", f"--config={FOLDER}/text.py", "--config.batches.B=8"]
@@ -199,7 +199,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_in_a_line(toy, quick, run, mistake):
+def test_a_mistake_is_named_in_a_line(toy, run, mistake):
     changes, named = MISTAKES[mistake]
     fields = {"workdir": run("clm"), "config": FOLDER / "text.py"}
     fields |= {"config.corpus.source": f"text:{toy.text}", **changes}
@@ -209,7 +209,7 @@ def test_a_mistake_is_named_in_a_line(toy, quick, run, mistake):
     assert named in done.stderr.splitlines()[-1]
 
 
-def test_without_a_tokenizer_or_a_checkpoint_it_says_so(quick, run, held_out, on, tmp_path):
+def test_without_a_tokenizer_or_a_checkpoint_it_says_so(run, held_out, on, tmp_path):
     workdir = shutil.copytree(run("clm"), tmp_path / "run")
     (workdir / "checkpoints").rename(workdir / "elsewhere")
     with pytest.raises(UserError, match=f"no checkpoint in {workdir}/checkpoints"):
@@ -219,7 +219,7 @@ def test_without_a_tokenizer_or_a_checkpoint_it_says_so(quick, run, held_out, on
         evaluate.evaluated(on(held_out), workdir)
 
 
-def test_told_to_terminate_it_gives_no_half_result(quick, run, held_out, on, monkeypatch):
+def test_told_to_terminate_it_gives_no_half_result(run, held_out, on, monkeypatch):
     monkeypatch.setattr(evaluate.machine, "Stop", lambda: lambda: True)
     with pytest.raises(UserError, match="there is no result"):
         evaluate.evaluated(on(held_out), run("clm"))

@@ -161,7 +161,6 @@ def events(workdir) -> list[dict]:
     return [line for line in toys.written(workdir) if line.get("event") == "skipped"]
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("recipe", toys.ONE)
 @pytest.mark.parametrize("log_every", [1, 4])
 def test_a_step_that_is_not_finite_is_skipped_counted_and_named(toy, tmp_path, recipe, log_every):
@@ -175,7 +174,6 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_named(toy, tmp_path, r
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state.params)))
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("recipe", toys.ONE)
 def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
     config = toy.config(recipe, {"train.save_every": 1, "train.keep": 9})
@@ -185,7 +183,6 @@ def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
     assert changed == {"step", "skipped", "in_a_row"}
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("recipe", toys.ONE)
 def test_when_patience_ends_the_last_finite_state_is_saved_and_can_be_gone_on_from(
     toy, tmp_path, recipe

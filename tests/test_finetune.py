@@ -91,7 +91,6 @@ def gentle(backbone):
     return jax.tree_util.tree_map_with_path(one, drawn(backbone))
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_backbone_is_restored_and_learns_a_task(run, lines, tmp_path, kind):
     said = []
@@ -115,7 +114,6 @@ def test_every_backbone_is_restored_and_learns_a_task(run, lines, tmp_path, kind
     assert "  head/w_DC" in "\n".join(said)
 
 
-@pytest.mark.usefixtures("quick")
 def test_what_is_restored_is_the_pretrained_backbone_to_the_bit(run, lines):
     made = jobs.made(config(lines, run("clm").workdir), quiet)
     prepare = starting.restored(made.start, quiet)
@@ -134,7 +132,6 @@ def test_what_is_restored_is_the_pretrained_backbone_to_the_bit(run, lines):
     assert_same(found["head"], fresh["head"])
 
 
-@pytest.mark.usefixtures("quick")
 def test_from_scratch_nothing_is_restored(lines, tmp_path):
     model = dict(name="transformer", V=None, D=16, H=2, K=8, N=1, F=16, L=L, S=2, pooler=True,
                  attention="bi", norm="post", normed_embedding=True, init_scale=0.2,
@@ -148,7 +145,6 @@ def test_from_scratch_nothing_is_restored(lines, tmp_path):
     assert metrics.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]["dev/accuracy"] > 0.9
 
 
-@pytest.mark.usefixtures("quick")
 def test_what_pretraining_is_worth_is_told_beside_the_same_from_random_weights(
     run, lines, tmp_path, capsys
 ):
@@ -177,7 +173,6 @@ def test_what_pretraining_is_worth_is_told_beside_the_same_from_random_weights(
         results.result(run("mlm").workdir)
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_job_that_broke_off_goes_on_bit_for_bit(run, lines, tmp_path, monkeypatch):
     settings = {"train.best": "-dev/loss", "optim.steps": 8, "model.dropout": 0.1}
     recipe = config(lines, run("mlm").workdir, **settings)
@@ -205,7 +200,6 @@ def best(workdir):
     return step, verified.read_record(folder / str(step))
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_best_is_what_a_later_job_uses_and_training_ends_without_progress(run, lines, tmp_path):
     settings = {
         "train.best": "dev/accuracy", "train.stop_after": 2, "train.eval_every": 2,
@@ -273,7 +267,6 @@ def test_several_seeds_are_told_with_mean_and_deviation(capsys):
     assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
 
 
-@pytest.mark.usefixtures("quick")
 def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
     recipe = config(lines, run("mlm").workdir, **{"seeds": 2, "optim.steps": 2})
     one = functools.partial(make_mesh, devices=jax.devices()[:1])

@@ -45,11 +45,6 @@ class Letters:
         return "".join(chr(ord("A") + int(token)) for token in ids)
 
 
-@pytest.fixture(autouse=True)
-def _quickly(quick):
-    """What these tests compile is compiled once, hastily."""
-
-
 @functools.cache
 def writer(kind: str = "banded", devices: int = 1, **sampling) -> Writer:
     """With weights drawn at random."""

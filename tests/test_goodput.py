@@ -2,8 +2,6 @@
 
 import time
 
-import pytest
-
 from pretrain import metrics
 from pretrain.goodput import Goodput
 from tests import toy as toys
@@ -48,7 +46,6 @@ def test_compiling_and_waiting_for_data_are_no_steps(monkeypatch):
     assert meter.busy == 5.0
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_run_writes_it_down_and_resumes_it(toy, tmp_path):
     changes = {"train.eval_every": 0, "train.log_every": 4, "train.save_every": 6}
     began = time.time()

@@ -81,7 +81,6 @@ def cases():
                     yield pytest.param(recipe, mesh, parts, remat, marks=marks)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(("recipe", "mesh", "parts", "remat"), cases())
 def test_losses_gradients_and_what_is_carried_are_those_of_one_device(
     run, recipe, mesh, parts, remat

@@ -19,7 +19,6 @@ def traced(path) -> list[int]:
     return sorted(numbers)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("steps", "found"),
     [("2-3,5", {"steps-2-3": [2, 3], "steps-5-5": [5]}), ("6", {"steps-6-6": [6]})],

@@ -49,7 +49,6 @@ def straight(toy, tmp_path_factory):
     return run
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("recipe", "case", "call"),
     [

@@ -81,9 +81,6 @@ def runs(toy):
     return run
 
 
-pytestmark = pytest.mark.usefixtures("quick")
-
-
 @over(*MESHES)
 def test_the_loss_of_the_first_steps_is_the_same_on_any_mesh(runs, recipe, mesh):
     _, losses = runs(recipe, mesh).trained

@@ -98,7 +98,6 @@ def test_the_tokens_of_the_answer_are_the_answer_s_and_every_answer_is_somewhere
     assert len(tokens) > len(examples)  # of some there are several windows
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "kind",
     [kind if kind == "mlm" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],

@@ -145,7 +145,6 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path):
     assert not watch.thread.is_alive()
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_step_that_hangs_in_a_run_is_told_of(toy, tmp_path, monkeypatch, capsys):
     free, slow = threading.Event(), 8
 

@@ -19,7 +19,6 @@ from unittest import mock
 import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 from ml_collections import ConfigDict
 
 import modules
@@ -147,8 +146,8 @@ def assert_same(one, other) -> None:
 class Toy:
     """A corpus in a folder, and commands that train on it."""
 
-    def __init__(self, folder: pathlib.Path, compiled: pathlib.Path):
-        self.text, self.cache, self.compiled = folder / "a.txt", folder / "data", compiled
+    def __init__(self, folder: pathlib.Path):
+        self.text, self.cache = folder / "a.txt", folder / "data"
         self.text.write_text(data_corpora.prose(0, sentences=96, per_paragraph=12))
         self.begun: list[subprocess.Popen] = []
 
@@ -170,13 +169,10 @@ class Toy:
         return [*first, f"--workdir={workdir}", *flags, *more]
 
     def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
-        """Each program is compiled once, and as hastily as in the tests' own process."""
+        """As the tests' own, but for the number of devices."""
         eight, own = (f"device_count={count}" for count in (8, devices))
         return os.environ | {
             "XLA_FLAGS": os.environ["XLA_FLAGS"].replace(eight, own),
-            "JAX_COMPILATION_CACHE_DIR": str(self.compiled),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         } | more  # fmt: skip
 
     def start(self, *words, devices: int = 1, **more: str) -> subprocess.Popen:
@@ -211,32 +207,11 @@ class Toy:
 
 @pytest.fixture(scope="session")
 def toy(tmp_path_factory) -> Iterator[Toy]:
-    """The corpus of all toy runs of a session; what they compile serves all of its workers."""
-    own = tmp_path_factory.getbasetemp()
-    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    toy = Toy(tmp_path_factory.mktemp("toy"), compiled=shared / "jit")
+    """The corpus of all toy runs of a session."""
+    toy = Toy(tmp_path_factory.mktemp("toy"))
     yield toy
     for process in toy.begun:  # those that a failure has left
         process.kill()
-
-
-@pytest.fixture
-def quick(toy):
-    """What this process compiles is kept for the tests that follow."""
-    changes = {
-        "jax_compilation_cache_dir": str(toy.compiled),
-        "jax_persistent_cache_min_compile_time_secs": 0.5,
-    }
-    before = {name: jax.config.values[name] for name in changes}
-    _configure(changes)
-    yield
-    _configure(before)
-
-
-def _configure(values: dict) -> None:
-    for name, value in values.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 def free_address() -> str:
