@@ -1,7 +1,11 @@
 """Every test runs on the CPU, as eight devices; what one compiles, quickly, serves all others."""
 
+import gc
 import os
 import tempfile
+from collections.abc import Iterator
+
+import pytest
 
 os.environ["JAX_PLATFORMS"] = "cpu"
 # XLA's older loops compile in half the time; a release without that option passes over it.
@@ -16,3 +20,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what is set here,
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settled() -> Iterator[None]:
+    """What a file's tests have compiled stays: to look through it for garbage takes minutes in all."""
+    yield
+    gc.freeze()

@@ -19,17 +19,16 @@ def traced(path) -> list[int]:
     return sorted(numbers)
 
 
-@pytest.mark.parametrize(
-    ("steps", "found"),
-    [("2-3,5", {"steps-2-3": [2, 3], "steps-5-5": [5]}), ("6", {"steps-6-6": [6]})],
-)
-def test_the_steps_asked_for_are_traced_and_the_run_is_what_it_was(toy, tmp_path, steps, found):
+def test_the_steps_asked_for_are_traced_and_the_run_is_what_it_was(toy, tmp_path):
     config = toy.config("bilm")
     plain = toys.train(config, tmp_path / "plain")
-    config = toy.config("bilm", {"profile": steps})
+    config = toy.config("bilm", {"profile": "2-3,6"})
     toys.assert_same(toys.train(config, tmp_path / "traced"), plain)
     files = (tmp_path / "traced" / "profile").glob("plugins/profile/*/*.xplane.pb")
-    assert {path.parent.name: traced(path) for path in files} == found
+    assert {path.parent.name: traced(path) for path in files} == {
+        "steps-2-3": [2, 3],
+        "steps-6-6": [6],
+    }
     assert not (tmp_path / "plain" / "profile").exists()
     assert metrics.read_lines(tmp_path / "traced" / "metrics.jsonl")
 
