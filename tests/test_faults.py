@@ -79,12 +79,11 @@ MOMENTS = {  # what a run does when it is asked: the changes that make it do lit
 @pytest.mark.parametrize(
     ("recipe", "moment"),
     [
-        ("bilm", "evaluating"), ("bilm", "saving"),
-        pytest.param("bilm", "training", marks=pytest.mark.slow),
-        pytest.param("plm", "saving", marks=pytest.mark.slow),
+        ("bilm", "evaluating"),
         *(
             pytest.param(recipe, moment, marks=pytest.mark.slow)
-            for recipe in ("plm", "mlm", "clm") for moment in ("training", "evaluating")
+            for recipe in toys.RECIPES for moment in MOMENTS
+            if (recipe, moment) != ("bilm", "evaluating")
         ),
     ],
 )  # fmt: skip

@@ -136,8 +136,9 @@ def test_from_scratch_nothing_is_restored(lines, tmp_path):
     model = dict(name="transformer", V=None, D=16, H=2, K=8, N=1, F=16, L=L, S=2, pooler=True,
                  attention="bi", norm="post", normed_embedding=True, init_scale=0.2,
                  dropout=0.0, attention_dropout=0.0)  # fmt: skip
-    settings = {"optim.steps": 80, "optim.lr": 0.01, "train.eval_every": 80, "train.log_every": 80}
+    settings = {"optim.steps": 80, "optim.lr": 0.01}
     recipe = config(lines, "", **settings)
+    recipe.train.update(eval_every=80, log_every=80, save_every=80)
     recipe.model, recipe.tokens = ConfigDict(model), ConfigDict(dict(name="wordpiece", V=30))
     said = []
     train(recipe, tmp_path / "run", said.append)

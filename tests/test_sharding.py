@@ -32,10 +32,10 @@ LARGE = 256  # numbers; smaller parameters may stay whole
 
 def over(*meshes):
     """Every recipe on each mesh: on the one that splits along everything, and the quickest
-    recipe on all of them; the others are of `make test-slow`."""
-    slow = dict(marks=pytest.mark.slow)
+    recipe on one more; the others are of `make test-slow`."""
+    slow, quick = dict(marks=pytest.mark.slow), ("bilm", "fsdp 4")
     cases = [
-        pytest.param(recipe, mesh, **{} if recipe == "bilm" or mesh == "mixed 8" else slow)
+        pytest.param(recipe, mesh, **{} if (recipe, mesh) == quick or mesh == "mixed 8" else slow)
         for recipe in toys.RECIPES for mesh in meshes
     ]  # fmt: skip
     return pytest.mark.parametrize(("recipe", "mesh"), cases)
