@@ -87,7 +87,10 @@ def test_no_collective_carries_logits(step):
 
 
 def test_no_large_optimiser_state_is_whole_on_every_chip(step):
-    assert step.whole["optimiser"] < 0.1 * step.memory["optimiser"]
+    leaves = jax.tree_util.tree_leaves_with_path(step.steps.like.opt)
+    characters = [x for path, x in leaves if "character_E" in jax.tree_util.keystr(path)]
+    small = sum(x.size * x.dtype.itemsize for x in characters)  # of a real model, too
+    assert step.whole["optimiser"] - small < 0.1 * step.memory["optimiser"]
 
 
 def test_the_products_that_run_are_those_of_the_recipe(step):
