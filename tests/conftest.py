@@ -24,6 +24,6 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what is set here,
 
 @pytest.fixture(scope="module", autouse=True)
 def _settled() -> Iterator[None]:
-    """What a file has compiled stays; to look through it for garbage would take minutes in all."""
+    """What a file has compiled stays; to look through it for garbage takes a minute in all."""
     yield
     gc.freeze()
