@@ -17,7 +17,7 @@ from pretrain.sharding import AXES, Layout, make_mesh
 from pretrain.steps import Steps
 from tests import toy as toys
 from tests.programs import programs_in
-from tests.test_compile import slice_of
+from tests.test_compile import made, slice_of
 from tests.test_house import presets
 
 pytest_plugins = ["tests.toy"]
@@ -98,10 +98,7 @@ def test_losses_gradients_and_what_is_carried_are_those_of_one_device(
 @pytest.fixture(scope="module", params=toys.quickly("clm"))
 def split(request) -> ahead.Step:
     """The step of a recipe whose parameters are split over all eight devices."""
-    config = toys.get_config(request.param)
-    config.mesh.update(data=1, fsdp=8)
-    steps = ahead.steps(config, slice_of("v5e", 2, 4, devices=jax.devices()))
-    return ahead.compiled(steps, ahead.rows(config)[-1])
+    return made(request.param, data=1, fsdp=8)
 
 
 def talk(step: ahead.Step) -> list[collectives.Collective]:
