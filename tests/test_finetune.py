@@ -16,7 +16,7 @@ from configs.finetune import common
 from finetune import job as jobs
 from finetune import main, results, starting
 from finetune.predictor import TerminatedError
-from pretrain import checkpoint, compile_cache, hooks, loop, machine, metrics, verified
+from pretrain import checkpoint, hooks, loop, machine, metrics, verified
 from pretrain.checkpoint import Checkpoints
 from pretrain.errors import UserError
 from pretrain.finished import opened
@@ -275,7 +275,6 @@ def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
         mock.patch.object(loop, "make_mesh", one),
         mock.patch.object(starting, "make_mesh", one),
         mock.patch.object(machine, "join"),
-        mock.patch.object(compile_cache, "keep"),
         flagsaver.flagsaver(),
     ):
         flags.FLAGS(["main", f"--config={ROOT / 'configs' / 'finetune' / 'sst2.py'}"])
