@@ -24,6 +24,9 @@ WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; default runs/<
 ACCEPT_CHANGES = flags.DEFINE_bool(
     "accept_changes", False, "Resume although the recipe or the data have changed."
 )
+VERIFY = flags.DEFINE_bool(
+    "verify", False, "Read all of the prepared corpus at the start, to find damage to it."
+)
 HEARTBEAT = flags.DEFINE_integer(
     "heartbeat", 60, "Seconds without a sign of life after which a process counts as lost.", 2
 )

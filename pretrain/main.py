@@ -15,7 +15,7 @@ def main(config, workdir):
     with section("objective"):
         objective = objectives.build(backbone=backbone, **config.objective)
     with section("corpus"):
-        corpus = data.load(**config.corpus)
+        corpus = data.load(**config.corpus, verify=job.VERIFY.value)
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with section("batches"):
         train = data.training(

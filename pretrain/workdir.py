@@ -104,15 +104,29 @@ def check_writable(workdir: str | os.PathLike) -> None:
 
 def write_json(path: str | os.PathLike, value: Any) -> None:
     """Writes `value` so that a reader, or a machine that loses power, finds the old or the new."""
+    write_file(path, (json.dumps(value, indent=2) + "\n").encode())
+
+
+def write_file(path: str | os.PathLike, content: bytes) -> None:
+    """Writes a file likewise; a link of that name is replaced, and what it leads to stays."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(value, indent=2) + "\n"
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(text)
+    draft = path.with_name(f".{path.name}.{socket.gethostname()}-{os.getpid()}.tmp")
+    draft.unlink(missing_ok=True)
+    with open(draft, "xb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     os.replace(draft, path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: str | os.PathLike) -> None:
+    """Waits until the names in `folder` are on disk; not every file system can be asked."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    with contextlib.suppress(OSError):
+        os.fsync(descriptor)
+    os.close(descriptor)
 
 
 def read_json(path: str | os.PathLike) -> Any:

@@ -2,6 +2,10 @@
 
 import gzip
 import importlib.util
+import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import fsspec
@@ -61,6 +65,122 @@ def test_globs_descend_and_files_come_sorted(tmp_path):
         (tmp_path / name).write_text(name)
     found = find(f"text:{tmp_path}/**/*.txt").inputs
     assert [str(p.relative_to(tmp_path)) for p in found] == ["0.txt", "a/deep/1.txt", "b/2.txt"]
+
+
+def test_a_folder_that_links_to_itself_is_read_once(tmp_path, capsys):
+    (tmp_path / "deep").mkdir()
+    for name in ("a.txt", "deep/b.txt"):
+        (tmp_path / name).write_text(name)
+    for name in ("again", "deep/back", "deep/once_more"):
+        (tmp_path / name).symlink_to(tmp_path)
+    for pattern in ("**/*.txt", "**/**/*.txt", "**"):
+        found = find(f"text:{tmp_path}/{pattern}").inputs
+        assert [str(p.relative_to(tmp_path)) for p in found] == ["a.txt", "deep/b.txt"]
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 1
+        assert "links to what is read anyway" in told[0]
+
+
+def test_a_file_is_read_once_whatever_links_to_it(tmp_path, capsys):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "real.txt").write_text("One.\n")
+    (tmp_path / "near").mkdir()
+    for name in ("b.txt", "a.txt"):
+        (tmp_path / "near" / name).symlink_to("../far/real.txt")
+    links = find(f"text:{tmp_path}/near/*.txt")
+    assert [path.name for path in links.inputs] == ["a.txt"]
+    assert "anyway: 1, as " in capsys.readouterr().err
+    assert [path.name for path in find(f"text:{tmp_path}/*/*.txt").inputs] == ["real.txt"]
+
+
+def test_a_link_that_leads_elsewhere_is_followed(tmp_path, capsys):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there" / "deep").mkdir(parents=True)
+    (tmp_path / "there" / "deep" / "a.txt").write_text("One.\n")
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "there")
+    source = find(f"text:{tmp_path}/here/**/*.txt")
+    assert source.inputs == [tmp_path / "here/link/deep/a.txt"]
+    assert not source.has_links
+    assert not capsys.readouterr().err
+
+
+NAMES = ["a.jsonl", "a.ndjson", "a.json", "a.csv", "a.tsv", "a.parquet", "a.arrow", "a.jsonl.gz",
+         "a.JSONL.zst", "b.csv.gz"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_records_are_refused_by_name(tmp_path, name):
+    (tmp_path / name).write_text("Anything at all.\n")
+    with pytest.raises(UserError, match=rf"{name} holds .*: python -c") as error:
+        find(f"text:{tmp_path}/*")
+    assert "\n" not in str(error.value)
+
+
+ROW = '{"text": "One. Two.", "id": 7}\n'
+RECORDS = {
+    "lines": ROW * 3,
+    "one line": ROW,
+    "after blank lines": "\n \n" + ROW,
+    "a byte order mark": "\ufeff" + ROW * 2,
+    "many lines": ROW * 9000,
+    "one long line": json.dumps({"text": "word " * 40_000}),
+    "a list": json.dumps([{"text": "One."}] * 3),
+    "a long list": json.dumps([{"text": "One."}] * 9000, indent=1),
+    "an object over lines": json.dumps({"text": ["One."], "id": {}}, indent=4),
+    "deep": '{"a":' * 50_000,
+    "Parquet": b"PAR1\x15\x04\x15\x10",
+    "Arrow": b"ARROW1\0\0\xff\xff\xff\xff",
+    "an Arrow stream": b"\xff\xff\xff\xff\x10\x01\0\0",
+}
+
+
+@pytest.mark.parametrize("content", RECORDS.values(), ids=RECORDS.keys())
+def test_records_are_refused_whatever_their_name(tmp_path, content):
+    path = tmp_path / "text.txt"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=r"text\.txt holds "):
+        "".join(next(find(f"text:{path}").read()))
+
+
+PROSE = [
+    '{"Hello," he said.\n',
+    '{"Hello"}\n',
+    '"Hello," he said.\n',
+    "{Applause} Thank you.\n",
+    '{"a": 1} is an object.\n',
+    '{"a": 1}\nThis was an object.\n',
+    '{"a": 1}, {"b": 2}\n',
+    "[1] A note.\n",
+    "[1]\n",
+    "[Illustration]\n",
+    "[]\n",
+    "PAR1 and ARROW1 are magic.\n",
+    '{\n"Oh," she cried. ' + "Word " * 40_000 + "\n",
+    "[" * 70_000 + "\n",
+    "a,b,c\n1,2,3\n",
+    "{\n",
+]
+
+
+@pytest.mark.parametrize("content", PROSE, ids=range(len(PROSE)))
+def test_prose_that_begins_like_records_is_read(tmp_path, content):
+    path = tmp_path / "text.txt"
+    path.write_text(content)
+    assert "".join(next(find(f"text:{path}").read())) == content
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.tsv"])
+def test_a_refusal_says_how_to_take_out_the_text(tmp_path, name):
+    rows = [{"id": "7", "text": "One. Two."}, {"id": "8", "text": "Three."}]
+    between = "\t" if name == "a.tsv" else ","
+    lines = [between.join(["id", "text"]), *(between.join(row.values()) for row in rows)]
+    contents = {"a.json": json.dumps(rows), "a.jsonl": "\n".join(map(json.dumps, rows))}
+    (tmp_path / name).write_text(contents.get(name, "\n".join(lines)))
+    with pytest.raises(UserError) as error:
+        find(f"text:{tmp_path / name}")
+    command = re.search(r"python -c .* > a\.txt", str(error.value))[0]
+    subprocess.run(command.replace("python", sys.executable), shell=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "One. Two.\n\nThree.\n\n"
 
 
 @pytest.fixture

@@ -9,19 +9,20 @@
     tokenizer/      what made them
     manifest.json   counts, options, the sha256 of everything; written last
 
-None of it depends on batch size, hosts, length or masks.
+None of it depends on batch size, hosts, length or masks.  All of it is compared with those sha256
+when it is opened, see `digests`.
 """
 
 import functools
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pretrain.data import tokenizers
+from pretrain.data import digests, sealed, tokenizers
+from pretrain.data.digests import damaged
 from pretrain.errors import UserError
 
 MANIFEST = "manifest.json"
@@ -52,36 +53,75 @@ class Corpus:
         return tokenizers.load(self.folder / "tokenizer")
 
 
-def read(folder: Path, held_out: float) -> Corpus:
-    """Opens a prepared corpus, reading next to nothing of it.
+def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
+    """Opens a prepared corpus.
+
+    Args:
+        verify: reads even its large arrays whole, to compare them with what was written.
 
     Raises:
-        UserError: a file is missing or not of the size the manifest says, or no such split.
+        UserError: a file is missing or damaged, or there is no such split.
     """
-    if not (folder / MANIFEST).exists():
-        raise _damaged(folder, f"{MANIFEST} is missing")
-    manifest = json.loads((folder / MANIFEST).read_text())
+    manifest = _read_manifest(folder)
     splits = split(manifest["documents"], held_out)
     arrays = (_map(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
     tokens, documents, sentences, words, sizes, counts_V = arrays
+    digests.check(folder, manifest["arrays"], whole=verify)
+    if name := tokenizers.damaged_file(folder / "tokenizer"):
+        raise damaged(folder, f"tokenizer/{name} is not what was written")
+    if tokenizers.digest(folder / "tokenizer") != manifest["tokenizer"]:
+        raise damaged(folder, "a file in tokenizer/ is not what was written")
     return Corpus(folder, manifest, tokens, documents, sentences, words, sizes, counts_V, splits)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.exists():
+        raise damaged(folder, f"{MANIFEST} is missing")
+    try:
+        manifest = sealed.read(path)
+        arrays = {name: manifest["arrays"][name] for name in ARRAYS}
+        described = {**_counts(arrays), "fingerprint": _fingerprint(manifest["tokenizer"], arrays)}
+        is_whole = described.items() <= manifest.items()
+        is_whole &= all(map(_is_described, arrays.values()))
+    except UserError as error:
+        raise damaged(folder, str(error)) from error
+    except (KeyError, TypeError, ValueError) as error:  # of before it held its own digest
+        raise damaged(folder, f"{MANIFEST} does not describe it") from error
+    if not is_whole:
+        raise damaged(folder, f"{MANIFEST} contradicts itself")
+    return manifest
+
+
+def _is_described(array: dict[str, Any]) -> bool:
+    return np.dtype(array["dtype"]).kind in "iu" and array["size"] >= 0 and bool(array["sha256"])
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
     """The last file of a corpus: its counts, how it was made, the sha256 of everything."""
     vocabulary = tokenizers.digest(folder / "tokenizer")
-    contents = [vocabulary, *(arrays[name]["sha256"] for name in ARRAYS)]
-    counts = {
+    sums = {name: int(_map(folder, name, **arrays[name]).sum()) for name in ("words", "bytes")}
+    sealed.write(
+        folder / MANIFEST,
+        dict(
+            **_counts(arrays), **sums, fingerprint=_fingerprint(vocabulary, arrays),
+            tokenizer=vocabulary, arrays=arrays, **manifest,
+        ),
+    )  # fmt: skip
+
+
+def _counts(arrays: dict[str, Any]) -> dict[str, int]:
+    return {
         "documents": arrays["documents"]["size"] - 1,
         "sentences": arrays["sentences"]["size"] - 1,
         "tokens": arrays["tokens"]["size"],
-        "words": int(_map(folder, "words", **arrays["words"]).sum()),
-        "bytes": int(_map(folder, "bytes", **arrays["bytes"]).sum()),
         "V": arrays["counts"]["size"],
     }
-    fingerprint = hashlib.sha256(" ".join(contents).encode()).hexdigest()
-    whole = dict(**counts, fingerprint=fingerprint, tokenizer=vocabulary, arrays=arrays, **manifest)
-    (folder / MANIFEST).write_text(json.dumps(whole, indent=1))
+
+
+def _fingerprint(vocabulary: str, arrays: dict[str, Any]) -> str:
+    contents = [vocabulary, *(arrays[name]["sha256"] for name in ARRAYS)]
+    return hashlib.sha256(" ".join(contents).encode()).hexdigest()
 
 
 def _map(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> np.ndarray:
@@ -89,12 +129,8 @@ def _map(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> n
     found = path.stat().st_size if path.exists() else 0
     expected = size * np.dtype(dtype).itemsize
     if found != expected:
-        raise _damaged(folder, f"{path.name} holds {found} bytes, not {expected}")
+        raise damaged(folder, f"{path.name} holds {found} bytes, not {expected}")
     return np.asarray(np.memmap(path, dtype, "r"))
-
-
-def _damaged(folder: Path, how: str) -> UserError:
-    return UserError(f"{folder} is damaged: {how}; remove it and the next run makes it again")
 
 
 def split(documents: int, held_out: float) -> dict[str, np.ndarray]:

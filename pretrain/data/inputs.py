@@ -1,10 +1,12 @@
 """What a corpus is made from: the sha256 of each input, and which of them changed."""
 
 import hashlib
-import json
-import os
 from pathlib import Path
+from typing import Any
 
+from pretrain.data import sealed
+from pretrain.data.addresses import without_credentials
+from pretrain.data.progress import say
 from pretrain.errors import UserError
 
 REMEMBERED = "hashes.json"
@@ -13,8 +15,8 @@ REMEMBERED = "hashes.json"
 def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
     """Path to sha256; a file of the same size and time as before is not read again."""
     record = cache / REMEMBERED
-    known = json.loads(record.read_text()) if record.exists() else {}
-    seen = {str(path.resolve()): path for path in paths}
+    known = _read_record(record)
+    seen = {without_credentials(str(path.resolve())): path for path in paths}
     stamps = {name: [*stamp(path)] for name, path in seen.items()}
     fresh = {
         name: [*stamps[name], _sha256(path)]
@@ -23,10 +25,27 @@ def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
     }
     if fresh:
         known |= fresh
-        draft = record.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(known))
-        draft.replace(record)
+        sealed.write(record, known)
     return {path: known[path][2] for path in seen}
+
+
+def _read_record(record: Path) -> dict[str, list]:
+    """What `hashes` wrote; nothing where it is damaged, as it can be found again."""
+    if not record.exists():
+        return {}
+    try:
+        known = sealed.read(record)
+    except UserError as error:
+        known = {str(error): None}
+    if all(map(_is_entry, known.values())):
+        return known
+    say(f"{record} is damaged: the text is hashed again")
+    return {}
+
+
+def _is_entry(entry: Any) -> bool:
+    """Whether this is a size, a time and a sha256; a list of before may hold a damaged one."""
+    return isinstance(entry, list) and len(entry) == 3 and isinstance(entry[2], str)
 
 
 def stamp(path: Path) -> tuple[int, int | str]:
@@ -42,7 +61,8 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        name = without_credentials(str(path))
+        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
 
 
 def difference(old: dict[str, str], new: dict[str, str]) -> str:

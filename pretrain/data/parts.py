@@ -2,32 +2,32 @@
 
 import hashlib
 import os
+import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pretrain.data.progress import Progress
+from pretrain.data.progress import Progress, say
 from pretrain.data.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE, Piece
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.errors import UserError
+from pretrain.workdir import sync_folder
 
 PART, BATCH = 1 << 22, 1 << 18  # characters: kept on disk, encoded at a time
 
 
 def write(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs: bool) -> int:
-    """Tokenises into `work`/part-*.npz, but for those there already; returns how many there are."""
+    """Tokenises into `work`/part-*.npz, but for whole ones there; returns how many there are."""
     progress, mb, tokens, number = Progress("tokenising"), 0.0, 0, -1
     closing = closings(tokenizer, paragraphs)
     for number, part in enumerate(grouped(pieces, PART)):
         mb += sum(len(piece.text) for piece in part) / 1e6
-        if not path(work, number).exists():
+        if not is_whole(path(work, number)):
             arrays = encode(part, tokenizer, closing, first=number == 0)
             tokens += len(arrays["tokens"])
-            draft = work / "draft.npz"
-            np.savez(draft, allow_pickle=False, **arrays)
-            draft.replace(path(work, number))
+            save(path(work, number), arrays)
         progress(mb, tokens)
     progress.close(mb, tokens)
     return number + 1
@@ -35,6 +35,33 @@ def write(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs:
 
 def path(work: Path, number: int) -> Path:
     return work / f"part-{number:06}.npz"
+
+
+def is_whole(part: Path) -> bool:
+    """Whether an earlier run wrote this part, and nothing has happened to it since."""
+    if not part.exists():
+        return False
+    try:
+        with zipfile.ZipFile(
+            part
+        ) as members:  # NumPy does not read on to where the CRC is compared
+            broken = members.testzip()
+    except Exception as error:  # zipfile raises some ten kinds
+        broken = str(error) or type(error).__name__
+    if broken is not None:
+        say(f"{part} is damaged ({broken}): it is made again")
+    return broken is None
+
+
+def save(part: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Writes a part, which is there whole or not at all even where the machine loses power."""
+    draft = part.with_name("draft.npz")
+    with draft.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(part)
+    sync_folder(part.parent)
 
 
 def grouped(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:

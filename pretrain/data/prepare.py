@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,13 +12,15 @@ from typing import Any
 from absl import app
 from ml_collections import config_flags
 
-from pretrain.data import corpus, inputs, parts, tokenizers
+from pretrain.data import corpus, inputs, parts, sealed, tokenizers
 from pretrain.data import sentences as sentence_lib
 from pretrain.data import sources as source_lib
+from pretrain.data.addresses import without_credentials
 from pretrain.data.locking import locked
 from pretrain.data.progress import say
 from pretrain.data.sources import Source
 from pretrain.errors import UserError
+from pretrain.workdir import sync_folder
 
 FORMAT = 2  # of the folder: another format is another corpus
 
@@ -35,6 +38,7 @@ def prepare(
     text_key: str = "text",
     tfds_split: str = "train",
     tfds_dir: str = "",
+    verify: bool = False,
 ) -> corpus.Corpus:
     """The prepared corpus of these options, made now unless `cache` holds it.
 
@@ -46,27 +50,37 @@ def prepare(
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0: there is no such split.
         cache: the folder of all corpora, each named after what it was made from.
+        verify: see `corpus.read`.
 
     Raises:
-        UserError: something is wrong with these, or with the text (by file, line and byte).
+        UserError: something is wrong with these, with the text (by file, line and byte), or with
+            the corpus that `cache` holds.
     """
     found = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
     sentence_lib.check(documents, sentences, detokenise)
     options = {
-        "format": FORMAT, "source": source, "documents": documents, "sentences": sentences,
-        "paragraphs": paragraphs, "detokenise": detokenise, "text_key": text_key,
-        "tfds_split": tfds_split, "tokens": tokenizers.settings(**tokens),
+        "format": FORMAT, "source": without_credentials(source), "documents": documents,
+        "sentences": sentences, "paragraphs": paragraphs, "detokenise": detokenise,
+        "text_key": text_key, "tfds_split": tfds_split, "tokens": tokenizers.settings(**tokens),
     }  # fmt: skip
+    if found.has_links:  # a corpus of before may hold their text as often as they lead to it
+        options["links"] = "once"
     if "://" in cache:
         raise UserError(f"cache={cache!r}: prepared corpora are files to be mapped into memory")
     Path(cache).mkdir(parents=True, exist_ok=True)
     manifest = {"options": options, "inputs": inputs.hashes(found.inputs, Path(cache))}
     folder = Path(cache) / f"{found.name}-{address(manifest)}"
-    if not folder.exists():
+    if not folder.exists() or (left_over(folder).exists() and os.access(cache, os.W_OK)):
         with locked(folder.with_suffix(".lock")):
             if not folder.exists():
                 make(folder, found, tokens, manifest)
-    return corpus.read(folder, held_out)
+            shutil.rmtree(left_over(folder), ignore_errors=True)  # of this run, or of a kill
+    return corpus.read(folder, held_out, verify)
+
+
+def left_over(folder: Path) -> Path:
+    """Where the corpus `folder` is made."""
+    return folder.with_suffix(".partial")
 
 
 def address(manifest: Mapping[str, Any]) -> str:
@@ -78,7 +92,7 @@ def address(manifest: Mapping[str, Any]) -> str:
 def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict) -> None:
     """Makes the corpus beside `folder`, in parts that outlive a kill, then renames it there."""
     say(f"preparing {folder}{changes(folder.parent, manifest)}")
-    work = folder.with_suffix(".partial")
+    work = left_over(folder)
     work.mkdir(exist_ok=True)
     try:
         stamps = [inputs.stamp(path) for path in source.inputs]
@@ -87,8 +101,9 @@ def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict
         if stamps != [inputs.stamp(path) for path in source.inputs]:
             shutil.rmtree(work)
             raise UserError("the text changed while it was read: start again when it is complete")
+        sync(made)
         made.rename(folder)
-        shutil.rmtree(work)
+        sync_folder(folder.parent)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -106,6 +121,15 @@ def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dic
     corpus.write_manifest(made, manifest, arrays)
 
 
+def sync(folder: Path) -> None:
+    """Waits until all that is below `folder` is on disk."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                os.fsync(file.fileno())
+        sync_folder(place)
+
+
 def pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
     piece, how = None, {name: options[name] for name in ("documents", "sentences", "detokenise")}
     for document in source.read():
@@ -119,19 +143,28 @@ def vocabulary(
     folder: Path, text: Iterator[sentence_lib.Piece], tokens: Mapping[str, Any]
 ) -> tokenizers.Tokenizer:
     """The tokenizer in the folder, made now if an earlier run did not finish it."""
-    if not folder.exists():
-        say("learning the vocabulary")
-        draft = folder.with_suffix(".draft")
-        tokenizers.learn((piece.text for piece in text), **tokens).save(draft)
-        draft.rename(folder)
+    if folder.exists():
+        try:
+            return tokenizers.load(folder)
+        except UserError:
+            say(f"{folder} is damaged: it is made again")
+            shutil.rmtree(folder)
+    say("learning the vocabulary")
+    draft = folder.with_suffix(".draft")
+    tokenizers.learn((piece.text for piece in text), **tokens).save(draft)
+    draft.rename(folder)
+    sync_folder(folder.parent)
     return tokenizers.load(folder)
 
 
 def changes(cache: Path, manifest: Mapping[str, Any]) -> str:
     """What changed since this source was last prepared in this way, for the reader."""
     for path in sorted(cache.glob(f"*/{corpus.MANIFEST}"), key=_age):
-        before = json.loads(path.read_text())
-        if before["options"] == manifest["options"]:
+        try:
+            before = sealed.read(path)
+        except UserError:  # it is named when that corpus is opened
+            continue
+        if before.get("options") == manifest["options"] and isinstance(before.get("inputs"), dict):
             what = inputs.difference(before["inputs"], manifest["inputs"])
             return f": since {path.parent.name} {what or 'the order of the files changed'}"
     return ""

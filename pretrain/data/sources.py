@@ -1,26 +1,32 @@
 """Where documents come from: the default corpus, your own files, or a TFDS dataset."""
 
 import contextlib
-import glob
+import dataclasses
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pretrain.data import text
+from pretrain.data import finding, records, text
+from pretrain.data.addresses import without_credentials
+from pretrain.data.progress import say
 from pretrain.errors import UserError
 
 Document = Iterable[str]  # its lines; with documents="blank" it may hold many
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Source:
-    """Named inputs, which are hashed to notice a change, and a way to read them."""
+    """Named inputs, which are hashed to notice a change, and a way to read them.
+
+    Attributes:
+        has_links: whether links to other inputs were left out.
+    """
 
     name: str
     inputs: list[Path]
     read: Callable[[], Iterator[Document]]
+    has_links: bool = False
 
 
 def find(source: str, **fields) -> Source:
@@ -49,15 +55,24 @@ def sotu(_: str, **_unused) -> Source:
 
 
 def texts(pattern: str, **_unused) -> Source:
-    """Files, plain or .gz or .zst, sorted by path; `**` descends into folders.
+    """Files of plain text, perhaps .gz or .zst, sorted by path; `**` descends into folders.
 
-    "gs://bucket/..." and the like are read through fsspec and what it needs for that scheme.
+    Each file is read once, whatever links lead to it.  "gs://bucket/..." and the like are read
+    through fsspec and what it needs for that scheme.
+
+    Raises:
+        UserError: there is no such file, or one holds records or a table.
     """
-    if "://" in pattern:
-        found = _remote(pattern)
-    else:
-        found = sorted(Path(name) for name in glob.glob(pattern, recursive=True))
-    return _files("text", [p for p in found if p.is_file()], f"text:{pattern} matches no file")
+    pattern = pattern.removeprefix("file://")
+    found, again = (_remote(pattern), []) if "://" in pattern else finding.find(pattern)
+    if again:
+        say(f"text:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; left out")
+    address = without_credentials(pattern)
+    files = [path for path in found if path.is_file()]
+    source = _files("text", files, f"text:{address} matches no file")
+    for path in files:
+        records.check_name(path)
+    return dataclasses.replace(source, read=lambda: map(records.read, files), has_links=bool(again))
 
 
 def _remote(pattern: str) -> list[Any]:
@@ -69,7 +84,7 @@ def _remote(pattern: str) -> list[Any]:
         files, inner = fsspec.core.url_to_fs(pattern)
         return sorted(upath.UPath(files.unstrip_protocol(name)) for name in files.glob(inner))
     except (ImportError, ValueError, OSError) as error:
-        raise UserError(f"text:{pattern}: {error}") from error
+        raise UserError(without_credentials(f"text:{pattern}: {error}")) from error
 
 
 def _files(name: str, paths: list[Path], none: str) -> Source:

@@ -4,7 +4,6 @@ Adding one is one file here with a class `Tokenizer` that keeps the contract bel
 `config.corpus.tokens.name`.  None is written by hand: each drives a library.
 """
 
-import hashlib
 import importlib
 import json
 from collections.abc import Iterable, Iterator
@@ -13,8 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pretrain.data.tokenizers.files import damaged_file, digest
 from pretrain.data.tokenizers.offsets import Offsets
 from pretrain.errors import UserError
+
+__all__ = ["damaged_file", "digest"]
 
 TRAITS = "tokenizer.json"  # beside the library's own files: the class and how to clean the text
 
@@ -51,12 +53,21 @@ def kind(name: str):
     It has `settings(**fields)`, checking them and returning what the result depends on (files
     by their sha256); `learn(texts, **fields)`; and `load(folder)`.
     """
+    if not name.isidentifier():
+        raise _unknown(name)
     try:
-        return importlib.import_module(f"{__name__}.{name}").Tokenizer
+        module = importlib.import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
         if error.name != f"{__name__}.{name}":
             raise
-        raise UserError(f"tokens.name={name!r}: there is no such tokenizer") from error
+        raise _unknown(name) from error
+    if not hasattr(module, "Tokenizer"):
+        raise _unknown(name)
+    return module.Tokenizer
+
+
+def _unknown(name: str) -> UserError:
+    return UserError(f"tokens.name={name!r}: there is no such tokenizer")
 
 
 def settings(name: str, **fields: Any) -> dict[str, Any]:
@@ -72,18 +83,24 @@ def load(folder: Path) -> Tokenizer:
     """What `save` wrote.
 
     Raises:
-        UserError: nothing was saved there.
+        UserError: nothing was saved there, or a file is damaged.
     """
+    if (broken := damaged_file(folder)) and (folder / TRAITS).exists():
+        raise UserError(
+            f"{folder / broken} is damaged: it is not what was saved there; take the folder from "
+            "a copy, or resume the run that it belongs to, which writes it again"
+        )
     try:
         name = json.loads((folder / TRAITS).read_text())["name"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{folder}: no tokenizer was saved there") from error
-    return kind(name).load(folder)
-
-
-def digest(folder: Path) -> str:
-    """The sha256 of all files of a saved tokenizer."""
-    total = hashlib.sha256()
-    for path in sorted(folder.iterdir()):
-        total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
-    return total.hexdigest()
+    if not isinstance(name, str):
+        raise UserError(f"{folder}: no tokenizer was saved there")
+    loader = kind(name)
+    try:
+        return loader.load(folder)
+    except UserError:
+        raise
+    except Exception as error:  # the libraries raise what they like
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise UserError(f"{folder}: this is no tokenizer of the kind {name}: {reason}") from error

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pretrain.data.tokenizers import TRAITS
+from pretrain.data.tokenizers import TRAITS, files
 from pretrain.data.tokenizers.learning import (
     Encoder,
     Merges,
@@ -63,15 +63,19 @@ class MergeEncoder(Encoder):
         return found
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.write(folder / SAVED[0], folder / SAVED[1])
-        (folder / TRAITS).write_text(json.dumps({"name": self.name}))
+        traits = json.dumps({"name": self.name}).encode()
+        own = dict(zip(SAVED, self._contents(), strict=True))
+        files.write(folder, {**own, TRAITS: traits})
 
     def write(self, vocabulary: Path, merges: Path) -> None:
         """The two files, as the authors' are."""
-        vocabulary.write_text(json.dumps({piece: i for i, piece in enumerate(self.pieces)}))
+        for path, content in zip((vocabulary, merges), self._contents(), strict=True):
+            path.write_bytes(content)
+
+    def _contents(self) -> tuple[bytes, bytes]:
+        table = json.dumps({piece: i for i, piece in enumerate(self.pieces)})
         lines = [HEADER, *(" ".join(pair) for pair in self.merges), ""]
-        merges.write_bytes("\n".join(lines).encode())
+        return table.encode(), "\n".join(lines).encode()
 
     @classmethod
     def load(cls, folder: Path) -> Self:

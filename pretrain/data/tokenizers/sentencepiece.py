@@ -18,7 +18,7 @@ import numpy as np
 import sentencepiece
 
 from pretrain.data import text as text_lib
-from pretrain.data.tokenizers import TRAITS
+from pretrain.data.tokenizers import TRAITS, files
 from pretrain.data.tokenizers.cleaning import aligned, clean
 from pretrain.data.tokenizers.offsets import Offsets, placed
 from pretrain.errors import UserError
@@ -122,10 +122,8 @@ class Tokenizer:
         return self._library.decode([int(i) for i in ids])
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MODEL).write_bytes(self.model)
         traits = {"name": "sentencepiece", "lower": self.lower, "keep_accents": self.keep_accents}
-        (folder / TRAITS).write_text(json.dumps(traits))
+        files.write(folder, {MODEL: self.model, TRAITS: json.dumps(traits).encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":

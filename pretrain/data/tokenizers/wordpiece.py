@@ -16,7 +16,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers import TRAITS
+from pretrain.data.tokenizers import TRAITS, files
 from pretrain.data.tokenizers.learning import (
     Encoder,
     check_sample,
@@ -100,10 +100,9 @@ class Tokenizer(Encoder):
         return cls(pieces, lower, keep_accents)
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        write(self.pieces, folder / VOCABULARY)
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}
-        (folder / TRAITS).write_text(json.dumps(traits))
+        own = {VOCABULARY: _content(self.pieces), TRAITS: json.dumps(traits).encode()}
+        files.write(folder, own)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -121,7 +120,11 @@ def _cleaning(lower: bool, keep_accents: bool) -> normalizers.Normalizer:
 
 def write(pieces: list[str], path: Path) -> None:
     """A vocabulary as BERT's are published: a piece a line."""
-    path.write_bytes("".join(f"{piece}\n" for piece in pieces).encode())
+    path.write_bytes(_content(pieces))
+
+
+def _content(pieces: list[str]) -> bytes:
+    return "".join(f"{piece}\n" for piece in pieces).encode()
 
 
 def published(model: str | Path) -> list[str]:

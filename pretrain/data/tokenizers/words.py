@@ -16,7 +16,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from pretrain.data.tokenizers import TRAITS
+from pretrain.data.tokenizers import TRAITS, files
 from pretrain.data.tokenizers.learning import Encoder
 from pretrain.errors import UserError
 
@@ -101,10 +101,9 @@ class Tokenizer(Encoder):
         return [[word for word, _ in cut.pre_tokenize_str(text)] for text in texts]
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / VOCABULARY).write_bytes("".join(f"{word}\n" for word in self.pieces).encode())
+        words = "".join(f"{word}\n" for word in self.pieces).encode()
         traits = {"name": "words", "split": self.split, "lower": self.lower}
-        (folder / TRAITS).write_text(json.dumps(traits))
+        files.write(folder, {VOCABULARY: words, TRAITS: json.dumps(traits).encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":

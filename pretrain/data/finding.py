@@ -1,0 +1,67 @@
+"""Which files a pattern means: each once, however many links lead to it."""
+
+import glob
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+DEEP = "**"
+
+
+def find(pattern: str) -> tuple[list[Path], list[str]]:
+    """The files that match, sorted by path, and the links that lead to others of them or back.
+
+    `**` descends into folders and links to folders, into each once.  Of several paths to one file
+    the one with the fewest links is taken, then the first.
+    """
+    again = set[str]()
+    names = {str(Path(name)) for name in _matches(pattern, again)}
+    paths: dict[str, list[str]] = {}
+    for name in filter(os.path.isfile, names):
+        paths.setdefault(os.path.realpath(name), []).append(name)
+    files = [min(same, key=_rank) for same in paths.values()]
+    again |= {name for same in paths.values() for name in same} - {*files}
+    return sorted(map(Path, files)), sorted(again)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    path = Path(name)
+    return sum(map(os.path.islink, (path, *path.parents))), name
+
+
+def _matches(pattern: str, again: set[str]) -> Iterator[str]:
+    """As `glob.glob(pattern, recursive=True)`, which follows a link to its own folder 40 times."""
+    steps = pattern.split("/")
+    if DEEP not in steps:
+        yield from glob.iglob(pattern)
+        return
+    at = steps.index(DEEP)
+    top = "/".join(steps[:at]) or ("/" if at else ".")
+    rest = "/".join(steps[at + 1 :]) or "*"
+    for base in glob.iglob(top):
+        for folder in _folders(base, again):
+            yield from _matches(os.path.join(glob.escape(folder), rest), again)
+
+
+def _folders(base: str, again: set[str]) -> Iterator[str]:
+    """A folder and all below it that are not hidden; links are followed last."""
+    seen, folders, links = set[str](), [base], list[str]()
+    while folders or links:
+        is_link = not folders
+        folder = links.pop(0) if is_link else folders.pop(0)
+        if (real := os.path.realpath(folder)) in seen:
+            again.add(folder)
+            continue
+        seen.add(real)
+        yield folder
+        for name in _below(folder):
+            path = os.path.join(folder, name)
+            if os.path.isdir(path):
+                (links if os.path.islink(path) else folders).append(path)
+
+
+def _below(folder: str) -> list[str]:
+    try:
+        return sorted(name for name in os.listdir(folder) if not name.startswith("."))
+    except OSError:  # not a folder, or not ours to read: glob passes over it too
+        return []
