@@ -98,7 +98,9 @@ def load(folder: Path) -> Tokenizer:
         raise UserError(f"{folder}: no tokenizer was saved there")
     loader = kind(name)
     try:
-        return loader.load(folder)
+        tokenizer = loader.load(folder)
+        tokenizer.encode(["a"])  # some notice only then that they have no model
+        return tokenizer
     except UserError:
         raise
     except Exception as error:  # the libraries raise what they like
