@@ -14,6 +14,7 @@ from typing import Any
 
 from pretrain.errors import UserError
 
+PRIVATE = 0o600  # for the owner alone
 _held: set[int] = set()  # file descriptors of the locks this process holds
 
 
@@ -102,23 +103,36 @@ def check_writable(workdir: str | os.PathLike) -> None:
         raise UserError(f"cannot write in {os.fspath(workdir)}: {error.strerror}") from error
 
 
-def write_json(path: str | os.PathLike, value: Any) -> None:
-    """Writes `value` so that a reader, or a machine that loses power, finds the old or the new."""
-    write_file(path, (json.dumps(value, indent=2) + "\n").encode())
+def write_json(path: str | os.PathLike, value: Any, *, private: bool = False) -> None:
+    """Writes `value` so that a reader, or a machine that loses power, finds the old or the new.
+
+    Args:
+        private: nobody else may read the file, as where it may hold addresses.
+    """
+    write_file(path, (json.dumps(value, indent=2) + "\n").encode(), private=private)
 
 
-def write_file(path: str | os.PathLike, content: bytes) -> None:
+def write_file(path: str | os.PathLike, content: bytes, *, private: bool = False) -> None:
     """Writes a file likewise; a link of that name is replaced, and what it leads to stays."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{socket.gethostname()}-{os.getpid()}.tmp")
     draft.unlink(missing_ok=True)
-    with open(draft, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    try:
+        with open(draft, "xb", opener=open_private if private else None) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
+
+
+def open_private(path: str, how: int) -> int:
+    """An `opener` of `open` that makes a file which its owner alone can read."""
+    return os.open(path, how, PRIVATE)
 
 
 def sync_folder(folder: str | os.PathLike) -> None:
