@@ -12,13 +12,17 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
-from pretrain import data
+from pretrain import data, main
 from pretrain.data import corpus as corpora
 from pretrain.data import digests, parts, tokenizers
 from pretrain.data.locking import locked
 from pretrain.errors import UserError
 from tests import data_corpora
+
+pytest_plugins = ["tests.toy"]
 
 REPOSITORY = Path(__file__).parents[1]
 DAMAGED = r"is damaged: .*; remove this folder and the next run makes it again"
@@ -179,6 +183,19 @@ def test_a_token_beyond_the_vocabulary_is_named(copy):
     corpora.write_manifest(copy, rest, manifest["arrays"])
     with pytest.raises(UserError, match=r"tokens\.bin holds the id 150, but .* ends at 150"):
         corpora.read(copy, 0.1)
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_run_is_refused_its_damaged_corpus(toy, tmp_path, large, monkeypatch, is_asked):
+    """A large array of it, where nothing is drawn: only `--verify` can tell."""
+    monkeypatch.setattr(digests, "DRAWN", 0)
+    config = toy.config("clm", {"corpus.cache": str(tmp_path), "batches.B": 10_000})
+    flip(data.load(**config.corpus).folder / "tokens.bin", 1234)
+    named = r"tokens\.bin is not what was written" if is_asked else "batch has 10000 rows"
+    with flagsaver.flagsaver():
+        flags.FLAGS(["main", "--config=tests/toy.py:clm", *["--verify"] * is_asked])
+        with pytest.raises(UserError, match=named):
+            main.main(config, tmp_path / "run")
 
 
 # --- manifest, tokenizer ---------------------------------------------------------------------
