@@ -18,6 +18,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from pretrain import data, finished, job, machine, metrics, objectives
+from pretrain.data.addresses import without_credentials
 from pretrain.data.corpus import Corpus
 from pretrain.errors import UserError, section
 from pretrain.sharding import Layout, make_mesh
@@ -67,7 +68,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     total = steps.evaluate(params, text, machine.Stop())
     if total is None:
         raise UserError("told to terminate before the end of the text: there is no result")
-    what = {"source": fields["source"], "batches": read, "step": step}
+    what = {"source": without_credentials(fields["source"]), "batches": read, "step": step}
     return {**what, **counts(total), **metrics.means(total)}
 
 

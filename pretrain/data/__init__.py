@@ -1,7 +1,9 @@
 """Data in three stages, each useful alone: documents, a prepared corpus, batches.
 
-    source     documents as a stream of bounded pieces of text    sources, text, sentences
-    prepare    a flat array of tokens and boundaries, on disk     prepare, parts, corpus, tokenizers
+    source     documents as a stream of bounded pieces of text    sources, finding, records, text,
+                                                                      sentences
+    prepare    a flat array of tokens and boundaries, on disk     prepare, parts, corpus, digests,
+                                                                      tokenizers
     batches    a layout says what batch `step` is; Grain reads    lanes, windows, pairs,
                                                                       directions, stream
 
