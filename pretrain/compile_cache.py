@@ -1,13 +1,21 @@
 """Compiled programs are kept on disk, for the next life of a run and for others of its recipe."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
+import sys
+import tempfile
+import types
+from collections.abc import Iterator
 
 import jax
+from etils import epath
 from jax.experimental.compilation_cache import compilation_cache
 
 CPU = pathlib.Path("/proc/cpuinfo")
+SCHEME = "sealed://"
+DIGEST = hashlib.sha256().digest_size
 
 
 def keep(folder: str | os.PathLike) -> None:
@@ -15,13 +23,98 @@ def keep(folder: str | os.PathLike) -> None:
 
     JAX_COMPILATION_CACHE_DIR, where it is set, is used instead; JAX_ENABLE_COMPILATION_CACHE=false
     keeps nothing.  A CPU's programs lie apart by what the CPU can do: JAX itself does not ask.
+    A folder that another user owns or can write to is not used: what lies there is machine code.
     """
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     kind = jax.default_backend()
     path = pathlib.Path(folder) / (f"cpu-{_abilities()}" if kind == "cpu" else kind)
-    jax.config.update("jax_compilation_cache_dir", str(path.absolute()))
+    if path.exists() and (why := _distrust(path.stat())):
+        print(
+            f"{path} is not used, programs are compiled anew: {why}; delete it, or chmod go-w",
+            file=sys.stderr,
+        )
+        return
+    jax.config.update("jax_compilation_cache_dir", f"{SCHEME}{path.absolute()}")
     compilation_cache.reset_cache()  # what was compiled before has opened the one before
+
+
+@epath.register_path_cls(SCHEME)
+class SealedPath(pathlib.PurePosixPath):
+    """A folder or file of the cache, as JAX asks etils for it by an address sealed:///a/b.
+
+    A file begins with the digest of its content, and is there whole or not at all.  One that is
+    damaged, or not this user's own, is removed as it is looked for: JAX would run it all the
+    same, and the process end by a signal.
+    """
+
+    def __fspath__(self) -> str:
+        return str(self._real)
+
+    def __str__(self) -> str:  # XLA has files of its own in the folder, and no schemes
+        return str(self._real)
+
+    @property
+    def _real(self) -> pathlib.Path:
+        return pathlib.Path("/", *self.parts[1:])
+
+    def exists(self) -> bool:
+        """Whether there is a file and it may be used."""
+        return self._content() is not None
+
+    def read_bytes(self) -> bytes:
+        """The content of the file, verified."""
+        if (content := self._content()) is None:
+            raise FileNotFoundError(os.fspath(self))
+        return content
+
+    def write_bytes(self, content: bytes) -> None:
+        """Replaces the file in one go."""
+        file, draft = tempfile.mkstemp(dir=self._real.parent, prefix=".", suffix=".tmp")
+        try:
+            with open(file, "wb") as sealed:
+                sealed.write(hashlib.sha256(content).digest())
+                sealed.write(content)
+            os.replace(draft, self._real)
+        except BaseException:
+            os.unlink(draft)
+            raise
+
+    def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
+        """Creates the folder, which nobody else may read or write."""
+        self._real.mkdir(mode=0o700, parents=parents, exist_ok=exist_ok)
+
+    def glob(self, pattern: str) -> Iterator["SealedPath"]:
+        """The files of the folder."""
+        return (self / path.name for path in self._real.glob(pattern))
+
+    def stat(self) -> types.SimpleNamespace:
+        """The size of the file, as etils tells it."""
+        return types.SimpleNamespace(length=self._real.stat().st_size)
+
+    def unlink(self) -> None:
+        self._real.unlink()
+
+    def _content(self) -> bytes | None:
+        try:
+            with open(self._real, "rb") as file:
+                why, sealed = _distrust(os.fstat(file.fileno())), file.read()
+        except FileNotFoundError:
+            return None
+        digest, content = sealed[:DIGEST], sealed[DIGEST:]
+        if not why and hashlib.sha256(content).digest() == digest:
+            return content
+        with contextlib.suppress(OSError):
+            self._real.unlink()
+        print(f"{self} is compiled anew: {why or 'the file is damaged'}", file=sys.stderr)
+        return None
+
+
+def _distrust(status: os.stat_result) -> str:
+    """Why this user does not run machine code from there; "" if nothing speaks against it."""
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return "others can write to it" if status.st_mode & 0o022 else ""
 
 
 def _abilities() -> str:
