@@ -4,7 +4,9 @@ A training program that is told to stop saves and exits with 0, as one that has 
 Whoever starts programs anew, be it Slurm, Kubernetes, SkyPilot or `launch/tpu_vm.sh`, has to tell
 the two apart: an attempt that was stopped before its end exits with 75, as a program does by itself
 that lost another of its processes.  Every other exit code is the program's.  SIGTERM is passed on;
-what the program says, on stdout or stderr, goes to stdout.
+what the program says, on stdout or stderr, goes to stdout.  When nobody reads that any more, the
+program is told to stop and the exit code is 1; lines that a full disk does not take are dropped,
+and counted on stderr.  If this process is killed, Linux kills the program.
 """
 
 import argparse
@@ -15,6 +17,8 @@ import signal
 import subprocess
 import sys
 from types import FrameType
+
+from launch.programs import Output, end_with_parent
 
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: try again
 
@@ -45,8 +49,8 @@ def attempt(program: list[str]) -> int:
     """Runs `program` and says what became of it.
 
     Returns:
-        AGAIN if it was stopped before its end, else its exit code: 128 + n after signal n, and 127
-        if there is no such program.
+        AGAIN if it was stopped before its end, 1 if nobody read what it said, else its exit code:
+        128 + n after signal n, and 127 if there is no such program.
     """
     told: list[int] = []
     running: list[subprocess.Popen] = []
@@ -61,20 +65,26 @@ def attempt(program: list[str]) -> int:
     try:
         process = subprocess.Popen(
             program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=os.environ | {"PYTHONUNBUFFERED": "1"}, preexec_fn=end_with_parent,
         )  # fmt: skip
     except OSError as error:
         print(f"{program[0]}: {error.strerror}", file=sys.stderr)
         return 127
     running.append(process)
-    last = _passed_on(process)
+    output = Output()
+    last = _pass_on(process, output)
     code = process.wait()
-    if code == 0 and last is not FINISHED and (last is STOPPED or told):
+    output.report()
+    if code == 0 and last is FINISHED:
+        return 0
+    if output.is_closed:
+        return 1
+    if code == 0 and (last is STOPPED or told):
         return AGAIN
     return code if code >= 0 else 128 - code
 
 
-def _passed_on(process: subprocess.Popen) -> re.Pattern | None:
+def _pass_on(process: subprocess.Popen, output: Output) -> re.Pattern | None:
     """Prints all that the process says; which of `FINISHED` and `STOPPED` it said last.
 
     A job of several runs says of each that it finished.
@@ -83,8 +93,10 @@ def _passed_on(process: subprocess.Popen) -> re.Pattern | None:
     assert process.stdout
     for line in process.stdout:
         last = next((each for each in (FINISHED, STOPPED) if each.search(line)), last)
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+        was_closed = output.is_closed
+        output.write(line)
+        if output.is_closed and not was_closed:
+            process.terminate()
     return last
 
 

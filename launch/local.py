@@ -4,7 +4,9 @@ On a machine with NVIDIA GPUs each process is shown its equal share of them: wit
 as GPUs, one each.  CUDA_VISIBLE_DEVICES says which GPUs there are to share, JAX_PLATFORMS=cpu that
 there are none.  Every line of output begins with its process's number.  The first process that
 fails ends all, and its exit code is the launcher's; SIGTERM and SIGINT are passed on to every
-process.
+process.  When nobody reads the output any more, all are told to stop and the exit code is 1; lines
+that a full disk does not take are dropped, and counted on stderr.  If the launcher is killed, Linux
+kills the processes.
 """
 
 import argparse
@@ -18,6 +20,8 @@ import sys
 import threading
 import time
 from types import FrameType
+
+from launch.programs import Output, end_with_parent
 
 
 def main() -> int:
@@ -49,14 +53,17 @@ def main() -> int:
     for n in range(args.n):
         own = environment(n, args.n, address, args.devices, mine[n])
         processes.append(start(command, own))
+    output = Output()
     echoes = [
-        threading.Thread(target=_echo, args=each, daemon=True) for each in enumerate(processes)
+        threading.Thread(target=_echo, args=(*each, output), daemon=True)
+        for each in enumerate(processes)
     ]
     for echo in echoes:
         echo.start()
-    code = follow(processes)
+    code = follow(processes, output)
     for echo in echoes:
         echo.join(timeout=1.0)  # the last lines; a child of a process may hold the pipe for longer
+    output.report()
     return code
 
 
@@ -109,30 +116,34 @@ def start(command: list[str], own: dict[str, str]) -> subprocess.Popen:
     # A session of its own: a terminal's Ctrl-C reaches it once, through the launcher.
     return subprocess.Popen(
         command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True,
+        errors="replace", start_new_session=True, preexec_fn=end_with_parent,
     )  # fmt: skip
 
 
-def _echo(index: int, process: subprocess.Popen) -> None:
+def _echo(index: int, process: subprocess.Popen, output: Output) -> None:
     assert process.stdout
     for line in process.stdout:
-        sys.stdout.write(f"[{index}] {line.rstrip()}\n")
-        sys.stdout.flush()
+        output.write(f"[{index}] {line.rstrip()}\n".encode())
 
 
-def follow(processes: list[subprocess.Popen], patience: float = 30.0) -> int:
+def follow(processes: list[subprocess.Popen], output: Output, patience: float = 30.0) -> int:
     """Waits for all; after a failure gives the others `patience` seconds, then ends them.
 
     Returns:
-        The exit code of the process that failed, as a shell tells it: 128 + n after signal n.
+        The exit code of the process that failed, as a shell tells it: 128 + n after signal n; 1
+        if nobody read what they said.
     """
     codes: list[int | None] = [None]
     while None in codes and not any(codes):
+        if output.is_closed:
+            _end(processes, patience)
+            return 1
         time.sleep(0.1)
         codes = [p.poll() for p in processes]
     failed = [f"{n} with {code}" for n, code in enumerate(codes) if code]
     if failed:
-        print(f"[launch] process {', '.join(failed)} failed: ending the others", flush=True)
+        line = f"[launch] process {', '.join(failed)} failed: ending the others\n"
+        output.write(line.encode())
         _end(processes, patience)
     code = next((code for code in codes if code), 0)
     return code if code >= 0 else 128 - code

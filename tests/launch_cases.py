@@ -269,3 +269,20 @@ def needs_git() -> None:
     """Skips the test where there is no git."""
     if not shutil.which("git"):
         pytest.skip("there is no git to copy the code with")
+
+
+# A program that says more than a pipe holds, without an end, and saves when it is told to stop.
+TALKER = """\
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: (open({saved!r} + str(os.getpid()), "w"), os._exit(0)))
+while True:
+    print("x" * 1000)
+"""
+
+
+def has_ended(pid: int) -> bool:
+    """Whether there is no such process, or only its exit code."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except FileNotFoundError:
+        return True

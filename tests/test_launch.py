@@ -1,16 +1,16 @@
 """launch/local.py: real processes that know who they are, share the GPUs, and end together."""
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from launch import local
 from tests import toy as toys
-from tests.launch_cases import wait_for
+from tests.launch_cases import TALKER, has_ended, wait_for
 from tests.toy import ROOT, toy  # noqa: F401
 
 WHO = "import os; print(os.environ['JAX_PROCESS_ID'], 'of', os.environ['JAX_NUM_PROCESSES'])"
@@ -65,8 +65,41 @@ while not os.path.exists("{tmp_path}/pid") or not open("{tmp_path}/pid").read():
 sys.exit(1)
 """
     assert launch(code, JAX_PLATFORMS="cpu").returncode == 1
-    status = pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text()}/stat")
-    assert not status.exists() or status.read_text().split()[2] == "Z"
+    assert has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_processes_whose_output_nobody_reads_save_and_end(tmp_path):
+    process = begin(TALKER.format(saved=f"{tmp_path}/saved-"), JAX_PLATFORMS="cpu")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait() == 1
+    assert process.stderr.read() == (
+        "[launch] nobody reads the output any more: ending the program\n"
+    )
+    assert len(list(tmp_path.glob("saved-*"))) == 2
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_full_disk_under_the_output_stops_no_process(code):
+    talk = f"import sys; print(('x' * 999 + '\\n') * 1000, end=''); sys.exit({code})"
+    command = [sys.executable, "-m", "launch.local", "-n", "1", "--", sys.executable, "-c", talk]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+        mute = subprocess.run(command, cwd=ROOT, stdout=full, stderr=full)
+    assert done.returncode == mute.returncode == code
+    assert done.stderr.splitlines() == [
+        "[launch] the output cannot be written, the program goes on: No space left on device",
+        f"[launch] {1000 + (code > 0)} lines of output could not be written",
+    ]
+
+
+def test_processes_do_not_outlive_a_launcher_that_is_killed():
+    process = begin("import os, time; print(os.getpid()); time.sleep(600)", JAX_PLATFORMS="cpu")
+    pids = [int(process.stdout.readline().split()[1]) for _ in range(2)]
+    process.kill()
+    process.communicate()
+    while not all(map(has_ended, pids)):
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])

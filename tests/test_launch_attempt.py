@@ -5,12 +5,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from launch.attempt import AGAIN
 from tests import toy as toys
-from tests.launch_cases import ROOT, wait_for
+from tests.launch_cases import ROOT, TALKER, has_ended, wait_for
 from tests.toy import toy  # noqa: F401
 
 CAREFUL = """\
@@ -64,6 +65,39 @@ def test_sigterm_reaches_the_program_and_only_one_that_saves_is_to_be_tried_agai
     process.terminate()
     process.communicate()
     assert process.returncode == end
+
+
+def test_a_program_whose_output_nobody_reads_saves_and_ends(tmp_path):
+    process = attempt(TALKER.format(saved=f"{tmp_path}/saved-"))
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait() == 1
+    assert process.stderr.read() == (
+        "[launch] nobody reads the output any more: ending the program\n"
+    )
+    assert len(list(tmp_path.glob("saved-*"))) == 1
+
+
+@pytest.mark.parametrize(("last", "end"), [("Finished", 0), ("Stopped", AGAIN)])
+def test_a_full_disk_under_the_output_changes_no_exit_code(last, end):
+    talk = f"print(('x' * 999 + '\\n') * 1000 + '{last} at step 1 of 2.')"
+    command = [sys.executable, "-m", "launch.attempt", "--", sys.executable, "-c", talk]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == end
+    assert done.stderr.splitlines() == [
+        "[launch] the output cannot be written, the program goes on: No space left on device",
+        "[launch] 1001 lines of output could not be written",
+    ]
+
+
+def test_a_program_does_not_outlive_an_attempt_that_is_killed():
+    process = attempt("import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+    pid = int(process.stdout.readline())
+    process.kill()
+    process.communicate()
+    while not has_ended(pid):
+        time.sleep(0.01)
 
 
 def test_a_program_that_there_is_not_is_named():
