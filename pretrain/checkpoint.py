@@ -23,6 +23,7 @@ from orbax.checkpoint import v1 as ocp_v1
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from pretrain import checksums, verified
+from pretrain.data.addresses import without_credentials
 from pretrain.errors import UserError
 from pretrain.workdir import read_json, write_json
 
@@ -229,8 +230,8 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
-    """Keeps the recipe of a run beside its weights, in `config.json`."""
-    write_json(pathlib.Path(workdir) / "config.json", config)
+    """Keeps the recipe of a run beside its weights, in `config.json`, without credentials."""
+    write_json(pathlib.Path(workdir) / "config.json", _redact(config))
 
 
 def read_config(workdir: PathLike) -> dict:
@@ -239,14 +240,26 @@ def read_config(workdir: PathLike) -> dict:
 
 
 def differences(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
-    """Where two nested dictionaries differ, a line each: "optim.lr: 0.0004 -> 0.001"."""
-    old, new = (dotted(json.loads(json.dumps(each))) for each in (saved, present))
+    """Where two nested dictionaries differ, a line each: "optim.lr: 0.0004 -> 0.001".
+
+    Credentials in their addresses are neither compared nor told.
+    """
+    old, new = (dotted(_redact(json.loads(json.dumps(each)))) for each in (saved, present))
     names = list(dict.fromkeys([*old, *new]))
     return [
         f"{name}: {old.get(name, '(absent)')} -> {new.get(name, '(absent)')}"
         for name in names
         if name not in old or name not in new or old[name] != new[name]
     ]
+
+
+def _redact(tree: Any) -> Any:
+    """Removes the credentials from every address in nested dictionaries and lists."""
+    if isinstance(tree, Mapping):
+        return {name: _redact(value) for name, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [_redact(value) for value in tree]
+    return without_credentials(tree) if isinstance(tree, str) else tree
 
 
 def dotted(tree: dict) -> dict:

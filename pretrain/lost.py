@@ -17,6 +17,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
+from pretrain.data.addresses import without_credentials
+
 FATAL = "JAX distributed service detected fatal errors"
 ENTRY = re.compile(r"^(?=[IWEF]\d{4} )", re.MULTILINE)  # where an entry of the log begins
 OURS = re.compile(r"coordination_|preemption_sync_manager\.|CoordinationServiceError|client\.h:")
@@ -153,9 +155,11 @@ def several() -> bool:
 def end(code: int, message: str, error: BaseException | None = None) -> NoReturn:
     """Ends this process with a message; the others will notice, or have ended before.
 
+    The message is printed without the credentials of the addresses in it.
     An `error` that can follow from the loss of another process is told of only if in so many
     seconds none turns out to be lost: that line would say more.
     """
+    message = without_credentials(message)
     if not (_log and _log.joined):
         print(message, file=sys.stderr)
         sys.exit(code)

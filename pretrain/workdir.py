@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from pretrain.data.addresses import without_credentials
 from pretrain.errors import UserError
 
 PRIVATE = 0o600  # for the owner alone
@@ -76,7 +77,7 @@ def _myself() -> dict[str, Any]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": shlex.join(sys.orig_argv),
+        "command": without_credentials(shlex.join(sys.orig_argv)),
     }
 
 

@@ -207,6 +207,19 @@ def test_the_recipe_is_kept_beside_the_weights(tmp_path):
     assert checkpoint.read_config(tmp_path) == {"model": {"D": 8}, "evals": ["a"]}
 
 
+def test_credentials_of_a_recipe_are_neither_written_nor_compared(tmp_path):
+    recipe = {"corpus": {"source": "text:s3://key:secret@b/*"}, "more": ["s3://:secret@b/x"]}
+    checkpoint.write_config(tmp_path, recipe)
+    assert "secret" not in (tmp_path / "config.json").read_text()
+    kept = checkpoint.read_config(tmp_path)
+    assert kept["corpus"]["source"] == "text:s3://b/*"
+    assert checkpoint.differences(kept, recipe) == checkpoint.differences(recipe, kept) == []
+    elsewhere = {**recipe, "corpus": {"source": "text:s3://key:secret@c/*"}}
+    assert checkpoint.differences(recipe, elsewhere) == [
+        "corpus.source: text:s3://b/* -> text:s3://c/*"
+    ]
+
+
 def test_differences_are_named_by_their_dotted_path():
     saved = {"optim": {"lr": 0.0004, "b2": 0.99}, "seed": 1, "data": {"shape": [1, 2]}}
     present = {"optim": {"lr": 0.001, "b2": 0.99}, "data": {"shape": (1, 2), "mix": {"a": 0.5}}}

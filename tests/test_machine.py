@@ -135,6 +135,12 @@ def test_an_error_in_one_process_alone_is_the_line_and_the_exit_code(capsys):
     assert capsys.readouterr().err == "error: no such thing\n"
 
 
+def test_a_line_that_ends_a_process_tells_of_no_credentials(capsys):
+    with pytest.raises(SystemExit), job.speaking():
+        raise UserError("text:s3://key:secret@bucket/a.txt: cannot be read")
+    assert capsys.readouterr().err == "error: text:s3://bucket/a.txt: cannot be read\n"
+
+
 @pytest.mark.parametrize(
     ("error", "follows"),
     [

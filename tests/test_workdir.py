@@ -49,6 +49,15 @@ def test_a_second_process_is_refused_and_told_who_holds_the_folder(tmp_path, hol
         assert fact in str(refusal.value)
 
 
+def test_the_lock_tells_of_no_credentials(tmp_path, hold):
+    hold(tmp_path, "--config.corpus.source=text:s3://key:secret@bucket/a b/*.txt")
+    with pytest.raises(UserError, match="in use by pid") as refusal, workdir.locked(tmp_path):
+        pass
+    for text in (str(refusal.value), (tmp_path / "lock").read_text()):
+        assert "secret" not in text
+        assert "text:s3://bucket/a b/*.txt" in text
+
+
 def test_a_refused_process_leaves_the_lock_with_its_holder(tmp_path, hold):
     hold(tmp_path)
     for _ in range(2):
