@@ -31,6 +31,7 @@ PEAKS = {
 }
 
 
+LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]):")
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
 ACCELERATORS = ("libtpu", "jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin")
 
@@ -105,7 +106,7 @@ def _told() -> dict[str, Any]:
         return {}
     if not all(value.isdecimal() for value in given.values()):
         raise UserError(f"{_variables()}: give both numbers, how many processes and which is this")
-    told = {name: int(value) for name, value in given.items()}
+    told: dict[str, Any] = {name: int(value) for name, value in given.items()}
     if told["process_id"] >= told["num_processes"]:
         raise UserError(f"{_variables()}: processes are numbered from 0")
     address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
@@ -113,6 +114,8 @@ def _told() -> dict[str, Any]:
         raise UserError(f"{_variables()}: an address is a host and a port, as 10.0.0.1:1234")
     if address and told["process_id"] == 0 and "JAX_COORDINATOR_BIND_ADDRESS" not in os.environ:
         _check_free(_port(address))
+        if LOOPBACK.match(address):  # by default JAX listens to the whole network
+            told["coordinator_bind_address"] = address
     return told
 
 

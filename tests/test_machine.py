@@ -1,13 +1,17 @@
 """pretrain/machine.py: who takes part in a run, and being asked to stop."""
 
 import os
+import pathlib
 import signal
 import socket
+import subprocess
+import sys
 
 import pytest
 
 from pretrain import job, lost, machine
 from pretrain.errors import UserError
+from tests.toy import ROOT, free_address
 
 
 def test_the_first_interrupt_asks_to_stop_and_the_second_interrupts(monkeypatch):
@@ -77,6 +81,35 @@ def test_variables_that_make_sense_are_taken_and_a_cluster_may_know_the_rest(tol
     assert machine._told() == {"process_id": 3, "num_processes": 4}
     told("", "", "")
     assert machine._told() == {}
+
+
+JOIN = "from pretrain import machine; machine.join(); print('joined', flush=True); input()"
+
+
+def test_the_processes_of_one_machine_meet_where_no_other_can_come():
+    address = free_address()
+    port = address.partition(":")[2]
+    own = dict(zip(machine.VARIABLES, (address, "1", "0"), strict=True))
+    process = subprocess.Popen(
+        [sys.executable, "-c", JOIN], cwd=ROOT, env=os.environ | own, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout.readline() == "joined\n"
+    rows = "".join(pathlib.Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
+    process.communicate("\n")
+    (where,) = {
+        row.split()[1].rpartition(":")[0]
+        for row in rows.splitlines()
+        if f":{int(port):04X} " in row and " 0A " in row
+    }
+    assert where in {"0100007F", "0000000000000000FFFF00000100007F", f"{1 << 24:032X}"}
+
+
+def test_a_coordinator_listens_where_it_is_asked_to(told, monkeypatch):
+    told("localhost:1234", "2", "0")
+    assert machine._told()["coordinator_bind_address"] == "localhost:1234"
+    monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "[::]:1234")
+    assert "coordinator_bind_address" not in machine._told()
 
 
 UNHEALTHY = (
