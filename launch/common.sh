@@ -71,6 +71,25 @@ check_name() {
     die "--name $1: take lower-case letters, digits and hyphens, 40 at most"
 }
 
+# What reaches another shell, or YAML, says nothing there.  check_words VARIABLE...: each of these
+# options is a plain word, if it is given.
+check_words() {
+  local variable
+  for variable; do
+    [[ ${!variable} =~ ^([A-Za-z0-9]([A-Za-z0-9_./:=@+-]*[A-Za-z0-9/])?)?$ ]] ||
+      die "--${variable//_/-} $(printf %q "${!variable}"): take letters, digits and _ . / : = @ + -"
+  done
+}
+
+# check_numbers VARIABLE...
+check_numbers() {
+  local variable
+  for variable; do
+    [[ ${!variable} =~ ^[0-9]+$ ]] ||
+      die "--${variable//_/-} $(printf %q "${!variable}"): take a whole number"
+  done
+}
+
 # quoted WORD...: the words as a shell reads them.
 quoted() {
   local word quote="'\\''" between=

@@ -18,6 +18,9 @@
 # complete when its folder is renamed, and other buckets cannot do that.  On a bucket the lock of a
 # workdir does not keep another job out: give each run its own.
 #
+# The program runs as user 1000, who owns what is in the bucket's folder.  xpk decides on that itself:
+# attach its storage with the mount option uid=1000.
+#
 # Needed here: kubectl or xpk, git, python3 and, for --build, docker.  Needed in the cluster: the
 # JobSet controller, the Cloud Storage FUSE driver, and a node pool of such a slice.
 
@@ -31,6 +34,7 @@ hosts=1                 # --hosts N  of the slice: its chips by those of a host
 chips=4                 # --chips N  of each host
 bucket=                 # --bucket BUCKET  mounted at /mnt/bucket
 service_account=default # --service-account NAME  of Kubernetes, with leave to write to the bucket
+as_root=no              # --as-root  where a node gives its TPUs to root alone; else user 1000
 spot=no                 # --spot  nodes that are cheaper, and may be taken away at any time
 restarts=3              # --restarts N  after failures of the program
 poll=30                 # --poll SECONDS  between looks at what becomes of it
@@ -47,6 +51,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 main() {
   options "$@"
   check_name "$name"
+  check_words image accelerator topology bucket service_account xpk zone project type
+  check_numbers hosts chips restarts
   [[ $stop == no ]] || { remove && exit; }
   needs image
   ((${#program[@]})) || die "name a program to run, after --"
@@ -125,15 +131,17 @@ remove() {
 
 # gke.yaml with the values of the options.
 manifest() {
-  local text words fill='import string, sys
+  local text words user=1000 is_ordinary=true fill='import string, sys
 values = dict(word.split("=", 1) for word in sys.argv[1:])
 print(string.Template(sys.stdin.read()).substitute(values), end="")'
   text=$(grep -v '^#' "$root/launch/gke.yaml")
   [[ $spot == yes ]] || text=$(grep -v gke-spot <<< "$text")
+  [[ $as_root == no ]] || user=0 is_ordinary=false
   words=$(python3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' "${program[@]}")
   python3 -c "$fill" name="$name" image="$image" program="$words" restarts="$restarts" \
     accelerator="$accelerator" topology="$topology" hosts="$hosts" chips="$chips" \
-    bucket="$bucket" service_account="$service_account" <<< "$text"
+    bucket="$bucket" service_account="$service_account" user="$user" is_ordinary="$is_ordinary" \
+    <<< "$text"
 }
 
 main "$@"

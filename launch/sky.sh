@@ -34,6 +34,8 @@ main() {
   options "$@"
   needs bucket
   check_name "$name"
+  check_words bucket
+  check_numbers nodes
   ((${#program[@]})) || die "name a program to run, after --"
   check_commit "$commit"
   local command=(sky jobs launch --yes --name="$name" --gpus="$gpus" --num-nodes="$nodes")

@@ -34,6 +34,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 main() {
   options "$@"
+  check_words name partition account
+  check_numbers nodes gpus grace restarts
   ((${#program[@]})) || die "name a program to run, after --"
   [[ $per == gpu || $per == node ]] || die "--per is gpu or node, not $per"
   [[ $venv == /* ]] || venv=$root/$venv

@@ -50,6 +50,8 @@ main() {
   options "$@"
   needs zone
   check_name "$name"
+  check_words zone project type runtime bucket
+  check_numbers attempts
   where=(--zone="$zone" --quiet)
   [[ -z $project ]] || where+=(--project="$project")
   # shellcheck disable=SC2206  # they are words

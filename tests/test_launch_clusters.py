@@ -82,6 +82,30 @@ def test_every_host_gets_a_pod_its_chips_the_bucket_and_the_program_word_by_word
     assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/mnt/bucket"}]
 
 
+@pytest.mark.parametrize(("options", "user"), [((), 1000), (("--as-root",), 0)])
+def test_a_pod_runs_as_the_user_who_may_write_to_the_bucket(cluster, options, user):
+    becomes(cluster, "", "bert Completed")
+    gke(cluster, *options)
+    pod = job(applied(cluster))["template"]["spec"]
+    assert pod["containers"][0]["securityContext"] == {
+        "runAsNonRoot": user != 0,
+        "runAsUser": user,
+        "allowPrivilegeEscalation": False,
+    }
+    mounted = pod["volumes"][0]["csi"]["volumeAttributes"]["mountOptions"].split(",")
+    assert f"uid={user}" in mounted
+
+
+def test_the_image_has_a_user_who_can_write_data_and_runs_alone():
+    lines = (launch_cases.ROOT / "launch" / "Dockerfile").read_text().splitlines()
+    steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
+    assert steps[-1] == ["USER", "1000"]
+    assert steps[-2][0] == "RUN"
+    assert "useradd --uid 1000" in steps[-2][1]
+    assert "install --directory --owner=1000 data runs" in steps[-2][1]
+    assert ["WORKDIR", "/quartet"] in steps
+
+
 def test_what_is_nobodys_fault_restarts_all_and_is_not_counted(cluster):
     becomes(cluster, "", "bert Completed")
     gke(cluster, "--spot", "--restarts", "5")

@@ -111,6 +111,49 @@ def test_a_mistake_on_the_command_line_is_said_in_a_line(script, words, said):
     assert not done.stdout
 
 
+@pytest.mark.parametrize(
+    ("script", "option", "value"),
+    [
+        ("tpu_vm.sh", "--bucket", "b; touch x"),
+        ("tpu_vm.sh", "--bucket", "$(touch x)"),
+        ("tpu_vm.sh", "--zone", "-z"),
+        ("gke.sh", "--bucket", "b\n  evil: yes"),
+        ("gke.sh", "--bucket", "b:"),
+        ("gke.sh", "--image", "i # x"),
+        ("gke.sh", "--service-account", "a, b: c"),
+        ("gke.sh", "--chips", "4, evil: 1"),
+        ("sky.sh", "--bucket", "gs://b\nx: y"),
+        ("slurm.sh", "--name", "a;b"),
+        ("slurm.sh", "--name", "a\nb"),
+        ("slurm.sh", "--gpus", "a[$(touch x)]"),
+    ],
+)
+def test_a_value_that_another_shell_or_yaml_would_read_is_refused(script, option, value, tmp_path):
+    command = [ROOT / "launch" / script, *LAUNCHERS[script], option, value, "--dry-run", "--", "x"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"[launch] error: {option} ")
+    assert not done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("script", "option", "value"),
+    [
+        ("slurm.sh", "--name", "bert-mini-lr=0.0001-seed=0"),
+        ("sky.sh", "--bucket", "gs://my_bucket.of/x/"),
+        ("gke.sh", "--image", "europe-docker.pkg.dev:443/a-b/c_d/quartet"),
+    ],
+)
+def test_names_and_addresses_as_they_are_pass(script, option, value):
+    launch_cases.needs_git()
+    command = [ROOT / "launch" / script, *LAUNCHERS[script], option, value, "--dry-run", "--", "x"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert value in done.stdout
+
+
 @pytest.mark.parametrize("name", ["Bert", "a_b", "x" * 41, "-a", "a.b"])
 def test_names_that_a_cloud_refuses_are_refused_here(name):
     command = [ROOT / "launch" / "sky.sh", "--bucket", "gs://b", "--name", name, "--", "x"]
