@@ -29,7 +29,7 @@ def keep(folder: str | os.PathLike) -> None:
         return
     kind = jax.default_backend()
     path = pathlib.Path(folder) / (f"cpu-{_abilities()}" if kind == "cpu" else kind)
-    if path.exists() and (why := _distrust(path.stat())):
+    if why := _refuse(path):
         print(
             f"{path} is not used, programs are compiled anew: {why}; delete it, or chmod go-w",
             file=sys.stderr,
@@ -108,6 +108,16 @@ class SealedPath(pathlib.PurePosixPath):
             self._real.unlink()
         print(f"{self} is compiled anew: {why or 'the file is damaged'}", file=sys.stderr)
         return None
+
+
+def _refuse(folder: pathlib.Path) -> str:
+    """Why a folder is not used; "" if it is, or is yet to be made."""
+    try:
+        return _distrust(folder.stat())
+    except PermissionError:
+        return "it cannot be opened"
+    except OSError:  # the workdir beside it has the same fault, and is told of
+        return ""
 
 
 def _distrust(status: os.stat_result) -> str:
