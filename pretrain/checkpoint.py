@@ -5,6 +5,7 @@ and the one before it is used.
 """
 
 import contextlib
+import errno
 import gc
 import itertools
 import json
@@ -28,7 +29,8 @@ from pretrain.errors import UserError
 from pretrain.workdir import read_json, write_json
 
 PathLike = str | os.PathLike
-HELD = 1 << 26  # bytes of arrays that `write` may leave in memory
+HELD = 1 << 24  # bytes of arrays that `write` may leave in memory
+FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)))
 
 
 class Checkpoints:
@@ -165,29 +167,39 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     held = 0
     for path in (folder, draft, draft.with_name(f"{draft.name}.partial_save")):
         shutil.rmtree(path, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
     options = ocp_v1.Context()
     options.array.saving.use_zarr3 = False
     options.memory.deepcopy_host_arrays = False
-    try:
-        for name, x in leaves:
-            described, strange = checksums.describe({name: x})
-            if strange:
-                raise FloatingPointError(f"{name} is not finite")
-            table |= described
-            with options:
-                ocp_v1.partial.save(draft, verified.nest({name: x}))
-            held += x.nbytes
-            del x
-            if held > HELD:  # Orbax leaves a cycle that holds the array; the next needs its room
-                gc.collect()
-                held = 0
+    options.array.saving.use_compression = False  # which would take memory for two more
+    for name, x in leaves:
+        described, strange = checksums.describe({name: x})
+        if strange:
+            raise FloatingPointError(f"{name} is not finite")
+        table |= described
+        with _writing(folder), options:
+            ocp_v1.partial.save(draft, verified.nest({name: x}))
+        held += x.nbytes
+        del x
+        if held > HELD:  # Orbax leaves a cycle that holds the array; the next needs its room
+            gc.collect()
+            held = 0
+    record = verified.seal({"leaves": table, "position": {}})
+    with _writing(folder):
         with options:
             ocp_v1.partial.finalize(draft)
-        write_json(draft / "record" / "metadata", verified.seal({"leaves": table, "position": {}}))
+        write_json(draft / "record" / "metadata", record)
         draft.rename(folder)
-    except OSError as error:
-        raise UserError(f"{folder} could not be written: {verified.reason(error)}") from error
+
+
+@contextlib.contextmanager
+def _writing(folder: pathlib.Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # a full disk is either, by who met it first
+        why = next((text for text in FULL if text in str(error)), verified.reason(error))
+        raise UserError(f"{folder} could not be written: {why}") from error
 
 
 def vacant(path: pathlib.Path) -> pathlib.Path:

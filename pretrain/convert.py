@@ -32,6 +32,7 @@ VOCABULARY = flags.DEFINE_string("vocabulary", None, "A folder with the tokenize
 def main(argv: list[str]) -> None:
     """Imports or exports, as the flags say."""
     logging.set_verbosity(logging.WARNING)  # Orbax narrates
+    logging.get_absl_logger().setLevel("CRITICAL")  # and tells of each error that it raises
     try:
         convert(argv)
     except UserError as error:

@@ -3,8 +3,7 @@
 import importlib
 import itertools
 import math
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pretrain import published, verified
+from pretrain import drafts, published, verified
 from pretrain.errors import UserError
 from pretrain.finished import Run, opened
 from pretrain.formats import Spec
+from pretrain.formats.files import writing
 from pretrain.importing import ORIGIN
-from pretrain.published.names import Shapes, Table, uncovered
+from pretrain.published.names import Link, Shapes, Table, uncovered
 from pretrain.workdir import read_json
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -40,8 +40,6 @@ def hand_out(
     run = opened(workdir)
     system = system_of(run)
     kind = chosen_kind(system, run, kind)
-    if folder.exists():
-        raise UserError(f"{folder} is there already: take another name")
     dtype = dtype or kept_dtype(workdir)
     shapes = saved(run)
     table = system.table(kind, shapes)
@@ -50,16 +48,14 @@ def hand_out(
     order = list(itertools.chain.from_iterable(names for _, names in parts(table)))
     theirs = table.specs(shapes, jnp.dtype(dtype))
     specs = {name: theirs[name] for name in order}
-    draft = folder.absolute().with_name(f".{folder.name}.draft")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    system.companions(run, draft, kind, dtype)
-    form = system.KINDS[kind]
-    writer = importlib.import_module(f"pretrain.formats.{form.format}").write
-    file = form.weights.replace("*.", "model.").replace("*", "")
-    place = draft / file if file else draft
-    writer(place, specs, arrays(run, table, shapes, specs))
-    draft.rename(folder)
+    with drafts.draft_folder(folder, say) as draft:
+        with writing(folder):
+            system.companions(run, draft, kind, dtype)
+        form = system.KINDS[kind]
+        writer = importlib.import_module(f"pretrain.formats.{form.format}").write
+        file = form.weights.replace("*.", "model.").replace("*", "")
+        place = draft / file if file else draft
+        writer(place, specs, arrays(run, table, shapes, specs))
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     say(f"{len(specs)} arrays of {numbers:,} numbers, {dtype}, in {folder}")
     for name, why in table.absent.items():
@@ -128,14 +124,26 @@ def arrays(
     for own, names in parts(table):
         ours = {name: read(run, name, shapes[name]) for name in own}
         for name in names:
-            array = np.empty(specs[name].shape, specs[name].dtype)
-            for link in links[name]:
-                part = ours[link.ours][link.at]
-                with np.errstate(over="ignore"):  # seen below
-                    link.part(array, part.shape)[...] = part
-            if not np.isfinite(array.astype(np.float32)).all():
-                raise UserError(f"{name} does not fit in {array.dtype}: take another --dtype")
-            yield name, array
+            yield name, joined(name, specs[name], links[name], ours)
+        del ours  # the next need the room
+
+
+def joined(
+    name: str, spec: Spec, links: Sequence[Link], ours: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """One array of theirs, of the parts of ours that it is.
+
+    Raises:
+        UserError: a number is too large for its type.
+    """
+    array = np.empty(spec.shape, spec.dtype)
+    for link in links:
+        part = ours[link.ours][link.at]
+        with np.errstate(over="ignore"):  # seen below
+            link.part(array, part.shape)[...] = part
+    if not np.isfinite(array.astype(np.float32)).all():
+        raise UserError(f"{name} does not fit in {array.dtype}: take another --dtype")
+    return array
 
 
 def read(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -6,9 +6,8 @@ read in `pretrain.formats`; here every array is accounted for and moved.
 
 import hashlib
 import importlib
-import json
 import math
-import shutil
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,17 @@ import jax.numpy as jnp
 import numpy as np
 
 import modules
-from pretrain import checkpoint, published, verified
+from pretrain import checkpoint, drafts, published, verified
 from pretrain.errors import UserError
 from pretrain.finished import Run, drawn, opened
 from pretrain.formats import Arrays, Spec
+from pretrain.formats.files import reading, writing
 from pretrain.published import Described, Source
 from pretrain.published.names import Account, Link, Shapes, account
-from pretrain.workdir import locked, write_json
+from pretrain.workdir import read_json, write_json
 
 ORIGIN = "origin.json"
+PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run
 PADDING = {"plm": "left"}  # by objective; of rows that are fine-tuned on
 
 
@@ -36,7 +37,7 @@ def found(path: Path, kind: str = "") -> tuple[Any, str]:
     Raises:
         UserError: it is none that is known, or could be several.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise UserError(f"{path} does not exist")
     folder = path if path.is_dir() else path.parent
     fits = [
@@ -59,10 +60,10 @@ def _is(folder: Path, kind: published.Kind) -> bool:
         return False
     if not kind.model_type:
         return True
-    try:
-        return json.loads(known[0].read_text()).get("model_type") == kind.model_type
-    except (OSError, ValueError, AttributeError):
-        raise UserError(f"{known[0]} cannot be read as a configuration") from None
+    config = read_json(known[0])
+    if not isinstance(config, dict):
+        raise UserError(f"{known[0]} cannot be read as a configuration")
+    return config.get("model_type") == kind.model_type
 
 
 def bring(
@@ -81,8 +82,7 @@ def bring(
         UserError: the folder is not what it should be, or `workdir` holds a run already.
     """
     system, kind = found(path, kind)
-    if (workdir / "config.json").exists():
-        raise UserError(f"{workdir} holds a run already: take another --workdir")
+    drafts.check_vacant(workdir, PARTS[-1:])
     with _arrays(path, system.KINDS[kind]) as arrays:
         folder = path if path.is_dir() else path.parent
         source = Source(folder, kind, arrays.specs, options)
@@ -90,15 +90,18 @@ def bring(
         shapes = _shapes(described)
         table = system.table(kind, shapes, list(arrays.specs))
         settled = account(table, shapes, arrays.specs, ignore)
-        with locked(workdir):
-            _write(workdir, arrays, settled, shapes)
-            described.tokenizer.save(workdir / "tokenizer")
-            write_json(workdir / ORIGIN, _origin(system, source, settled, described))
-            checkpoint.write_config(workdir, _recipe(described, workdir))
-    for line in report(settled, arrays.specs, shapes, described.missing):
+        _check_types(arrays.specs, settled)
+        _check_copies(arrays, settled)
+        origin = _origin(system, source, settled, described)
+        with drafts.draft_run(workdir, PARTS, say) as draft:
+            _write(draft, arrays, settled, shapes)
+            with writing(workdir):
+                described.tokenizer.save(draft / "tokenizer")
+                write_json(draft / ORIGIN, origin)
+                checkpoint.write_config(draft, _recipe(described, workdir))
+            checked = _checked(system, opened(draft), source) if check else []
+    for line in [*report(settled, arrays.specs, shapes, described.missing), *checked]:
         say(line)
-    if check:
-        _check(system, opened(workdir), source, say)
 
 
 def _arrays(path: Path, kind: published.Kind) -> Arrays:
@@ -117,35 +120,39 @@ def _shapes(described: Described) -> dict[str, tuple[int, ...]]:
     return {name: x.shape for name, x in leaves.items()} | described.heads
 
 
-def _write(workdir: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> None:
-    """The checkpoint, as of step 0; what an interrupted import has left is replaced."""
-    shutil.rmtree(workdir / "checkpoints", ignore_errors=True)
+def _check_types(specs: Mapping[str, Spec], settled: Account) -> None:
+    """UserError if an array is of a type that float32 cannot hold exactly."""
+    for name in dict.fromkeys(link.theirs for x in settled.mapped.values() for link in x):
+        dtype = specs[name].dtype
+        if not np.can_cast(dtype, np.float32) and dtype != jnp.bfloat16:
+            raise UserError(f"{name} is {dtype}: numbers would be lost in float32")
+
+
+def _check_copies(arrays: Arrays, settled: Account) -> None:
+    """UserError if arrays that are tied differ."""
     for copy, name in settled.copies.items():
         if not np.array_equal(arrays.read(copy), arrays.read(name)):
             raise UserError(f"{copy} should repeat {name}, as the two are tied, and does not")
+
+
+def _write(draft: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> None:
+    """The checkpoint, as of step 0."""
     leaves = (
         (f"params/{name}", assembled(arrays, settled.mapped.get(name, []), shape))
         for name, shape in shapes.items()
     )
     try:
-        checkpoint.write(workdir, 0, leaves)
+        checkpoint.write(draft, 0, leaves)
     except FloatingPointError as error:
         raise UserError(f"these weights are broken: {error}") from error
 
 
 def assembled(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
-    """One parameter of ours, float32, of the arrays that its parts are in; of none: zeros.
-
-    Raises:
-        UserError: an array is of a type that float32 cannot hold exactly.
-    """
+    """One parameter of ours, float32, of the arrays that its parts are in; of none: zeros."""
     whole = aligned(shape)
     whole[...] = 0
     for link in links:
-        part = arrays.read(link.theirs)
-        if not np.can_cast(part.dtype, np.float32) and part.dtype != jnp.bfloat16:
-            raise UserError(f"{link.theirs} is {part.dtype}: numbers would be lost in float32")
-        whole[link.at] = link.part(part, shape[len(link.at) :])
+        whole[link.at] = link.part(arrays.read(link.theirs), shape[len(link.at) :])
     return whole
 
 
@@ -188,11 +195,12 @@ def _origin(system: Any, source: Source, settled: Account, described: Described)
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.is_file()]
+    with reading(folder):
+        return [path for path in sorted(folder.iterdir()) if path.is_file()]
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -220,11 +228,19 @@ def report(
     )
 
 
-def _check(system: Any, run: Run, source: Source, say: Callable[[str], None]) -> None:
+def _checked(system: Any, run: Run, source: Source) -> list[str]:
+    """What to say of the comparison with what the release says that it computes.
+
+    Raises:
+        UserError: the run computes something else.
+    """
     checks = system.checked(run, source) if hasattr(system, "checked") else {}
     for name, (off, most) in checks.items():
-        say(f"check: {name} differs by {off:.1e}, of at most {most:.0e}")
         if not off <= most:
-            raise UserError(f"{name} is not what the release says that it computes")
-    if not checks:
-        say("check: the release does not say what it computes")
+            raise UserError(
+                f"{name} is not what the release says that it computes: it differs by {off:.1e}, "
+                f"of at most {most:.0e}"
+            )
+    lines = [f"check: {x} differs by {off:.1e}, of at most {most:.0e}"
+             for x, (off, most) in checks.items()]  # fmt: skip
+    return lines or ["check: the release does not say what it computes"]

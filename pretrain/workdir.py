@@ -98,8 +98,10 @@ def check_writable(workdir: str | os.PathLike) -> None:
     probe = pathlib.Path(workdir, f".probe-{socket.gethostname()}-{os.getpid()}")
     try:
         probe.parent.mkdir(parents=True, exist_ok=True)
-        probe.write_text("x")
-        probe.unlink()
+        try:
+            probe.write_text("x")
+        finally:
+            probe.unlink(missing_ok=True)
     except OSError as error:
         raise UserError(f"cannot write in {os.fspath(workdir)}: {error.strerror}") from error
 
