@@ -53,7 +53,7 @@ def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -
     """
     draft, places = workdir / ".draft", [workdir / part for part in parts]
     with undo_folders(workdir), _undo_lock(workdir), locked(workdir):
-        if draft.is_dir():
+        if os.path.isdir(draft):
             _remove_rests([*reversed(places), draft], say)
         check_vacant(workdir, parts)
         try:
@@ -91,7 +91,7 @@ def undo_folders(folder: Path) -> Iterator[None]:
     except BaseException:
         with contextlib.suppress(OSError):  # something else is in it by now
             for path in absent:
-                if path.is_dir():
+                if os.path.isdir(path):
                     path.rmdir()
         raise
 
@@ -119,7 +119,7 @@ def _remove_rests(paths: Sequence[Path], say: Callable[[str], None]) -> None:
 
 def remove(path: Path) -> None:
     """Deletes a file, or a folder and all that is in it, if it is there and as far as it can."""
-    if path.is_dir() and not path.is_symlink():
+    if os.path.isdir(path) and not os.path.islink(path):
         shutil.rmtree(path, ignore_errors=True)
     else:
         with contextlib.suppress(OSError):

@@ -61,6 +61,8 @@ def hand_out(
     for name, why in table.absent.items():
         if name in shapes:
             say(f"left behind: {name}, {why}")
+    for line in system.advice(run, kind) if hasattr(system, "advice") else []:
+        say(line)
 
 
 def system_of(run: Run) -> Any:
@@ -84,7 +86,11 @@ def chosen_kind(system: Any, run: Run, kind: str) -> str:
 def kept_dtype(workdir: Path) -> str:
     """That the weights came in, if they did."""
     path = workdir / ORIGIN
-    return read_json(path)["dtype"] if path.exists() else "float32"
+    origin = read_json(path) if path.exists() else {"dtype": "float32"}
+    dtype = origin.get("dtype") if isinstance(origin, dict) else None
+    if dtype not in DTYPES:
+        raise UserError(f"{path}: dtype is {dtype!r}, not one of {', '.join(DTYPES)}: say --dtype")
+    return dtype
 
 
 def saved(run: Run) -> dict[str, tuple[int, ...]]:

@@ -28,6 +28,7 @@ from pretrain.workdir import read_json, write_json
 
 ORIGIN = "origin.json"
 PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run
+DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(jnp.bfloat16))  # of weights
 PADDING = {"plm": "left"}  # by objective; of rows that are fine-tuned on
 
 
@@ -121,11 +122,10 @@ def _shapes(described: Described) -> dict[str, tuple[int, ...]]:
 
 
 def _check_types(specs: Mapping[str, Spec], settled: Account) -> None:
-    """UserError if an array is of a type that float32 cannot hold exactly."""
+    """UserError if an array is of a type that float32 cannot hold exactly, or of whole numbers."""
     for name in dict.fromkeys(link.theirs for x in settled.mapped.values() for link in x):
-        dtype = specs[name].dtype
-        if not np.can_cast(dtype, np.float32) and dtype != jnp.bfloat16:
-            raise UserError(f"{name} is {dtype}: numbers would be lost in float32")
+        if (dtype := specs[name].dtype) not in DTYPES:
+            raise UserError(f"{name} is {dtype}: weights can be {', '.join(map(str, DTYPES))}")
 
 
 def _check_copies(arrays: Arrays, settled: Account) -> None:

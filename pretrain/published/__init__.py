@@ -8,6 +8,7 @@ A system is a module here with
     table(kind, shapes, names) -> Table     their names and ours (pretrain.published.names)
     companions(run, folder, kind, dtype)    writes all but the weights: config, tokenizer files
     writes(run, kind) -> bool               whether a run is of the models that this kind is of
+    advice(run, kind) -> [str]              what to tell who loads what was written; may lack
     checked(run, source) -> {name: (difference, most allowed)}, of what a release says it computes
 
 and no arithmetic: reading files is `pretrain.formats`, moving arrays is `pretrain.converting`.

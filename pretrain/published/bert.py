@@ -48,6 +48,12 @@ PARTS = {  # and whose arrays tell that they are there
     "head": ("cls/predictions/output_bias", "cls.predictions.bias"),
     "nsp": ("cls/seq_relationship/output_bias", "cls.seq_relationship.bias"),
 }
+ARCHITECTURES = {  # of transformers, by whether there is a head of MLM, and one of NSP
+    (True, True): "BertForPreTraining",
+    (True, False): "BertForMaskedLM",
+    (False, True): "BertForNextSentencePrediction",
+    (False, False): "BertModel",
+}
 FORMS = {"DHK": "D(HK)", "HK": "(HK)"}
 
 
@@ -215,10 +221,9 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         type_vocab_size=ours.S, vocab_size=ours.V,
     )  # fmt: skip
     if theirs == "hugging_face":
-        head = "ForPreTraining" if run.config.objective.get("nsp", True) else "ForMaskedLM"
         config |= dict(
-            architectures=[f"Bert{head if ours.head == 'transform' else 'Model'}"],
-            model_type="bert", layer_norm_eps=ours.epsilon, dtype=dtype,
+            architectures=[architecture(run)], model_type="bert",
+            layer_norm_eps=ours.epsilon, dtype=dtype,
             pad_token_id=pieces.special["pad"], position_embedding_type="absolute",
         )  # fmt: skip
         tokens = dict(
@@ -230,3 +235,20 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         raise UserError(f"model.epsilon={ours.epsilon}: Google's BERT has 1e-12, unchangeable")
     write_json(folder / KINDS[kind].knows, config)
     wordpiece.write(pieces.pieces, folder / "vocab.txt")
+
+
+def architecture(run: Run) -> str:
+    """The class of transformers that has the run's heads, and no other."""
+    ours: Any = run.backbone
+    return ARCHITECTURES[ours.head == "transform", run.config.objective.get("nsp", True)]
+
+
+def advice(run: Run, kind: str) -> list[str]:
+    """What to tell who loads the release."""
+    ours: Any = run.backbone
+    if kind != "hugging_face" or ours.pooler or architecture(run) != "BertModel":
+        return []
+    return [
+        "the run has no pooler, and transformers would draw one at random: load it by "
+        "BertModel.from_pretrained(DIR, add_pooling_layer=False)"
+    ]
