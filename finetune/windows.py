@@ -24,11 +24,14 @@ def owners(found: Sequence[range], n: int) -> np.ndarray:
     That is the lesser of the tokens before and behind it, and a hundredth of the window's length;
     of equals the first window.
     """
-    best_N = np.full((len(found), n), -np.inf)
+    best_N, whose_N = np.full(n, -np.inf), np.zeros(n, np.int32)
     for number, window in enumerate(found):
         place = np.arange(len(window))
-        best_N[number, window] = np.minimum(place, place[::-1]) + 0.01 * len(window)
-    return best_N.argmax(0)
+        own = np.minimum(place, place[::-1]) + 0.01 * len(window)
+        at = slice(window.start, window.stop)
+        whose_N[at] = np.where(own > best_N[at], number, whose_N[at])
+        best_N[at] = np.maximum(own, best_N[at])
+    return whose_N
 
 
 def touched(starts: np.ndarray, ends: np.ndarray, start: int, end: int) -> tuple[int, int] | None:

@@ -4,6 +4,7 @@ import functools
 import io
 import itertools
 import json
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -417,3 +418,18 @@ def test_a_long_question_loses_its_end_and_it_is_told_once(inputs, examples):
     form.arrays(long)
     form.arrays(long)
     assert form.notes == ["1 questions were longer than 4 tokens"]
+
+
+def test_a_context_of_thousands_of_words_is_read_in_memory_for_its_text(inputs):
+    count = 4000
+    words = " ".join(["people of a state"] * (count // 4))
+    long = asked("a", "state", words, "people")
+    form = formed(inputs("mlm"), [long])
+    tracemalloc.start()
+    arrays = form.arrays([long])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    rows = len(arrays["start_B"])
+    assert rows > count // STRIDE
+    assert arrays["context_BL"].shape == (rows, L)
+    assert peak < 5000 * rows

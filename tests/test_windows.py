@@ -1,6 +1,7 @@
 """Windows over a long text: they cover it, and count each answer once."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -69,3 +70,14 @@ def test_the_tokens_of_an_answer_are_those_with_any_of_its_characters():
         expected = (any_of[0], any_of[-1]) if any_of else None
         found = touched(starts, ends, start, end)
         assert found == expected
+
+
+def test_the_owners_of_a_long_text_take_memory_for_its_tokens_alone():
+    n, room = 20_000, 24
+    found = windows(n, room, 4)
+    tracemalloc.start()
+    whose = owners(found, n)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 50 * n
+    assert len(found) == whose.max() + 1 == (n - room) // 4 + 1
