@@ -5,10 +5,12 @@ import json
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 import modules
 from pretrain import verified
 from pretrain.errors import UserError
+from pretrain.finished import Run
 from pretrain.formats import tensorflow
 from pretrain.published import Source, bert
 from pretrain.published.names import account
@@ -199,3 +201,30 @@ def test_a_release_without_a_vocabulary_is_refused(release):
     (source.folder / "vocab.txt").unlink()
     with pytest.raises(UserError, match=r"has no vocab\.txt"):
         bert.described(source)
+
+
+HEADS_OF = {
+    (True, True, True): "BertForPreTraining",
+    (True, True, False): "BertForMaskedLM",
+    (True, False, True): "BertForNextSentencePrediction",
+    (True, False, False): "BertModel",
+    (False, False, False): "BertModel",
+}
+
+
+@pytest.mark.parametrize(("pooler", "head", "nsp"), HEADS_OF)
+def test_what_goes_out_is_of_the_class_that_has_its_heads(release, tmp_path, pooler, head, nsp):
+    described = bert.described(release())
+    fields = described.model | dict(pooler=pooler, head="transform" if head else "tied")
+    config = ConfigDict(dict(objective=dict(name="mlm", nsp=nsp)))
+    run = Run(tmp_path, config, described.tokenizer, modules.build(**fields))
+    bert.companions(run, tmp_path, "hugging_face", "float32")
+    found = json.loads((tmp_path / "config.json").read_text())
+    assert found["architectures"] == [HEADS_OF[pooler, head, nsp]]
+    shapes = arranged.shapes(fields) | (described.heads if nsp else {})
+    names = {link.theirs for link in bert.table("hugging_face", shapes).links}
+    assert ("cls.seq_relationship.weight" in names) == nsp
+    assert ("pooler.dense.weight" in names or "bert.pooler.dense.weight" in names) == pooler
+    told = bert.advice(run, "hugging_face")
+    assert ["add_pooling_layer=False" in line for line in told] == [True] * (not pooler)
+    assert bert.advice(run, "npz") == []
