@@ -65,7 +65,8 @@ class Log:
         self.progress.show(step, values)
 
     def begun(self) -> dict[str, Any]:
-        """What `resume` wants to know."""
+        """What `resume` wants to know; what was written so far is on disk before it is told."""
+        self.writer.flush()
         return {"sums": self.meter.begun(), "time": self.goodput.begun(self.meter.busy)}
 
     def resume(self, begun) -> None:

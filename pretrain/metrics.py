@@ -3,14 +3,17 @@
 import contextlib
 import json
 import math
+import os
 import pathlib
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from pretrain.board import Board
 from pretrain.errors import UserError
 
 Sums = dict[str, tuple[Any, Any]]
@@ -58,38 +61,62 @@ class Writer:
     """
 
     def __init__(self, workdir, step: int, owed: bool = False):
+        """Raises UserError if the files cannot be read and written."""
         self.first = jax.process_index() == 0
         if not self.first:
             return
-        from tensorboardX import SummaryWriter  # slow to import, and only one process writes
-
-        self.path = pathlib.Path(workdir) / "metrics.jsonl"
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        workdir = pathlib.Path(workdir)
+        self.path = workdir / "metrics.jsonl"
         kept = [line for line in read_lines(self.path) if line["step"] <= step]
         if owed:
             kept = [x for x in kept if x["step"] < step or not any("/" in name for name in x)]
-        part = self.path.with_suffix(".part")
-        part.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        part.replace(self.path)
-        self.board = SummaryWriter(
-            str(pathlib.Path(workdir) / "tensorboard"), purge_step=step + 1 if step else None
-        )
+        with _writing(self.path):
+            workdir.mkdir(parents=True, exist_ok=True)
+            part = self.path.with_suffix(".part")
+            part.unlink(missing_ok=True)  # it may be a link
+            part.write_text("".join(json.dumps(line) + "\n" for line in kept))
+            part.replace(self.path)
+            self.board = Board(workdir / "tensorboard", step + 1)
 
     def write(self, step: int, **values: Any) -> None:
         """One line; numbers that are not finite are written as null, as JSON wants it."""
         if not self.first:
             return
         line = {"step": step} | {k: _plain(v) for k, v in values.items()}
-        with self.path.open("a") as f:
-            f.write(json.dumps(line) + "\n")
-        for name, value in line.items():
-            if name != "step" and isinstance(value, float):
-                self.board.add_scalar(name, value, step)
+        with _writing(self.path):
+            with self.path.open("a") as f:
+                f.write(json.dumps(line) + "\n")
+            for name, value in line.items():
+                if name != "step" and isinstance(value, float):
+                    self.board.add(step, name, value)
+
+    def flush(self) -> None:
+        """Puts on disk what was written: a checkpoint counts it as done for good."""
+        if not self.first:
+            return
+        with _writing(self.path):
+            self.board.flush()
+            if self.path.exists():
+                with self.path.open("rb") as f:
+                    os.fsync(f.fileno())
 
     def close(self) -> None:
-        """Flushes what TensorBoard has not written yet."""
+        """Writes what TensorBoard lacks; never raises, which would hide why a run ended."""
         if self.first:
-            self.board.close()
+            try:
+                self.board.close()
+            except OSError as error:
+                text = f"TensorBoard lacks the last points: {error.strerror}"
+                print(f"{self.path.parent}: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _writing(path: pathlib.Path) -> Iterator[None]:
+    """UserError where `path`, or another file that an error names, cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename or path}: {error.strerror}") from error
 
 
 def _plain(value: Any) -> Any:
@@ -99,16 +126,45 @@ def _plain(value: Any) -> Any:
 
 
 def read_lines(path) -> list[dict]:
-    """The lines of a metrics file; a last line cut short by a crash is left out."""
-    lines = pathlib.Path(path).read_text().split("\n") if pathlib.Path(path).exists() else []
-    found = []
-    for number, line in enumerate(lines):
-        try:
-            found += [json.loads(line)] if line else []
-        except json.JSONDecodeError:
-            if number < len(lines) - 2:
-                raise UserError(f"{path}, line {number + 1}: not JSON: {line[:60]!r}") from None
-    return found
+    """The lines of a metrics file, each with its "step".
+
+    Damaged ones are left out and named on stderr; a last one cut short by a crash goes unnamed.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        *whole, rest = pathlib.Path(path).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    lines = {number: _line(text) for number, text in enumerate(whole, 1) if text}
+    if damaged := [str(number) for number, line in lines.items() if line is None]:
+        numbers = ", ".join(damaged[:9]) + ", ..." * (len(damaged) > 9)
+        print(f"{path}: damaged lines are left out: {numbers}", file=sys.stderr)
+    return [line for line in [*lines.values(), _line(rest)] if line is not None]
+
+
+def _line(text: bytes) -> dict | None:
+    """A line of a metrics file; None: it is damaged."""
+    try:
+        line = json.loads(text)
+        steps = type(line["step"]) is int and 0 <= line["step"] < 1 << 53
+        sound = steps and all(math.isfinite(x) for x in line.values() if _is_number(x))
+        return line if sound else None
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def _is_number(x: Any) -> bool:
+    return type(x) in (int, float)
+
+
+def series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
+    """Steps and values of the lines that have a number of this name."""
+    found = [(line["step"], line[name]) for line in lines if _is_number(line.get(name))]
+    return [step for step, _ in found], [value for _, value in found]
 
 
 class Meter:

@@ -32,12 +32,14 @@ def curves(runs, out) -> None:
         lines = metrics.read_lines(run / "metrics.jsonl")
         if not lines:
             raise UserError(f"{run} holds no metrics.jsonl with a line in it")
-        axes.plot(*_series(lines, "loss"), color=color, alpha=0.6, label=f"{run.name}: training")
+        axes.plot(
+            *metrics.series(lines, "loss"), color=color, alpha=0.6, label=f"{run.name}: training"
+        )
         names = sorted({k[: -len("/loss")] for line in lines for k in line if "/loss" in k})
         for name, marker in zip(names, itertools.cycle("os^vD")):
-            held_out = _series(lines, f"{name}/loss")
+            held_out = metrics.series(lines, f"{name}/loss")
             axes.plot(*held_out, f"{marker}-", color=color, label=f"{run.name}: {name}")
-            guess = _series(lines, f"{name}/unigram")[1]
+            guess = metrics.series(lines, f"{name}/unigram")[1]
             if guess:
                 axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{run.name}: unigram")
     axes.set(xlabel="step", ylabel="loss (nats per predicted token)")
@@ -45,12 +47,6 @@ def curves(runs, out) -> None:
     axes.legend()
     figure.savefig(out, dpi=120)
     plt.close(figure)
-
-
-def _series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
-    """Steps and values of the lines that have a number of this name."""
-    found = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-    return [step for step, _ in found], [value for _, value in found]
 
 
 def main(argv) -> None:

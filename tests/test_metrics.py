@@ -2,12 +2,16 @@
 
 import json
 import math
+import random
+import struct
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tensorboardX import record_writer
+from tensorboardX.proto import event_pb2
 
-from pretrain import metrics, plot
+from pretrain import goodput, hooks, metrics, plot
 from pretrain.errors import UserError
 
 
@@ -71,14 +75,136 @@ def test_a_last_line_cut_short_is_left_out(tmp_path, end):
     assert metrics.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 2}]
 
 
-def test_any_other_broken_line_is_named(tmp_path):
-    (tmp_path / "m").write_text('{"step": 1}\n{"st\n{"step": 3}\n')
-    with pytest.raises(UserError, match="line 2: not JSON"):
-        metrics.read_lines(tmp_path / "m")
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"st', b"5", b"[]", b"null", b'{"a": 1}', b'{"step": 1.5}', b'{"step": -1}',
+        b'{"step": true}', b'{"step": 2, "loss": 1e999}', b'{"step": 2, "loss": \xff}',
+        b'{"step": ' + b"9" * 5000 + b"}", b"[" * 200_000,
+    ],
+)  # fmt: skip
+def test_any_other_broken_line_is_left_out_and_named(tmp_path, capsys, line):
+    (tmp_path / "m").write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 3}\n')
+    assert metrics.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 3}]
+    assert capsys.readouterr().err == f"{tmp_path / 'm'}: damaged lines are left out: 2\n"
+
+
+def test_a_metrics_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"cannot read .*metrics\.jsonl: Is a directory"):
+        metrics.Writer(tmp_path, 0)
+
+
+def damaged(raw: bytes, draw: random.Random) -> tuple[bytes, set[int]]:
+    """A flipped bit, random bytes or a hole somewhere; and which lines that has touched."""
+    at, length = draw.randrange(len(raw)), draw.choice([1, 1, 1, 8, 60])
+    touched = raw[at : at + length]
+    flip = bytes([touched[0] ^ 1 << draw.randrange(8)])
+    other = draw.choice([flip if length == 1 else draw.randbytes(length), b"\0" * length, b""])
+    first = raw.count(b"\n", 0, at)
+    return raw[:at] + other + raw[at + length :], set(
+        range(first, first + touched.count(b"\n") + 2 if b"\n" in touched else first + 1)
+    )
+
+
+def test_whatever_befalls_the_file_a_run_goes_on_with_all_other_lines(tmp_path, capsys):
+    writer = metrics.Writer(tmp_path, 0)
+    for step in range(1, 21):
+        writer.write(step, loss=4.0 / step, lr=1e-3)
+        writer.write(step, **{"held_out/loss": 5.0 / step, "held_out/perplexity": 9.0})
+    writer.close()
+    raw, draw = (tmp_path / "metrics.jsonl").read_bytes(), random.Random(0)
+    lines, told = metrics.read_lines(tmp_path / "metrics.jsonl"), 0
+    for _ in range(150):
+        text, touched = damaged(raw, draw)
+        (tmp_path / "metrics.jsonl").write_bytes(text)
+        metrics.Writer(tmp_path, 20).close()
+        found = lines_of(tmp_path)
+        sound = [line for number, line in enumerate(lines) if number not in touched]
+        assert [line for line in found if line in sound] == sound
+        assert len(found) <= len(lines)
+        said = capsys.readouterr().err
+        assert said.count("\n") <= 1
+        told += "damaged lines are left out" in said
+    assert told > 60  # the others changed a digit, or a name
 
 
 def test_a_run_without_metrics_has_no_lines(tmp_path):
     assert metrics.read_lines(tmp_path / "metrics.jsonl") == []
+
+
+# --- TensorBoard ---------------------------------------------------------------------------------
+
+
+def points(workdir) -> list[tuple[int, str, float]]:
+    """What TensorBoard would show of all lives: what a later life begins anew is hidden."""
+    shown: list[tuple[int, str, float]] = []
+    for path in sorted((workdir / "tensorboard").iterdir()):
+        raw = path.read_bytes()
+        while raw:
+            size = struct.unpack("<Q", raw[:8])[0]
+            event = event_pb2.Event.FromString(raw[12 : 12 + size])
+            raw = raw[16 + size :]
+            if event.session_log.status == event_pb2.SessionLog.START:
+                shown = [point for point in shown if point[0] < event.step]
+            shown += [(event.step, x.tag, x.simple_value) for x in event.summary.value]
+    return shown
+
+
+def test_what_was_flushed_outlives_a_killed_run(tmp_path):
+    writer = metrics.Writer(tmp_path, 0)
+    for step in range(1, 40):
+        writer.write(step, loss=step / 2)
+        writer.write(step, **{"dev/loss": step / 4})
+    writer.flush()
+    expected = [(s, n, s / d) for s in range(1, 40) for n, d in (("loss", 2), ("dev/loss", 4))]
+    assert points(tmp_path) == expected
+
+
+def test_what_a_checkpoint_counts_as_done_is_on_disk_before_it(tmp_path):
+    writer = metrics.Writer(tmp_path, 0)
+    log = hooks.Log(writer, None, None, goodput.Goodput(0.0), flops=None, patience=1)
+    writer.write(7, loss=0.5)
+    log.begun()  # for the checkpoint
+    assert points(tmp_path) == [(7, "loss", 0.5)]
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_tensorboard_shows_no_step_of_two_lives_twice(tmp_path, step):
+    for life, begin in enumerate((0, step)):
+        writer = metrics.Writer(tmp_path, begin)
+        for each in range(begin + 1, 6):
+            writer.write(each, loss=float(life))
+        writer.flush()
+    assert points(tmp_path) == [(s, "loss", float(s > step)) for s in range(1, 6)]
+
+
+@pytest.mark.parametrize("full", ["metrics.jsonl", "tensorboard"])
+def test_a_full_disk_is_named_and_closing_does_not_hide_it(tmp_path, full, capsys):
+    writer = metrics.Writer(tmp_path, 0)
+    if full == "metrics.jsonl":
+        (tmp_path / full).unlink()
+        (tmp_path / full).symlink_to("/dev/full")
+    else:
+        writer.board.record.close()
+        writer.board.record = record_writer.RecordWriter("/dev/full")
+    writes = [lambda: writer.write(1, loss=1.0), writer.flush]
+    with pytest.raises(UserError, match=r"cannot write .*: No space left"):
+        [write() for write in writes]
+    writer.close()
+    said = capsys.readouterr().err
+    assert said.count("TensorBoard lacks the last points: No space left") == (
+        full != "metrics.jsonl"
+    )
+
+
+def test_a_tensorboard_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "tensorboard").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*tensorboard: File exists"):
+        metrics.Writer(tmp_path, 0)
+
+
+# --- the meter -----------------------------------------------------------------------------------
 
 
 def step_sums(loss, in_a_row=0):

@@ -1,0 +1,50 @@
+"""A run's numbers as TensorBoard reads them."""
+
+import pathlib
+import socket
+import time
+from typing import Any
+
+
+class Board:
+    """One life's file of events in a folder.
+
+    Each event is written by the caller's own thread: a `SummaryWriter` keeps events in a queue,
+    which its `flush` leaves alone, and waits for ever once its thread has met a full disk.
+    """
+
+    def __init__(self, folder: pathlib.Path, step: int):
+        """`step`: the first to come; what earlier lives wrote of it and later ones is hidden.
+
+        Raises:
+            OSError: the file cannot be written; so do the methods.
+        """
+        from tensorboardX import record_writer, summary  # slow, and only one process writes
+        from tensorboardX.proto import event_pb2
+
+        self.event, self.scalar = event_pb2.Event, summary.scalar
+        folder.mkdir(parents=True, exist_ok=True)
+        now = time.time_ns()  # readers take the files in the order of their names
+        name = f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{now}"
+        self.record = record_writer.RecordWriter(str(folder / name))
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(file_version="brain.Event:2")
+        self._write(step=step, session_log=start)
+
+    def add(self, step: int, name: str, value: float) -> None:
+        """Adds a point to the curve of this name."""
+        self._write(step=step, summary=self.scalar(name, value))
+
+    def flush(self) -> None:
+        """Puts on disk what was added so far."""
+        self.record.flush()
+
+    def close(self) -> None:
+        """Flushes, and closes the file even where that fails."""
+        try:
+            self.record.flush()
+        finally:
+            self.record.close()
+
+    def _write(self, **fields: Any) -> None:
+        self.record.write(self.event(wall_time=time.time(), **fields).SerializeToString())
