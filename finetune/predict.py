@@ -49,7 +49,7 @@ def fields(config: Any, format: str, split: str, more: str) -> tuple[str, dict[s
         of_split = named[split] if isinstance(named[split], dict) else {}
     try:
         changes = json.loads(more)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"--fields={more!r} is not JSON: {error}") from error
     if not isinstance(changes, dict):
         raise UserError(f'--fields={more!r} should be an object, as \'{{"label": ""}}\'')

@@ -243,7 +243,7 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
     """Keeps the recipe of a run beside its weights, in `config.json`, without credentials."""
-    write_json(pathlib.Path(workdir) / "config.json", _redact(config))
+    write_json(pathlib.Path(workdir) / "config.json", _redact(config), private=True)
 
 
 def read_config(workdir: PathLike) -> dict:

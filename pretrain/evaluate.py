@@ -23,6 +23,7 @@ from pretrain.data.corpus import Corpus
 from pretrain.errors import UserError, section
 from pretrain.sharding import Layout, make_mesh
 from pretrain.steps import Steps
+from pretrain.workdir import open_private
 
 
 def main(config: ConfigDict, workdir: pathlib.Path) -> None:
@@ -35,7 +36,7 @@ def main(config: ConfigDict, workdir: pathlib.Path) -> None:
     for name, value in line.items():
         print(f"{name:<16} {value:.4f}" if isinstance(value, float) else f"{name:<16} {value}")
     path = workdir / "evaluations.jsonl"
-    with path.open("a") as file:
+    with open(path, "a", opener=open_private) as file:  # it names the text's address
         file.write(json.dumps(line) + "\n")
     print(f"Added to {path}.")
 

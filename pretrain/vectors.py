@@ -48,7 +48,7 @@ class Blocks:
                 f"{self.folder} was begun from something else; go back to that, or delete the "
                 f"folder to begin anew:{lines}"
             )
-        write_json(plan, self.made_from)
+        write_json(plan, self.made_from, private=True)
         self.done = len(self._finished())
 
     @contextlib.contextmanager

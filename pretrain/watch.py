@@ -77,6 +77,7 @@ class Watch:
 
     def _follow(self) -> None:
         told, limit, written = None, math.inf, -math.inf
+        self._clear()
         while not self.ended.wait(self.look):
             work, now = self.work, time.monotonic()
             if work is not told:
@@ -88,6 +89,12 @@ class Watch:
                 self._beat(work)
                 written = now
         self._beat(self.work._replace(doing="ended"))
+
+    def _clear(self) -> None:
+        """Removes what killed lives have left half-written."""
+        with contextlib.suppress(OSError):
+            for draft in self.file.parent.glob(f".{self.file.name}.*.tmp"):
+                draft.unlink()
 
     def _beat(self, work: Work) -> None:
         now, ago = time.time(), time.monotonic() - work.since

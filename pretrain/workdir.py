@@ -37,38 +37,50 @@ def locked(workdir: str | os.PathLike) -> Iterator[None]:
     different files of that name.
 
     Raises:
-        UserError: another process, named in the message, is using `workdir`.
+        UserError: another process, named in the message, is using `workdir`; or the file cannot
+            be written, or is a link, which would empty another file.
     """
     check_writable(workdir)
-    lock = _take(workdir)
+    path = pathlib.Path(workdir, "lock")
+    try:
+        lock = _take(path)
+    except OSError as error:
+        why = "it is a link: remove it" if path.is_symlink() else error.strerror
+        raise UserError(f"cannot lock {os.fspath(path)}: {why}") from error
     try:
         yield
     finally:
         _release(lock)
 
 
-def _take(workdir: str | os.PathLike) -> int:
-    lock = os.open(pathlib.Path(workdir, "lock"), os.O_RDWR | os.O_CREAT, 0o644)
+def _take(path: pathlib.Path) -> int:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_size:
+            holder = _holder(lock)
+            print(f"{path.parent}: taking over from {holder}, which is gone", file=sys.stderr)
+        os.ftruncate(lock, 0)
+        with contextlib.suppress(PermissionError):  # it is another's
+            os.fchmod(lock, PRIVATE)
+        os.pwrite(lock, json.dumps(_myself()).encode(), 0)
     except BlockingIOError:
         holder = _holder(lock)
         os.close(lock)
         advice = "wait for that run, stop it, or choose another workdir"
-        raise UserError(f"{os.fspath(workdir)} is in use by {holder}; {advice}") from None
+        raise UserError(f"{path.parent} is in use by {holder}; {advice}") from None
+    except OSError:
+        os.close(lock)
+        raise
     _held.add(lock)
-    if os.fstat(lock).st_size:
-        holder = _holder(lock)
-        print(f"{os.fspath(workdir)}: taking over from {holder}, which is gone", file=sys.stderr)
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, json.dumps(_myself()).encode(), 0)
     return lock
 
 
 def _release(lock: int) -> None:
     if lock in _held:  # not in a forked child
         _held.remove(lock)
-        os.ftruncate(lock, 0)
+        with contextlib.suppress(OSError):  # a full disk: what is in it harms nobody
+            os.ftruncate(lock, 0)
         os.close(lock)
 
 
@@ -159,5 +171,9 @@ def read_json(path: str | os.PathLike) -> Any:
         raise UserError(f"{os.fspath(path)} is not JSON at {where}: {error.msg}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"{os.fspath(path)} is not UTF-8 at byte {error.start}") from error
+    except RecursionError as error:
+        raise UserError(f"{os.fspath(path)} is not ours: it is nested too deeply") from error
+    except ValueError as error:  # a number of thousands of digits
+        raise UserError(f"{os.fspath(path)} is not ours: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {os.fspath(path)}: {error.strerror}") from error

@@ -138,6 +138,16 @@ def test_a_heartbeat_that_cannot_be_read_does_no_harm(tmp_path, text):
     assert watches.first_start(path, 5.0) == 5.0
 
 
+def test_what_a_killed_life_left_half_written_is_removed(tmp_path):
+    (tmp_path / "heartbeats").mkdir()
+    for name in (".0.json.123.tmp", ".1.json.123.tmp"):
+        (tmp_path / "heartbeats" / name).write_text("{")
+    with watching(tmp_path):
+        pass
+    names = sorted(path.name for path in (tmp_path / "heartbeats").iterdir())
+    assert names == [".1.json.123.tmp", "0.json"]  # the other process's are its own
+
+
 def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path):
     (tmp_path / "heartbeats").write_text("a file")
     with watching(tmp_path, period=0.0) as watch, watch("training", 1):

@@ -1,5 +1,6 @@
 """pretrain/workdir.py: one run per folder, and files that are whole or absent."""
 
+import errno
 import json
 import os
 import pathlib
@@ -10,7 +11,7 @@ import sys
 
 import pytest
 
-from pretrain import workdir
+from pretrain import checkpoint, workdir
 from pretrain.errors import UserError
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -128,6 +129,51 @@ def test_an_unreadable_lock_file_does_not_stop_a_run(tmp_path):
         pass
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_a_lock_that_is_a_link_is_refused_and_its_target_untouched(tmp_path, there):
+    target = tmp_path / "precious"
+    if there:
+        target.write_text("kept")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "lock").symlink_to(target)
+    with pytest.raises(UserError, match="run/lock: it is a link"), workdir.locked(tmp_path / "run"):
+        pass
+    assert not there or target.read_text() == "kept"
+    assert target.exists() == there
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [("open", errno.EACCES), ("ftruncate", errno.EIO), ("pwrite", errno.ENOSPC)],
+)
+def test_a_lock_that_cannot_be_written_is_named_and_free(tmp_path, monkeypatch, call, why):
+    def fail(*args):
+        raise OSError(why, os.strerror(why))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(UserError, match=f"lock: {os.strerror(why)}"), workdir.locked(tmp_path):
+            pass
+    with workdir.locked(tmp_path):
+        pass
+
+
+def test_what_may_hold_addresses_is_readable_by_its_owner_alone(tmp_path):
+    (tmp_path / "lock").touch(0o644)
+    with workdir.locked(tmp_path):
+        checkpoint.write_config(tmp_path, {"corpus": {"source": "text:s3://key:secret@host/a"}})
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"lock": 0o600, "config.json": 0o600}
+    workdir.write_json(tmp_path / "plain.json", 1)
+    assert (tmp_path / "plain.json").stat().st_mode & 0o777 == 0o666 & ~umask()
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"file/run.*Not a directory"):
@@ -154,12 +200,26 @@ def test_a_value_that_is_not_json_leaves_the_old_file(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
 
 
+def test_a_full_disk_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch):
+    def fail(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    workdir.write_json(tmp_path / "f.json", 1)
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        workdir.write_json(tmp_path / "f.json", 2)
+    assert workdir.read_json(tmp_path / "f.json") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
         (b'{"a": 1,\n "b" 2}', r"f\.json is not JSON at line 2, column 6"),
         (b"", r"f\.json is not JSON at line 1"),
         (b'{"a": "\xff"}', r"f\.json is not UTF-8 at byte 7"),
+        (b"[" * 200_000, r"f\.json is not ours: it is nested too deeply"),
+        (b"9" * 5_000, r"f\.json is not ours: Exceeds the limit"),
     ],
 )
 def test_broken_json_is_named_with_its_place(tmp_path, content, complaint):
