@@ -3,6 +3,7 @@
 python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/bert-base
 """
 
+import math
 import statistics
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from jax.experimental import multihost_utils
 from finetune import job as jobs
 from finetune import results, starting, submissions
 from finetune.predictor import Predictor, TerminatedError
-from pretrain import job, loop
+from pretrain import job, loop, report
 from pretrain.data.progress import say
 from pretrain.sharding import Layout
 
@@ -32,10 +33,13 @@ def main(config, workdir):
         spread(found)
 
 
-def one(config, workdir) -> tuple[dict[str, float], bool]:
+def one(config, workdir) -> tuple[dict[str, float | None], bool]:
     """One job: what the evaluation that counts said, and whether training is done.
 
     It leaves the predictions of the weights that count.
+
+    Raises:
+        UserError: as `report.check`, of a job that is done.
     """
     made = jobs.made(config, say)
     with job.opened(jobs.recipe(made, config), workdir):
@@ -51,6 +55,9 @@ def one(config, workdir) -> tuple[dict[str, float], bool]:
         done = int(state.step) == config.optim.steps
         if found is not None:
             done |= found.since >= config.train.stop_after > 0
+        if done:
+            report.check(state, found.values if found else {})
+        if found is not None:
             if hasattr(made.form, "settle"):
                 made.form.settle(found.values)
                 jobs.keep(made, workdir)
@@ -87,7 +94,7 @@ def told(config, workdir: Path, step: int, found: results.Result | None, done: b
     if found:
         which = f"best by {best}" if best else "last"
         print(f"{workdir}, step {found.step} ({which}):")
-        print("  " + "  ".join(f"{name} {value:.4f}" for name, value in found.values.items()))
+        print("  " + "  ".join(f"{name} {results.shown(x)}" for name, x in found.values.items()))
     if done and found:
         print(f"What it tells of them: {workdir / 'predictions'}.")
     if done:
@@ -96,10 +103,10 @@ def told(config, workdir: Path, step: int, found: results.Result | None, done: b
         print("Next: the same command again goes on from here.")
 
 
-def spread(found: list[dict[str, float]]) -> None:
+def spread(found: list[dict[str, float | None]]) -> None:
     """Prints the mean and the standard deviation over the seeds."""
     for name in found[0]:
-        values = [each[name] for each in found]
+        values = [math.nan if (x := each[name]) is None else x for each in found]
         deviation = statistics.stdev(values)
         print(f"{name}: {statistics.mean(values):.4f} +- {deviation:.4f} of {len(values)} seeds")
 

@@ -17,13 +17,13 @@ class Result(NamedTuple):
     Attributes:
         begun: what the run began with.
         step: of the evaluation.
-        values: what it said, by name, as "dev/accuracy".
+        values: what it said, by name, as "dev/accuracy"; None: not finite.
         since: how many evaluations came after it.
     """
 
     begun: str
     step: int
-    values: dict[str, float]
+    values: dict[str, float | None]
     since: int
 
 
@@ -43,7 +43,8 @@ def result(workdir: Path) -> Result | None:
         return None
     best = config["train"]["best"]
     name, sign = best.removeprefix("-"), -1 if best.startswith("-") else 1
-    line = max(found, key=lambda x: sign * x[name]) if name else found[-1]
+    told = [x for x in found if metrics.is_number(x.get(name))]
+    line = max(told, key=lambda x: sign * x[name]) if told else found[-1]
     scratch = "random weights" if config.get("fresh") or not config["init"] else ""
     begun = ", ".join(filter(None, [scratch, config["init"]]))
     values = {k: v for k, v in line.items() if "/" in k}
@@ -63,11 +64,16 @@ def table(workdirs: Sequence[Path]) -> str:
         if x is None:
             rows.append([workdir, "not evaluated yet", *["-"] * (1 + len(names))])
         else:
-            cells = [f"{x.values[k]:.4f}" if k in x.values else "-" for k in names]
+            cells = [shown(x.values[k]) if k in x.values else "-" for k in names]
             rows.append([workdir, x.begun, str(x.step), *cells])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "\n".join(lines)
+
+
+def shown(value: float | None) -> str:
+    """A metric, for a person; "nan" where it was not finite."""
+    return f"{value:.4f}" if metrics.is_number(value) else "nan"
 
 
 def main(argv) -> None:

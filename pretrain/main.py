@@ -32,7 +32,7 @@ def main(config, workdir):
         state = loop.run(
             config, workdir, objective, train, evals, accept_changes=job.ACCEPT_CHANGES.value
         )
-        report.close(config, workdir, int(state.step))
+        report.close(config, workdir, state)
 
 
 if __name__ == "__main__":

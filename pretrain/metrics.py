@@ -151,19 +151,20 @@ def _line(text: bytes) -> dict | None:
     try:
         line = json.loads(text)
         steps = type(line["step"]) is int and 0 <= line["step"] < 1 << 53
-        sound = steps and all(math.isfinite(x) for x in line.values() if _is_number(x))
+        sound = steps and all(math.isfinite(x) for x in line.values() if is_number(x))
         return line if sound else None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 
-def _is_number(x: Any) -> bool:
+def is_number(x: Any) -> bool:
+    """Whether a line has a number there: not what was not finite, and no word."""
     return type(x) in (int, float)
 
 
 def series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
     """Steps and values of the lines that have a number of this name."""
-    found = [(line["step"], line[name]) for line in lines if _is_number(line.get(name))]
+    found = [(line["step"], line[name]) for line in lines if is_number(line.get(name))]
     return [step for step, _ in found], [value for _, value in found]
 
 

@@ -1,5 +1,6 @@
 """finetune/main.py: a job begins with another's backbone, learns its task, and keeps its best."""
 
+import contextlib
 import functools
 import json
 import shutil
@@ -263,13 +264,9 @@ def test_a_label_that_training_has_not_seen_is_named(run, lines, tmp_path):
         jobs.made(recipe, quiet)
 
 
-def test_several_seeds_are_told_with_mean_and_deviation(capsys):
-    main.spread([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}])
-    assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
-
-
-def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
-    recipe = config(lines, run("mlm").workdir, **{"seeds": 2, "optim.steps": 2})
+@contextlib.contextmanager
+def alone():
+    """`main.main` may be called: on one device, as if from the command line."""
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     with (
         mock.patch.object(loop, "make_mesh", one),
@@ -278,6 +275,40 @@ def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
         flagsaver.flagsaver(),
     ):
         flags.FLAGS(["main", f"--config={ROOT / 'configs' / 'finetune' / 'sst2.py'}"])
+        yield
+
+
+def test_an_evaluation_that_was_not_finite_is_never_the_best(tmp_path):
+    checkpoint.write_config(tmp_path, {"init": "x", "train": {"best": "-dev/loss"}})
+    writer = metrics.Writer(tmp_path, 0)
+    writer.write(1, **{"dev/loss": float("nan"), "dev/f1": 0.25})
+    assert results.result(tmp_path) == ("x", 1, {"dev/loss": None, "dev/f1": 0.25}, 0)
+    assert "0.2500" in results.table([tmp_path])
+    for step, loss in ((2, 4.0), (3, 3.0), (4, float("inf"))):
+        writer.write(step, **{"dev/loss": loss})
+    writer.close()
+    assert results.result(tmp_path) == ("x", 3, {"dev/loss": 3.0}, 1)
+
+
+def test_a_job_whose_steps_were_all_skipped_is_no_success(run, lines, tmp_path):
+    recipe = config(lines, run("mlm").workdir, **{"optim.steps": 2})
+    state = mock.Mock(step=2, skipped=2)
+    with (
+        alone(),
+        mock.patch.object(loop, "run", return_value=state),
+        pytest.raises(UserError, match="all 2 steps were skipped"),
+    ):
+        main.main(recipe, tmp_path / "run")
+
+
+def test_several_seeds_are_told_with_mean_and_deviation(capsys):
+    main.spread([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}])
+    assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
+
+
+def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
+    recipe = config(lines, run("mlm").workdir, **{"seeds": 2, "optim.steps": 2})
+    with alone():
         main.main(recipe, tmp_path / "runs")
         recipe.train.log_every = 2  # of what may change
         main.main(recipe, tmp_path / "runs")
