@@ -1,0 +1,32 @@
+"""Standard streams that were closed before the process began, as by `2>&-`."""
+
+import fcntl
+import os
+import sys
+
+
+def open_closed() -> None:
+    """Opens each closed one on nothing.
+
+    Its number would go to the next file that is opened, and what is printed into that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if not _is_open(number):
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number)
+            if nothing != number:
+                os.close(nothing)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+def _is_open(number: int) -> bool:
+    """Whether it is, for writing where it is not the input: a shell's script may have the number."""
+    try:
+        mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
+    except OSError:
+        return False
+    return number == 0 or mode != os.O_RDONLY
