@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from finetune import reading, starting, tasks
 from finetune.examples import Examples
 from finetune.inputs import Inputs
+from finetune.labels import UNSEEN
 from pretrain.errors import UserError, section
 from pretrain.finished import opened
 from pretrain.workdir import read_json, write_json
@@ -63,7 +64,9 @@ def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
     learned = getattr(form, "training", form.arrays)(examples["train"])
     train = Examples(learned, seed=config.seed, shuffle=True, **batches)
     evals = {
-        split: Examples(form.arrays(found), **{**batches, "B": config.batches.get("eval_B", 32)})
+        split: Examples(
+            held_out(form, found, split), **{**batches, "B": config.batches.get("eval_B", 32)}
+        )
         for split, found in examples.items()
         if split != "train" and known(found)
     }
@@ -102,6 +105,21 @@ def drawn(examples: list[dict], count: int) -> list[dict]:
     """So many of them, the same ones each time, in their order."""
     numbers = np.random.default_rng(0).permutation(len(examples))[:count]
     return [examples[i] for i in sorted(numbers)]
+
+
+def held_out(form: Any, examples: list[dict], split: str) -> dict[str, np.ndarray]:
+    """Their arrays.
+
+    Raises:
+        UserError: training shows none of their labels, which may go by other names there.
+    """
+    arrays = form.arrays(examples)
+    for name in arrays.keys() & {"label_B", "label_BL"}:
+        numbers = arrays[name]
+        if numbers.dtype == np.int32 and (numbers == UNSEEN).any() and not (numbers >= 0).any():
+            told = " ".join(form.notes)
+            raise UserError(f"data.{split}: training shows none of its labels: {told}")
+    return arrays
 
 
 def known(examples: list[dict]) -> bool:

@@ -24,7 +24,7 @@ def open_closed() -> None:
 
 
 def _is_open(number: int) -> bool:
-    """Whether it is, for writing where it is not the input: a shell's script may have the number."""
+    """Whether it is, for writing unless it is the input; a shell's script may have the number."""
     try:
         mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
     except OSError:

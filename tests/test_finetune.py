@@ -51,7 +51,7 @@ def config(path, init="", **changes) -> ConfigDict:
     made = common.base()
     made.init = str(init)
     made.data = dict(format="table", header=False, texts=(0,), label=1, train=str(path),
-                     dev=str(path))  # fmt: skip
+                     dev=str(path), test="")  # fmt: skip
     made.task = dict(name="classify", metrics=("accuracy", "f1"), dropout=0.0)
     made.batches = dict(B=8, L=L, eval_B=8)
     made.optim.update(lr=3e-3, steps=0, warmup=0.0)
@@ -256,11 +256,38 @@ def test_what_cannot_be_is_refused_at_the_door(run, lines, reason):
         jobs.made(recipe, quiet)
 
 
-def test_a_label_that_training_has_not_seen_is_named(run, lines, tmp_path):
-    other = tmp_path / "dev.tsv"
-    other.write_text("a word\tyes\t0\nanother\tperhaps\t0\n")
-    recipe = config(lines, run("mlm").workdir, **{"data.dev": str(other)})
+def with_splits(run, lines, folder, rows: dict[str, str], **changes) -> ConfigDict:
+    """A recipe whose held-out splits have these labels."""
+    for split, labels in rows.items():
+        text = "".join(f"ab cd\t{label}\t0\n" for label in labels.split())
+        (folder / f"{split}.tsv").write_text(text)
+    paths = {f"data.{split}": str(folder / f"{split}.tsv") for split in rows}
+    return config(lines, run("mlm").workdir, **paths, **changes)
+
+
+def test_a_label_that_training_has_not_seen_is_named_once(run, lines, tmp_path):
+    rows, said = {"dev": "yes perhaps perhaps", "test": "no perhaps never"}, []
+    made = jobs.made(with_splits(run, lines, tmp_path, rows), said.append)
+    assert [made.evals[split].size for split in rows] == [3, 3]
+    told = "\n".join(said)
+    assert told.count("'perhaps' (") == told.count("'never' (") == 1
+    assert f"not in the loss: 'perhaps' ({tmp_path / 'dev.tsv'}, line 2)" in told
+    outputs = {"logits_BC": np.array([[0.0, 1.0]] * 3)}
+    assert made.score("dev", outputs)["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_a_label_beyond_those_listed_by_hand_is_refused(run, lines, tmp_path):
+    recipe = with_splits(run, lines, tmp_path, {"dev": "yes perhaps"})
+    recipe.task.labels = ("no", "yes")
     with pytest.raises(UserError, match=r"dev\.tsv, line 2: label 'perhaps' is none of no, yes"):
+        jobs.made(recipe, quiet)
+    recipe.task.closed = False
+    jobs.made(recipe, quiet)
+
+
+def test_a_split_of_unseen_labels_alone_is_refused(run, lines, tmp_path):
+    recipe = with_splits(run, lines, tmp_path, {"dev": "0 1"})
+    with pytest.raises(UserError, match=r"data\.dev: training shows none of its labels: .*'0' \("):
         jobs.made(recipe, quiet)
 
 

@@ -94,6 +94,48 @@ def test_filler_rows_and_unknown_labels_weigh_nothing(bert):
         assert [float(x) for x in sums(task, params, other)["loss"]] == pytest.approx(expected)
 
 
+STRANGE = [*EXAMPLES[:3], EXAMPLES[3] | {"label": "perhaps"}]
+
+
+def test_an_unseen_label_is_an_error_and_in_no_loss(bert):
+    form, task, batch, params = built(bert)
+    strange = form.arrays(STRANGE) | {"weight_B": batch["weight_B"]}
+    without = batch | {"label_B": np.array([0, 1, 1, -1], np.int32)}
+
+    @quick_jit
+    def run(params, batch):
+        given = {"params": params}, batch
+        return task.apply(*given, train=False), task.apply(*given, method="predict")
+
+    (ours, outputs), (theirs, same) = jax.device_get([run(params, x) for x in (strange, without)])
+    np.testing.assert_array_equal(outputs["logits_BC"], same["logits_BC"])
+    assert ours["loss"] == theirs["loss"]
+    hits, rows = ours["accuracy"]
+    assert (hits, rows) == (theirs["accuracy"][0], 4)
+    assert form.scores(STRANGE, outputs)["accuracy"] == hits / 4
+    assert form.lines(STRANGE, outputs) == form.lines(EXAMPLES, outputs)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "f1", "macro_f1", "micro_f1", "matthews"])
+def test_every_metric_counts_an_unseen_label_as_wrong(bert, metric):
+    form = classify.Form(bert[0], EXAMPLES, metrics=(metric,))
+    right = {"logits_BC": np.array([[1.0, 0], [0, 1], [0, 1], [0, 1]])}
+    assert form.scores([*EXAMPLES[:3], EXAMPLES[1]], right)[metric] == 1
+    assert form.scores(STRANGE, right)[metric] < 1
+
+
+def test_an_unseen_label_is_named_once_also_by_a_form_made_again(bert):
+    form, *_ = built(bert)
+    for _ in range(2):
+        form.arrays(STRANGE)
+    assert form.notes == [
+        "labels that training never showed count as errors, not in the loss: 'perhaps' (row 4)"
+    ]
+    again = classify.Form(bert[0], [], **form.kept())
+    again.arrays(STRANGE)
+    assert again.notes == form.notes
+
+
 def test_in_both_orders_a_pair_is_the_same_either_way(gpt):
     pairs = EXAMPLES[:3]
     form, task, batch, params = built(gpt, examples=pairs, form={"both": True})

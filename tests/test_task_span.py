@@ -347,6 +347,19 @@ def test_none_is_told_above_the_threshold_and_scored_by_the_script_of_squad_2(in
     assert found["best_f1"] >= found["f1"]
 
 
+def test_a_question_without_answer_is_an_error_where_training_has_none(inputs, examples):
+    form = formed(inputs("mlm"), examples)
+    strange = [*examples[2:], asked("e", "why", examples[2]["context"], impossible=True)]
+    for _ in range(2):
+        form.arrays(strange)
+    assert sum("question e: a question without an answer" in note for note in form.notes) == 1
+    outputs = told_of(form, strange)
+    without = form.scores(examples[2:], {name: x[:-1] for name, x in outputs.items()})
+    assert form.scores(strange, outputs) == {
+        k: pytest.approx(x * 2 / 3) for k, x in without.items()
+    }
+
+
 def test_the_threshold_that_does_best_is_kept_unless_the_recipe_says_one(inputs, examples):
     for said, kept in ((-1.0, 0.25), (0.7, 0.7)):
         form = formed(inputs("mlm"), examples, threshold=said, unanswerable=True)

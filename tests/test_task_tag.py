@@ -109,9 +109,40 @@ def test_what_is_wrong_is_said_at_the_door(examples, fields, message):
         tag_cases.form("mlm", examples=examples, **fields)
 
 
-def test_a_type_that_training_has_not_is_refused_with_its_place():
+def test_a_type_that_training_has_not_is_refused_where_labels_are_listed():
+    labels = ["O", "B-LOC", "I-LOC"]
     with pytest.raises(UserError, match=r"line 1: label 'B-PER' is none of O, B-LOC, I-LOC"):
-        tag_cases.form("mlm", examples=EXAMPLES[1:2]).arrays(EXAMPLES)
+        tag_cases.form("mlm", labels=labels).arrays(EXAMPLES)
+
+
+SCHEMES = [("", ""), *(("iob2", scheme) for scheme in ("iob1", "iob2", "iobes", "bilou", "bmes"))]
+
+
+@pytest.mark.parametrize(("scheme", "learned"), SCHEMES)
+def test_a_type_that_training_has_not_is_an_error_in_every_scheme(scheme, learned):
+    fields = dict(scheme=scheme, convert_to=learned)
+    made = tag_cases.form("mlm", examples=EXAMPLES[1:2], **fields)
+    again = Form(made.inputs, [], **json.loads(json.dumps(made.kept())))
+    for form in (made, again):
+        form.arrays(EXAMPLES)
+        label_BL = form.arrays(EXAMPLES)["label_BL"]
+        strange = [tag for tags in TRUTH for tag in tags if tag not in ("O", "B-LOC")]
+        strange = [tag for tag in strange if not (scheme and tag == "I-LOC")]
+        assert (label_BL == -2).sum() == len(strange)
+        assert len(form.notes) == 1
+        assert "PER' (a.conll, line 1)" in form.notes[0]
+
+
+def test_an_entity_of_an_unseen_type_counts_as_not_found():
+    made = tag_cases.form(
+        "mlm", examples=EXAMPLES[1:2], metrics=("recall", "precision", "accuracy")
+    )
+    told = [[tag if "LOC" in tag else "O" for tag in tags] for tags in TRUTH]
+    flat = [tag for tags in TRUTH for tag in tags]
+    share = flat.count("B-LOC") / (flat.count("B-LOC") + flat.count("B-PER"))
+    right = sum("PER" not in tag for tag in flat) / len(flat)
+    found = made.scores(EXAMPLES, as_outputs(made, told))
+    assert found == {"recall": share, "precision": 1, "accuracy": pytest.approx(right)}
 
 
 def test_what_is_kept_makes_the_same_form_and_task():
@@ -221,6 +252,30 @@ def test_words_without_a_label_count_nothing(decided):
     rows = rows | {"label_BL": np.full_like(rows["label_BL"], -1)}
     total, weight = tag_cases.told(module, params, rows, "__call__", train=False)["loss"]
     assert total == weight == 0
+
+
+def test_words_of_unseen_tags_are_in_no_loss_and_misses(decided):
+    _, module, params, rows, _, _ = decided
+    label_BL, first = rows["label_BL"].copy(), int(rows["word_BL"][0].argmax())
+    label_BL[0, first] = -2
+    if module.crf:  # the path as a whole has no probability
+        others = rows | {"weight_B": np.array([0, 1, 1, 1], np.float32)}
+    else:
+        others = rows | {"label_BL": np.where(label_BL == -2, -1, label_BL)}
+
+    @quick_jit
+    def run(params, batch):
+        given = {"params": params}, batch
+        return module.apply(*given, train=False), module.apply(*given, method="predict")
+
+    (sums, told), (expected, same) = (
+        run(params, x) for x in (rows | {"label_BL": label_BL}, others)
+    )
+    np.testing.assert_allclose(sums["loss"], expected["loss"], rtol=1e-6)
+    np.testing.assert_array_equal(told["tag_BL"], same["tag_BL"])
+    if not module.crf:
+        hits, words = expected["hits"]
+        assert [*map(float, sums["hits"])] == [hits, words + 1]
 
 
 def test_constraints_need_a_scheme():

@@ -16,6 +16,7 @@ from finetune import scores
 from finetune.encode import folded
 from finetune.features import Features
 from finetune.inputs import Inputs
+from finetune.labels import UNKNOWN, UNSEEN, Unseen
 from modules import layers
 from modules.pooling import Pool
 from pretrain.errors import UserError
@@ -29,7 +30,7 @@ class Form:
     def __init__(
         self, inputs: Inputs, examples: Sequence[dict], *, labels: Sequence[str] = (),
         metrics: Sequence[str] = ("accuracy",), positive: str = "", both: bool = False,
-        S: int = 0,
+        closed: bool | None = None, S: int = 0,
     ):  # fmt: skip
         """
         Args:
@@ -37,12 +38,15 @@ class Form:
             metrics: of `scores.METRICS`.
             positive: the class that F1 is of; "": the last.
             both: pairs are read in both orders and their states added (Radford et al. 2018).
+            closed: a label that is none of these is refused; False: it counts as an error, and is
+                left out of the loss; None: refused if `labels` are named.
             S: kinds of segments that the backbone knows.
         """
         found = {str(x["label"]) for x in examples if x["label"] is not None}
         self.inputs, self.metrics, self.both, self.S = inputs, tuple(metrics), both, S
         self.labels = list(labels) or sorted(found)
         self.positive = positive or (self.labels[-1] if self.labels else "")
+        self.unseen = Unseen(bool(labels) if closed is None else closed)
         self.notes: list[str] = []
         if unknown := [x for x in self.metrics if x not in scores.METRICS]:
             known = ", ".join(scores.METRICS)
@@ -54,7 +58,7 @@ class Form:
         """What another `Form` of the same task is made with."""
         return dict(
             labels=self.labels, metrics=self.metrics, positive=self.positive, both=self.both,
-            S=self.S,
+            closed=self.unseen.closed, S=self.S,
         )  # fmt: skip
 
     def head(self) -> dict[str, Any]:
@@ -62,9 +66,12 @@ class Form:
         return dict(C=len(self.labels), place=self.inputs.form.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Rows in the system's format, and labels; -1 where one is not known."""
-        made = self.rows(examples)
-        return made | {"label_B": np.array([self.number(x) for x in examples], np.int32)}
+        """Rows in the system's format, and labels: their numbers, UNKNOWN or UNSEEN."""
+        made = self.rows(examples) | {
+            "label_B": np.array([self.number(x) for x in examples], np.int32)
+        }
+        self.notes += self.unseen.notes()
+        return made
 
     def rows(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """The texts' arrays, tokens_BL or in both orders tokens_BOL."""
@@ -85,13 +92,12 @@ class Form:
         }
 
     def number(self, example: dict) -> float:
-        """The label's id; -1: not known.  UserError: there is no such label."""
+        """The label's id, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
         if example["label"] is None:
-            return -1
-        if str(example["label"]) not in self.labels:
-            names = ", ".join(self.labels)
-            raise UserError(f"{example['where']}: label {example['label']!r} is none of {names}")
-        return self.labels.index(str(example["label"]))
+            return UNKNOWN
+        if (label := str(example["label"])) not in self.labels:
+            return self.unseen.number(label, self.labels, example["where"])
+        return self.labels.index(label)
 
     def predictions(self, outputs: dict[str, np.ndarray]) -> list[str]:
         return [self.labels[i] for i in outputs["logits_BC"].argmax(-1)]
@@ -201,6 +207,10 @@ class Task(Features):
         logits_BC, h_BLD, rows = self._outputs(batch, train=train)
         known_B, label_B = self.known(batch["label_B"])
         sums = self.losses(logits_BC, label_B, batch["weight_B"] * known_B)
+        if "accuracy" in sums:
+            hits, weight = sums["accuracy"]
+            missed_B = batch["weight_B"] * (batch["label_B"] == UNSEEN)
+            sums["accuracy"] = hits, weight + missed_B.sum()
         return self.along(sums, h_BLD, rows, train=train)
 
     def known(self, label_B):

@@ -51,7 +51,7 @@ class Form:
             max_answer: tokens of an answer that is told.
             conditional: the end knows its start; None: in XLNet.
             unanswerable: some questions have no answer (SQuAD 2.0); None: if one in training has
-                none.
+                none.  Where there are none, a held-out one all the same counts as an error.
             threshold: of the probability that there is none, above which none is told; below 0:
                 the one that does best on dev, and 0.5 before that is known.
             n_best: so many answers of each question are told, with probabilities; 1: no list.
@@ -60,7 +60,7 @@ class Form:
         own = inputs.system == "plm" if conditional is None else conditional
         has = any(x["impossible"] for x in examples) if unanswerable is None else unanswerable
         self.inputs, self.questions = inputs, Questions(inputs, stride, max_query)
-        self.notes = self.questions.notes
+        self.notes, self._is_noted = self.questions.notes, False
         self.fields = dict(
             stride=stride, max_query=max_query, max_answer=max_answer, conditional=own,
             unanswerable=has, threshold=threshold, n_best=n_best, S=S,
@@ -106,7 +106,15 @@ class Form:
             null_B[i] = self.questions.null(piece.row)
             targets_B2[i] = _target(answers[piece.example], piece, null_B[i])
         start_B, end_B = targets_B2.T.copy()
+        self._note_unanswerable(examples)
         return made | dict(context_BL=context_BL, null_B=null_B, start_B=start_B, end_B=end_B)
+
+    def _note_unanswerable(self, examples: Sequence[dict]) -> None:
+        places = [x["where"] for x in examples if x["impossible"]]
+        if places and not self.unanswerable and not self._is_noted:
+            self._is_noted = True
+            what = "a question without an answer, which training never showed"
+            self.notes.append(f"{places[0]}: {what}: each counts as an error")
 
     def _answer(self, example: dict, context: Context) -> tuple[int, int] | None:
         """Tokens of the first answer; (-1, -1): there is none, None: it is not known."""
@@ -159,7 +167,8 @@ class Form:
         told = [next(iter(answer.texts), "") for answer in found]
         truth = [[answer["text"] for answer in x["answers"]] for x in examples]
         if not self.unanswerable:
-            return scores_qa.squad1(told, truth)
+            right = [answer if texts else None for answer, texts in zip(told, truth, strict=True)]
+            return scores_qa.squad1(right, [texts or [""] for texts in truth])
         none = [answer.none for answer in found]
         return scores_qa.squad2(told, truth, none, self.threshold)
 

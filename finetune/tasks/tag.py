@@ -15,6 +15,7 @@ from flax import linen as nn
 from finetune import schemes, scores_tag, words
 from finetune.features import Features
 from finetune.inputs import Inputs
+from finetune.labels import UNKNOWN, UNSEEN, Unseen
 from modules import layers
 from modules.crf import CRF, Chain, held, viterbi
 from pretrain.errors import UserError
@@ -33,7 +34,8 @@ class Form:
     def __init__(
         self, inputs: Inputs, examples: Sequence[dict], *, labels: Sequence[str] = (),
         metrics: Sequence[str] = (), scheme: str = "", convert_to: str = "", strict: bool = False,
-        piece: str = "first", own: int = 0, vocabulary: Sequence[str] = (), S: int = 0,
+        piece: str = "first", own: int = 0, vocabulary: Sequence[str] = (),
+        closed: bool | None = None, S: int = 0,
     ):  # fmt: skip
         """
         Args:
@@ -49,11 +51,15 @@ class Form:
             own: words that occur so often in the examples have vectors of the task's own,
                 `Features.own_D`; 0: none have.
             vocabulary: these words, in lower case.
+            closed: a label that is none of these is refused; False: it counts as an error, and its
+                word, with a `Task.crf` its row, is left out of the loss; None: refused if `labels`
+                are named.
             S: kinds of segments that the backbone knows.
         """
         self.inputs, self.scheme, self.learned, self.S = inputs, scheme, convert_to or scheme, S
         self.metrics = tuple(metrics) or (ENTITIES[:3] if scheme else ("accuracy",))
         self.strict, self.piece, self.notes = strict, piece, list[str]()
+        self.unseen = Unseen(bool(labels) if closed is None else closed)
         self._check(convert_to)
         self.labels = list(labels) or self._found(examples)
         if len(self.labels) < 2:
@@ -88,7 +94,8 @@ class Form:
         """What another `Form` of the same task is made with."""
         return dict(
             labels=self.labels, metrics=self.metrics, scheme=self.scheme, convert_to=self.learned,
-            strict=self.strict, piece=self.piece, vocabulary=self.vocabulary, S=self.S,
+            strict=self.strict, piece=self.piece, vocabulary=self.vocabulary,
+            closed=self.unseen.closed, S=self.S,
         )  # fmt: skip
 
     def head(self) -> dict[str, Any]:
@@ -106,29 +113,26 @@ class Form:
         return schemes.convert(tags, self.scheme, self.learned, where) if self.scheme else tags
 
     def _ids(self, example: dict) -> list[int]:
-        """Numbers of the labels; -1 where they are not known.  UserError: there is no such."""
-        tags = self._tags(example)
+        """Numbers of the labels, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
+        tags, where = self._tags(example), example["where"]
         if tags is None:
-            return [-1] * len(example["words"])
-        if unknown := [tag for tag in tags if tag not in self.number]:
-            names = ", ".join(self.labels)
-            raise UserError(
-                f"{example['where']}: label {unknown[0]!r} is none of {names}: if it is right, "
-                "name all in task.labels"
-            )
-        return [self.number[tag] for tag in tags]
+            return [UNKNOWN] * len(example["words"])
+        return [
+            self.number[tag] if tag in self.number else self.unseen.number(tag, self.labels, where)
+            for tag in tags
+        ]
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Rows in the system's format, several of a long sentence.
 
-        Besides what `words.rows` makes: label_BL, -1 also where it is not known; and own_BL, 0
-        for a word that has no vector of its own, where there are any.
+        Besides what `words.rows` makes: label_BL, UNKNOWN also where there is no word; and own_BL,
+        0 for a word that has no vector of its own, where there are any.
         """
         sentences, last = [x["words"] for x in examples], self.piece == "last"
         ids = [self._ids(x) for x in examples]
         made, notes = words.rows(self.inputs, sentences, self.S, last=last)
-        self.notes += notes
-        made["label_BL"] = words.spread(ids, made["word_BL"], -1)
+        self.notes += notes + self.unseen.notes()
+        made["label_BL"] = words.spread(ids, made["word_BL"], UNKNOWN)
         if self.vocabulary:
             own = {word: i for i, word in enumerate(self.vocabulary, 1)}
             numbers = [[own.get(word.lower(), 0) for word in each] for each in sentences]
@@ -216,13 +220,14 @@ class Task(Features):
 
     def __call__(self, batch, *, train: bool):
         emissions_BLC, h_BLD = self.outputs(batch, train=train)
-        known_BL, label_BL = batch["label_BL"] >= 0, jnp.maximum(batch["label_BL"], 0)
         losses = self._together if self.crf else self._each
-        sums = losses(emissions_BLC, label_BL, known_BL, batch["weight_B"])
+        sums = losses(emissions_BLC, batch["label_BL"], batch["weight_B"])
         return self.along(sums, h_BLD, batch, train=train)
 
-    def _each(self, emissions_BLC, label_BL, known_BL, weight_B):
+    def _each(self, emissions_BLC, number_BL, weight_B):
         """The loss of every word for itself."""
+        known_BL, label_BL = number_BL >= 0, jnp.maximum(number_BL, 0)
+        missed_BL = (number_BL == UNSEEN) * weight_B[:, None]
         weight_BL = known_BL * weight_B[:, None]
         log_BLC = jax.nn.log_softmax(emissions_BLC)
         own_BL = jnp.take_along_axis(log_BLC, label_BL[..., None], axis=2)[..., 0]
@@ -230,11 +235,13 @@ class Task(Features):
         weight = weight_BL.sum()
         return {
             "loss": (-(own_BL * weight_BL).sum(), weight),
-            "hits": ((hits_BL * weight_BL).sum(), weight),
+            "hits": ((hits_BL * weight_BL).sum(), weight + missed_BL.sum()),
         }
 
-    def _together(self, emissions_BLC, label_BL, known_BL, weight_B):
-        """The loss of every row's tags as a path."""
+    def _together(self, emissions_BLC, number_BL, weight_B):
+        """The loss of every row's tags as a path; a path with an unseen tag has none."""
+        known_BL, label_BL = number_BL >= 0, jnp.maximum(number_BL, 0)
+        weight_B = weight_B * ~(number_BL == UNSEEN).any(1)
         return {"loss": self.chain(emissions_BLC, label_BL, known_BL, weights_B=weight_B)}
 
     def predict(self, batch):
