@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pretrain import data
+from pretrain import commandline, data
 from pretrain.data.corpus import Corpus
 from pretrain.data.stream import stream
 
@@ -24,7 +24,8 @@ LAYOUTS = [
 DOCUMENTS, SENTENCES, BATCHES = 400, 300, 300
 
 
-def main() -> None:
+def main(_) -> None:
+    """Prepares the corpus, then reads it in each layout."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
         started, spent = time.perf_counter(), time.process_time()
@@ -82,4 +83,4 @@ def report(what: str, tokens: int, started: float, spent: float) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    commandline.run(main)

@@ -20,7 +20,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import modules
-from pretrain import machine
+from pretrain import commandline, machine
 from pretrain.data import sentences, sources, text, tokenizers
 from pretrain.embedding import Choice, Embedder, chosen
 from pretrain.finished import Run, drawn
@@ -113,7 +113,8 @@ def by_word(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, proje
     return jax.lax.fori_loop(0, length, step, empty)[2]
 
 
-def main() -> None:
+def main(_) -> None:
+    """Compares the ways of embedding for each system."""
     for name, ((many, few, rounds), *_) in SYSTEMS.items():
         lines = list(itertools.islice(corpus(), many))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
@@ -178,4 +179,4 @@ def run(name: str, lines: list[str]) -> Run:
 
 if __name__ == "__main__":
     machine.keep_memory()
-    main()
+    commandline.run(main)

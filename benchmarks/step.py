@@ -19,15 +19,16 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 from ml_collections import ConfigDict
 
 from benchmarks import table
 from benchmarks.contest import Player, play
-from pretrain import job
+from pretrain import commandline, job
 from pretrain.errors import UserError
 
 CONFIG = job.CONFIG
+flags.declare_key_flag("config")
 PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch references too.")
 PEER_PYTHON = flags.DEFINE_string("peer_python", sys.executable, "Where torch is installed.")
 ROUNDS = flags.DEFINE_integer("rounds", 9, "How often each contender has its turn.", 1)
@@ -149,6 +150,7 @@ def check(report: dict[str, Any]) -> None:
 
 def guarded(_) -> None:
     try:
+        job.check(CONFIG.value, ["batches", "model", "objective", "optim"])
         main(CONFIG.value)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -157,4 +159,4 @@ def guarded(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
-    app.run(guarded)
+    commandline.run(guarded)

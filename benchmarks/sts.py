@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from absl import app, flags, logging
+from absl import flags, logging
 from scipy.stats import spearmanr
 
-from pretrain import finished, job, machine
+from pretrain import commandline, finished, job, machine
 from pretrain.embedding import Embedder, chosen
 from pretrain.errors import UserError
 from pretrain.sharding import Layout, make_mesh
@@ -57,6 +57,8 @@ def main(argv: list[str]) -> None:
     """Prints the correlation for each file."""
     logging.set_verbosity(logging.WARNING)  # Orbax narrates
     try:
+        if len(argv) < 2:
+            raise UserError("name the files: python -m benchmarks.sts --workdir=... sts-test.csv")
         for name in argv[1:]:
             result = spearman(str(job.WORKDIR.value), Path(name))
             print(f"{name}: Spearman {result:.2f}")
@@ -67,4 +69,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     machine.keep_memory()
     flags.mark_flag_as_required("workdir")
-    app.run(main)
+    commandline.run(main, has_words=True)

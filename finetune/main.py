@@ -8,6 +8,7 @@ import statistics
 from pathlib import Path
 
 import jax
+from absl import flags
 from jax.experimental import multihost_utils
 
 from finetune import job as jobs
@@ -16,6 +17,8 @@ from finetune.predictor import Predictor, TerminatedError
 from pretrain import job, loop, report
 from pretrain.data.progress import say
 from pretrain.sharding import Layout
+
+flags.adopt_module_key_flags(job)
 
 
 def main(config, workdir):
@@ -112,4 +115,6 @@ def spread(found: list[dict[str, float | None]]) -> None:
 
 
 if __name__ == "__main__":
-    job.start(main)
+    job.start(
+        main, "seed", "init", "fresh", "epochs", "data", "task", "batches", "optim", "train", "mesh"
+    )

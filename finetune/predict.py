@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from absl import app, flags, logging
+from absl import flags, logging
 
 from finetune import blocks, job
 from finetune.predictor import Predictor, predict
 from finetune.submissions import WRITERS, draft
-from pretrain import lost, machine
+from pretrain import commandline, lost, machine
 from pretrain.data.progress import say
 from pretrain.errors import UserError
 from pretrain.sharding import Layout, make_mesh
@@ -100,4 +100,4 @@ if __name__ == "__main__":
     machine.keep_memory()
     flags.DEFINE_string("workdir", None, "The fine-tuned run's folder.", required=True)
     flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
-    app.run(main)
+    commandline.run(main, has_words=True)

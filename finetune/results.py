@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from absl import app
-
-from pretrain import checkpoint, metrics
+from pretrain import checkpoint, commandline, metrics
 from pretrain.errors import UserError
 from pretrain.job import speaking
 
@@ -85,4 +83,4 @@ def main(argv) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    commandline.run(main, has_words=True)

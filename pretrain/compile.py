@@ -20,6 +20,7 @@ from pretrain.compiled import kept
 from pretrain.data.progress import say
 from pretrain.roofline import Work
 
+flags.declare_key_flag("config")
 TOPOLOGY = flags.DEFINE_string("topology", None, "Chips and their grid, as v5e:4x4, v5p:4x4x4.")
 SEARCH = flags.DEFINE_bool("search", False, "Try meshes, remat and batch sizes.")
 MINUTES = flags.DEFINE_float("minutes", 60, "How long --search goes on.")
@@ -120,4 +121,4 @@ def _trust(step: Step, work: Work) -> str:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("topology")
-    job.start(main)
+    job.start(main, "seed", "batches", "model", "objective", "optim", "train", "mesh")

@@ -11,9 +11,9 @@ became of every array, and leaves nothing half-made.
 import pathlib
 import sys
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-from pretrain import exporting, importing, job
+from pretrain import commandline, exporting, importing, job
 from pretrain.errors import UserError
 
 flags.declare_key_flag("workdir")
@@ -62,4 +62,4 @@ def convert(argv: list[str]) -> None:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("workdir")
-    app.run(main)
+    commandline.run(main)

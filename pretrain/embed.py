@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-from pretrain import job, machine, vectors, verified
+from pretrain import commandline, job, machine, vectors, verified
 from pretrain.checksums import describe
 from pretrain.data import text, tokenizers
 from pretrain.data.progress import say
@@ -193,4 +193,4 @@ def main(argv: list[str]) -> None:
 if __name__ == "__main__":
     machine.keep_memory()
     flags.mark_flag_as_required("workdir")
-    app.run(main)
+    commandline.run(main, has_words=True)

@@ -5,7 +5,19 @@ from collections.abc import Iterator
 
 
 class UserError(ValueError):
-    """Something the person at the keyboard can put right; the message says what and where."""
+    """Something the person at the keyboard can put right; the message says what and where.
+
+    Attributes:
+        code: what the process ends with.
+    """
+
+    code = 1
+
+
+class UsageError(UserError):
+    """A command line that cannot be read as it stands."""
+
+    code = 2
 
 
 @contextlib.contextmanager

@@ -25,6 +25,9 @@ from pretrain.sharding import Layout, make_mesh
 from pretrain.steps import Steps
 from pretrain.workdir import open_private
 
+flags.declare_key_flag("config")
+flags.declare_key_flag("workdir")
+
 
 def main(config: ConfigDict, workdir: pathlib.Path) -> None:
     """Prints what the run makes of the text, and adds a line to workdir/evaluations.jsonl."""
@@ -102,4 +105,4 @@ def counts(total: metrics.Sums) -> dict[str, int]:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("workdir")
-    job.start(main)
+    job.start(main, "corpus", "batches")

@@ -8,9 +8,9 @@ import pathlib
 import sys
 from collections.abc import Iterable
 
-from absl import app, flags, logging
+from absl import flags, logging
 
-from pretrain import job, machine
+from pretrain import commandline, job, machine
 from pretrain.errors import UserError
 from pretrain.finished import opened
 from pretrain.sampling import Sampler
@@ -85,4 +85,4 @@ def main(_) -> None:
 if __name__ == "__main__":
     machine.keep_memory()
     flags.mark_flag_as_required("workdir")
-    app.run(main)
+    commandline.run(main)

@@ -8,18 +8,21 @@ import re
 import runpy
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import jax
-from absl import app, flags, logging
+from absl import flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from pretrain import compile_cache, lost, machine
+from pretrain import commandline, compile_cache, lost, machine, ranges
 from pretrain.checkpoint import differences, read_config, vacant, write_config
 from pretrain.errors import UserError
 from pretrain.workdir import locked
 
-CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe, as path.py:preset.")
+CONFIG = config_flags.DEFINE_config_file(
+    "config",
+    help_string="The recipe, as path.py:preset; --config.optim.lr=1e-3 changes a value of it.",
+)
 WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; default runs/<recipe>-<preset>.")
 ACCEPT_CHANGES = flags.DEFINE_bool(
     "accept_changes", False, "Resume although the recipe or the data have changed."
@@ -41,17 +44,34 @@ FREE = (
 )
 
 
-def start(main) -> None:
-    """Runs `main(config, workdir)` as this process's job; a UserError ends it with a line."""
+def start(main, *sections: str) -> None:
+    """Runs `main(config, workdir)` as this process's job; a UserError ends it with a line.
+
+    Args:
+        sections: what the recipe is to have.
+    """
 
     def guarded(_):
         logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
         with speaking():
+            check(CONFIG.value, sections)
             main(CONFIG.value, workdir())
 
     machine.keep_memory()
     flags.mark_flag_as_required("config")
-    app.run(guarded, flags_parser=parsed)
+    commandline.run(guarded)
+
+
+def check(config: ConfigDict, sections: Iterable[str]) -> None:
+    """Looks at a recipe before any work.
+
+    Raises:
+        UserError: it lacks a section, or a number is out of range.
+    """
+    if missing := [name for name in sections if name not in config]:
+        path = config_flags.get_config_filename(flags.FLAGS["config"])
+        raise UserError(f"{path} has no {', '.join(missing)}: it is no recipe for this command")
+    ranges.check_config(config)
 
 
 @contextlib.contextmanager
@@ -71,28 +91,6 @@ def speaking() -> Iterator[None]:
         if not lost.several():
             raise
         lost.end(1, traceback.format_exc(), error)
-
-
-def parsed(argv: list[str]) -> list[str]:
-    """The command line's flags, and what is no flag; a mistake ends the process with a line."""
-    with speaking():
-        try:
-            rest = flags.FLAGS(argv)
-            CONFIG.value.keys()  # a file that is not there is noticed at the first look
-            return rest
-        except (flags.Error, OSError, KeyError, AttributeError, ValueError, TypeError) as error:
-            unknown = isinstance(error, KeyError | AttributeError)
-            where = "there is no such key in the recipe: " if unknown else ""
-            raise UserError(where + _last_words(error)) from error
-
-
-def _last_words(error: Exception) -> str:
-    """Of a message that may hold a whole traceback, the lines after it."""
-    text = str(error.args[0] if error.args else error)
-    if "Traceback" in text:
-        text = [line for line in text.splitlines() if line and line[:4] != " " * 4][-1]
-        text = re.sub(r"^\s*\w+: ", "", text)
-    return " ".join(text.replace("\\n", " ").replace("\\'", "'").split())
 
 
 def workdir() -> pathlib.Path:

@@ -1,11 +1,14 @@
 """Pretrain a model:  python -m pretrain.main --config=configs/xlnet.py"""
 
+from absl import flags
 from flax.core import FrozenDict
 
 import modules
 from pretrain import data, job, loop, objectives, report
 from pretrain.data.stream import phases
 from pretrain.errors import section
+
+flags.adopt_module_key_flags(job)
 
 
 def main(config, workdir):
@@ -36,4 +39,6 @@ def main(config, workdir):
 
 
 if __name__ == "__main__":
-    job.start(main)
+    job.start(
+        main, "seed", "corpus", "batches", "evals", "model", "objective", "optim", "train", "mesh"
+    )

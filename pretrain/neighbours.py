@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import h5py
 import numpy as np
-from absl import app, flags
+from absl import flags
 
+from pretrain import commandline
 from pretrain.errors import UserError
 
 WORD = flags.DEFINE_string("word", "", "The word, in capitals or not.")
@@ -95,4 +96,4 @@ def neighbours(
 
 
 if __name__ == "__main__":
-    app.run(main)
+    commandline.run(main, has_words=True)

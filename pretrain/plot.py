@@ -4,9 +4,9 @@ import itertools
 import pathlib
 import sys
 
-from absl import app, flags
+from absl import flags
 
-from pretrain import metrics
+from pretrain import commandline, metrics
 from pretrain.errors import UserError
 
 OUT = flags.DEFINE_string("out", "curves.png", "The picture to write.")
@@ -61,4 +61,4 @@ def main(argv) -> None:
 
 
 if __name__ == "__main__":
-    app.run(main)
+    commandline.run(main, has_words=True)

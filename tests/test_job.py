@@ -40,3 +40,16 @@ def test_a_workdir_that_is_an_address_is_refused_before_a_folder_of_that_name_is
     given("--config=configs/xlnet.py", "--workdir=gs://bucket/runs/xlnet")
     with pytest.raises(UserError, match="mount the bucket"):
         job.workdir()
+
+
+def test_a_recipe_without_a_section_is_refused_by_what_it_lacks(given):
+    given("--config=configs/finetune/stsb.py")
+    with pytest.raises(UserError, match=r"configs/finetune/stsb\.py has no corpus, evals:"):
+        job.check(job.CONFIG.value, ["corpus", "optim", "evals"])
+
+
+def test_a_recipe_is_looked_at_number_by_number(given):
+    given("--config=configs/gpt.py")
+    job.CONFIG.value.optim.clip = float("nan")
+    with pytest.raises(UserError, match=r"optim\.clip=nan"):
+        job.check(job.CONFIG.value, ["optim"])

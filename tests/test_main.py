@@ -48,7 +48,7 @@ def copy(finished, tmp_path):
 # --- what is refused -------------------------------------------------------------------------
 
 MISTAKES = {  # a change of the recipe, and what the error must name
-    "misspelt key": ({"optim.lrr": 1}, ["lrr", '"lr"']),
+    "misspelt key": ({"optim.lrr": 1}, ["lrr", "did you mean optim.lr?"]),
     "misspelt section": ({"optimm.lr": 1}, ["optimm"]),
     "word for a number": ({"optim.lr": "abc"}, ["optim.lr", "abc"]),
     "half a row": ({"batches.B": 1.5}, ["batches.B", "1.5"]),
@@ -66,6 +66,7 @@ MISTAKES = {  # a change of the recipe, and what the error must name
     "unknown remat": ({"model.remat": "nope"}, ["remat", "nope"]),
     "vocabulary": ({"corpus.tokens.V": 30_000}, ["30000"]),
     "mesh": ({"mesh.fsdp": 3}, ["fsdp=3", "1 devices"]),
+    "absurd numbers": ({"optim.lr": -1, "train.keep": 0}, ["optim.lr=-1.0", "train.keep=0"]),
 }
 
 

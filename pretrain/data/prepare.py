@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from absl import app
+from absl import flags
 from ml_collections import config_flags
 
+from pretrain import commandline, ranges
 from pretrain.data import corpus, inputs, parts, sealed, tokenizers
 from pretrain.data import sentences as sentence_lib
 from pretrain.data import sources as source_lib
@@ -176,6 +177,7 @@ def _age(path: Path) -> int:
 
 def main(_) -> None:
     try:
+        ranges.check_config(CONFIG.value)
         made = prepare(**CONFIG.value.corpus)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
@@ -189,4 +191,5 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe.")
-    app.run(main)
+    flags.mark_flag_as_required("config")
+    commandline.run(main)
