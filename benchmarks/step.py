@@ -150,7 +150,9 @@ def check(report: dict[str, Any]) -> None:
 
 def guarded(_) -> None:
     try:
-        job.check(CONFIG.value, ["batches", "model", "objective", "optim"])
+        job.check(
+            CONFIG.value, ["batches.B", "batches.L", "model.name", "objective.name", "optim.lr"]
+        )
         main(CONFIG.value)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

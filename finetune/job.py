@@ -147,14 +147,18 @@ def made_inputs(start: starting.Start, L: int) -> Inputs:
     """How this start's backbone reads texts.
 
     Raises:
-        UserError: it reads no row of L.
+        UserError: it reads no row of L, or that has no room for text.
     """
     positions = start.model.get("L", L)
     if positions < L:
         raise UserError(f"batches.L={L}: this model reads rows of at most {positions} tokens")
     characters = start.model["name"] == "lstm" and start.model.get("inputs") != "words"
     W = start.model.get("W", 50) if characters else 0
-    return Inputs(start.system, start.tokenizer, L, W=W, V=start.model.get("V", 0))
+    inputs = Inputs(start.system, start.tokenizer, L, W=W, V=start.model.get("V", 0))
+    marks = len(inputs.row(inputs.tokens([""])).ids)
+    if marks >= L:
+        raise UserError(f"batches.L={L}: a row has {marks} marks, and then no room for a word")
+    return inputs
 
 
 def segments(start: starting.Start) -> int:

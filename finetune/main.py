@@ -116,5 +116,6 @@ def spread(found: list[dict[str, float | None]]) -> None:
 
 if __name__ == "__main__":
     job.start(
-        main, "seed", "init", "fresh", "epochs", "data", "task", "batches", "optim", "train", "mesh"
-    )
+        main, "seed", "init", "fresh", "epochs", "data", "task.name", "batches.B", "batches.L",
+        "optim.lr", "train.best", "train.stop_after", "mesh",
+    )  # fmt: skip

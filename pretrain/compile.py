@@ -121,4 +121,7 @@ def _trust(step: Step, work: Work) -> str:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("topology")
-    job.start(main, "seed", "batches", "model", "objective", "optim", "train", "mesh")
+    job.start(
+        main, "seed", "batches.B", "batches.L", "model.name", "objective.name", "optim.lr",
+        "optim.steps", "train", "mesh",
+    )  # fmt: skip

@@ -1,6 +1,7 @@
 """The one kind of error that is the user's to mend: mains print it as a line, not a traceback."""
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 
@@ -37,7 +38,7 @@ def section(name: str) -> Iterator[None]:
             raise
         raise UserError(f"{name}.name={missing!r}: there is no {folder}.{missing}") from error
     except TypeError as error:
-        if "keyword argument" not in str(error):
+        if not re.search(r"keyword argument|__init__\(\) missing", str(error)):
             raise
         raise UserError(f"{name}: {error}") from error
     except ValueError as error:

@@ -9,6 +9,7 @@ import runpy
 import shutil
 import traceback
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import jax
 from absl import flags, logging
@@ -44,17 +45,17 @@ FREE = (
 )
 
 
-def start(main, *sections: str) -> None:
+def start(main, *keys: str) -> None:
     """Runs `main(config, workdir)` as this process's job; a UserError ends it with a line.
 
     Args:
-        sections: what the recipe is to have.
+        keys: what the recipe is to have, sections or dotted names.
     """
 
     def guarded(_):
         logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
         with speaking():
-            check(CONFIG.value, sections)
+            check(CONFIG.value, keys)
             main(CONFIG.value, workdir())
 
     machine.keep_memory()
@@ -62,16 +63,29 @@ def start(main, *sections: str) -> None:
     commandline.run(guarded)
 
 
-def check(config: ConfigDict, sections: Iterable[str]) -> None:
+def check(config: ConfigDict, keys: Iterable[str]) -> None:
     """Looks at a recipe before any work.
 
     Raises:
-        UserError: it lacks a section, or a number is out of range.
+        UserError: it lacks a key, a number is out of range, or a part's name is none.
     """
-    if missing := [name for name in sections if name not in config]:
+    there = dict(_leaves(config))
+    if missing := [key for key in keys if not any(f"{x}.".startswith(f"{key}.") for x in there)]:
         path = config_flags.get_config_filename(flags.FLAGS["config"])
         raise UserError(f"{path} has no {', '.join(missing)}: it is no recipe for this command")
+    for key, name in there.items():
+        if key.endswith(".name") and name is not None and not re.fullmatch(r"[a-z]\w*", str(name)):
+            raise UserError(f"{key}={name!r}: a name is of small letters, as 'transformer'")
     ranges.check_config(config)
+
+
+def _leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted names of all values, and of sections without any."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict) and value:
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 @contextlib.contextmanager

@@ -40,5 +40,6 @@ def main(config, workdir):
 
 if __name__ == "__main__":
     job.start(
-        main, "seed", "corpus", "batches", "evals", "model", "objective", "optim", "train", "mesh"
-    )
+        main, "seed", "corpus.tokens.name", "batches.name", "batches.B", "batches.L", "evals",
+        "model.name", "objective.name", "optim.lr", "optim.steps", "train", "mesh",
+    )  # fmt: skip

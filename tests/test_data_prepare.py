@@ -363,6 +363,12 @@ def test_text_on_a_bucket_becomes_the_corpus_of_the_same_local_text(source, made
     }
 
 
+def test_a_cache_that_cannot_be_made_is_refused(source, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cache='.*/file/data': no such folder can be made: Not a"):
+        load(source, tmp_path / "file" / "data")
+
+
 def test_a_cache_that_is_an_address_is_refused(source, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match="gs://bucket"):

@@ -1,11 +1,14 @@
 """pretrain/job.py: where a run lives when nobody says so, and where it cannot."""
 
+import re
+
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
+import modules
 from pretrain import job
-from pretrain.errors import UserError
+from pretrain.errors import UserError, section
 from tests.toy import ROOT
 
 
@@ -44,8 +47,8 @@ def test_a_workdir_that_is_an_address_is_refused_before_a_folder_of_that_name_is
 
 def test_a_recipe_without_a_section_is_refused_by_what_it_lacks(given):
     given("--config=configs/finetune/stsb.py")
-    with pytest.raises(UserError, match=r"configs/finetune/stsb\.py has no corpus, evals:"):
-        job.check(job.CONFIG.value, ["corpus", "optim", "evals"])
+    with pytest.raises(UserError, match=r"configs/finetune/stsb\.py has no corpus, optim\.b3:"):
+        job.check(job.CONFIG.value, ["corpus", "optim", "optim.b2", "optim.b3", "model"])
 
 
 def test_a_recipe_is_looked_at_number_by_number(given):
@@ -53,3 +56,17 @@ def test_a_recipe_is_looked_at_number_by_number(given):
     job.CONFIG.value.optim.clip = float("nan")
     with pytest.raises(UserError, match=r"optim\.clip=nan"):
         job.check(job.CONFIG.value, ["optim"])
+
+
+@pytest.mark.parametrize("name", ["../../x", "", "__init__", "a.b"])
+@pytest.mark.parametrize("key", ["corpus.tokens.name", "model.name"])
+def test_the_name_of_a_part_is_no_path(given, key, name):
+    given("--config=configs/gpt.py")
+    job.CONFIG.value.update_from_flattened_dict({key: name})
+    with pytest.raises(UserError, match=re.escape(f"{key}={name!r}")):
+        job.check(job.CONFIG.value, [])
+
+
+def test_a_section_without_what_its_part_needs_is_named():
+    with pytest.raises(UserError, match=r"model: .*'V'"), section("model"):
+        modules.build("transformer", D=8)

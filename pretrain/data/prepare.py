@@ -68,7 +68,10 @@ def prepare(
         options["links"] = "once"
     if "://" in cache:
         raise UserError(f"cache={cache!r}: prepared corpora are files to be mapped into memory")
-    Path(cache).mkdir(parents=True, exist_ok=True)
+    try:
+        Path(cache).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cache={cache!r}: no such folder can be made: {error.strerror}") from error
     manifest = {"options": options, "inputs": inputs.hashes(found.inputs, Path(cache))}
     folder = Path(cache) / f"{found.name}-{address(manifest)}"
     if not folder.exists() or (left_over(folder).exists() and os.access(cache, os.W_OK)):
