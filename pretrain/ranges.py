@@ -68,8 +68,8 @@ TABLE: dict[str, dict[str, Range]] = {
         "share": SHARE_BETWEEN,
     },
     "model": {
-        "D H K N F L E W U filters unroll block": COUNT,
-        "V S M reuse window highways": COUNT_OR_NONE,
+        "D H K N F L E U filters unroll block": COUNT,
+        "V W S M reuse window highways": COUNT_OR_NONE,
         "Z": Range(1, 2, is_whole=True),
         "clamp": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
         "dropout attention_dropout": SHARE_BELOW_1,

@@ -193,7 +193,7 @@ def command(name: str, *words: str) -> subprocess.CompletedProcess:
 def test_every_main_helps_and_shows_an_example(name):
     done = command(name, "--help")
     assert done.returncode == 0, done.stderr
-    assert f"python -m {name} " in done.stdout
+    assert f"python -m {name}" in done.stdout
     assert "--help" in done.stdout
 
 

@@ -49,9 +49,15 @@ def test_every_number_of_every_recipe_has_a_range_and_is_in_it(recipe, preset):
     ranges.check_config(config)
 
 
-@pytest.mark.parametrize("name", toy.RECIPES)
-def test_the_toys_are_in_range(name):
-    ranges.check_config(toy.get_config(name))
+@pytest.mark.parametrize(
+    ("recipe", "preset"),
+    [
+        *(("tests.toy", name) for name in toy.RECIPES),
+        *(("benchmarks.small", name) for name in presets("benchmarks.small")),
+    ],
+)
+def test_the_small_recipes_are_in_range(recipe, preset):
+    ranges.check_config(config_of(recipe, preset))
 
 
 def fields(function) -> set[str]:
