@@ -17,8 +17,8 @@ from pretrain import lost
 from pretrain.errors import UsageError, UserError
 
 RECIPE = re.compile(r"--?config(=|$)")
-VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(=|$)")  # of the recipe
-HELP = {"help", "helpshort", "helpfull", "helpxml", "?"}
+VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(?:=|$)")  # of the recipe
+HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
 UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
 
 
@@ -52,7 +52,7 @@ def parse(argv: list[str]) -> list[str]:
     try:
         rest = flags.FLAGS(argv)
     except (Exception, SystemExit) as error:
-        if any(word.lstrip("-") in HELP for word in argv[1:]):
+        if isinstance(error, SystemExit) and any(map(HELP.fullmatch, argv[1:])):
             sys.exit(0)  # where absl ends with 1
         check_recipe(argv)  # which may say more
         raise UsageError(_last_words(error)) from error

@@ -79,6 +79,19 @@ def test_a_word_is_refused_where_none_is_wanted(refused):
     assert code == 2
 
 
+def test_an_unknown_flag_is_refused_whatever_word_follows(refused):
+    said, code = refused("--workdr=x", "help", has_words=True)
+    assert "Did you mean: workdir" in said
+    assert code == 2
+
+
+def test_a_flag_that_is_not_given_is_asked_for(refused):
+    flags.mark_flag_as_required("workdir")
+    said, code = refused(BERT)
+    assert "--workdir=... is to be given" in said
+    assert code == 2
+
+
 def test_a_command_that_takes_words_has_them(read):
     assert read("a.txt", "--workdir=x", "b=c.h5", has_words=True) == ["a.txt", "b=c.h5"]
     assert flags.FLAGS.workdir == "x"

@@ -20,7 +20,7 @@ from pretrain.data.addresses import without_credentials
 from pretrain.data.locking import locked
 from pretrain.data.progress import say
 from pretrain.data.sources import Source
-from pretrain.errors import UserError
+from pretrain.errors import UserError, section
 from pretrain.workdir import sync_folder
 
 FORMAT = 2  # of the folder: another format is another corpus
@@ -181,7 +181,10 @@ def _age(path: Path) -> int:
 def main(_) -> None:
     try:
         ranges.check_config(CONFIG.value)
-        made = prepare(**CONFIG.value.corpus)
+        if "corpus" not in CONFIG.value:
+            raise UserError("the recipe has no section corpus")
+        with section("corpus"):
+            made = prepare(**CONFIG.value.corpus)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
     for name in ("documents", "sentences", "words", "bytes", "tokens"):
