@@ -272,10 +272,8 @@ class Embedder:
     def _finish(self, rows: list[Row], h: jax.Array) -> Iterator[Sentence]:
         vectors, begin = np.asarray(h), len(self.before)
         for i, row in enumerate(rows):
-            own = vectors[..., i, :]
-            if not self.pool:
-                own = vectors[..., i, begin : begin + len(row.tokens), :]
-            own = own.astype(np.float32)
+            within = () if self.pool else (slice(begin, begin + len(row.tokens)),)
+            own = vectors[(..., i, *within, slice(None))].astype(np.float32)
             sentence = Sentence(row.number, row.tokens, own, row.words, row.block)
             self.speed.add(sentence)
             yield sentence

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 from pretrain import embedding
 from pretrain.data.characters import characters
@@ -53,9 +54,12 @@ def alone(run, kind, line, params):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
-    embedder = Embedder(run(kind), layout(), chosen("all", count=3), tokens=64)
-    found = {x.number: x for x in embedder([(0, lines[:4]), (4, lines[4:])])}
-    assert sorted(found) == list(range(len(lines)))
+    many = [lines[8]] * 12  # more rows than their padded length
+    embedder = Embedder(run(kind), layout(), chosen("all", count=3), tokens=768)
+    found = {x.number: x for x in embedder([(0, lines[:4]), (4, lines[4:]), (9, many)])}
+    assert sorted(found) == list(range(len(lines) + len(many)))
+    for number in range(9, 21):
+        assert off(found[number].vectors, found[8].vectors) < 1e-5
     for number in (0, 3):
         words, expected = alone(run(kind), kind, lines[number], embedder.params)
         assert found[number].tokens == words
@@ -63,7 +67,7 @@ def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
     assert found[2].vectors.shape == (3, 0, expected.shape[-1])
     assert off(found[5].vectors, found[0].vectors) < 1e-5
     assert embedder.empty == 2
-    assert embedder.speed.words == sum(len(line.split()) for line in lines)
+    assert embedder.speed.words == sum(len(line.split()) for line in [*lines, *many])
 
 
 def test_every_word_is_read_with_its_own_characters_and_none_is_taken_for_a_mark(run):
@@ -115,6 +119,44 @@ def test_a_whole_line_is_the_mean_of_its_positions_or_the_first_of_them(run, lin
     states = framed(one, kind, lines[0], Embedder(one, layout(), chosen("0", count=3)).params)[1]
     assert off(made["mean"], states.mean(1)) < 1e-5
     assert off(made["first"], states[:, 0]) < 1e-5
+
+
+class Numbers(nn.Module):
+    """A backbone that computes next to nothing: three layers of states [id, place, both]."""
+
+    V: int
+    L: int = 32
+
+    def example(self):
+        return jnp.zeros((1, self.L), jnp.int32)
+
+    def states(self, ids_BL, valid_BL):
+        place_BL = jnp.arange(ids_BL.shape[1]) + 0 * ids_BL
+        h_BLD = jnp.stack([ids_BL, place_BL, ids_BL * place_BL], -1).astype(jnp.float32)
+        return jnp.stack([h_BLD, 2 * h_BLD, 3 - h_BLD])
+
+
+LAYERS = {  # what becomes of all layers' states
+    "all": lambda h_NLD: h_NLD,
+    "top": lambda h_NLD: h_NLD[2],
+    "mean": lambda h_NLD: h_NLD.mean(0),
+    "1": lambda h_NLD: h_NLD[1],
+}
+POOLED = {"": lambda h: h, "mean": lambda h: h.mean(-2), "first": lambda h: h[..., 0, :]}
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("pool", POOLED)
+def test_more_rows_than_tokens_are_each_as_alone(run, pool, layers):
+    tokenizer = run("clm").tokenizer
+    one = run("clm")._replace(backbone=Numbers(tokenizer.V))
+    texts = [tokenizer.decode([i, i + 1, i + 2][: 1 + i % 3]) for i in range(100, 112)]
+    embedder = Embedder(one, layout(), chosen(layers, count=3), params={}, pool=pool)
+    found = {x.number: x.vectors for x in embedder([(0, texts)])}
+    assert len(found) == 12
+    for number, ids in enumerate(tokenizer.encode(texts)):
+        alone = Numbers(0).states(ids[None], None)[:, 0]
+        assert off(found[number], POOLED[pool](LAYERS[layers](alone))) < 1e-6
 
 
 def test_lines_without_words_have_vectors_without_rows(run):
