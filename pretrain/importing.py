@@ -88,9 +88,11 @@ def bring(
         folder = path if path.is_dir() else path.parent
         source = Source(folder, kind, arrays.specs, options)
         described = system.described(source)
+        for note in described.notes:
+            say(note)
         shapes = _shapes(described)
         table = system.table(kind, shapes, list(arrays.specs))
-        settled = account(table, shapes, arrays.specs, ignore)
+        settled = account(table, shapes, arrays.specs, ignore, arrays.others)
         _check_types(arrays.specs, settled)
         _check_copies(arrays, settled)
         origin = _origin(system, source, settled, described)

@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 import modules
 from pretrain import verified
+from pretrain.data import tokenizers
 from pretrain.errors import UserError
 from pretrain.finished import Run
 from pretrain.formats import tensorflow
@@ -136,8 +137,26 @@ def test_the_older_names_of_norms_are_known(release):
     assert not any(name.endswith("LayerNorm.bias") for name in specs)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "complex64", "F8_E4M3"])
+def test_weights_that_are_no_floating_point_are_named(release, dtype):
+    described = bert.described(release())
+    shapes = arranged.shapes(described.model) | described.heads
+    table = bert.table("hugging_face", shapes)
+    specs = table.specs(shapes, np.float32)
+    one, others = "bert.pooler.dense.bias", {}
+    if dtype.startswith("F8"):
+        del specs[one]
+        others[one] = dtype
+    else:
+        specs[one] = specs[one]._replace(dtype=np.dtype(dtype))
+    message = f"{one}: is {dtype}, and float32, float16 or bfloat16 belong there$"
+    with pytest.raises(UserError, match=message):
+        account(table, shapes, specs, others=others)
+
+
 def test_what_a_release_has_decides_which_heads_there_are(release):
-    bare = bert.described(release(["embeddings.word_embeddings.weight"]))
+    names = ["embeddings.word_embeddings.weight", "embeddings.LayerNorm.weight"]
+    bare = bert.described(release(names))
     assert (bare.model["head"], bare.model["pooler"], bare.heads) == ("tied", False, {})
     assert bare.batches["name"] == "windows"
     assert set(bare.missing) == {"pooler", "head", "nsp"}
@@ -186,7 +205,17 @@ REFUSED = {
     "hidden_act is 'silu'": dict(hidden_act="silu"),
     "hidden_size=16 does not divide by num_attention_heads=3": dict(num_attention_heads=3),
     "vocab_size is None": dict(vocab_size=None),
-    "has 36 pieces, but the weights have 40 rows": dict(vocab_size=40),
+    "has 36 pieces, but the weights have 41 rows": dict(vocab_size=41),
+    "hidden_act is \\['gelu'\\]": dict(hidden_act=["gelu"]),
+    "config.json: layer_norm_eps is None": dict(layer_norm_eps=None),
+    "layer_norm_eps is '1e-12'": dict(layer_norm_eps="1e-12"),
+    "layer_norm_eps is nan": dict(layer_norm_eps=float("nan")),
+    "layer_norm_eps is -1.0": dict(layer_norm_eps=-1.0),
+    "initializer_range is None": dict(initializer_range=None),
+    "hidden_dropout_prob is None": dict(hidden_dropout_prob=None),
+    "hidden_dropout_prob is 2.0, and should be below 1": dict(hidden_dropout_prob=2.0),
+    "attention_probs_dropout_prob is 'x'": dict(attention_probs_dropout_prob="x"),
+    "num_hidden_layers is 1,000,000,000, and the weights are 3": dict(num_hidden_layers=10**9),
 }
 
 
@@ -194,6 +223,120 @@ REFUSED = {
 def test_what_cannot_be_computed_is_refused(release, reason):
     with pytest.raises(UserError, match=reason):
         bert.described(release(**REFUSED[reason]))
+
+
+WHOLE = {  # a tokenizer.json
+    "model": {"type": "WordPiece", "vocab": {piece: i for i, piece in enumerate(cases.PIECES)}},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+}
+NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True,
+              "strip_accents": None, "lowercase": True}  # fmt: skip
+CASES = {  # tokenizer.json's normalizer, tokenizer_config.json: what is done to text
+    "of the one file": (dict(lowercase=False), {}, dict(lower=False, keep_accents=True)),
+    "accents of the one file": (dict(strip_accents=False), {}, dict(keep_accents=True)),
+    "no cleaning": (dict(clean_text=False), {}, dict(clean_text=False)),
+    "Chinese, of the one": (dict(handle_chinese_chars=False), {}, dict(handle_chinese_chars=False)),
+    "Chinese, of the other": (
+        None, dict(tokenize_chinese_chars=False), dict(handle_chinese_chars=False)),
+    "of both, which differ": (
+        dict(lowercase=True), dict(do_lower_case=False), dict(lower=False, keep_accents=True)),
+    "of both, under a general class": (
+        dict(lowercase=False), dict(do_lower_case=True, tokenizer_class="PreTrainedTokenizerFast"),
+        dict(lower=False)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_text_is_prepared_as_the_files_say(release, case):
+    normalizer, config, expected = CASES[case]
+    more = {} if normalizer is None else {"normalizer": NORMALIZER | normalizer}
+    files = [("tokenizer.json", WHOLE | more), ("tokenizer_config.json", config)]
+    found = bert.described(release(files=files)).tokenizer
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+LENGTHS = {"tokenizer.json": (7, 7), "tokenizer.json silent": (None, 100), "none": ("none", 100)}
+
+
+@pytest.mark.parametrize("case", LENGTHS)
+def test_words_longer_than_the_files_say_are_unknown(release, case, tmp_path):
+    said, longest = LENGTHS[case]
+    model = WHOLE["model"] | ({"max_input_chars_per_word": said} if said else {})
+    source = release(files=[] if said == "none" else [("tokenizer.json", WHOLE | {"model": model})])
+    tokens = bert.described(source).tokenizer
+    tokens.save(tmp_path / "saved")
+    for each in (tokens, tokenizers.load(tmp_path / "saved")):
+        lengths = [len(x) for x in each.encode(["a" * longest, "a" * (longest + 1)])]
+        assert lengths == [longest, 1]
+
+
+def test_google_s_words_may_have_200_letters(tmp_path):
+    weights, _ = cases.golden(tmp_path / "a")
+    tokens = bert.described(cases.source(tmp_path / "a", "npz", weights)).tokenizer
+    assert [len(x) for x in tokens.encode(["a" * 200, "a" * 201])] == [200, 1]
+
+
+ADDED = [
+    dict(id=4, content="[MASK]", special=True), dict(id=36, content="cab19", normalized=True),
+    dict(id=37, content="[NEW]", special=True), dict(id=38, content="bb", single_word=True),
+]  # fmt: skip
+PLACES = {
+    "tokenizer.json": [("tokenizer.json", WHOLE | {"added_tokens": ADDED})],
+    "tokenizer_config.json": [
+        ("tokenizer_config.json", {"added_tokens_decoder": {str(x["id"]): x for x in ADDED}})],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_added_pieces_are_found_in_text_unless_they_are_special(release, place, tmp_path):
+    tokens = bert.described(release(files=PLACES[place], vocab_size=39)).tokenizer
+    assert tokens.pieces[36:] == ["cab19", "[NEW]", "bb"]
+    tokens.save(tmp_path / "saved")
+    for each in (tokens, tokenizers.load(tmp_path / "saved")):
+        assert (each.pieces, each.special) == (tokens.pieces, tokens.special)
+        [ids] = each.encode(["a CAB19 bb bba [NEW]"])
+        found = [tokens.pieces[i] for i in ids]
+        assert found[:6] == ["a", "cab19", "bb", "b", "##b", "##a"]
+        assert not {"[NEW]", "[MASK]"} & set(found)
+
+
+def test_older_files_of_added_pieces_are_read_and_gaps_refused(release):
+    files = [("added_tokens.json", {"cab19": 36})]
+    tokens = bert.described(release(files=files, vocab_size=37)).tokenizer
+    assert tokens.encode(["cab19"])[0].tolist() == [36]
+    with pytest.raises(UserError, match=r"'cab19' is added as piece 38, and there are 36 pieces"):
+        bert.described(release(files=[("added_tokens.json", {"cab19": 38})]))
+
+
+def test_rows_beyond_the_pieces_are_padding_and_stay(release):
+    described = bert.described(release(vocab_size=40))
+    assert (described.model["V"], described.tokenizer.V) == (40, 36)
+    assert described.notes == ("rows 36 to 39 of the embedding are padding, and no piece's",)
+
+
+OTHER_FILES = {  # what the error says
+    "normalizer is 'Sequence', and only BertNormalizer": {"normalizer": {"type": "Sequence"}},
+    "normalizer is None, and only BertNormalizer": {"normalizer": None},
+    "pre_tokenizer is 'Whitespace'": {"pre_tokenizer": {"type": "Whitespace"}},
+    "lowercase is 'yes'": {"normalizer": NORMALIZER | {"lowercase": "yes"}},
+    "max_input_chars_per_word is 0": {"model": WHOLE["model"] | {"max_input_chars_per_word": 0}},
+    "unk_token is 'a'": {"model": WHOLE["model"] | {"unk_token": "a"}},
+    "not the same pieces": {"model": {"type": "WordPiece", "vocab": {"a": 0}}},
+    "are not as they should be": {"added_tokens": [{"content": "a"}]},
+}
+
+
+@pytest.mark.parametrize("reason", OTHER_FILES)
+def test_a_tokenizer_that_cuts_text_otherwise_is_refused(release, reason):
+    with pytest.raises(UserError, match=reason):
+        bert.described(release(files=[("tokenizer.json", WHOLE | OTHER_FILES[reason])]))
+
+
+def test_a_line_that_is_there_twice_is_named(release):
+    source = release()
+    (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "a"]))
+    with pytest.raises(UserError, match=r"vocab\.txt: line 37 repeats line 6: 'a'"):
+        bert.described(source)
 
 
 def test_a_release_without_a_vocabulary_is_refused(release):

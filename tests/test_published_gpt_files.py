@@ -51,6 +51,24 @@ def test_what_hugging_face_s_config_does_not_say_is_what_their_code_takes(tmp_pa
     assert gpt1 == gpt2 | dict(V=40478, L=512)
 
 
+SIZED = dict(hidden_size=64, max_position_embeddings=9, num_attention_heads=4, num_hidden_layers=3)
+
+
+@pytest.mark.parametrize("kind", ["hugging_face", "hugging_face_gpt1"])
+def test_sizes_under_their_code_s_other_names_are_taken(kind, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(SIZED))
+    found = gpt.configured(Source(tmp_path, kind, {}))
+    assert {name: found[name] for name in "DLHN"} == dict(D=64, L=9, H=4, N=3)
+
+
+def test_more_layers_than_arrays_are_refused_at_once(tmp_path):
+    arrays = {"wte.weight": Spec((261, 128), np.dtype("float32"))}
+    for kind in ("hugging_face", "tensorflow"):
+        release = source(tmp_path, kind, arrays, config=dict(n_layer=10**9))
+        with pytest.raises(UserError, match=r"n_layer is 1,000,000,000, and the weights are 1 "):
+            gpt.described(release)
+
+
 SWITCHES = [  # kind, their config, our model
     ("hugging_face", dict(activation_function="gelu"), dict(activation="gelu_erf")),
     ("hugging_face", dict(activation_function="gelu_new"), dict(activation="gelu")),
@@ -64,6 +82,7 @@ SWITCHES = [  # kind, their config, our model
      dict(dropout=0.2, attention_dropout=0.3)),
     ("hugging_face_gpt1", dict(afn="gelu"), dict(activation="gelu")),
     ("hugging_face_gpt1", dict(afn="relu"), dict(activation="relu")),
+    ("hugging_face", dict(num_attention_heads=2), dict(H=2)),
     ("hugging_face_gpt1", dict(layer_norm_epsilon=1e-6), dict(epsilon=1e-6)),
 ]  # fmt: skip
 
@@ -86,6 +105,10 @@ REFUSED = [  # kind, their config, what the error says
     ("hugging_face", dict(n_head=3), "128 does not divide by 3"),
     ("hugging_face", dict(embd_pdrop=0.0), "embd_pdrop is 0.0 and resid_pdrop 0.1"),
     ("hugging_face", dict(vocab_size=262), "has 261 pieces, but the weights have 262"),
+    ("hugging_face", dict(hidden_size=64), "hidden_size is 64 and n_embd is 128, two names of one"),
+    ("hugging_face", dict(layer_norm_epsilon=None), "layer_norm_epsilon is None"),
+    ("hugging_face", dict(attn_pdrop=2.0), "attn_pdrop is 2.0, and should be below 1"),
+    ("hugging_face", dict(initializer_range="x"), "initializer_range is 'x'"),
     ("hugging_face_gpt1", dict(afn="silu"), "afn is 'silu'"),
     ("hugging_face_gpt1", dict(afn="gelu_new"), "afn is 'gelu_new'"),  # theirs fails on it, too
     ("tensorflow", dict(n_vocab=None), r"hparams\.json: n_vocab is None"),

@@ -41,7 +41,8 @@ def release(tmp_path, tokens):
 
     def make(kind, names=(), options=None, tokens_config=None, **fields):
         knows = tmp_path / xlnet.KINDS[kind].knows
-        knows.write_text(json.dumps(CONFIGS[kind] | fields))
+        config = {name: x for name, x in (CONFIGS[kind] | fields).items() if x is not ...}
+        knows.write_text(json.dumps(config))
         (tmp_path / "spiece.model").write_bytes(tokens.model)
         if tokens_config:
             (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokens_config))
@@ -259,7 +260,8 @@ SWITCHES = {
         "hugging_face", {"untie_r": False}, {"untied": True}
     ),
     "older names": (
-        "hugging_face", {"n_token": 31, "hidden_size": 32, "d_head": None}, {"D": 32, "K": 16}
+        "hugging_face", {"n_token": 31, "hidden_size": 32, "d_model": ..., "d_head": None},
+        {"D": 32, "K": 16},
     ),
     "memory": (
         "hugging_face", {"mem_len": 5, "reuse_len": 4, "dropout": 0.2},
@@ -287,7 +289,13 @@ REFUSED = [
     ("npz", {"untie_r": None}, "untie_r is None"),
     ("npz", {"n_layer": 0}, "n_layer is 0"),
     ("npz", {"d_head": "8"}, "d_head is '8'"),
-    ("npz", {"n_token": 32}, "has 31 pieces, but the weights have 32 rows"),
+    ("npz", {"n_token": 33}, "has 31 pieces, but the weights have 33 rows"),
+    ("npz", {"dropout": 1.0}, "dropout is 1.0, and should be below 1"),
+    ("hugging_face", {"dropout": None}, "dropout is None, and should be a number"),
+    ("hugging_face", {"initializer_range": float("inf")}, "initializer_range is inf"),
+    ("hugging_face", {"bi_data": True}, "bi_data is True, and only False can be computed"),
+    ("hugging_face", {"n_head": 2, "num_attention_heads": 4}, "two names of one number"),
+    ("hugging_face", {"n_layer": 10**9, "names": ["a"]}, "n_layer is 1,000,000,000, and the"),
     ("hugging_face", {"ff_activation": "silu"}, "ff_activation is 'silu'"),
     ("hugging_face", {"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05, and only 1e-12"),
     ("hugging_face", {"tie_word_embeddings": False}, "tie_word_embeddings is False"),

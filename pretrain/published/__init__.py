@@ -16,6 +16,7 @@ and no arithmetic: reading files is `pretrain.formats`, moving arrays is `pretra
 
 import dataclasses
 import importlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from pretrain.formats import Spec
 from pretrain.workdir import read_json
 
 T = TypeVar("T")
+PADDED_TO = [1 << k for k in range(3, 11)]  # what multiples of rows devices like
 SYSTEMS = ("bert", "gpt", "xlnet", "elmo")
 
 
@@ -96,6 +98,7 @@ class Described:
         tokenizer: of as many pieces as the embedding has rows.
         heads: shapes of the objective's own parameters, beside "backbone".
         missing: parts of the system that the release has not, and the run will not have.
+        notes: lines to say, of what is not as the reader may expect.
     """
 
     model: dict[str, Any]
@@ -104,6 +107,7 @@ class Described:
     tokenizer: Tokenizer
     heads: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def system(name: str) -> Any:
@@ -124,13 +128,21 @@ def tokens_of(run: Any, kind: type[T], name: str) -> T:
     return run.tokenizer
 
 
-def check_vocabulary(tokenizer: Tokenizer, rows: int, where: Path) -> None:
-    """UserError unless the tokenizer's files belong to an embedding of so many rows."""
-    if rows != tokenizer.V:
-        raise UserError(
-            f"{where} has {tokenizer.V:,} pieces, but the weights have {rows:,} rows: they do "
-            "not belong together"
-        )
+def check_vocabulary(tokenizer: Tokenizer, rows: int, where: Path) -> tuple[str, ...]:
+    """What to say of an embedding of so many rows, with this tokenizer.
+
+    Raises:
+        UserError: the two do not belong together: rows beyond the pieces are none that fill up
+            a table to a multiple of 8, 16, ... 1024.
+    """
+    V = tokenizer.V
+    if rows == V:
+        return ()
+    if rows > V and any(-(-V // step) * step == rows for step in PADDED_TO):
+        return (f"rows {V:,} to {rows - 1:,} of the embedding are padding, and no piece's",)
+    raise UserError(
+        f"{where} has {V:,} pieces, but the weights have {rows:,} rows: they do not belong together"
+    )
 
 
 def chosen(config: Mapping[str, Any], field: str, known: Mapping[Any, Any], where: Path) -> Any:
@@ -140,7 +152,7 @@ def chosen(config: Mapping[str, Any], field: str, known: Mapping[Any, Any], wher
         UserError: it is missing, or another.
     """
     value = config.get(field)
-    if value not in known:
+    if value not in list(known):  # it may be a list, which is no key
         names = ", ".join(map(repr, known))
         raise UserError(f"{where}: {field} is {value!r}, and here can only be {names}")
     return known[value]
@@ -163,8 +175,32 @@ def size(config: Mapping[str, Any], field: str, where: Path) -> int:
     return value
 
 
-def only(backbone: Any, fields: Mapping[str, Any]) -> None:
-    """UserError if a field of the model is not what theirs can only be."""
+def nonnegative(config: Mapping[str, Any], field: str, where: Path) -> float:
+    """A field that is a finite number, 0 or above; UserError if not."""
+    value = config.get(field)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise UserError(f"{where}: {field} is {value!r}, and should be a number, 0 or above")
+    return value
+
+
+def rate(config: Mapping[str, Any], field: str, where: Path) -> float:
+    """A share that dropout leaves out; UserError if it is none."""
+    value = nonnegative(config, field, where)
+    if value >= 1:
+        raise UserError(f"{where}: {field} is {value!r}, and should be below 1")
+    return value
+
+
+def check_layers(config: Mapping[str, Any], field: str, source: "Source", where: Path) -> int:
+    """How many layers there are; UserError if they are more than the arrays of the weights."""
+    layers, arrays = size(config, field, where), len(source.specs)
+    if arrays and layers > arrays:
+        raise UserError(f"{where}: {field} is {layers:,}, and the weights are {arrays:,} arrays")
+    return layers
+
+
+def only(ours: Any, fields: Mapping[str, Any], name: str = "model") -> None:
+    """UserError if a field of the model, or the tokenizer, is not what theirs can only be."""
     for field, value in fields.items():
-        if (own := getattr(backbone, field)) != value:
-            raise UserError(f"model.{field}={own!r}: theirs can only be {value!r}")
+        if (own := getattr(ours, field)) != value:
+            raise UserError(f"{name}.{field}={own!r}: theirs can only be {value!r}")

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tokenizers import processors
+
 from modules.transformer import Backbone
 from pretrain.data.tokenizers import wordpiece
 from pretrain.errors import UserError
@@ -13,14 +15,26 @@ from pretrain.published import (
     Described,
     Kind,
     Source,
+    check_layers,
     check_vocabulary,
     chosen,
+    nonnegative,
     only,
+    rate,
     size,
     tokens_of,
     unlike,
 )
-from pretrain.published.hugging_face import vocabulary
+from pretrain.published.hugging_face import (
+    GENERIC,
+    configuration,
+    joined,
+    model,
+    part,
+    settings,
+    vocabulary,
+    write_tokenizer,
+)
 from pretrain.published.names import Rows, Shapes, Table, links
 from pretrain.workdir import write_json
 
@@ -35,6 +49,11 @@ ACTIVATIONS = {  # their names -> ours: Google's "gelu" is the tanh form, Huggin
     "hugging_face": {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu_erf",
                      "relu": "relu"},
 }  # fmt: skip
+DEFAULTS = dict(  # of what a file does not say
+    layer_norm_eps=1e-12, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1,
+    initializer_range=0.02,
+)  # fmt: skip
+SWITCH = {True: True, False: False}
 ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
 
 LAYERS = "backbone/layers/"
@@ -151,7 +170,8 @@ def described(source: Source) -> Described:
     """
     theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
     where = source.path(KINDS[source.kind].knows)
-    config = source.json(where.name)
+    given = configuration(source, "bert") if theirs == "hugging_face" else source.json(where.name)
+    config = DEFAULTS | given
     unlike(config, ONLY, where)
     D, H = size(config, "hidden_size", where), size(config, "num_attention_heads", where)
     if D % H:
@@ -159,15 +179,16 @@ def described(source: Source) -> Described:
     has = {part: any(name.endswith(end) for name in source.specs) for part, end in PARTS.items()}
     model = dict(
         name="transformer", V=size(config, "vocab_size", where), D=D, H=H, K=D // H,
-        N=size(config, "num_hidden_layers", where), F=size(config, "intermediate_size", where),
+        N=check_layers(config, "num_hidden_layers", source, where),
+        F=size(config, "intermediate_size", where),
         L=size(config, "max_position_embeddings", where), attention="bi", norm="post",
         S=size(config, "type_vocab_size", where), normed_embedding=True,
         head="transform" if has["head"] else "tied", pooler=has["pooler"],
         activation=chosen(config, "hidden_act", ACTIVATIONS[theirs], where),
-        epsilon=config.get("layer_norm_eps", 1e-12),
-        dropout=config.get("hidden_dropout_prob", 0.1),
-        attention_dropout=config.get("attention_probs_dropout_prob", 0.1),
-        initializer="truncated", init_scale=config.get("initializer_range", 0.02),
+        epsilon=nonnegative(config, "layer_norm_eps", where),
+        dropout=rate(config, "hidden_dropout_prob", where),
+        attention_dropout=rate(config, "attention_probs_dropout_prob", where),
+        initializer="truncated", init_scale=nonnegative(config, "initializer_range", where),
     )  # fmt: skip
     batches = dict(
         name="pairs" if has["nsp"] else "windows", B=32, L=model["L"],
@@ -175,26 +196,84 @@ def described(source: Source) -> Described:
     )  # fmt: skip
     heads = {"next_DC": (D, 2), "next_bias_C": (2,)} if has["nsp"] else {}
     tokens = tokenizer(source)
-    check_vocabulary(tokens, model["V"], source.folder)
+    notes = check_vocabulary(tokens, model["V"], source.folder)
     missing = tuple(part for part, there in has.items() if not there)
-    return Described(model, dict(name="mlm", nsp=has["nsp"]), batches, tokens, heads, missing)
+    objective = dict(name="mlm", nsp=has["nsp"])
+    return Described(model, objective, batches, tokens, heads, missing, notes)
+
+
+CLEANING = {  # the names of tokenizer_config.json, and of a normalizer in tokenizer.json
+    "do_lower_case": "lowercase", "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+}  # fmt: skip
+LONGEST = 100  # characters of a word in Hugging Face's code, where tokenizer.json does not say
+OWN = {"unk_token": wordpiece.SPECIAL["unk"], "continuing_subword_prefix": wordpiece.INSIDE}
 
 
 def tokenizer(source: Source) -> wordpiece.Tokenizer:
-    """The vocabulary of the release; whether text is lower-cased, as its files or options say."""
+    """The vocabulary of the release; whether text is lower-cased, as its files or options say.
+
+    Of Hugging Face's two files tokenizer_config.json decides where both say something, as it
+    does in their code; but under a general class tokenizer.json does alone.
+    """
     source = source.of_tokens()
-    pieces, lower, accents = None, source.options.get("lower"), None
-    if source.kind == "hugging_face" and source.has("tokenizer_config.json"):
-        config = source.json("tokenizer_config.json")
-        lower = config.get("do_lower_case") if lower is None else lower
-        accents = config.get("strip_accents")
-    if not source.has("vocab.txt") and source.has("tokenizer.json"):
-        pieces = vocabulary(source, "WordPiece")
-    if pieces is None:
-        pieces = wordpiece.published(source.path("vocab.txt"))
-    if lower is None:  # Google's files do not say: a cased vocabulary has capitals
-        lower = not any(re.search("[A-Z]", x) for x in pieces if not re.fullmatch(r"\[.*\]", x))
-    return wordpiece.Tokenizer(pieces, lower, not (lower if accents is None else accents))
+    is_theirs = source.kind == "hugging_face"
+    rules = cleaning(source) if is_theirs else {}
+    if source.options.get("lower") is not None:
+        rules["lowercase"] = source.options["lower"]
+    pieces = vocabulary_of(source) if is_theirs else wordpiece.published(source.path("vocab.txt"))
+    # Google's files do not say: a cased vocabulary has capitals.
+    cased = any(re.search("[A-Z]", x) for x in pieces if not re.fullmatch(r"\[.*\]", x))
+    lower = rules.get("lowercase", not cased)
+    accents = rules.get("strip_accents")
+    more: dict[str, Any] = {}
+    if is_theirs:
+        joint, added = joined(source, pieces)
+        more = dict(
+            clean_text=rules.get("clean_text", True), longest=longest_word(source), added=added,
+            handle_chinese_chars=rules.get("handle_chinese_chars", True),
+            base=None if len(joint) == len(pieces) else len(pieces),
+        )  # fmt: skip
+        pieces = joint
+    return wordpiece.Tokenizer(pieces, lower, not (lower if accents is None else accents), **more)
+
+
+def cleaning(source: Source) -> dict[str, Any]:
+    """What is done to text before words are cut, under the names of a normalizer.
+
+    Raises:
+        UserError: it is nothing that BERT's own code does.
+    """
+    config, normalizer = settings(source), part(source, "normalizer", "BertNormalizer") or {}
+    part(source, "pre_tokenizer", "BertPreTokenizer")
+    where = source.folder / "tokenizer.json"
+    found = {x: chosen(normalizer, x, SWITCH, where) for x in (*CLEANING.values(), "clean_text")
+             if normalizer.get(x) is not None}  # fmt: skip
+    if normalizer and config.get("tokenizer_class") in GENERIC:
+        return found
+    where = source.folder / "tokenizer_config.json"
+    said = {x: chosen(config, x, SWITCH, where) for x in CLEANING if config.get(x) is not None}
+    return found | {CLEANING[name]: value for name, value in said.items()}
+
+
+def vocabulary_of(source: Source) -> list[str]:
+    """The pieces of Hugging Face's files, but for added ones; UserError if two files differ."""
+    if not source.has("tokenizer.json"):
+        return wordpiece.published(source.path("vocab.txt"))
+    pieces = vocabulary(source, "WordPiece")
+    if source.has("vocab.txt") and wordpiece.published(source.path("vocab.txt")) != pieces:
+        raise UserError(f"{source.folder}: vocab.txt and tokenizer.json have not the same pieces")
+    wordpiece.check_special(pieces, source.folder / "tokenizer.json")
+    return pieces
+
+
+def longest_word(source: Source) -> int:
+    """How many characters a word may have before it is unknown."""
+    if not source.has("tokenizer.json"):
+        return LONGEST
+    where, found = source.folder / "tokenizer.json", model(source, "WordPiece")
+    unlike(found, OWN, where)
+    return size({"max_input_chars_per_word": LONGEST} | found, "max_input_chars_per_word", where)
 
 
 def writes(run: Run, kind: str) -> bool:
@@ -226,15 +305,14 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
             layer_norm_eps=ours.epsilon, dtype=dtype,
             pad_token_id=pieces.special["pad"], position_embedding_type="absolute",
         )  # fmt: skip
-        tokens = dict(
-            tokenizer_class="BertTokenizer", do_lower_case=pieces.lower,
-            strip_accents=not pieces.keep_accents, model_max_length=ours.L,
-        )  # fmt: skip
-        write_json(folder / "tokenizer_config.json", tokens)
+        write_tokens(folder, pieces, ours.L)
     elif ours.epsilon != 1e-12:
         raise UserError(f"model.epsilon={ours.epsilon}: Google's BERT has 1e-12, unchangeable")
+    if theirs == "tensorflow":
+        usual = {name: x for name, x in wordpiece.USUAL.items() if name != "longest"}
+        only(pieces, usual, "tokenizer")
     write_json(folder / KINDS[kind].knows, config)
-    wordpiece.write(pieces.pieces, folder / "vocab.txt")
+    wordpiece.write(pieces.pieces[: pieces.base], folder / "vocab.txt")
 
 
 def architecture(run: Run) -> str:
@@ -252,3 +330,21 @@ def advice(run: Run, kind: str) -> list[str]:
         "the run has no pooler, and transformers would draw one at random: load it by "
         "BertModel.from_pretrained(DIR, add_pooling_layer=False)"
     ]
+
+
+def write_tokens(folder: Path, pieces: wordpiece.Tokenizer, L: int) -> None:
+    """Writes tokenizer.json, and tokenizer_config.json for a class that cuts text as ours."""
+    usual = pieces.clean_text and pieces.longest == LONGEST
+    write_json(folder / "tokenizer_config.json", dict(
+        tokenizer_class="BertTokenizer" if usual else GENERIC[0], do_lower_case=pieces.lower,
+        strip_accents=not pieces.keep_accents, tokenize_chinese_chars=pieces.handle_chinese_chars,
+        model_max_length=L,
+        **{f"{name}_token": piece for name, piece in wordpiece.SPECIAL.items()},
+    ))  # fmt: skip
+    cls, sep = (wordpiece.SPECIAL[name] for name in ("cls", "sep"))
+    whole = pieces.copied()
+    whole.post_processor = processors.TemplateProcessing(
+        single=f"{cls} $A {sep}", pair=f"{cls} $A {sep} $B:1 {sep}:1",
+        special_tokens=[(x, pieces.pieces.index(x)) for x in (cls, sep)],
+    )  # fmt: skip
+    write_tokenizer(folder, whole, wordpiece.SPECIAL.values())

@@ -1,5 +1,6 @@
 """ELMo's releases (Peters et al. 2018): the HDF5 file of weights, and bilm-tf's own checkpoints."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,10 +13,12 @@ from pretrain.published import (
     Described,
     Kind,
     Source,
+    check_layers,
     check_vocabulary,
     checking,
     chosen,
     only,
+    rate,
     size,
     tokens_of,
     unlike,
@@ -119,13 +122,15 @@ def described(source: Source) -> Described:
     """
     where = source.path(KINDS[source.kind].knows)
     options = DEFAULTS | dict(flat(source.json(where.name)))
+    check_layers(options, "lstm.n_layers", source, where)
     model = dict(name="lstm", **fields(options, where, softmax=source.kind != "hdf5"))
     V, W = model["V"], model.get("W", 0)
     lower = bool(source.options.get("lower"))
     tokens = words.Tokenizer(list(words.MARKS), "blank", lower)
+    notes: tuple[str, ...] = ()
     if V:
         tokens = vocabulary(source, lower)
-        check_vocabulary(tokens, V, source.folder)
+        notes = check_vocabulary(tokens, V, source.folder)
     samples = size(options, "n_negative_samples_batch", where)
     sampled = chosen(options, "sample_softmax", SWITCH, where) and samples < V
     samples = samples if sampled else 0
@@ -134,7 +139,8 @@ def described(source: Source) -> Described:
         L=size(options, "unroll_steps", where), characters=W,
     )  # fmt: skip
     objective = dict(name="bilm", samples=samples, stateful=True, reset="never", chunks=20)
-    return Described(model, objective, batches, tokens, missing=() if V else ("softmax",))
+    missing = () if V else ("softmax",)
+    return Described(model, objective, batches, tokens, missing=missing, notes=notes)
 
 
 def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -168,7 +174,7 @@ def fields(options: dict[str, Any], where: Path, *, softmax: bool) -> dict[str, 
         clip_cell=clip(options, "lstm.cell_clip", where),
         clip_projection=clip(options, "lstm.proj_clip", where),
         tied=chosen(options, "share_embedding_softmax", SWITCH, where),
-        dropout=options["dropout"],
+        dropout=rate(options, "dropout", where),
     )  # fmt: skip
     check_projection(model["D"], model["U"], f"{where}: lstm.projection_dim", "lstm.dim")
     return model | (spelling(options, where) if spelled else {})
@@ -195,7 +201,7 @@ def clip(options: dict[str, Any], field: str, where: Path) -> float:
     value = options.get(field)
     if value is None:
         return 0.0
-    if not isinstance(value, int | float) or value <= 0:
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
         raise UserError(f"{where}: {field} is {value!r}, and should be a number above 0, or null")
     return float(value)
 

@@ -14,13 +14,16 @@ from pretrain.published import (
     Described,
     Kind,
     Source,
+    check_layers,
     check_vocabulary,
     chosen,
+    nonnegative,
     only,
+    rate,
     size,
     unlike,
 )
-from pretrain.published.hugging_face import check_byte_level, merges
+from pretrain.published.hugging_face import check_byte_level, configuration, merges
 from pretrain.published.names import Link, Rows, Shapes, Table, links
 from pretrain.workdir import write_json
 
@@ -165,14 +168,15 @@ def described(source: Source) -> Described:
     )  # fmt: skip
     batches = dict(name="windows", B=64 if first else 32, L=model["L"])
     tokens = tokenizer(source)
-    check_vocabulary(tokens, model["V"], Path(source.options.get("vocabulary") or source.folder))
-    return Described(model, dict(name="clm", across=False), batches, tokens)
+    folder = Path(source.options.get("vocabulary") or source.folder)
+    notes = check_vocabulary(tokens, model["V"], folder)
+    return Described(model, dict(name="clm", across=False), batches, tokens, notes=notes)
 
 
 def hyperparameters(source: Source) -> dict[str, Any]:
     """What GPT-2's hparams.json says of a model; all else is in its code."""
     where = source.path("hparams.json")
-    sizes = said(source.json(where.name), where, V="n_vocab", L="n_ctx")
+    sizes = said(source.json(where.name), source, where, V="n_vocab", L="n_ctx")
     return sizes | dict(
         F=4 * sizes["D"], activation="gelu", epsilon=1e-5, dropout=0.0, attention_dropout=0.0,
         init_scale=0.02, position_scale=0.01,
@@ -182,28 +186,30 @@ def hyperparameters(source: Source) -> dict[str, Any]:
 def configured(source: Source) -> dict[str, Any]:
     """What Hugging Face's config.json says of a model."""
     where = source.path("config.json")
-    config = DEFAULTS[source.kind] | source.json(where.name)
+    config = DEFAULTS[source.kind] | configuration(source, KINDS[source.kind].model_type)
     unlike(config, ONLY, where)
-    embedding, residual = config["embd_pdrop"], config["resid_pdrop"]
+    embedding, residual = (rate(config, x, where) for x in ("embd_pdrop", "resid_pdrop"))
     if embedding != residual:
         raise UserError(
             f"{where}: embd_pdrop is {embedding} and resid_pdrop {residual}, and here both are "
             "model.dropout: write the one you want in the file as both"
         )
-    sizes = said(config, where, V="vocab_size", L="n_positions")
+    sizes = said(config, source, where, V="vocab_size", L="n_positions")
     inner = config.get("n_inner") is not None
     return sizes | dict(
         F=size(config, "n_inner", where) if inner else 4 * sizes["D"],
         activation=chosen(config, *ACTIVATIONS[source.kind], where),
-        epsilon=config["layer_norm_epsilon"], dropout=residual,
-        attention_dropout=config["attn_pdrop"], init_scale=config["initializer_range"],
+        epsilon=nonnegative(config, "layer_norm_epsilon", where), dropout=residual,
+        attention_dropout=rate(config, "attn_pdrop", where),
+        init_scale=nonnegative(config, "initializer_range", where),
     )  # fmt: skip
 
 
-def said(config: Mapping[str, Any], where: Path, **fields: str) -> dict[str, Any]:
+def said(config: Mapping[str, Any], source: Source, where: Path, **fields: str) -> dict[str, Any]:
     """The sizes in these fields, and in those that both have."""
-    fields |= dict(D="n_embd", H="n_head", N="n_layer")
-    return {ours: size(config, theirs, where) for ours, theirs in fields.items()}
+    fields |= dict(D="n_embd", H="n_head")
+    sizes = {ours: size(config, theirs, where) for ours, theirs in fields.items()}
+    return sizes | dict(N=check_layers(config, "n_layer", source, where))
 
 
 def measured(source: Source) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from pretrain.errors import UserError
@@ -23,6 +24,7 @@ from pretrain.formats import Spec
 
 Shapes = Mapping[str, tuple[int, ...]]  # ours, by path: "backbone/token_VD"
 Rows = Mapping[str, Sequence[str]]
+WEIGHTS = "float32, float16 or bfloat16"
 
 
 class Link(NamedTuple):
@@ -129,15 +131,19 @@ class Account(NamedTuple):
     absent: dict[str, str]  # of ours: why
 
 
-def account(table: Table, shapes: Shapes, specs: Mapping[str, Spec], ignore: str = "") -> Account:
+def account(
+    table: Table, shapes: Shapes, specs: Mapping[str, Spec], ignore: str = "",
+    others: Mapping[str, str] | None = None,
+) -> Account:  # fmt: skip
     """Settles every array of a release and every parameter of ours.
 
     Args:
         ignore: a pattern of further names that are to be left out.
+        others: what there is besides and cannot be read, and of what kind it is.
 
     Raises:
-        UserError: one is unexpected, missing, or of another shape than the configuration says;
-            all such are named.
+        UserError: one is unexpected, missing, no array of floating point, or of another shape
+            than the configuration says; all such are named.
     """
     expected = table.specs(shapes, np.float32)
     patterns = {**table.ignored, **({ignore: "left out as asked"} if ignore else {})}
@@ -148,13 +154,18 @@ def account(table: Table, shapes: Shapes, specs: Mapping[str, Spec], ignore: str
         if name in expected:
             if spec.shape != expected[name].shape:
                 wrong.append(f"{name}: {spec.shape} where {expected[name].shape} belongs")
+            elif not jnp.issubdtype(spec.dtype, jnp.floating):
+                wrong.append(f"{name}: is {spec.dtype}, and {WEIGHTS} belong there")
         elif name in table.copies:
             continue
         elif why:
             ignored.setdefault(why, []).append(name)
         else:
             wrong.append(f"{name}: {spec.shape} is unexpected")
-    wrong += [f"{name}: missing" for name in expected if name not in specs]
+    unread = {
+        name: f"is {kind}, and {WEIGHTS} belong there" for name, kind in (others or {}).items()
+    }
+    wrong += [f"{x}: {unread.get(x, 'missing')}" for x in expected if x not in specs]
     wrong += [f"{name}: of ours, has nothing there" for name in uncovered(table, shapes)]
     wrong += [f"{name}: of ours, is there twice" for name in repeated(table)]
     if wrong:

@@ -12,14 +12,18 @@ from pretrain.published import (
     Described,
     Kind,
     Source,
+    check_layers,
     check_vocabulary,
     checking,
     chosen,
+    nonnegative,
     only,
+    rate,
     size,
     tokens_of,
     unlike,
 )
+from pretrain.published.hugging_face import configuration
 from pretrain.published.names import Link, Rows, Shapes, Table, links
 from pretrain.workdir import write_json
 
@@ -127,15 +131,13 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of what a file does not say
         mem_len=512,
     ),
 }  # fmt: skip
-ALIASES = {"n_token": "vocab_size", "hidden_size": "d_model", "num_attention_heads": "n_head",
-           "num_hidden_layers": "n_layer"}  # fmt: skip
 ACTIVATIONS = {  # their names -> ours: the authors' "gelu" is the tanh form, Hugging Face's is not
     "tensorflow": {"gelu": "gelu", "relu": "relu"},
     "hugging_face": {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu_python_tanh": "gelu",
                      "gelu": "gelu_erf", "gelu_python": "gelu_erf", "relu": "relu"},
 }  # fmt: skip
 SWITCH = {True: True, False: False}
-ONLY = {"layer_norm_eps": 1e-12, "tie_word_embeddings": True}
+ONLY = {"layer_norm_eps": 1e-12, "tie_word_embeddings": True, "bi_data": False}
 MEMORY, REUSE = 384, 256  # the paper's, where a file does not say
 
 
@@ -150,32 +152,35 @@ def described(source: Source) -> Described:
     """
     theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
     where = source.path(KINDS[source.kind].knows)
-    given = source.json(where.name)
     if theirs == "hugging_face":
-        given = {ALIASES.get(field, field): x for field, x in given.items()}
+        given = configuration(source, "xlnet")
         unlike(given, ONLY, where)
+    else:
+        given = source.json(where.name)
     config = DEFAULTS[theirs] | given
     tokens, reuse = tokenizer(source), positive(config, "reuse_len", REUSE, where)
+    dropout = rate(config, "dropout", where)
     model = dict(
-        name="two_stream", **sizes(config, theirs, where),
+        name="two_stream", **sizes(config, theirs, source, where),
         M=positive(config, "mem_len", MEMORY, where), reuse=reuse,
         untied=theirs == "hugging_face" or chosen(config, "untie_r", SWITCH, where),
         attention=chosen(config, "attn_type", {"bi": "bi", "uni": "uni"}, where),
         same_length=chosen(config, "same_length", SWITCH, where),
         clamp=positive(config, "clamp_len", -1, where),
         activation=chosen(config, "ff_activation", ACTIVATIONS[theirs], where),
-        dropout=config["dropout"], attention_dropout=config["dropout"],
-        init_scale=config["initializer_range"],
+        dropout=dropout, attention_dropout=dropout,
+        init_scale=nonnegative(config, "initializer_range", where),
     )  # fmt: skip
-    check_vocabulary(tokens, model["V"], source.folder)
+    notes = check_vocabulary(tokens, model["V"], source.folder)
     batches = dict(name="lanes", B=32, L=2 * reuse, reuse=reuse, both_ways=True)
-    return Described(model, dict(name="plm"), batches, tokens)
+    return Described(model, dict(name="plm"), batches, tokens, notes=notes)
 
 
-def sizes(config: dict[str, Any], theirs: str, where: Path) -> dict[str, int]:
+def sizes(config: dict[str, Any], theirs: str, source: Source, where: Path) -> dict[str, int]:
     vocabulary = "vocab_size" if theirs == "hugging_face" else "n_token"
-    fields = dict(V=vocabulary, D="d_model", H="n_head", N="n_layer", F="d_inner")
+    fields = dict(V=vocabulary, D="d_model", H="n_head", F="d_inner")
     found = {ours: size(config, field, where) for ours, field in fields.items()}
+    found |= dict(N=check_layers(config, "n_layer", source, where))
     if theirs == "hugging_face" and config.get("d_head") is None:
         return found | dict(K=found["D"] // found["H"])
     return found | dict(K=size(config, "d_head", where))

@@ -40,6 +40,10 @@ class Encoder:
         pairs = zip(texts, encoded, strict=True)
         return [placed(text, found.ids, found.offsets) for text, found in pairs]
 
+    def copied(self) -> library.Tokenizer:
+        """The library's tokenizer alone, to be changed and saved as others read it."""
+        return library.Tokenizer.from_str(self._library.to_str())
+
     def decode(self, ids: Iterable[int]) -> str:
         return self._library.decode([int(i) for i in ids], skip_special_tokens=False)
 

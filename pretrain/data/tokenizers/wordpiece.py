@@ -8,7 +8,7 @@ import hashlib
 import inspect
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,9 @@ VOCABULARY = "vocab.txt"
 SPECIAL = {name: f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 INSIDE = "##"  # before a piece that does not begin its word
 LONGEST = 200  # characters of a word; a longer one is unknown
+USUAL: dict[str, Any] = dict(  # of BERT's own code; saved where a tokenizer has others
+    clean_text=True, handle_chinese_chars=True, longest=LONGEST, base=None, added=[]
+)
 
 
 @dataclass
@@ -39,22 +42,39 @@ class Tokenizer(Encoder):
     """Words and marks of punctuation, each cut into the longest pieces there are, left to right.
 
     A word that cannot be cut so is [UNK].  [SEP] also ends a document.
+
+    Attributes:
+        clean_text: control characters are dropped, and all blanks are alike.
+        handle_chinese_chars: a Chinese character is a word.
+        longest: characters of a word; a longer one is [UNK].
+        base: words are cut into so many of the pieces, the first ones; None: into all.
+        added: of other pieces, which are found in text before words are, as tokenizer.json has
+            them; those that are "special" are never found in text.
     """
 
     pieces: list[str]
     lower: bool = True
     keep_accents: bool = False
+    clean_text: bool = True
+    handle_chinese_chars: bool = True
+    longest: int = LONGEST
+    base: int | None = None
+    added: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self):
         ids = {piece: i for i, piece in enumerate(self.pieces)}
         model = models.WordPiece(
-            ids,
+            {piece: i for piece, i in ids.items() if self.base is None or i < self.base},
             unk_token=SPECIAL["unk"],
             continuing_subword_prefix=INSIDE,
-            max_input_chars_per_word=LONGEST,
+            max_input_chars_per_word=self.longest,
         )
         self._library = library.Tokenizer(model)
-        self._library.normalizer = _cleaning(self.lower, self.keep_accents)
+        self._library.normalizer = normalizers.BertNormalizer(
+            self.clean_text, self.handle_chinese_chars, not self.keep_accents, self.lower
+        )
+        self._library.add_tokens([library.AddedToken(**piece) for piece in self.added])
+        self._library.encode_special_tokens = True  # as any other text
         self._library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         self._library.decoder = decoders.WordPiece(prefix=INSIDE)
         self.V = len(self.pieces)
@@ -101,13 +121,16 @@ class Tokenizer(Encoder):
 
     def save(self, folder: Path) -> None:
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}
+        traits |= {x: own for x, usual in USUAL.items() if (own := getattr(self, x)) != usual}
         own = {VOCABULARY: _content(self.pieces), TRAITS: json.dumps(traits).encode()}
         files.write(folder, own)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
         traits = json.loads((folder / TRAITS).read_text())
-        return cls(published(folder / VOCABULARY), traits["lower"], traits["keep_accents"])
+        more = {name: traits[name] for name in USUAL if name in traits}
+        pieces = published(folder / VOCABULARY)
+        return cls(pieces, traits["lower"], traits["keep_accents"], **more)
 
 
 def _kept(keep_accents: bool | None, lower: bool) -> bool:
@@ -131,9 +154,21 @@ def published(model: str | Path) -> list[str]:
     """The pieces of a file, one a line; some are line separators to all but "\\n"."""
     pieces = [line.removesuffix("\r") for line in read(_path(model)).split("\n")]
     pieces = pieces[:-1] if not pieces[-1] else pieces
-    if missing := [piece for piece in SPECIAL.values() if piece not in pieces]:
-        raise UserError(f"tokens.model={model}: is not a vocabulary of BERT: no {missing[0]}")
+    if len(set(pieces)) < len(pieces):
+        first: dict[str, int] = {}
+        line = next(i for i, piece in enumerate(pieces, 1) if first.setdefault(piece, i) < i)
+        raise UserError(
+            f"tokens.model={model}: line {line} repeats line {first[pieces[line - 1]]}: "
+            f"{pieces[line - 1]!r}"
+        )
+    check_special(pieces, model)
     return pieces
+
+
+def check_special(pieces: list[str], where: str | Path) -> None:
+    """UserError unless all of BERT's special pieces are there."""
+    if missing := [piece for piece in SPECIAL.values() if piece not in pieces]:
+        raise UserError(f"tokens.model={where}: is not a vocabulary of BERT: no {missing[0]}")
 
 
 def _path(model: str | Path) -> Path:
