@@ -7,6 +7,7 @@ import itertools
 import pathlib
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 from absl import flags, logging
 
@@ -27,6 +28,9 @@ TOP_P = flags.DEFINE_float("top_p", 1.0, "Draw from the fewest tokens that have 
 GREEDY = flags.DEFINE_bool("greedy", False, "Take the likeliest token.")
 STOP = flags.DEFINE_multi_string("stop", [], r"Where a text ends, too; \n is a line's end.")
 SEED = flags.DEFINE_integer("seed", 0, "Other seeds, other texts.", 0, 2**31 - 1)
+BOS = flags.DEFINE_bool(
+    "bos", True, "Before a prompt read <|endoftext|>, as before a document; transformers does not."
+)
 SAMPLES = flags.DEFINE_integer("samples", 1, "Texts for each prompt.", 1)
 
 
@@ -74,7 +78,8 @@ def main(_) -> None:
         rows, layout = prompts(), Layout(make_mesh(data=1, fsdp=-1))
         writer = Writer(opened(str(job.WORKDIR.value)), layout, sampler)
         stops = [stop.replace("\\n", "\n") for stop in STOP.value]
-        show(rows, writer.texts(rows, tokens=TOKENS.value, stops=stops, seed=SEED.value))
+        given: dict[str, Any] = dict(tokens=TOKENS.value, stops=stops, seed=SEED.value)
+        show(rows, writer.texts(rows, bos=BOS.value, **given))
     except UserError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -132,18 +132,23 @@ class Writer:
         self._programs = functools.lru_cache(maxsize=8)(self._compiled)
 
     def texts(
-        self, prompts: Sequence[str], *, tokens: int = 100, stops: Sequence[str] = (), seed: int = 0
-    ) -> Iterator[Piece]:
-        """Goes on from each prompt, as from a document's beginning.
+        self, prompts: Sequence[str], *, tokens: int = 100, stops: Sequence[str] = (),
+        seed: int = 0, bos: bool = True,
+    ) -> Iterator[Piece]:  # fmt: skip
+        """Goes on from each prompt.
 
         A text ends with its document, before a stop string, or after so many tokens.  What is
         drawn for it depends on the seed, its prompt and its number, not on the other prompts.
+
+        Args:
+            bos: a prompt begins a document: the mark that ends one is read before it.
 
         Returns:
             Pieces as they come; those of a row together are its text without the prompt.
 
         Raises:
-            UserError: a prompt and the tokens do not fit into the model, or there is an empty stop.
+            UserError: a prompt and the tokens do not fit into the model, there is an empty stop,
+                or an empty prompt and nothing before it.
         """
         if tokens < 1 or not all(stops):
             raise UserError(
@@ -153,16 +158,20 @@ class Writer:
             return iter(())
         encoded = [ids.tolist() for ids in self.run.tokenizer.encode(list(prompts))]
         for prompt, ids in zip(prompts, encoded, strict=True):
-            self._check(prompt, len(ids), tokens)
+            self._check(prompt, len(ids), tokens, bos)
         rows = [Row(self.run.tokenizer, ids, tokens, stops) for ids in encoded]
-        return self._pieces(rows, self._reads(encoded, tokens, seed))
+        begin = [self.run.tokenizer.special["eod"]] * bos
+        return self._pieces(rows, self._reads([begin + ids for ids in encoded], tokens, seed))
 
-    def _check(self, prompt: str, length: int, tokens: int) -> None:
+    def _check(self, prompt: str, length: int, tokens: int, bos: bool) -> None:
+        if not length and not bos:
+            raise UserError("bos=False: an empty prompt leaves nothing to go on from")
         L = self.run.backbone.L
-        if length + tokens > L:  # <eod> comes first, but the last token is not read
+        room = L - length - bos + 1  # the last token is not read
+        if tokens > room:
             raise UserError(
                 f"the prompt {prompt[:40]!r} of {length} tokens and {tokens} more do not fit into "
-                f"the model's {L} positions: there is room for {max(L - length, 0)}"
+                f"the model's {L} positions: there is room for {max(room, 0)}"
             )
 
     def _pieces(self, rows: list[Row], reads: Iterable[Read]) -> Iterator[Piece]:
@@ -180,12 +189,11 @@ class Writer:
 
     def _reads(self, prompts: list[list[int]], tokens: int, seed: int) -> Iterator[Read]:
         """So many times a token of each row, the next already being computed."""
-        eod = self.run.tokenizer.special["eod"]
-        lengths_B = np.array([1 + len(ids) for ids in prompts], np.int32)
+        lengths_B = np.array([len(ids) for ids in prompts], np.int32)
         L, J = rounded(int(lengths_B.max())), rounded(int(lengths_B.max()) + tokens - 1)
-        tokens_BL = np.full((len(prompts), min(L, self.run.backbone.L)), eod, np.int32)
+        tokens_BL = np.zeros((len(prompts), min(L, self.run.backbone.L)), np.int32)
         for row, ids in zip(tokens_BL, prompts, strict=True):
-            row[1 : 1 + len(ids)] = ids
+            row[: len(ids)] = ids
         begin, go_on = self._programs(*tokens_BL.shape, min(J, self.run.backbone.L))
         self.speed = Speed(int(lengths_B.sum()))
         last = jax.block_until_ready(begin(self.params, np.int32(seed), tokens_BL, lengths_B))
@@ -201,7 +209,7 @@ class Writer:
 
         There is room for J tokens of a row; the last that is written is not read.
         """
-        read = functools.partial(_read, self.run.backbone, self.sampler)
+        read = functools.partial(_read, self.run.backbone, self.sampler, self.run.tokenizer.V)
 
         def begin(params, seed, tokens_BL, lengths_B):
             cache = self.run.backbone.cache(B, J)
@@ -226,11 +234,14 @@ def rounded(length: int) -> int:
     return 1 << (length - 1).bit_length()
 
 
-def _read(backbone, sampler: Sampler, params, seed, tokens_BL, cache, lengths_B) -> Read:
-    """Reads so many of the tokens of each row behind what is in the cache, and chooses the next."""
+def _read(backbone, sampler: Sampler, V: int, params, seed, tokens_BL, cache, lengths_B) -> Read:
+    """Reads so many of the tokens of each row behind what is in the cache, and chooses the next.
+
+    It is one of the V pieces there are: an embedding may have rows beyond them.
+    """
     model = functools.partial(backbone.apply, {"params": params})
     h_BLD, cache = model(tokens_BL, cache, lengths_B, method="extend")
     h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)
-    logits_BV = model(h_B1D, method="logits")[:, 0]
+    logits_BV = model(h_B1D, method="logits")[:, 0, :V]
     next_B = sampler(logits_BV, jax.random.key(seed), cache.length_B)
     return Read(next_B[:, None], cache)

@@ -38,6 +38,9 @@ class Letters:
 
     special = {"eod": ord("X") - ord("A")}
 
+    def __init__(self, V: int = 1 << 10):
+        self.V = V
+
     def encode(self, texts):
         return [np.array([ord(letter) - ord("A") for letter in text], np.int32) for text in texts]
 
@@ -79,17 +82,17 @@ def likeliest(kind: str):
     return quick_jit(choose)
 
 
-def recomputed(kind: str, prompt: str, tokens: int = TOKENS) -> str:
+def recomputed(kind: str, prompt: str, tokens: int = TOKENS, bos: bool = True) -> str:
     """The likeliest token after all that is written so far, each time of the whole anew."""
     choose, L, letters = likeliest(kind), MODELS[kind].L, Letters()
     eod = letters.special["eod"]
-    ids = [eod, *letters.encode([prompt])[0].tolist()]
+    ids = [*[eod] * bos, *letters.encode([prompt])[0].tolist()]
     for _ in range(tokens):
         row_1L = np.pad(ids, (0, L - len(ids)))[None]
         ids.append(int(choose(row_1L)[0, len(ids) - 1]))
         if ids[-1] == eod:
-            return letters.decode(ids[1:-1])[len(prompt) :]
-    return letters.decode(ids[1:])[len(prompt) :]
+            return letters.decode(ids[bos:-1])[len(prompt) :]
+    return letters.decode(ids[bos:])[len(prompt) :]
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -98,6 +101,26 @@ def test_reading_on_writes_what_recomputing_everything_writes(kind):
     assert texts == [recomputed(kind, prompt) for prompt in PROMPTS]
     assert max(map(len, texts)) == TOKENS
     assert len({*texts}) > 1
+
+
+def test_without_bos_the_prompt_is_all_that_is_read():
+    prompts = [prompt for prompt in PROMPTS if prompt]
+    pen = writer("pre", temperature=0.0)
+    texts = written(pen, prompts, tokens=TOKENS + 1, bos=False)
+    assert texts == [recomputed("pre", prompt, TOKENS + 1, bos=False) for prompt in prompts]
+    assert [text[:TOKENS] for text in texts] != written(pen, prompts)
+    with pytest.raises(UserError, match="bos=False: an empty prompt leaves nothing to go on"):
+        written(pen, [""], bos=False)
+    with pytest.raises(UserError, match=f"there is room for {TOKENS + 1}$"):
+        written(pen, ["abcdefg"], tokens=TOKENS + 2, bos=False)
+
+
+def test_rows_beyond_the_vocabulary_are_never_written():
+    pen = writer.__wrapped__("pre", temperature=100.0)
+    assert max(ord(x) for x in "".join(written(pen, ["A"] * 8))) > ord("E")
+    pen.run = pen.run._replace(tokenizer=Letters(5))
+    pen._programs.cache_clear()
+    assert {*"".join(written(pen, ["A"] * 8))} == {*"ABCDE"}
 
 
 def test_a_text_does_not_depend_on_the_others():

@@ -62,6 +62,7 @@ ATTENTION = {
     for name in ("query", "key", "value")
     for kind, end, axes in (("w", "/kernel", "DHK"), ("b", "/bias", "HK"))
 }
+DECODER = "cls.predictions.decoder"  # of Hugging Face's, tied to the embedding and its own bias
 PARTS = {  # and whose arrays tell that they are there
     "pooler": ("pooler/dense/kernel", "pooler.dense.weight"),
     "head": ("cls/predictions/output_bias", "cls.predictions.bias"),
@@ -154,10 +155,11 @@ def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
         ours: (spelled(theirs), torch_form(theirs, form))
         for ours, (theirs, form) in TENSORFLOW.items()
     }
-    copies = {
-        "cls.predictions.decoder.weight": rows["backbone/token_VD"][0],
-        "cls.predictions.decoder.bias": rows["backbone/bias_V"][0],
-    }
+    token = "backbone/token_VD"
+    copies = {f"{DECODER}.bias": rows["backbone/bias_V"][0], f"{DECODER}.weight": rows[token][0]}
+    if f"{DECODER}.weight" in names and rows[token][0] not in names:  # one of the two is enough
+        rows[token] = (f"{DECODER}.weight", "VD")
+        del copies[f"{DECODER}.weight"]
     has_head = "backbone/bias_V" in shapes
     return Table(links(rows, shapes), copies if has_head else {}, IGNORED["hugging_face"])
 

@@ -1,5 +1,6 @@
 """GPT-1's and GPT-2's releases (Radford et al. 2018, 2019): OpenAI's files, and Hugging Face's."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -23,7 +24,14 @@ from pretrain.published import (
     size,
     unlike,
 )
-from pretrain.published.hugging_face import check_byte_level, configuration, merges
+from pretrain.published.hugging_face import (
+    GENERIC,
+    check_byte_level,
+    configuration,
+    merges,
+    whole,
+    write_tokenizer,
+)
 from pretrain.published.names import Link, Rows, Shapes, Table, links
 from pretrain.workdir import write_json
 
@@ -118,9 +126,12 @@ def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     bare = bool(names) and not any(name.startswith("transformer.") for name in names)
 
     def spelled(name: str) -> str:
-        return ("" if bare else "transformer.") + torch_name(name, kind in GPT1)
+        theirs = ("" if bare else "transformer.") + torch_name(name, kind in GPT1)
+        tied = name == "wte" and HEAD in names and theirs not in names  # one of two is enough
+        return HEAD if tied else theirs
 
-    return Table(renamed(spelled, "1"), {HEAD: spelled("wte")}, IGNORED["hugging_face"])
+    copies = {HEAD: spelled("wte")} if spelled("wte") != HEAD else {}
+    return Table(renamed(spelled, "1"), copies, IGNORED["hugging_face"])
 
 
 # --- in --------------------------------------------------------------------------------------
@@ -169,7 +180,7 @@ def described(source: Source) -> Described:
     batches = dict(name="windows", B=64 if first else 32, L=model["L"])
     tokens = tokenizer(source)
     folder = Path(source.options.get("vocabulary") or source.folder)
-    notes = check_vocabulary(tokens, model["V"], folder)
+    notes = check_vocabulary(tokens, model["V"], folder) + other_rules(source, tokens)
     return Described(model, dict(name="clm", across=False), batches, tokens, notes=notes)
 
 
@@ -249,6 +260,17 @@ def tokenizer(source: Source) -> bpe.Tokenizer | byte_bpe.Tokenizer:
     )
 
 
+def other_rules(source: Source, tokens: bpe.Tokenizer | byte_bpe.Tokenizer) -> tuple[str, ...]:
+    """What to say where Hugging Face's code cuts text into words otherwise than ours."""
+    if source.kind != "hugging_face_gpt1":
+        return ()
+    theirs, ours = whole(source.of_tokens()), json.loads(tokens.copied().to_str())
+    if all(theirs.get(x) == ours[x] for x in ("normalizer", "pre_tokenizer")):
+        return ()
+    return ("text is cut into words by rules of ours, which stand for ftfy and spaCy: "
+            "transformers cuts some texts otherwise",)  # fmt: skip
+
+
 def tokenizer_class(kind: str) -> type[bpe.Tokenizer] | type[byte_bpe.Tokenizer]:
     return bpe.Tokenizer if kind in GPT1 else byte_bpe.Tokenizer
 
@@ -261,7 +283,7 @@ TOKENS: dict[str, dict[str, Any]] = {  # their tokenizers' own words
         tokenizer_class="GPT2Tokenizer", add_prefix_space=False,
         **dict.fromkeys(("bos_token", "eos_token", "unk_token"), byte_bpe.EOD),
     ),
-    "hugging_face_gpt1": dict(tokenizer_class="OpenAIGPTTokenizer", unk_token=bpe.UNK),
+    "hugging_face_gpt1": dict(tokenizer_class=GENERIC[0], unk_token=bpe.UNK),
 }  # fmt: skip
 
 
@@ -287,6 +309,8 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         config = hugging_face_config(ours, kind, pieces.special["eod"], dtype)
         write_json(folder / "config.json", config)
         write_json(folder / "tokenizer_config.json", TOKENS[kind] | dict(model_max_length=ours.L))
+    if kind == "hugging_face_gpt1":  # the class of their GPT-1 cuts words otherwise
+        write_tokenizer(folder, pieces.copied(), [bpe.UNK])
     names = pieces.published if kind == "npz" else SAVED
     pieces.write(folder / names[0], folder / names[1])
 

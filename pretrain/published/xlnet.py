@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pretrain.data.tokenizers import sentencepiece
+from pretrain.data.tokenizers import sentencepiece, unigram
 from pretrain.errors import UserError
 from pretrain.finished import Run
 from pretrain.formats.files import reading
@@ -23,7 +23,7 @@ from pretrain.published import (
     tokens_of,
     unlike,
 )
-from pretrain.published.hugging_face import configuration
+from pretrain.published.hugging_face import GENERIC, configuration
 from pretrain.published.names import Link, Rows, Shapes, Table, links
 from pretrain.workdir import write_json
 
@@ -101,10 +101,13 @@ def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     if kind == "hugging_face" and there and not any(name.startswith(PREFIX) for name in there):
         rows = {ours: (row[0].removeprefix(PREFIX), *row[1:]) for ours, row in rows.items()}
     absent = {ours: why for ours, why in OPTIONAL.items() if there and rows[ours][0] not in there}
+    head, token = "lm_loss.weight", "backbone/token_VD"
+    if head in there and rows[token][0] not in there:  # one of the two is enough
+        rows = {**rows, token: (head, *rows[token][1:])}
     found = links({ours: row for ours, row in rows.items() if ours not in absent}, shapes)
     if kind != "hugging_face":
         return Table(found, {}, IGNORED, absent)
-    copies = {"lm_loss.weight": rows["backbone/token_VD"][0]}
+    copies = {head: rows[token][0]} if rows[token][0] != head else {}
     return Table(for_each_layer(found, shapes), copies, {}, absent)
 
 
@@ -138,6 +141,10 @@ ACTIVATIONS = {  # their names -> ours: the authors' "gelu" is the tanh form, Hu
 }  # fmt: skip
 SWITCH = {True: True, False: False}
 ONLY = {"layer_norm_eps": 1e-12, "tie_word_embeddings": True, "bi_data": False}
+OTHER_RULES = (
+    "text is cut as transformers does it by tokenizer.json, which is not XLNet's own way: for "
+    f"that, put {sentencepiece.MODEL} beside it",
+)
 MEMORY, REUSE = 384, 256  # the paper's, where a file does not say
 
 
@@ -172,6 +179,7 @@ def described(source: Source) -> Described:
         init_scale=nonnegative(config, "initializer_range", where),
     )  # fmt: skip
     notes = check_vocabulary(tokens, model["V"], source.folder)
+    notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
     batches = dict(name="lanes", B=32, L=2 * reuse, reuse=reuse, both_ways=True)
     return Described(model, dict(name="plm"), batches, tokens, notes=notes)
 
@@ -191,15 +199,21 @@ def positive(config: dict[str, Any], field: str, otherwise: int, where: Path) ->
     return otherwise if config.get(field) in (None, 0, -1) else size(config, field, where)
 
 
-def tokenizer(source: Source) -> sentencepiece.Tokenizer:
-    """The vocabulary of the release, or of the folder that the option "vocabulary" names."""
+def tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenizer:
+    """The vocabulary of the release, or of the folder that the option "vocabulary" names.
+
+    Without spiece.model it is a tokenizer.json, which cuts some texts otherwise.
+    """
     source = source.of_tokens()
     if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
-        raise UserError(
-            f"{source.folder} has its vocabulary as tokenizer.json alone, which is not read: put "
-            f"{sentencepiece.MODEL} beside it, as the releases of XLNet have it, or say with "
-            "--vocabulary=... which folder has one"
-        )
+        if source.options.get("lower") is not None:
+            raise UserError(
+                f"--lower: {source.folder / 'tokenizer.json'} says how text is prepared: leave "
+                f"it out, or put {sentencepiece.MODEL} beside it"
+            )
+        path = source.path("tokenizer.json")
+        with reading(path):
+            return unigram.Tokenizer.of(path.read_text("utf-8"), path)
     path, config = source.path(sentencepiece.MODEL), {}
     if source.has("tokenizer_config.json"):
         config = source.json("tokenizer_config.json")
@@ -225,7 +239,6 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         UserError: the run computes what theirs cannot.
     """
     ours: Any = run.backbone
-    pieces = tokens_of(run, sentencepiece.Tokenizer, "SentencePiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
     named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}
     config = dict(
@@ -237,17 +250,31 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         config |= dict(n_token=ours.V, untie_r=ours.untied)
     else:
         only(ours, dict(K=ours.D / ours.H))
-        config |= hugging_face_config(ours, pieces, dtype)
-        tokens = dict(
-            tokenizer_class="XLNetTokenizer", do_lower_case=pieces.lower, remove_space=True,
+        config |= hugging_face_config(ours, run.tokenizer.special.get("pad"), dtype)
+    write_tokens(run, folder, theirs)
+    write_json(folder / KINDS[kind].knows, config)
+
+
+def write_tokens(run: Run, folder: Path, theirs: str) -> None:
+    """Writes the vocabulary, and for Hugging Face's code how text is prepared."""
+    tokens: dict[str, Any] = dict(remove_space=True)
+    if theirs == "hugging_face" and isinstance(run.tokenizer, unigram.Tokenizer):
+        marks = {f"{x}_token": run.tokenizer.pieces[i] for x, i in run.tokenizer.special.items()
+                 if x not in ("eod", "eop")}  # fmt: skip
+        tokens |= dict(tokenizer_class=GENERIC[0], padding_side="left", **marks)
+        (folder / "tokenizer.json").write_text(run.tokenizer.model, "utf-8")
+    else:
+        pieces = tokens_of(run, sentencepiece.Tokenizer, "SentencePiece")
+        tokens |= dict(
+            tokenizer_class="XLNetTokenizer", do_lower_case=pieces.lower,
             keep_accents=pieces.keep_accents,
         )  # fmt: skip
+        (folder / sentencepiece.MODEL).write_bytes(pieces.model)
+    if theirs == "hugging_face":
         write_json(folder / "tokenizer_config.json", tokens)
-    write_json(folder / KINDS[kind].knows, config)
-    (folder / sentencepiece.MODEL).write_bytes(pieces.model)
 
 
-def hugging_face_config(ours: Any, pieces: sentencepiece.Tokenizer, dtype: str) -> dict[str, Any]:
+def hugging_face_config(ours: Any, pad: int | None, dtype: str) -> dict[str, Any]:
     """What of their config.json the other files do not say.
 
     `reuse_len` is left out: theirs would keep no more of any text, however it is read.
@@ -257,5 +284,5 @@ def hugging_face_config(ours: Any, pieces: sentencepiece.Tokenizer, dtype: str) 
         attn_type=ours.attention, same_length=ours.same_length, clamp_len=ours.clamp,
         untie_r=True, mem_len=ours.M or None, dropout=ours.dropout, dtype=dtype,
         initializer_range=ours.init_scale, layer_norm_eps=1e-12, bi_data=False,
-        bos_token_id=1, eos_token_id=2, pad_token_id=pieces.special.get("pad"),
+        bos_token_id=1, eos_token_id=2, pad_token_id=pad,
     )  # fmt: skip

@@ -53,7 +53,7 @@ class Tokenizer:
         self._library = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         self.V = self._library.piece_size()
         self.pieces = [self._library.id_to_piece(i) for i in range(self.V)]
-        self.word_start_V = np.array([_starts_word(piece) for piece in self.pieces])
+        self.word_start_V = np.array([starts_word(piece) for piece in self.pieces])
         known = {piece: i for i, piece in enumerate(self.pieces)}
         self.special = {k: known[piece] for k, piece in SPECIAL.items() if piece in known}
         self._replaced = {
@@ -164,7 +164,7 @@ def _spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
         yield i, start, end
 
 
-def _starts_word(piece: str) -> bool:
+def starts_word(piece: str) -> bool:
     return piece.startswith(("▁", "<")) or piece in PUNCTUATION
 
 
