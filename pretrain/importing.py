@@ -41,6 +41,8 @@ def found(path: Path, kind: str = "") -> tuple[Any, str]:
     if not os.path.exists(path):
         raise UserError(f"{path} does not exist")
     folder = path if path.is_dir() else path.parent
+    with reading(folder):
+        os.listdir(folder)  # patterns are silent about a folder that cannot be read
     fits = [
         (system, name)
         for system in map(published.system, published.SYSTEMS)

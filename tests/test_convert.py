@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain import checkpoint, exporting, importing, verified
+from pretrain import checkpoint, exporting, importing, published, verified
+from pretrain.data.tokenizers import wordpiece
 from pretrain.embedding import Embedder, chosen
 from pretrain.errors import UserError
 from pretrain.finished import backbone_params, opened
@@ -86,6 +87,28 @@ def test_the_manifest_names_origin_hashes_and_what_was_left_out(release, workdir
     assert switches["padding"] == "right"
 
 
+def test_padded_tables_and_added_pieces_go_out_and_in_again(workdir, tmp_path, monkeypatch):
+    monkeypatch.setattr(published, "PADDED_TO", [4])
+    padded = pathlib.Path(shutil.copytree(workdir, tmp_path / "padded"))
+    own = opened(workdir).tokenizer
+    tokens = wordpiece.Tokenizer(
+        [*own.pieces[:-3], "cab19"], handle_chinese_chars=False, base=own.V - 3,
+        added=[dict(content="cab19")],
+    )  # fmt: skip
+    tokens.save(padded / "tokenizer")
+    said = []
+    exporting.hand_out(padded, tmp_path / "out", lambda _: None)
+    importing.bring(tmp_path / "out", tmp_path / "again", said.append)
+    again = opened(tmp_path / "again")
+    assert (
+        said[0] == f"rows {own.V - 2} to {own.V - 1} of the embedding are padding, and no piece's"
+    )
+    assert leaves(again.workdir) == leaves(workdir)
+    assert (again.config.model.V, again.tokenizer.V) == (own.V, own.V - 2)
+    text = ["a CAB19 b\u4e2d" + "a" * 150]
+    np.testing.assert_array_equal(again.tokenizer.encode(text)[0], tokens.encode(text)[0])
+
+
 @pytest.mark.parametrize("kind", ["npz", "hugging_face"])
 def test_out_and_in_again_changes_no_bit(workdir, tmp_path, kind):
     out, again = tmp_path / "out", tmp_path / "again"
@@ -127,6 +150,15 @@ def test_a_number_too_large_for_half_precision_is_not_made_infinite(changed, tmp
     with pytest.raises(UserError, match=r"pooler.dense.bias does not fit in float16"):
         exporting.hand_out(tmp_path / "run", tmp_path / "out", print, dtype="float16")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_without_permission_is_not_said_to_hold_nothing(release, monkeypatch):
+    def denied(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(importing.os, "listdir", denied)
+    with pytest.raises(UserError, match=f"{release}: cannot be read: Permission denied"):
+        importing.found(release)
 
 
 def test_large_folders_are_in_shards(workdir, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import pickle
 
 import numpy as np
@@ -144,6 +145,27 @@ def test_a_broken_index_is_named(tmp_path, text):
     (tmp_path / INDEX).write_text(text)
     with pytest.raises(UserError, match=INDEX):
         hugging_face.opened(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"weight_map": null}'])
+def test_an_index_without_its_map_is_said_to_have_none(tmp_path, text):
+    (tmp_path / INDEX).write_text(text)
+    with pytest.raises(UserError, match=rf"{INDEX}: has no weight_map"):
+        hugging_face.opened(tmp_path)
+
+
+def test_weights_without_permission_are_not_said_to_be_missing(tmp_path, monkeypatch):
+    write(tmp_path / "new", held())
+    opened = pathlib.Path.open
+
+    def denied(path, *args, **options):
+        if path.suffix == ".safetensors":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *args, **options)
+
+    monkeypatch.setattr(pathlib.Path, "open", denied)
+    with pytest.raises(UserError, match=r"model\.safetensors: cannot be read: Permission denied"):
+        hugging_face.opened(tmp_path / "new")
 
 
 def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):

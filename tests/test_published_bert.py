@@ -128,6 +128,17 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
     assert all("decoder" in k or "position_ids" in k for k in loaded.missing_keys)
 
 
+def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
+    described = bert.described(release())
+    shapes = arranged.shapes(described.model) | described.heads
+    ours = arranged.randomly(shapes)
+    theirs = arranged.written(bert.table("hugging_face", shapes), shapes, ours)
+    token = "bert.embeddings.word_embeddings.weight"
+    theirs["cls.predictions.decoder.weight"] = theirs.pop(token)
+    found = arranged.read(bert.table("hugging_face", shapes, list(theirs)), shapes, theirs)
+    arranged.assert_same(found, ours)
+
+
 def test_the_older_names_of_norms_are_known(release):
     names = [*HEADS, "bert.embeddings.LayerNorm.gamma"]
     described = bert.described(release(names))

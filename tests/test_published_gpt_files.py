@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import tokenizers as library
 
 import modules
 from configs import gpt as gpt1_recipe
@@ -218,6 +219,38 @@ def test_what_is_written_beside_the_weights_describes_the_same_run(kind, tmp_pat
     assert modules.build(**found.model) == written_run.backbone
     assert found.tokenizer.pieces == written_run.tokenizer.pieces
     assert found.tokenizer.merges == written_run.tokenizer.merges
+
+
+TEXT = "Don't, Mr. Smith of the U.S.A.: 1,234.56 \u2014 it's the o'clock"
+
+
+def test_gpt1_s_words_are_cut_there_as_here(tmp_path):
+    written_run = run("hugging_face_gpt1")
+    gpt.companions(written_run, tmp_path, "hugging_face_gpt1", "float32")
+    theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    [ids] = written_run.tokenizer.encode([TEXT])
+    assert theirs.encode(TEXT).ids == ids.tolist()
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"  # one that takes the file whole
+
+
+def test_where_other_code_cuts_words_otherwise_it_is_said(tmp_path):
+    release = source(tmp_path, "hugging_face_gpt1")
+    assert "stand for ftfy and spaCy" in gpt.described(release).notes[0]
+    gpt.companions(run("hugging_face_gpt1"), tmp_path, "hugging_face_gpt1", "float32")
+    assert gpt.described(release).notes == ()
+    whole = json.loads((tmp_path / "tokenizer.json").read_text())
+    whole["pre_tokenizer"] = {"type": "BertPreTokenizer"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
+    assert "stand for ftfy and spaCy" in gpt.described(release).notes[0]
+    (tmp_path / "tokenizer.json").unlink()
+    assert gpt.described(source(tmp_path, "hugging_face")).notes == ()
+
+
+def test_rows_beyond_the_pieces_are_padding(tmp_path):
+    found = gpt.described(source(tmp_path, config=dict(vocab_size=264)))
+    assert (found.model["V"], found.tokenizer.V) == (264, 261)
+    assert found.notes == ("rows 261 to 263 of the embedding are padding, and no piece's",)
 
 
 OTHERS = [  # kind, fields of a run

@@ -1,15 +1,20 @@
 """pretrain/published/xlnet.py: XLNet's releases are read as they are, and written so."""
 
+import dataclasses
 import json
 import re
 
 import jax
 import numpy as np
 import pytest
+import tokenizers as library
+from sentencepiece import SentencePieceProcessor
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 import modules
 from configs import xlnet as recipe
 from pretrain import verified
+from pretrain.data import tokenizers
 from pretrain.data.tokenizers import sentencepiece
 from pretrain.errors import UserError
 from pretrain.finished import Run
@@ -321,9 +326,6 @@ def test_the_vocabulary_is_the_release_s_own_or_the_one_that_is_named(release, t
     (tmp_path / "spiece.model").unlink()
     with pytest.raises(UserError, match=r"has no spiece\.model"):
         xlnet.described(source)
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(UserError, match=r"tokenizer\.json alone.*put spiece\.model beside it"):
-        xlnet.described(source)
     (elsewhere := tmp_path / "elsewhere").mkdir()
     (elsewhere / "spiece.model").write_bytes(tokens.model)
     source = release("hugging_face", options={"vocabulary": str(elsewhere)})
@@ -332,6 +334,74 @@ def test_the_vocabulary_is_the_release_s_own_or_the_one_that_is_named(release, t
     (elsewhere / "spiece.model").write_bytes(b"broken")
     with pytest.raises(UserError, match=r"spiece\.model: is broken"):
         xlnet.described(source)
+
+
+@pytest.fixture
+def alone(release, tokens, tmp_path):
+    """A release whose vocabulary is in a tokenizer.json alone."""
+    pieces = SentencePieceProcessor(model_proto=tokens.model)
+    scores = [(x, pieces.get_score(i)) for i, x in enumerate(tokens.pieces)]
+    whole = library.Tokenizer(models.Unigram(scores, unk_id=0))
+    whole.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()])
+    whole.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    whole.decoder = decoders.Metaspace()
+    whole.add_special_tokens(["<unk>", "<s>", "</s>", *map("<{}>".format, MARKS)])
+    source = release("hugging_face")
+    (tmp_path / "spiece.model").unlink()
+    whole.save(str(tmp_path / "tokenizer.json"))
+    return source
+
+
+MARKS = ("cls", "sep", "pad", "mask", "eod", "eop")
+TEXTS = ["a bad cab, dédé", "abc\n  cab", "", "a <sep> <mask> b"]
+
+
+def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp_path):
+    described = xlnet.described(alone)
+    found = described.tokenizer
+    assert "not XLNet's own way: for that, put spiece.model" in described.notes[0]
+    theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    found.save(tmp_path / "saved")
+    for each in (found, tokenizers.load(tmp_path / "saved")):
+        assert (each.pieces, each.special) == (tokens.pieces, tokens.special)
+        np.testing.assert_array_equal(each.word_start_V, tokens.word_start_V)
+        encoded = [ids.tolist() for ids in each.encode(TEXTS)]
+        assert encoded[:3] == [theirs.encode(text).ids for text in TEXTS[:3]]
+        assert not set(encoded[3]) & {each.special[name] for name in MARKS}
+        assert each.decode(encoded[0]) == "a bad cab<unk> dede"
+    assert found.offsets(TEXTS[:1])[0].ends[-1] == len(TEXTS[0])
+
+
+def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):
+    described = xlnet.described(alone)
+    model = described.model | {"activation": "gelu"}
+    run = Run(tmp_path, None, described.tokenizer, modules.build(**model))
+    for kind in ("hugging_face", "npz"):
+        (tmp_path / kind).mkdir()
+    xlnet.companions(run, tmp_path / "hugging_face", "hugging_face", "float32")
+    again = xlnet.described(Source(tmp_path / "hugging_face", "hugging_face", {}))
+    assert again.tokenizer == described.tokenizer
+    with pytest.raises(UserError, match="is SentencePiece: this run has another"):
+        xlnet.companions(run, tmp_path / "npz", "npz", "float32")
+
+
+def test_a_tokenizer_json_that_is_none_is_refused(alone, tmp_path):
+    with pytest.raises(UserError, match=r"--lower: .*tokenizer\.json says how text is prepared"):
+        xlnet.tokenizer(dataclasses.replace(alone, options={"lower": True}))
+    for text in ("{}", "[]", '{"model": {"type": "BPE"}}', "\0"):
+        (tmp_path / "tokenizer.json").write_text(text)
+        with pytest.raises(UserError, match=r"tokenizer\.json: is no tokenizer\.json"):
+            xlnet.tokenizer(alone)
+
+
+def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
+    shapes = cases.shapes(xlnet.described(release("hugging_face")).model)
+    ours, whole = cases.randomly(shapes), xlnet.table("hugging_face", shapes)
+    theirs = cases.written(whole, shapes, ours)
+    theirs["lm_loss.weight"] = theirs.pop("transformer.word_embedding.weight")
+    cases.assert_same(cases.read(xlnet.table("hugging_face", shapes, theirs), shapes, theirs), ours)
 
 
 @pytest.mark.parametrize("kind", ["npz", "hugging_face"])

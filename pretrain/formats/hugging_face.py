@@ -56,7 +56,8 @@ class Safetensors(Reader):
     def _open(self) -> None:
         self._files: dict[str, Path] = {}
         for path, promised in _plan(self.path).items():
-            with reading(path), safe_open(path, framework="np") as file:
+            # The library says of a file without permission that there is none.
+            with reading(path), path.open("rb"), safe_open(path, framework="np") as file:
                 names = file.offset_keys()
                 if promised is not None and (wrong := promised ^ set(names)):
                     raise ValueError(f"{INDEX} and the file do not agree on {min(wrong)}")
@@ -91,7 +92,10 @@ def _plan(path: Path) -> dict[Path, set[str] | None]:
 
 def _indexed(index: Path) -> dict[Path, set[str] | None]:
     with reading(index):
-        places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        found = json.loads(index.read_text(encoding="utf-8"))
+        places = found.get("weight_map") if isinstance(found, dict) else None
+        if not isinstance(places, dict):
+            raise UserError(f"{index}: has no weight_map, which says what file an array is in")
         plan: dict[Path, set[str] | None] = {}
         for file in sorted(set(places.values())):
             # It comes from elsewhere, and must not reach what lies outside of the folder.

@@ -141,7 +141,8 @@ def check_vocabulary(tokenizer: Tokenizer, rows: int, where: Path) -> tuple[str,
     if rows > V and any(-(-V // step) * step == rows for step in PADDED_TO):
         return (f"rows {V:,} to {rows - 1:,} of the embedding are padding, and no piece's",)
     raise UserError(
-        f"{where} has {V:,} pieces, but the weights have {rows:,} rows: they do not belong together"
+        f"{where} has {V:,} pieces, but the weights have {rows:,} rows: they do not belong "
+        "together; more rows are taken where they fill up a multiple of 8 to 1024"
     )
 
 
