@@ -200,7 +200,9 @@ def test_case_is_as_asked_or_as_the_files_say(release, files, asked, lower):
 def test_a_vocabulary_with_capitals_is_of_text_with_capitals(release):
     source = release(vocab_size=37)
     (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "A"]))
-    assert not bert.described(source).tokenizer.lower
+    described = bert.described(source)
+    assert not described.tokenizer.lower
+    assert "no file says whether text is lower-cased" in described.notes[0]
 
 
 def test_a_vocabulary_is_found_in_the_newer_file_too(release):

@@ -198,7 +198,7 @@ def described(source: Source) -> Described:
     )  # fmt: skip
     heads = {"next_DC": (D, 2), "next_bias_C": (2,)} if has["nsp"] else {}
     tokens = tokenizer(source)
-    notes = check_vocabulary(tokens, model["V"], source.folder)
+    notes = check_vocabulary(tokens, model["V"], source.folder) + unsaid_case(source, tokens)
     missing = tuple(part for part, there in has.items() if not there)
     objective = dict(name="mlm", nsp=has["nsp"])
     return Described(model, objective, batches, tokens, heads, missing, notes)
@@ -238,6 +238,15 @@ def tokenizer(source: Source) -> wordpiece.Tokenizer:
         )  # fmt: skip
         pieces = joint
     return wordpiece.Tokenizer(pieces, lower, not (lower if accents is None else accents), **more)
+
+
+def unsaid_case(source: Source, tokens: wordpiece.Tokenizer) -> tuple[str, ...]:
+    """What to say where the vocabulary alone tells that capitals stay, which theirs overlooks."""
+    said = source.kind != "hugging_face" or source.options.get("lower") is not None
+    if said or tokens.lower or "lowercase" in cleaning(source.of_tokens()):
+        return ()
+    return ("no file says whether text is lower-cased: it is not, as the vocabulary has capitals; "
+            "transformers would, and so does --lower",)  # fmt: skip
 
 
 def cleaning(source: Source) -> dict[str, Any]:
