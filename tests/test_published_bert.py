@@ -345,6 +345,14 @@ def test_a_tokenizer_that_cuts_text_otherwise_is_refused(release, reason):
         bert.described(release(files=[("tokenizer.json", WHOLE | OTHER_FILES[reason])]))
 
 
+def test_text_that_google_s_code_cuts_otherwise_does_not_go_out(release, tmp_path):
+    files = [("tokenizer_config.json", {"tokenize_chinese_chars": False})]
+    described = bert.described(release(files=files, hidden_act="gelu_new", layer_norm_eps=1e-12))
+    run = Run(tmp_path, None, described.tokenizer, modules.build(**described.model))
+    with pytest.raises(UserError, match=r"tokenizer\.handle_chinese_chars=False: theirs can only"):
+        bert.companions(run, tmp_path, "npz", "float32")
+
+
 def test_a_line_that_is_there_twice_is_named(release):
     source = release()
     (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "a"]))

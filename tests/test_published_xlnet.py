@@ -362,6 +362,9 @@ def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp
     described = xlnet.described(alone)
     found = described.tokenizer
     assert "not XLNet's own way: for that, put spiece.model" in described.notes[0]
+    fields = dict(name="unigram", model=str(tmp_path / "tokenizer.json"))
+    assert tokenizers.learn(iter(()), **fields) == found
+    assert len(tokenizers.settings(**fields)["model"]) == 64
     theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     found.save(tmp_path / "saved")
     for each in (found, tokenizers.load(tmp_path / "saved")):
