@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import modules
@@ -28,7 +27,6 @@ from pretrain.workdir import read_json, write_json
 
 ORIGIN = "origin.json"
 PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run
-DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(jnp.bfloat16))  # of weights
 PADDING = {"plm": "left"}  # by objective; of rows that are fine-tuned on
 
 
@@ -95,7 +93,6 @@ def bring(
         shapes = _shapes(described)
         table = system.table(kind, shapes, list(arrays.specs))
         settled = account(table, shapes, arrays.specs, ignore, arrays.others)
-        _check_types(arrays.specs, settled)
         _check_copies(arrays, settled)
         origin = _origin(system, source, settled, described)
         with drafts.draft_run(workdir, PARTS, say) as draft:
@@ -123,13 +120,6 @@ def _shapes(described: Described) -> dict[str, tuple[int, ...]]:
         raise UserError(f"its configuration makes no model of ours: {error}") from error
     leaves = verified.flatten({"backbone": jax.eval_shape(lambda: drawn(backbone))})
     return {name: x.shape for name, x in leaves.items()} | described.heads
-
-
-def _check_types(specs: Mapping[str, Spec], settled: Account) -> None:
-    """UserError if an array is of a type that float32 cannot hold exactly, or of whole numbers."""
-    for name in dict.fromkeys(link.theirs for x in settled.mapped.values() for link in x):
-        if (dtype := specs[name].dtype) not in DTYPES:
-            raise UserError(f"{name} is {dtype}: weights can be {', '.join(map(str, DTYPES))}")
 
 
 def _check_copies(arrays: Arrays, settled: Account) -> None:

@@ -25,6 +25,7 @@ from pretrain.formats import Spec
 Shapes = Mapping[str, tuple[int, ...]]  # ours, by path: "backbone/token_VD"
 Rows = Mapping[str, Sequence[str]]
 WEIGHTS = "float32, float16 or bfloat16"
+DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(jnp.bfloat16))
 
 
 class Link(NamedTuple):
@@ -154,7 +155,7 @@ def account(
         if name in expected:
             if spec.shape != expected[name].shape:
                 wrong.append(f"{name}: {spec.shape} where {expected[name].shape} belongs")
-            elif not jnp.issubdtype(spec.dtype, jnp.floating):
+            elif spec.dtype not in DTYPES:
                 wrong.append(f"{name}: is {spec.dtype}, and {WEIGHTS} belong there")
         elif name in table.copies:
             continue
