@@ -146,6 +146,8 @@ def _load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     )
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
         found = flatten(handler.restore(folder / "state", args=args))
+    if absent := [name for name in like if not isinstance(found.get(name), jax.Array)]:
+        raise DamagedError(f"not in state/_METADATA: {', '.join(absent)}")
     return {name: found[name] for name in like}, record
 
 
@@ -184,6 +186,8 @@ def read_record(folder: pathlib.Path) -> dict:
         record = read_json(folder / "record" / "metadata")
     except UserError as error:
         raise DamagedError(str(error)) from error
+    if not isinstance(record, dict):
+        raise DamagedError(f"{folder / 'record' / 'metadata'} holds no record")
     digest = record.pop("digest", None)
     if seal(record)["digest"] != digest:
         raise DamagedError("its record of what was saved has been altered")
