@@ -45,12 +45,16 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
         UserError: as `report.check`, of a job that is done.
     """
     made = jobs.made(config, say)
-    with job.opened(jobs.recipe(made, config), workdir):
-        jobs.keep(made, workdir)
+    with job.opened(jobs.recipe(made, config), workdir) as keep_recipe:
+
+        def keep():
+            keep_recipe()
+            jobs.keep(made, workdir)
+
         prepare = starting.restored(made.start, say, config.fresh)
         state = loop.run(
             config, workdir, made.task, made.train, made.evals, prepare, job.ACCEPT_CHANGES.value,
-            made.score,
+            made.score, keep,
         )  # fmt: skip
         # The first process has written what all are about to read.
         multihost_utils.sync_global_devices("trained")

@@ -6,13 +6,16 @@ and the one before it is used.
 
 import contextlib
 import errno
+import fnmatch
 import gc
 import itertools
 import json
+import logging
 import os
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -33,6 +36,30 @@ HELD = 1 << 24  # bytes of arrays that `write` may leave in memory
 FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)))
 
 
+class Failures(logging.Filter):
+    """Takes what a save failed with from Orbax's log, where it stands first and at great length.
+
+    Attributes:
+        errors: by folder of checkpoints, of those that are open.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: dict[pathlib.Path, BaseException | None] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Lets all pass but tracebacks of Orbax: whoever asks for the save is given the error."""
+        if not record.exc_info or "orbax" not in record.pathname:
+            return True
+        message = record.getMessage()
+        self.errors |= {x: record.exc_info[1] for x in list(self.errors) if str(x) in message}
+        return False
+
+
+_failures = Failures()
+logging.getLogger("absl").addFilter(_failures)
+
+
 class Checkpoints:
     """The checkpoints of one workdir: train state, data position, and what both depend on."""
 
@@ -40,7 +67,7 @@ class Checkpoints:
         self,
         workdir: PathLike,
         *,
-        keep: int = 2,
+        keep: int | None = 2,
         keep_every: int | None = None,
         asynchronous: bool = True,
     ):
@@ -48,11 +75,14 @@ class Checkpoints:
 
         Args:
             workdir: the folder of the run; the caller holds its lock.
-            keep: how many of the newest checkpoints stay.
+            keep: how many of the newest checkpoints stay; None: all, see `keep_only`.
             keep_every: steps divisible by this stay too.
             asynchronous: `save` returns as soon as the state may be donated.
+
+        Raises:
+            UserError: Orbax cannot write below a path of this name.
         """
-        self.folder = pathlib.Path(workdir).resolve() / "checkpoints"
+        self.folder = folder_in(workdir)
         kept = [preservation_policy.LatestN(keep)]
         if keep_every:
             kept.append(preservation_policy.EveryNSteps(keep_every))
@@ -65,6 +95,7 @@ class Checkpoints:
         self.manager = ocp.CheckpointManager(self.folder, options=options)
         # Orbax would ask for the moment to stop too, numbering its questions in its own way.
         self.manager.reached_preemption = lambda step: False
+        _failures.errors[self.folder] = None
 
     def save(self, step: int, state: Any, position: Mapping[str, Any]) -> None:
         """Saves `state` and `position` as checkpoint `step`, unless it is there already.
@@ -78,7 +109,7 @@ class Checkpoints:
             FloatingPointError: a leaf holds a NaN or an infinity; the message names it.
             UserError: this save, or an earlier asynchronous one, could not be written.
         """
-        self.check()
+        self.wait()
         if step in self.manager.all_steps():
             return
         leaves = verified.flatten(state)
@@ -116,20 +147,54 @@ class Checkpoints:
         state = jax.tree.unflatten(jax.tree.structure(like), found.leaves.values())
         return state, found.position, found.step
 
+    def has(self, step: int, like: Any) -> bool:
+        """Whether checkpoint `step` verifies; if not, it is put aside, and a warning says why."""
+        self.wait()
+        try:
+            verified.read(self.folder / str(step), verified.flatten(like), within="")
+            return True
+        except verified.DamagedError as error:
+            logging.warning("checkpoint %s is refused: %s", self.folder / str(step), error)
+        self._put_aside([step])
+        return False
+
+    def positions(self) -> Iterator[dict]:
+        """The position of every checkpoint whose record can be read."""
+        for step in verified.steps(self.folder):
+            with contextlib.suppress(verified.DamagedError):
+                yield verified.read_record(self.folder / str(step))["position"]
+
+    def keep_only(self, steps: Collection[int]) -> None:
+        """Deletes all checkpoints but those of `steps`, as the first process names them."""
+        self.wait()
+        if jax.process_index() == 0:
+            with self._writing():
+                for step in set(verified.steps(self.folder)) - set(steps):
+                    shutil.rmtree(self.folder / str(step))
+        multihost_utils.sync_global_devices("superfluous checkpoints are gone")
+        self.manager.reload()
+
     def check(self) -> None:
-        """UserError if an earlier asynchronous save could not be written."""
+        """UserError if an earlier asynchronous save could not be written; never waits."""
         with self._writing():
-            self.manager.check_for_errors()
+            if error := _failures.errors.get(self.folder):
+                raise error
+            if not self.manager.is_saving_in_progress():
+                self.manager.wait_until_finished()
 
     def wait(self) -> None:
         """Returns when every save is on disk; UserError if one could not be written."""
-        with self._writing():
-            self.manager.wait_until_finished()
+        while self.manager.is_saving_in_progress():
+            self.check()  # where it failed in this process, Orbax would wait for the others
+            time.sleep(0.005)
+        self.check()
 
     def close(self) -> None:
         """Waits for the last save and ends Orbax's threads."""
+        self.wait()
         with self._writing():
             self.manager.close()
+        _failures.errors.pop(self.folder, None)
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
@@ -141,12 +206,28 @@ class Checkpoints:
 
     def _put_aside(self, steps: Iterable[int]) -> None:
         if jax.process_index() == 0:
-            for step in steps:
+            for step in filter(lambda x: os.path.lexists(self.folder / str(x)), steps):
                 aside = vacant(self.folder.with_name("checkpoints-refused") / str(step))
                 aside.parent.mkdir(exist_ok=True)
                 shutil.move(self.folder / str(step), aside)
         multihost_utils.sync_global_devices("refused checkpoints are out of the way")
         self.manager.reload()
+
+
+def folder_in(workdir: PathLike) -> pathlib.Path:
+    """Where the checkpoints of a workdir are.
+
+    Raises:
+        UserError: Orbax, which looks for its files by a pattern, could not find them there.
+    """
+    folder = pathlib.Path(workdir).resolve() / "checkpoints"
+    whole = all(fnmatch.fnmatchcase(part, part) for part in folder.parts)
+    if "\\" in str(folder) or "**" in str(folder) or not whole:
+        raise UserError(
+            f"{folder.parent}: checkpoints cannot be written below a path with [...], ** or a "
+            "backslash in it; take another --workdir"
+        )
+    return folder
 
 
 def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]) -> None:
@@ -161,7 +242,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
         FloatingPointError: an array holds a NaN or an infinity; the message names it.
         UserError: it could not be written.
     """
-    folder = pathlib.Path(workdir).resolve() / "checkpoints" / str(step)
+    folder = folder_in(workdir) / str(step)
     draft = folder.with_name(f"{step}.draft")
     table: dict[str, dict] = {}
     held = 0

@@ -1,6 +1,9 @@
 """What happens between steps: writing down, evaluating, saving - each in its own period."""
 
+import contextlib
+import logging
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from pretrain import machine, metrics
@@ -9,6 +12,15 @@ from pretrain.errors import UserError
 
 class NotFiniteError(UserError):
     """Too many steps in a row whose loss or gradient was not finite."""
+
+
+@contextlib.contextmanager
+def refused() -> Iterator[None]:
+    """Around a save: weights that are not finite end the run with a line."""
+    try:
+        yield
+    except FloatingPointError as error:
+        raise NotFiniteError(f"{error}: the weights overflowed; try a lower optim.lr") from error
 
 
 class Log:
@@ -124,21 +136,25 @@ class Evaluate:
 class Best:
     """The parameters that did best in one of the held-out numbers are kept, whatever comes later.
 
+    They are on disk before a checkpoint of the run names them, and stay as long as one does.
+
     Attributes:
         value: the best so far; None: nothing yet.
         since: evaluations that have not bettered it.
+        step: of the best so far.
     """
 
-    def __init__(self, saved, metric: str, patience: int, progress):
+    def __init__(self, saved, run, metric: str, patience: int):
         """
         Args:
-            saved: `Checkpoints` of their own.
+            saved: `Checkpoints` of their own, which keep all.
+            run: the `Checkpoints` of the run.
             metric: "dev/accuracy", or "-dev/loss" of what is to be low.
             patience: evaluations in a row without a better one after which training ends; 0: none.
         """
-        self.saved, self.metric, self.patience, self.progress = saved, metric, patience, progress
+        self.saved, self.run, self.metric, self.patience = saved, run, metric, patience
         self.value: float | None = None
-        self.since = 0
+        self.since, self.step = 0, -1
 
     def __call__(self, step: int, params, values: dict[str, float]) -> None:
         name = self.metric.removeprefix("-")
@@ -146,9 +162,16 @@ class Best:
             raise UserError(f"train.best={self.metric!r}: there are {', '.join(values)}")
         value = -values[name] if self.metric.startswith("-") else values[name]
         self.since += 1
-        if self.value is None or value > self.value:
-            self.value, self.since = value, 0
-            self.saved.save(step, {"params": params}, {"metric": name, "value": values[name]})
+        if value > (-math.inf if self.value is None else self.value):  # which NaN never is
+            self.saved.keep_only(self._named(self.step) | {self.step})
+            with refused():
+                self.saved.save(step, {"params": params}, {"metric": name, "value": values[name]})
+            self.value, self.since, self.step = value, 0, step
+
+    def _named(self, step: int) -> set[int]:
+        """What checkpoints of the run name as the best of their time; `step` if they name none."""
+        self.run.wait()
+        return {position.get("best", {}).get("step", step) for position in self.run.positions()}
 
     @property
     def enough(self) -> bool:
@@ -157,10 +180,22 @@ class Best:
 
     def begun(self) -> dict[str, Any]:
         """What `resume` wants to know."""
-        return {"value": self.value, "since": self.since}
+        return {"value": self.value, "since": self.since, "step": self.step}
 
-    def resume(self, begun) -> None:
-        self.value, self.since = begun.get("value"), begun.get("since", 0)
+    def resume(self, begun, params) -> bool:
+        """Goes on from the best that was begun; what came after it is to come again.
+
+        Returns:
+            whether that best is there; if not, it is looked for anew, from `params` on.
+        """
+        latest = self.saved.manager.latest_step()
+        value, step = begun.get("value"), begun.get("step", -1 if latest is None else latest)
+        self.saved.keep_only(self._named(step))
+        if value is not None and not self.saved.has(step, {"params": params}):
+            logging.warning("the best weights, of step %d, are lost: these count anew", step)
+            return False
+        self.value, self.since, self.step = value, begun.get("since", 0), step
+        return True
 
 
 class Save:
@@ -177,17 +212,18 @@ class Save:
         position = {"step": step, "data": self.fingerprint, "owed": self.evaluate.owed}
         position |= self.log.begun()
         if self.evaluate.best:
+            self.evaluate.best.saved.wait()  # it is there before the checkpoint that names it
             position["best"] = self.evaluate.best.begun()
-        try:
+        with refused():
             self.saved.save(step, state, position)
-        except FloatingPointError as error:
-            raise NotFiniteError(
-                f"{error}: the weights overflowed; try a lower optim.lr"
-            ) from error
+
+    def check(self) -> None:
+        """UserError if what was saved in the background could not be written."""
+        self.saved.check()
+        if self.evaluate.best:
+            self.evaluate.best.saved.check()
 
     def resume(self, position) -> None:
-        """Tells the other hooks what they had begun."""
+        """Tells the other hooks what they had begun; `Best` is told before there is a writer."""
         self.evaluate.owed = position.get("owed", False)
         self.log.resume(position)
-        if self.evaluate.best:
-            self.evaluate.best.resume(position.get("best", {}))

@@ -8,7 +8,7 @@ import re
 import runpy
 import shutil
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -132,8 +132,8 @@ def _default(path: str) -> str:
 
 
 @contextlib.contextmanager
-def opened(config: ConfigDict, workdir: pathlib.Path):
-    """Joins the machine, takes the workdir, and leaves the recipe there.
+def opened(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], None]]:
+    """Joins the machine and takes the workdir; gives the function that leaves the recipe there.
 
     Raises:
         UserError: another job is using the workdir, or the run there has another recipe.
@@ -141,13 +141,15 @@ def opened(config: ConfigDict, workdir: pathlib.Path):
     machine.join(HEARTBEAT.value, JOIN_TIMEOUT.value)
     compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
     with locked(workdir) if jax.process_index() == 0 else contextlib.nullcontext():
-        _keep_recipe(json.loads(config.to_json_best_effort()), workdir)
-        yield
+        recipe = json.loads(config.to_json_best_effort())
+        changed = _changes(recipe, workdir)
+        yield lambda: _keep_recipe(recipe, workdir, bool(changed))
 
 
-def _keep_recipe(recipe: dict, workdir: pathlib.Path) -> None:
-    path = workdir / "config.json"
-    if path.exists() and (workdir / "checkpoints").exists():
+def _changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
+    """Where the recipe differs from that of the run there, if there is one and it may."""
+    changed = []
+    if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
         changed = differences(read_config(workdir), recipe)
         if (grave := [x for x in changed if not re.match(FREE, x)]) and not ACCEPT_CHANGES.value:
             lines = "".join(f"\n  {line}" for line in grave)
@@ -155,7 +157,11 @@ def _keep_recipe(recipe: dict, workdir: pathlib.Path) -> None:
                 f"{workdir} holds a run of another recipe; take another --workdir, or continue "
                 f"it under this one with --accept_changes:{lines}"
             )
-        if changed and jax.process_index() == 0:
-            shutil.copy(path, vacant(workdir / "config-before.json"))
+    return changed
+
+
+def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
     if jax.process_index() == 0:
+        if is_changed:
+            shutil.copy(workdir / "config.json", vacant(workdir / "config-before.json"))
         write_config(workdir, recipe)

@@ -51,6 +51,7 @@ def run(
     config, workdir, objective, train, evals: Mapping[str, Any],
     prepare: Callable[[Any], Any] = lambda params: params, accept_changes: bool = False,
     score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
+    keep: Callable[[], None] = lambda: None,
 ) -> State:  # fmt: skip
     """Trains `objective` on `train` until config.optim.steps, evaluating and saving as it goes.
 
@@ -66,6 +67,7 @@ def run(
         prepare: applied to fresh parameters, e.g. to load a pretrained backbone.
         accept_changes: continue although the data are others than the checkpoint's.
         score: (held-out name, outputs of the objective's `predict` for all its rows) -> numbers.
+        keep: leaves in `workdir` what else a run keeps; called once nothing can be refused.
 
     Returns:
         The final state; its step is below config.optim.steps if the run was told to terminate, or
@@ -89,20 +91,22 @@ def run(
         average=plan.average,
     )  # fmt: skip
     with contextlib.ExitStack() as stack:
-        watch = stack.enter_context(contextlib.closing(Watch(workdir)))
         stack.enter_context(contextlib.closing(profile))
         saved = Checkpoints(workdir, keep=plan.keep, keep_every=plan.keep_every or None)
         stack.enter_context(contextlib.closing(saved))
         state, position = _begin(steps, saved, train, prepare, accept_changes)
+        keep()
+        watch = stack.enter_context(contextlib.closing(Watch(workdir)))
+        best = None
+        if plan.best:
+            kept = Checkpoints(pathlib.Path(workdir) / "best", keep=None)
+            stack.enter_context(contextlib.closing(kept))
+            best = hooks.Best(kept, saved, plan.best, plan.stop_after)
+            if not best.resume(position.get("best", {}), steps.like.params):
+                position["owed"] = True
         progress = metrics.Progress(last)
         writer = metrics.Writer(workdir, int(state.step), owed=position.get("owed", False))
         stack.enter_context(contextlib.closing(writer))
-
-        best = None
-        if plan.best:
-            kept = Checkpoints(pathlib.Path(workdir) / "best", keep=1)
-            best = hooks.Best(kept, plan.best, plan.stop_after, progress)
-            stack.enter_context(contextlib.closing(kept))
         log = hooks.Log(
             writer, progress, rate, Goodput(watch.began), flops=objective.flops,
             patience=plan.patience,
@@ -134,6 +138,7 @@ def run(
                 with watch(f"training on {data.B} x {data.L} tokens", step), profile(step):
                     state, sums = steps.train(state, layout.put(batch, data.B))
                     log.step(step, sums)
+                    save.check()
                 for every, doing, hook in periods:
                     if (every and step % every == 0) or step == last:
                         with watch(doing, step):

@@ -30,11 +30,16 @@ def main(config, workdir):
             evals[name] = data.build(corpus=corpus, **{**config.batches, **changes})
     for layout in (*phases(train), *evals.values()):
         objectives.check_length(backbone, layout.L)
-    with job.opened(config, workdir):
-        corpus.tokenizer.save(workdir / "tokenizer")
+    with job.opened(config, workdir) as keep_recipe:
+
+        def keep():
+            keep_recipe()
+            corpus.tokenizer.save(workdir / "tokenizer")
+
         state = loop.run(
-            config, workdir, objective, train, evals, accept_changes=job.ACCEPT_CHANGES.value
-        )
+            config, workdir, objective, train, evals, accept_changes=job.ACCEPT_CHANGES.value,
+            keep=keep,
+        )  # fmt: skip
         report.close(config, workdir, state)
 
 

@@ -130,6 +130,32 @@ def test_restoring_waits_for_a_save_under_way(tmp_path, opened):
     assert checkpoints.restore({"x": jnp.zeros(1 << 20)})[2] == 1
 
 
+@pytest.mark.parametrize("name", ["a[b", "a]b", "a*b", "a?b", "{a} 'b", "a[]", "ü#%"])
+def test_odd_names_of_a_workdir_change_nothing(tmp_path, opened, name):
+    checkpoints = opened(tmp_path / name)
+    checkpoints.save(1, {"x": jnp.ones(3)}, {})
+    assert checkpoints.restore({"x": jnp.zeros(3)})[2] == 1
+
+
+@pytest.mark.parametrize("name", ["a[b]", "[!a]/run", "a\\b", "a**"])
+def test_names_that_orbax_takes_for_patterns_are_refused(tmp_path, name):
+    for save in (Checkpoints, lambda workdir: checkpoint.write(workdir, 0, [])):
+        with pytest.raises(UserError, match=r"take another --workdir"):
+            save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_all_but_the_steps_named_are_deleted(tmp_path, opened):
+    checkpoints = opened(tmp_path, keep=None)
+    for step in range(4):
+        checkpoints.save(step, {"x": jnp.ones(2)}, {"at": step})
+    checkpoints.keep_only({1, 3, 9})
+    assert [position["at"] for position in checkpoints.positions()] == [3, 1]
+    checkpoints.save(2, {"x": jnp.ones(2)}, {"at": 7})
+    checkpoints.wait()
+    assert [position["at"] for position in checkpoints.positions()] == [3, 7, 1]
+
+
 def test_the_newest_few_and_every_nth_are_kept(tmp_path, opened):
     checkpoints = opened(tmp_path, keep=2, keep_every=4)
     for step in range(1, 12):

@@ -24,22 +24,41 @@ from tests.test_checkpoint import assert_same
 ROOT = pathlib.Path(__file__).parent.parent
 
 
+@contextlib.contextmanager
+def no_file_above(size):
+    """Meanwhile, writing more than this into a file fails."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def test_a_save_that_fails_in_the_background_stops_the_next(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     wide = {"w": jax.random.normal(jax.random.key(0), (1 << 18,))}
     checkpoints.save(1, wide, {})
     checkpoints.wait()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
-    try:
+    with no_file_above(100_000):
         checkpoints.save(2, wide, {})
         while checkpoints.manager.is_saving_in_progress():
             time.sleep(0.01)
         with pytest.raises(UserError, match=r"could not be written in .*: .*File too large"):
             checkpoints.save(3, wide, {})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert Checkpoints(tmp_path).restore(wide)[2] == 1
+
+
+def test_a_failed_save_is_told_without_waiting_and_in_a_line_alone(tmp_path, caplog):
+    checkpoints = Checkpoints(tmp_path)
+    with no_file_above(100_000):
+        checkpoints.save(1, {"w": jax.random.normal(jax.random.key(0), (1 << 18,))}, {})
+        while checkpoints.manager.is_saving_in_progress():
+            time.sleep(0.01)
+    for ask in (checkpoints.check, checkpoints.check, checkpoints.close):
+        with pytest.raises(UserError, match=r"could not be written in .*: .*File too large"):
+            ask()
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 KILLED = """

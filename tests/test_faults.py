@@ -12,7 +12,9 @@ import pytest
 from pretrain import hooks, machine
 from pretrain.checkpoint import Checkpoints
 from pretrain.data.phases import Phases
+from pretrain.errors import UserError
 from tests import toy as toys
+from tests.test_checkpoint_faults import no_file_above
 
 pytest_plugins = ["tests.toy"]
 
@@ -119,6 +121,38 @@ def test_a_request_to_stop_is_heard_whatever_step_is_being_saved(toy, tmp_path):
         saved.save(7, {"step": jax.numpy.int32(7)}, {})
         saved.close()
     assert asked == []
+
+
+# --- a disk that is full ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+def test_a_save_that_failed_ends_the_run_at_the_next_step(toy, tmp_path, monkeypatch, recipe):
+    save = hooks.Save.__call__
+
+    def save_and_fail(self, step, state):
+        with no_file_above(2000):
+            save(self, step, state)
+            while self.saved.manager.is_saving_in_progress():
+                time.sleep(0.01)
+
+    monkeypatch.setattr(hooks.Save, "__call__", save_and_fail)
+    with pytest.raises(UserError, match="could not be written in"):
+        toys.train(toy.config(recipe, {"train.eval_every": 0}), tmp_path)
+    assert [line["step"] for line in toys.written(tmp_path)] == [1, 2]  # saved every 2
+
+
+@pytest.mark.slow
+def test_a_save_that_failed_in_one_process_ends_all(toy, tmp_path):
+    toys.build(toy.config("bilm"))  # prepares the corpus
+    words = ["bilm", tmp_path, {"optim.steps": 100_000, "train.save_every": 50}]
+    limited = ["sh", "-c", 'test $JAX_PROCESS_ID = 0 || ulimit -f 6; exec "$@"', "sh"]
+    processes = toy.together([*limited, *toy.command(*words)])
+    first, second = (process.communicate()[1].rstrip() for process in processes)
+    assert [process.returncode for process in processes] == [75, 1]
+    assert second.splitlines()[-1].startswith("error: a checkpoint could not be written in")
+    assert first.splitlines()[-1].startswith("error: process 1 of 2 was lost")
+    assert toys.written(tmp_path)[-1]["step"] < 5000
 
 
 # --- numbers that explode --------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import json
+import math
 import shutil
 from unittest import mock
 
@@ -198,7 +199,7 @@ def test_a_job_that_broke_off_goes_on_bit_for_bit(run, lines, tmp_path, monkeypa
 def best(workdir):
     """Step and content of the best checkpoint."""
     folder = workdir / "best" / "checkpoints"
-    [step] = verified.steps(folder)
+    step, *_ = verified.steps(folder)
     return step, verified.read_record(folder / str(step))
 
 
@@ -216,19 +217,21 @@ def test_the_best_is_what_a_later_job_uses_and_training_ends_without_progress(ru
 
 
 def test_a_best_is_kept_only_when_it_is_one(tmp_path):
-    kept, found = Checkpoints(tmp_path, keep=1), []
+    kept, found = Checkpoints(tmp_path, keep=None), []
     kept.save = lambda step, *_: found.append(step)
-    watch = hooks.Best(kept, "-dev/loss", 2, None)
+    watch = hooks.Best(kept, kept, "-dev/loss", 2)
+    watch(-1, {}, {"dev/loss": math.nan})
     for step, value in enumerate([3.0, 2.0, 2.0, 1.5, 1.6, 1.7]):
         assert not watch.enough
         watch(step, {}, {"dev/loss": value})
     assert found == [0, 1, 3]
     assert watch.enough
-    again = hooks.Best(kept, "-dev/loss", 2, None)
-    again.resume(json.loads(json.dumps(watch.begun())))
-    assert (again.value, again.since) == (watch.value, watch.since)
+    again = hooks.Best(kept, kept, "-dev/loss", 2)
+    kept.has = lambda step, like: step == 3
+    assert again.resume(json.loads(json.dumps(watch.begun())), {})
+    assert again.begun() == watch.begun()
     with pytest.raises(UserError, match="there are dev/loss"):
-        hooks.Best(kept, "dev/f1", 0, None)(1, {}, {"dev/loss": 1.0})
+        hooks.Best(kept, kept, "dev/f1", 0)(1, {}, {"dev/loss": 1.0})
 
 
 WRONG = {

@@ -78,6 +78,10 @@ def add_fifo(step_folder):
     os.mkfifo(step_folder / "state" / "pipe")
 
 
+def list_json(step_folder):
+    (step_folder / "record" / "metadata").write_text("[]")
+
+
 def plain_file(step_folder):
     shutil.rmtree(step_folder)
     step_folder.write_text("")
@@ -87,6 +91,7 @@ DAMAGE = {
     truncate: "",
     empty_folder: "record/metadata: No such file",
     break_json: "record/metadata is not JSON at line 1, column 13",
+    list_json: "record/metadata holds no record",
     edit_json: "its record of what was saved has been altered",
     link_file: "is a link or no regular file",
     link_step: "2 is a link",
@@ -125,6 +130,40 @@ def test_a_flipped_bit_never_reaches_the_state(tmp_path):
         jax.tree.map(np.testing.assert_array_equal, found.leaves, expected)
         fell_back += found.step == 1
     assert fell_back >= 57  # a few bytes of the file hold no data
+
+
+def newest(folder):
+    """Found by shapes and shardings alone, as a run asks for it."""
+    like = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0)
+    )
+    return verified.newest(folder, verified.flatten(like))
+
+
+@pytest.mark.parametrize("leaf", ["('params', 'backbone', 'w_DF')", "('step',)"])
+def test_a_leaf_gone_from_the_list_of_leaves_is_damage(tmp_path, leaf):
+    folder = saved(tmp_path, 1, 2)
+    path = folder / "2" / "state" / "_METADATA"
+    listed = json.loads(path.read_text())
+    del listed["tree_metadata"][leaf]
+    path.write_text(json.dumps(listed))
+    found = newest(folder)
+    assert found.step == 1
+    assert "_METADATA: " in found.refused[2]
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_in_the_list_of_leaves_is_harmless_or_falls_back(tmp_path):
+    folder = saved(tmp_path, 1, 2)
+    path, draw = folder / "2" / "state" / "_METADATA", np.random.default_rng(0)
+    whole = path.read_bytes()
+    for bit in draw.integers(len(whole) * 8, size=90):
+        broken = bytearray(whole)
+        broken[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(broken)
+        found = newest(folder)
+        expected = verified.flatten(state(found.step))
+        jax.tree.map(np.testing.assert_array_equal, found.leaves, expected)
 
 
 def test_a_changed_value_is_named_by_its_leaf(tmp_path):
