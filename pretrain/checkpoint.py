@@ -176,10 +176,10 @@ class Checkpoints:
 
     def check(self) -> None:
         """UserError if an earlier asynchronous save could not be written; never waits."""
-        with self._writing():
-            if error := _failures.errors.get(self.folder):
-                raise error
-            if not self.manager.is_saving_in_progress():
+        if error := _failures.errors.get(self.folder):
+            raise self._unwritten(error) from error
+        if not self.manager.is_saving_in_progress():
+            with self._writing():
                 self.manager.wait_until_finished()
 
     def wait(self) -> None:
@@ -201,8 +201,11 @@ class Checkpoints:
         try:
             yield
         except (OSError, ValueError) as error:  # a full disk is either, by who met it first
-            why = verified.reason(error)
-            raise UserError(f"a checkpoint could not be written in {self.folder}: {why}") from error
+            raise self._unwritten(error) from error
+
+    def _unwritten(self, error: BaseException) -> UserError:
+        why = verified.reason(error)
+        return UserError(f"a checkpoint could not be written in {self.folder}: {why}")
 
     def _put_aside(self, steps: Iterable[int]) -> None:
         if jax.process_index() == 0:

@@ -16,7 +16,7 @@ from absl import flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from pretrain import commandline, compile_cache, lost, machine, ranges
-from pretrain.checkpoint import differences, read_config, vacant, write_config
+from pretrain.checkpoint import differences, folder_in, read_config, vacant, write_config
 from pretrain.errors import UserError
 from pretrain.workdir import locked
 
@@ -114,9 +114,9 @@ def workdir() -> pathlib.Path:
             f"--workdir={WORKDIR.value}: a workdir is a folder; mount the bucket, see "
             "launch/README.md"
         )
-    if WORKDIR.value:
-        return pathlib.Path(WORKDIR.value).absolute()
-    return pathlib.Path("runs", recipe_name()).absolute()
+    folder = pathlib.Path(WORKDIR.value or pathlib.Path("runs", recipe_name())).absolute()
+    folder_in(folder)  # refused before a corpus is prepared
+    return folder
 
 
 def recipe_name() -> str:

@@ -29,6 +29,7 @@ from pretrain.errors import UserError
 from pretrain.workdir import read_json
 
 Leaves = dict[str, Any]  # "params/backbone/token_VD": an array, or the description of one
+ARRAYS = (jax.Array, np.ndarray)
 
 
 class DamagedError(Exception):
@@ -146,7 +147,7 @@ def _load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     )
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
         found = flatten(handler.restore(folder / "state", args=args))
-    if absent := [name for name in like if not isinstance(found.get(name), jax.Array)]:
+    if absent := [name for name in like if not isinstance(found.get(name), ARRAYS)]:
         raise DamagedError(f"not in state/_METADATA: {', '.join(absent)}")
     return {name: found[name] for name in like}, record
 

@@ -145,8 +145,9 @@ def test_a_save_that_failed_ends_the_run_at_the_next_step(toy, tmp_path, monkeyp
 @pytest.mark.slow
 def test_a_save_that_failed_in_one_process_ends_all(toy, tmp_path):
     toys.build(toy.config("bilm"))  # prepares the corpus
-    words = ["bilm", tmp_path, {"optim.steps": 100_000, "train.save_every": 50}]
-    limited = ["sh", "-c", 'test $JAX_PROCESS_ID = 0 || ulimit -f 6; exec "$@"', "sh"]
+    changes = {"optim.steps": 100_000, "train.save_every": 50, "model.U": 256}
+    words = ["bilm", tmp_path, changes]
+    limited = ["sh", "-c", 'test $JAX_PROCESS_ID = 0 || ulimit -f 30; exec "$@"', "sh"]
     processes = toy.together([*limited, *toy.command(*words)])
     first, second = (process.communicate()[1].rstrip() for process in processes)
     assert [process.returncode for process in processes] == [75, 1]

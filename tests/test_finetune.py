@@ -2,9 +2,14 @@
 
 import contextlib
 import functools
+import itertools
 import json
 import math
+import os
+import pathlib
 import shutil
+import threading
+import time
 from unittest import mock
 
 import jax
@@ -24,7 +29,7 @@ from pretrain.errors import UserError
 from pretrain.finished import opened
 from pretrain.sharding import make_mesh
 from tests.embed_cases import KINDS, drawn, run, save
-from tests.toy import ROOT, assert_same
+from tests.toy import ROOT, assert_same, written
 
 pytest_plugins = ["tests.toy"]
 __all__ = ["run"]
@@ -194,6 +199,124 @@ def test_a_job_that_broke_off_goes_on_bit_for_bit(run, lines, tmp_path, monkeypa
     assert_same(train(recipe, tmp_path / "broken"), whole)
     one, other = (best(tmp_path / name) for name in ("whole", "broken"))
     assert one == other
+
+
+@contextlib.contextmanager
+def between_operations(workdir, call):
+    """Calls `call(path)` before each change of a folder of checkpoints in `workdir`."""
+    lock = threading.Lock()
+
+    def wrapped(operation, path, *args, **kwargs):
+        if "checkpoints" in str(path) and str(workdir) in str(path):
+            with lock:
+                call(pathlib.Path(path))
+        return operation(path, *args, **kwargs)
+
+    with contextlib.ExitStack() as stack:
+        for name in ("mkdir", "rename", "replace", "rmdir", "unlink"):
+            own = functools.partial(wrapped, getattr(os, name))
+            stack.enter_context(mock.patch.object(os, name, own))
+        yield
+
+
+EACH = {"train.best": "-dev/loss", "optim.steps": 8, "train.eval_every": 2}  # betters the last
+
+
+def test_the_best_is_on_disk_before_a_checkpoint_names_it(run, lines, tmp_path):
+    checkpoints, seen = tmp_path / "run" / "checkpoints", []
+
+    def look(path):
+        if "best" in path.parts:
+            time.sleep(0.05)  # it is the slower
+        names = os.listdir(checkpoints) if checkpoints.is_dir() else []
+        for name in filter(str.isdigit, names):
+            with contextlib.suppress(verified.DamagedError):  # just being deleted
+                named = verified.read_record(checkpoints / name)["position"]["best"]["step"]
+                seen.append((tmp_path / "run" / "best" / "checkpoints" / str(named)).exists())
+
+    with between_operations(tmp_path / "run", look):
+        train(config(lines, run("mlm").workdir, **EACH), tmp_path / "run")
+    assert seen
+    assert all(seen)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_at_any_operation_on_checkpoints_a_job_keeps_the_same_best(run, lines, tmp_path):
+    recipe, whole = config(lines, run("mlm").workdir, **EACH), tmp_path / "whole"
+    count = itertools.count()
+
+    def snap(path):
+        """What a kill at this moment leaves."""
+        time.sleep(0.03 * ("best" in path.parts))
+        with contextlib.suppress(shutil.Error):  # a file has gone meanwhile
+            shutil.copytree(whole, tmp_path / f"killed-{next(count)}")
+
+    with between_operations(whole, snap):
+        state = train(recipe, whole)
+    for number in np.linspace(0, next(count) - 1, 20).astype(int):
+        killed = tmp_path / f"killed-{number}"
+        assert_same(train(recipe, killed), state)
+        assert best(killed) == best(whole)
+        assert written(killed) == written(whole)
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """`Best` at step 4 of a run whose checkpoint of step 2 names another, and what it names."""
+    kept, saved = Checkpoints(tmp_path / "best", keep=None), Checkpoints(tmp_path / "run")
+    watch = hooks.Best(kept, saved, "-dev/loss", 0)
+    watch(2, WEIGHTS, {"dev/loss": 2.0})
+    begun = watch.begun()
+    saved.save(2, WEIGHTS, {"best": begun})
+    watch(4, WEIGHTS, {"dev/loss": 1.0})
+    kept.wait()
+    assert verified.steps(kept.folder) == [4, 2]
+    yield watch, begun
+    kept.close()
+    saved.close()
+
+
+WEIGHTS = {"x": np.ones(3, np.float32)}
+
+
+def test_a_best_that_the_run_never_came_to_is_not_kept(judged):
+    watch, begun = judged
+    assert watch.resume(begun, WEIGHTS)
+    assert verified.steps(watch.saved.folder) == [2]
+    assert watch.begun() == begun
+
+
+@pytest.mark.parametrize("damage", [shutil.rmtree, lambda x: (x / "record").rename(x / "gone")])
+def test_a_best_that_is_lost_is_told(judged, caplog, damage):
+    watch, begun = judged
+    damage(watch.saved.folder / "2")
+    watch.value = None
+    assert not watch.resume(begun, WEIGHTS)
+    assert "the best weights, of step 2, are lost" in caplog.text
+    assert watch.value is None
+    watch(2, WEIGHTS, {"dev/loss": 3.0})
+    watch.saved.wait()
+    assert verified.steps(watch.saved.folder) == [2]
+
+
+@pytest.mark.slow
+def test_a_best_that_is_lost_is_looked_for_anew(run, lines, tmp_path):
+    recipe = config(lines, run("mlm").workdir, **EACH)
+    train(recipe, tmp_path / "run")
+    before = best(tmp_path / "run"), written(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "best")
+    train(recipe, tmp_path / "run")
+    assert (best(tmp_path / "run"), written(tmp_path / "run")) == before
+
+
+def test_weights_that_overflow_are_refused_as_the_best_in_a_line(tmp_path):
+    checkpoints = [Checkpoints(tmp_path / name, keep=None) for name in ("best", "run")]
+    watch = hooks.Best(*checkpoints, "-dev/loss", 0)
+    with pytest.raises(hooks.NotFiniteError, match=r"params/x: the weights overflowed"):
+        watch(1, {"x": np.float32(np.nan)}, {"dev/loss": 1.0})
+    for each in checkpoints:
+        each.close()
 
 
 def best(workdir):

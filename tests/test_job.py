@@ -2,14 +2,17 @@
 
 import re
 
+import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
 import modules
-from pretrain import job
+from pretrain import checkpoint, job, machine, main
 from pretrain.errors import UserError, section
 from tests.toy import ROOT
+
+pytest_plugins = ["tests.toy"]
 
 
 @pytest.fixture
@@ -70,3 +73,27 @@ def test_the_name_of_a_part_is_no_path(given, key, name):
 def test_a_section_without_what_its_part_needs_is_named():
     with pytest.raises(UserError, match=r"model: .*'V'"), section("model"):
         modules.build("transformer", D=8)
+
+
+def test_a_refused_start_changes_nothing_in_the_workdir(given, toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "join", lambda *_: None)
+    workdir = tmp_path / "run"
+    checkpoint.write(workdir, 0, [("params/x", np.ones(3, np.float32))])
+    checkpoint.write_config(workdir, {"model": {"D": 3}})
+    (workdir / "lock").touch()
+    given("--config=tests/toy.py:bilm", "--accept_changes")
+    before = content(workdir)
+    with pytest.raises(UserError, match="does not fit this recipe"):
+        main.main(toy.config("bilm"), workdir)
+    assert content(workdir) == before
+
+
+def content(folder):
+    return {path: path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
+
+
+def test_a_workdir_that_checkpoints_cannot_be_written_in_is_refused_at_the_door(given, tmp_path):
+    given("--config=configs/xlnet.py", f"--workdir={tmp_path}/a[b]")
+    with pytest.raises(UserError, match="take another --workdir"):
+        job.workdir()
+    assert not list(tmp_path.iterdir())
