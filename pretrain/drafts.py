@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -119,8 +120,12 @@ def _remove_rests(paths: Sequence[Path], say: Callable[[str], None]) -> None:
 
 def remove(path: Path) -> None:
     """Deletes a file, or a folder and all that is in it, if it is there and as far as it can."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()
+    for _ in range(20):  # threads of Orbax may still write there
+        if not os.path.lexists(path):
+            return
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        time.sleep(0.05 if os.path.lexists(path) else 0)

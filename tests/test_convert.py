@@ -273,6 +273,14 @@ def test_a_checkpoint_written_piecemeal_is_one_that_is_restored_and_verified(tmp
         np.testing.assert_array_equal(x, arrays[name])
 
 
+def test_arrays_are_written_as_they_are_and_not_made_a_second_time(tmp_path):
+    """Compressed, they would need memory for what comes of it."""
+    zeros = np.zeros(1 << 18, np.float32)
+    checkpoint.write(tmp_path, 0, [("params/a_D", zeros)])
+    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
+    assert size > zeros.nbytes
+
+
 NO_RELEASE = {
     "does not exist": lambda folder: folder.rename(folder.with_name("other")),
     "holds no weights of a kind that is known": lambda folder: (folder / "model.npz").unlink(),

@@ -15,6 +15,7 @@ from pretrain import checkpoint, exporting, importing
 from pretrain.errors import UserError
 from pretrain.formats import hugging_face, npz
 from pretrain.formats.files import writing
+from pretrain.published import bert
 from tests import bert_release, formats_cases
 from tests.failing_disk import DISK, digests
 from tests.published_arrays import specs
@@ -212,11 +213,15 @@ def test_a_broken_release_leaves_the_workdir_absent(release, tmp_path, reason):
 def test_a_release_that_fails_its_check_makes_no_run(
     release, tmp_path, monkeypatch, plain_checkpoint
 ):
-    monkeypatch.setattr(importing, "_checked", lambda *_: [1 / 0])
-    before = digests(tmp_path)
-    with pytest.raises(ZeroDivisionError):
-        importing.bring(release, tmp_path / "run", quiet, check=True)
-    assert digests(tmp_path) == before
+    checks = {"a vector": (0.5, 1e-3)}
+    monkeypatch.setattr(bert, "checked", lambda run, source: checks, raising=False)
+    workdir = tmp_path / "run"
+    said = refused(tmp_path, lambda: importing.bring(release, workdir, quiet, check=True))
+    assert "a vector is not what the release says" in said
+    checks["a vector"] = (1e-4, 1e-3)
+    told = []
+    importing.bring(release, workdir, told.append, check=True)
+    assert told[-1] == "check: a vector differs by 1.0e-04, of at most 1e-03"
 
 
 @pytest.mark.parametrize("part", ["checkpoints", "tokenizer", "config.json"])
