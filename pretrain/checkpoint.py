@@ -326,8 +326,13 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
-    """Keeps the recipe of a run beside its weights, in `config.json`, without credentials."""
-    write_json(pathlib.Path(workdir) / "config.json", _redact(config), private=True)
+    """Keeps the recipe of a run beside its weights, in `config.json`, without credentials.
+
+    Others may read the file, to go on from the run, unless the recipe held credentials.
+    """
+    public = _redact(config)
+    has_secrets = json.dumps(public) != json.dumps(config)
+    write_json(pathlib.Path(workdir) / "config.json", public, private=has_secrets)
 
 
 def read_config(workdir: PathLike) -> dict:

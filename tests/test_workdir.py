@@ -164,6 +164,8 @@ def test_what_may_hold_addresses_is_readable_by_its_owner_alone(tmp_path):
         checkpoint.write_config(tmp_path, {"corpus": {"source": "text:s3://key:secret@host/a"}})
         modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"lock": 0o600, "config.json": 0o600}
+    checkpoint.write_config(tmp_path, {"corpus": {"source": "text:a/*.txt", "x": (1, 2)}})
+    assert (tmp_path / "config.json").stat().st_mode & 0o777 == 0o666 & ~umask()
     workdir.write_json(tmp_path / "plain.json", 1)
     assert (tmp_path / "plain.json").stat().st_mode & 0o777 == 0o666 & ~umask()
 
