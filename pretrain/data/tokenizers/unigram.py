@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tokenizers as library
 
-from pretrain.data.tokenizers import TRAITS
+from pretrain.data.tokenizers import TRAITS, files
 from pretrain.data.tokenizers.learning import Encoder, read
 from pretrain.data.tokenizers.sentencepiece import SPECIAL, starts_word
 from pretrain.errors import UserError
@@ -77,9 +77,8 @@ class Tokenizer(Encoder):
         return super().decode(ids).replace(NEVER, "")
 
     def save(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / MODEL).write_text(self.model)
-        (folder / TRAITS).write_text(json.dumps({"name": "unigram"}))
+        traits = json.dumps({"name": "unigram"})
+        files.write(folder, {MODEL: self.model.encode(), TRAITS: traits.encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
