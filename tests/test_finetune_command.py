@@ -113,9 +113,9 @@ def test_killed_at_any_operation_on_checkpoints_a_job_keeps_the_same_best(comman
     assert process.returncode == 0, said
     count = sum(line.startswith("operation") for line in said.splitlines())
     assert count > 40
-    for number in range(20):
+    for number in range(6):
         name = f"killed-{number}"
-        process = start(job(name, 1 + number * (count - 1) // 19), toy)
+        process = start(job(name, 1 + number * (count - 1) // 5), toy)
         process.communicate()
         assert process.returncode == -signal.SIGKILL
         finished(job(name, 0), toy)
