@@ -192,7 +192,7 @@ BROKEN = {
     ),
     "one is of doubles": (
         lambda x: x.update({"bert/pooler/dense/bias": x["bert/pooler/dense/bias"].astype(float)}),
-        "bert/pooler/dense/bias is float64",
+        "bert/pooler/dense/bias: is float64",
     ),
     "one is not finite": (
         lambda x: x["bert/pooler/dense/bias"].fill(np.nan),

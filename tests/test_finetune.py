@@ -448,10 +448,15 @@ def test_an_evaluation_that_was_not_finite_is_never_the_best(tmp_path):
 
 def test_a_job_whose_steps_were_all_skipped_is_no_success(run, lines, tmp_path):
     recipe = config(lines, run("mlm").workdir, **{"optim.steps": 2})
-    state = mock.Mock(step=2, skipped=2)
+
+    def finished(*arguments):
+        keep = arguments[-1]
+        keep()
+        return mock.Mock(step=2, skipped=2)
+
     with (
         alone(),
-        mock.patch.object(loop, "run", return_value=state),
+        mock.patch.object(loop, "run", side_effect=finished),
         pytest.raises(UserError, match="all 2 steps were skipped"),
     ):
         main.main(recipe, tmp_path / "run")

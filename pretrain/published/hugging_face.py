@@ -8,6 +8,7 @@ import tokenizers as library
 
 from pretrain.errors import UserError
 from pretrain.published import Source, unlike
+from pretrain.workdir import write_file
 
 GPT = {"hidden_size": "n_embd", "max_position_embeddings": "n_positions",
        "num_attention_heads": "n_head", "num_hidden_layers": "n_layer"}  # fmt: skip
@@ -116,7 +117,7 @@ def joined(source: Source, pieces: list[str]) -> tuple[list[str], list[dict[str,
 def write_tokenizer(folder: Path, tokenizer: library.Tokenizer, special: Iterable[str]) -> None:
     """Writes a tokenizer.json, in which these pieces are special."""
     tokenizer.add_special_tokens([library.AddedToken(x, special=True) for x in special])
-    tokenizer.save(str(folder / "tokenizer.json"))
+    write_file(folder / "tokenizer.json", tokenizer.to_str(pretty=True).encode())
 
 
 def vocabulary(source: Source, kind: str) -> list[str]:
