@@ -1,0 +1,1 @@
+"""Measures: speed beside peers, the data layer, embeddings."""

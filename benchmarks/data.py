@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pretrain import commandline, data
-from pretrain.data.corpus import Corpus
-from pretrain.data.stream import stream
+from pretrain import command_line
+from pretrain.data import prepare
+from pretrain.data.batches import build
+from pretrain.data.batches.loader import stream
+from pretrain.data.corpus.format import Corpus
 
 LAYOUTS = [
     dict(name="lanes", B=32, L=512, reuse=256),
@@ -29,7 +31,7 @@ def main(_) -> None:
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
         started, spent = time.perf_counter(), time.process_time()
-        corpus = data.load(
+        corpus = prepare.prepare(
             source=f"text:{folder}/*.txt", cache=folder, tokens=dict(name="sentencepiece", V=8000)
         )
         report("prepare, learning included", corpus.manifest["tokens"], started, spent)
@@ -57,7 +59,7 @@ def encode(corpus: Corpus, folder: Path) -> None:
 
 def deliver(corpus: Corpus, **fields) -> None:
     """Batches of a layout: computed one by one, then through Grain's threads."""
-    layout = data.build(corpus=corpus, **fields)
+    layout = build(corpus=corpus, **fields)
     layout.batch(0)
     what = " ".join(f"{key}={value}" for key, value in fields.items())
 
@@ -83,4 +85,4 @@ def report(what: str, tokens: int, started: float, spent: float) -> None:
 
 
 if __name__ == "__main__":
-    commandline.run(main)
+    command_line.run(main)

@@ -20,11 +20,14 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import modules
-from pretrain import commandline, machine
-from pretrain.data import sentences, sources, text, tokenizers
-from pretrain.embedding import Choice, Embedder, chosen
-from pretrain.finished import Run, drawn
-from pretrain.sharding import Layout, make_mesh
+from pretrain import command_line
+from pretrain.data import tokenizers
+from pretrain.data.corpus import sentences, sources, text_files
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.embedder import Embedder
+from pretrain.inference.layer_selection import Choice, chosen
+from pretrain.inference.trained_run import Run, drawn
+from pretrain.runtime import malloc
 
 SHORT = 8  # words
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128))
@@ -32,15 +35,19 @@ FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128))
 # name: (sentences together, one by one, rounds; objective, fields of the tokenizer and the model)
 SYSTEMS: dict[str, tuple[tuple[int, int, int], str, dict[str, Any], dict[str, Any]]] = {
     "bert": (
-        (512, 512, 5), "mlm", dict(name="wordpiece", V=2000),
+        (512, 512, 5),
+        "mlm",
+        dict(name="wordpiece", V=2000),
         dict(name="transformer", V=2000, D=128, H=2, N=4, F=512, L=128, unroll=4),
     ),
     "elmo": (
-        (512, 512, 5), "bilm", dict(name="words"),
-        dict(name="lstm", D=128, U=1024, N=2, filters=FILTERS, highways=1),
+        (512, 512, 5),
+        "bilm",
+        dict(name="words"),
+        dict(name="elmo", D=128, U=1024, N=2, filters=FILTERS, highways=1),
     ),
-    "published": ((1200, 24, 2), "bilm", dict(name="words"), dict(name="lstm", N=2)),
-}  # fmt: skip
+    "published": ((1200, 24, 2), "bilm", dict(name="words"), dict(name="elmo", N=2)),
+}
 
 
 class Together(Embedder):
@@ -167,7 +174,9 @@ def rate(embedder: Together, lines: list[str]) -> tuple[float, float]:
 def corpus() -> Iterator[str]:
     """The sentences of the default corpus."""
     for path in sources.find("sotu").inputs:
-        yield from (x.text.strip() for x in sentences.pieces(text.read(path), "file", "split"))
+        yield from (
+            x.text.strip() for x in sentences.pieces(text_files.read(path), "file", "split")
+        )
 
 
 def run(name: str, lines: list[str]) -> Run:
@@ -178,5 +187,5 @@ def run(name: str, lines: list[str]) -> Run:
 
 
 if __name__ == "__main__":
-    machine.keep_memory()
-    commandline.run(main)
+    malloc.keep_memory()
+    command_line.run(main)

@@ -22,12 +22,12 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict
 
-from benchmarks import table
-from benchmarks.contest import Player, play
-from pretrain import commandline, job
-from pretrain.errors import UserError
+from benchmarks.contest import table
+from benchmarks.contest.runner import Player, play
+from pretrain import cli, command_line
+from pretrain.runtime.errors import UserError
 
-CONFIG = job.CONFIG
+CONFIG = cli.CONFIG
 flags.declare_key_flag("config")
 PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch references too.")
 PEER_PYTHON = flags.DEFINE_string("peer_python", sys.executable, "Where torch is installed.")
@@ -39,10 +39,10 @@ CLOCK = flags.DEFINE_enum("clock", "wall", ["wall", "cpu"], "Seconds passed, or 
 JSON = flags.DEFINE_string("json", "", "A file to write everything to.")
 
 PEERS = {  # by objective: a module and its variants, of which all but "hf" keep freed memory
-    "plm": ("benchmarks.peer_xlnet", ("hf",)),
-    "mlm": ("benchmarks.peer_bert", ("hf", "gathered")),
-    "clm": ("benchmarks.peer_gpt2", ("hf", "sdpa")),
-    "bilm": ("benchmarks.peer_elmo", ("cells", "nnlstm")),
+    "plm": ("benchmarks.peers.xlnet", ("hf",)),
+    "mlm": ("benchmarks.peers.bert", ("hf", "gathered")),
+    "clm": ("benchmarks.peers.gpt2", ("hf", "sdpa")),
+    "bilm": ("benchmarks.peers.elmo", ("cells", "nnlstm")),
 }
 
 
@@ -72,8 +72,8 @@ def contenders(config: ConfigDict):
     recipe["optim"] |= {"warmup": 0, "decay": "constant"}
     settings = {"recipe": recipe, "threads": THREADS.value}
     module, variants = peers_of(recipe["objective"]["name"]) if PEER.value else ("", ())
-    yield Player("ours", "benchmarks.ours", settings)
-    yield Player("matmul", "benchmarks.matmul", settings)
+    yield Player("ours", "benchmarks.contest.ours", settings)
+    yield Player("matmul", "benchmarks.contest.matmul", settings)
     for name in variants:
         own = settings | {"variant": name}
         yield Player(name, module, own, PEER_PYTHON.value, keep_memory=name != "hf")
@@ -150,7 +150,7 @@ def check(report: dict[str, Any]) -> None:
 
 def guarded(_) -> None:
     try:
-        job.check(
+        cli.check(
             CONFIG.value, ["batches.B", "batches.L", "model.name", "objective.name", "optim.lr"]
         )
         main(CONFIG.value)
@@ -161,4 +161,4 @@ def guarded(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
-    commandline.run(guarded)
+    command_line.run(guarded)

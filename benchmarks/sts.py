@@ -13,10 +13,13 @@ import numpy as np
 from absl import flags, logging
 from scipy.stats import spearmanr
 
-from pretrain import commandline, finished, job, machine
-from pretrain.embedding import Embedder, chosen
-from pretrain.errors import UserError
-from pretrain.sharding import Layout, make_mesh
+from pretrain import cli, command_line
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference import trained_run
+from pretrain.inference.embedder import Embedder
+from pretrain.inference.layer_selection import chosen
+from pretrain.runtime import malloc
+from pretrain.runtime.errors import UserError
 
 flags.declare_key_flag("workdir")
 
@@ -38,7 +41,7 @@ def rows(path: Path) -> tuple[list[str], list[str], list[float]]:
 
 def embedded(workdir: str, texts: list[str], pool: str = "mean") -> np.ndarray:
     """The texts' vectors, [texts, D], of length 1."""
-    run = finished.opened(workdir)
+    run = trained_run.opened(workdir)
     top = chosen("top", count=run.config.model.N + 1)
     embedder = Embedder(run, Layout(make_mesh()), top, cut=True, pool=pool)
     found = sorted(embedder([(0, texts)]), key=lambda sentence: sentence.number)
@@ -60,13 +63,13 @@ def main(argv: list[str]) -> None:
         if len(argv) < 2:
             raise UserError("name the files: python -m benchmarks.sts --workdir=... sts-test.csv")
         for name in argv[1:]:
-            result = spearman(str(job.WORKDIR.value), Path(name))
+            result = spearman(str(cli.WORKDIR.value), Path(name))
             print(f"{name}: Spearman {result:.2f}")
     except (OSError, UserError) as error:
         sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    machine.keep_memory()
+    malloc.keep_memory()
     flags.mark_flag_as_required("workdir")
-    commandline.run(main, has_words=True)
+    command_line.run(main, has_words=True)

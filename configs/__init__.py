@@ -1,0 +1,1 @@
+"""Recipes: the values of a run, one page each."""

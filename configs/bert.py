@@ -58,31 +58,70 @@ def base(**size: int) -> ConfigDict:
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*.txt",  # theirs: English Wikipedia and BooksCorpus
-        documents="blank", sentences="line", held_out=0.001, cache="data",
+        documents="blank",
+        sentences="line",
+        held_out=0.001,
+        cache="data",
         tokens=dict(name="wordpiece", V=30522, model="", lower=True),
-    )  # fmt: skip
+    )
     config.batches = dict(name="pairs", B=256, L=512, short=0.1, next_sentence=True)
     config.first = dict(share=0.9, L=128)  # how the batches of that share of the steps differ
     config.evals = dict(
         held_out_128=dict(split="held_out", B=256, L=128),
         held_out_512=dict(split="held_out", B=64, L=512),
-    )  # fmt: skip
+    )
 
     config.model = dict(
-        name="transformer", V=config.corpus.tokens.get_ref("V"), D=768, H=12, K=64, N=12, F=3072,
-        L=512, attention="bi", norm="post", S=2, normed_embedding=True, head="transform",
-        pooler=True, activation="gelu", epsilon=1e-12, dropout=0.1, attention_dropout=0.1,
-        initializer="truncated", init_scale=0.02, dtype="bfloat16", remat="none", unroll=1,
-    )  # fmt: skip
+        name="transformer",
+        V=config.corpus.tokens.get_ref("V"),
+        D=768,
+        H=12,
+        K=64,
+        N=12,
+        F=3072,
+        L=512,
+        attention="bi",
+        norm="post",
+        S=2,
+        normed_embedding=True,
+        head="transform",
+        pooler=True,
+        activation="gelu",
+        epsilon=1e-12,
+        dropout=0.1,
+        attention_dropout=0.1,
+        initializer="truncated",
+        init_scale=0.02,
+        dtype="bfloat16",
+        remat="none",
+        unroll=1,
+    )
     config.model.update(size)
     config.objective = dict(
-        name="mlm", share=0.15, mask=0.8, random=0.1, words=False, max_gram=1, geometric=0.0,
-        nsp=config.batches.get_ref("next_sentence"), chunks=1,
-    )  # fmt: skip
+        name="mlm",
+        share=0.15,
+        mask=0.8,
+        random=0.1,
+        words=False,
+        max_gram=1,
+        geometric=0.0,
+        nsp=config.batches.get_ref("next_sentence"),
+        chunks=1,
+    )
     config.optim = dict(
-        name="adamw", lr=1e-4, steps=1_000_000, warmup=10_000, decay="linear", join="switch",
-        b1=0.9, b2=0.999, eps=1e-6, correct=False, weight_decay=0.01, clip=1.0,
-    )  # fmt: skip
+        name="adamw",
+        lr=1e-4,
+        steps=1_000_000,
+        warmup=10_000,
+        decay="linear",
+        join="switch",
+        b1=0.9,
+        b2=0.999,
+        eps=1e-6,
+        correct=False,
+        weight_decay=0.01,
+        clip=1.0,
+    )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1000)
     return config
 
@@ -136,7 +175,7 @@ def mini() -> ConfigDict:
     config.evals = dict(
         held_out_32=dict(split="held_out", B=64, L=32),
         held_out_128=dict(split="held_out", B=16, L=128),
-    )  # fmt: skip
+    )
     config.model.update(
         L=128, dropout=0.0, attention_dropout=0.0, dtype="float32", init_scale=0.05, unroll=4
     )

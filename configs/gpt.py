@@ -30,24 +30,51 @@ def base() -> ConfigDict:
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*.txt",  # theirs: BooksCorpus, a file per book
-        documents="file", sentences="whole", held_out=0.01, cache="data",
+        documents="file",
+        sentences="whole",
+        held_out=0.01,
+        cache="data",
         tokens=dict(name="bpe", V=40478, model=""),
-    )  # fmt: skip
+    )
     config.batches = dict(name="windows", B=64, L=512)
     config.evals = dict(held_out=dict(split="held_out", B=64))
 
     config.model = dict(
-        name="transformer", V=config.corpus.tokens.get_ref("V"), D=768, H=12, K=64, N=12, F=3072,
-        L=512, attention="causal", norm="post", table_dropout=False, activation="gelu",
-        epsilon=1e-5, dropout=0.1, attention_dropout=0.1, initializer="normal", init_scale=0.02,
-        dtype="bfloat16", remat="none", unroll=1,
-    )  # fmt: skip
+        name="transformer",
+        V=config.corpus.tokens.get_ref("V"),
+        D=768,
+        H=12,
+        K=64,
+        N=12,
+        F=3072,
+        L=512,
+        attention="causal",
+        norm="post",
+        table_dropout=False,
+        activation="gelu",
+        epsilon=1e-5,
+        dropout=0.1,
+        attention_dropout=0.1,
+        initializer="normal",
+        init_scale=0.02,
+        dtype="bfloat16",
+        remat="none",
+        unroll=1,
+    )
     config.objective = dict(name="clm", across=False, chunks=8)
     config.optim = dict(
-        name="adamw", lr=2.5e-4, steps=3_000_000,  # 100 epochs of about a billion tokens
-        warmup=2000, decay="cosine", b1=0.9, b2=0.999, eps=1e-8, eps_inside=False,
-        weight_decay=0.01, clip=1.0,
-    )  # fmt: skip
+        name="adamw",
+        lr=2.5e-4,
+        steps=3_000_000,  # 100 epochs of about a billion tokens
+        warmup=2000,
+        decay="cosine",
+        b1=0.9,
+        b2=0.999,
+        eps=1e-8,
+        eps_inside=False,
+        weight_decay=0.01,
+        clip=1.0,
+    )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1000)
     return config
 
@@ -60,9 +87,18 @@ def mini() -> ConfigDict:
     config.batches.update(B=16, L=128)
     config.evals.held_out.B = 16
     config.model.update(
-        D=128, H=2, K=64, N=4, F=512, L=128, dropout=0.0, attention_dropout=0.0, dtype="float32",
-        init_scale=0.08, unroll=4,
-    )  # fmt: skip
+        D=128,
+        H=2,
+        K=64,
+        N=4,
+        F=512,
+        L=128,
+        dropout=0.0,
+        attention_dropout=0.0,
+        dtype="float32",
+        init_scale=0.08,
+        unroll=4,
+    )
     config.objective.chunks = 4
     config.optim.update(lr=1e-3, steps=2000, warmup=100)
     config.train.update(log_every=50, eval_every=400, eval_batches=0, save_every=400)

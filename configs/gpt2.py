@@ -45,24 +45,54 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*.txt",  # theirs: WebText, 40 GB of pages linked from Reddit
-        documents="blank", sentences="whole", held_out=0.001, cache="data",
+        documents="blank",
+        sentences="whole",
+        held_out=0.001,
+        cache="data",
         tokens=dict(name="byte_bpe", V=50257, model=""),
-    )  # fmt: skip
+    )
     config.batches = dict(name="windows", B=512, L=1024)
     config.evals = dict(held_out=dict(split="held_out", B=64))
 
     config.model = dict(
-        name="transformer", V=config.corpus.tokens.get_ref("V"), D=768, H=12, K=64, N=12, F=3072,
-        L=1024, attention="causal", norm="pre", window=0, activation="gelu", epsilon=1e-5,
-        dropout=0.0, attention_dropout=0.0, initializer="normal", init_scale=0.02,
-        position_scale=0.01, residual_scale=True, dtype="bfloat16", remat="none", unroll=1,
-    )  # fmt: skip
+        name="transformer",
+        V=config.corpus.tokens.get_ref("V"),
+        D=768,
+        H=12,
+        K=64,
+        N=12,
+        F=3072,
+        L=1024,
+        attention="causal",
+        norm="pre",
+        window=0,
+        activation="gelu",
+        epsilon=1e-5,
+        dropout=0.0,
+        attention_dropout=0.0,
+        initializer="normal",
+        init_scale=0.02,
+        position_scale=0.01,
+        residual_scale=True,
+        dtype="bfloat16",
+        remat="none",
+        unroll=1,
+    )
     config.model.update(size)
     config.objective = dict(name="clm", across=False, chunks=16)
     config.optim = dict(
-        name="adamw", lr=lr, steps=600_000, warmup=2000, decay="cosine", end=0.1,
-        b1=0.9, b2=0.95, eps=1e-8, weight_decay=0.1, clip=1.0,
-    )  # fmt: skip
+        name="adamw",
+        lr=lr,
+        steps=600_000,
+        warmup=2000,
+        decay="cosine",
+        end=0.1,
+        b1=0.9,
+        b2=0.95,
+        eps=1e-8,
+        weight_decay=0.1,
+        clip=1.0,
+    )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1000)
     return config
 

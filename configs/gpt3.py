@@ -45,9 +45,10 @@ def sized(N: int, D: int, H: int, K: int, B: int, lr: float) -> ConfigDict:
     config.objective.across = True
     tokens = B * 2048
     config.optim.update(
-        steps=300_000_000_000 // tokens, warmup=375_000_000 // tokens,
+        steps=300_000_000_000 // tokens,
+        warmup=375_000_000 // tokens,
         decay_steps=260_000_000_000 // tokens,
-    )  # fmt: skip
+    )
     return config
 
 

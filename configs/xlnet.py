@@ -30,26 +30,60 @@ def large() -> ConfigDict:
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*.txt",  # theirs: Wikipedia, BooksCorpus, Giga5, ClueWeb, Common Crawl
-        documents="blank", sentences="line", held_out=0.001, cache="data",
+        documents="blank",
+        sentences="line",
+        held_out=0.001,
+        cache="data",
         tokens=dict(name="sentencepiece", V=32000, model=""),
-    )  # fmt: skip
+    )
     config.batches = dict(name="lanes", B=8192, L=512, reuse=256, both_ways=True)
     config.evals = dict(held_out=dict(split="held_out", B=512))
 
     config.model = dict(
-        name="two_stream", V=config.corpus.tokens.get_ref("V"), D=1024, H=16, K=64, N=24, F=4096,
-        M=384, reuse=config.batches.get_ref("reuse"), untied=True, activation="gelu",
-        dropout=0.1, attention_dropout=0.1, dtype="bfloat16", init_scale=0.02, remat="full",
+        name="two_stream",
+        V=config.corpus.tokens.get_ref("V"),
+        D=1024,
+        H=16,
+        K=64,
+        N=24,
+        F=4096,
+        M=384,
+        reuse=config.batches.get_ref("reuse"),
+        untied=True,
+        activation="gelu",
+        dropout=0.1,
+        attention_dropout=0.1,
+        dtype="bfloat16",
+        init_scale=0.02,
+        remat="full",
         unroll=1,
-    )  # fmt: skip
+    )
     config.objective = dict(
-        name="plm", one_in=6, perm=256, spans=True, max_gram=5, alpha=6, beta=1,
-        faithful=False, reset=False, chunks=5,
-    )  # fmt: skip
+        name="plm",
+        one_in=6,
+        perm=256,
+        spans=True,
+        max_gram=5,
+        alpha=6,
+        beta=1,
+        faithful=False,
+        reset=False,
+        chunks=5,
+    )
     config.optim = dict(
-        name="adamw", lr=4e-4, steps=500_000, warmup=40_000, decay="linear", end=0.001,
-        b1=0.9, b2=0.999, eps=1e-6, correct=False, weight_decay=0.01, clip=1.0,
-    )  # fmt: skip
+        name="adamw",
+        lr=4e-4,
+        steps=500_000,
+        warmup=40_000,
+        decay="linear",
+        end=0.001,
+        b1=0.9,
+        b2=0.999,
+        eps=1e-6,
+        correct=False,
+        weight_decay=0.01,
+        clip=1.0,
+    )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1000)
     return config
 
@@ -72,10 +106,19 @@ def mini() -> ConfigDict:
     config.batches.update(B=16, L=128, reuse=64)
     config.evals.held_out.B = 16
     config.model.update(
-        D=128, H=2, K=64, N=4, F=512, M=64, dropout=0.0, attention_dropout=0.0, dtype="float32",
+        D=128,
+        H=2,
+        K=64,
+        N=4,
+        F=512,
+        M=64,
+        dropout=0.0,
+        attention_dropout=0.0,
+        dtype="float32",
         init_scale=0.08,  # 0.02 suits 1024 wide; so narrow, its first attention sees nothing
-        remat="none", unroll=4,
-    )  # fmt: skip
+        remat="none",
+        unroll=4,
+    )
     config.objective.update(perm=64, reset=True, chunks=3)
     config.optim.update(lr=1e-3, steps=2000, warmup=100, correct=True)
     config.train.update(log_every=50, eval_every=400, eval_batches=32, save_every=400)

@@ -11,13 +11,13 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from finetune import reading, starting, tasks
-from finetune.examples import Examples
-from finetune.inputs import Inputs
-from finetune.labels import UNSEEN
-from pretrain.errors import UserError, section
-from pretrain.finished import opened
-from pretrain.workdir import read_json, write_json
+from finetune import datasets, initialize, tasks
+from finetune.inputs.batches import Examples
+from finetune.inputs.labels import UNSEEN
+from finetune.inputs.text_format import Inputs
+from pretrain.inference.trained_run import opened
+from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.workdir import read_json, write_json
 
 KEPT = "task.json"
 SPLITS = ("train", "dev", "test")
@@ -32,7 +32,7 @@ class Job(NamedTuple):
         train, evals: layouts.
     """
 
-    start: starting.Start
+    start: initialize.Start
     examples: dict[str, list[dict]]
     form: Any
     task: nn.Module
@@ -53,7 +53,7 @@ def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
     examples = read(config, say)
     if "train" not in examples:
         raise UserError("data.train is to name the training examples")
-    start = starting.opened_or_new(config, lambda: texts(examples["train"]))
+    start = initialize.opened_or_new(config, lambda: texts(examples["train"]))
     inputs = made_inputs(start, config.batches.L)
     kind, fields = the_kind(config)
     own = {name: fields.pop(name) for name in list(fields) if name in form_fields(kind)}
@@ -90,7 +90,7 @@ def read(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]
             continue
         own = {"path": own} if isinstance(own, str) else own
         with section(f"data.{split}"):
-            made = reading.read(**{**fields, **own})
+            made = datasets.read(**{**fields, **own})
         found[split] = made.examples
         say(f"{split}: {len(made.examples):,} examples")
         if split == "train" and 0 < config.get("examples", 0) < len(made.examples):
@@ -143,7 +143,7 @@ def texts(examples: list[dict]) -> Iterator[str]:
             yield " ".join(example["words"])
 
 
-def made_inputs(start: starting.Start, L: int) -> Inputs:
+def made_inputs(start: initialize.Start, L: int) -> Inputs:
     """How this start's backbone reads texts.
 
     Raises:
@@ -152,7 +152,7 @@ def made_inputs(start: starting.Start, L: int) -> Inputs:
     positions = start.model.get("L", L)
     if positions < L:
         raise UserError(f"batches.L={L}: this model reads rows of at most {positions} tokens")
-    characters = start.model["name"] == "lstm" and start.model.get("inputs") != "words"
+    characters = start.model["name"] == "elmo" and start.model.get("inputs") != "words"
     W = start.model.get("W", 50) if characters else 0
     inputs = Inputs(start.system, start.tokenizer, L, W=W, V=start.model.get("V", 0))
     marks = len(inputs.row(inputs.tokens([""])).ids)
@@ -161,7 +161,7 @@ def made_inputs(start: starting.Start, L: int) -> Inputs:
     return inputs
 
 
-def segments(start: starting.Start) -> int:
+def segments(start: initialize.Start) -> int:
     """Kinds of segments that its backbone tells apart; XLNet's tells any, and is shown three."""
     return 3 if start.system == "plm" else start.model.get("S", 0)
 
@@ -180,7 +180,7 @@ def form_fields(kind: Any) -> set[str]:
 
 def recipe(job: Job, config: ConfigDict) -> ConfigDict:
     """The recipe with all of the model in it: what is kept beside the weights, and compared."""
-    model = dict(starting.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
+    model = dict(initialize.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
     whole = json.loads(config.to_json_best_effort())
     return ConfigDict(whole | dict(model=model, objective=dict(name=job.start.system)))
 
@@ -211,7 +211,7 @@ def reopened(workdir: Path) -> Tuned:
     kept = read_json(workdir / KEPT)
     kind, fields = the_kind(run.config)
     fields = {k: v for k, v in fields.items() if k not in form_fields(kind)}
-    start = starting.Start(
+    start = initialize.Start(
         run.config.objective.name, run.config.model.to_dict(), run.tokenizer, run
     )
     inputs = made_inputs(start, run.config.batches.L)

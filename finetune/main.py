@@ -11,14 +11,16 @@ import jax
 from absl import flags
 from jax.experimental import multihost_utils
 
+from finetune import initialize, results
 from finetune import job as jobs
-from finetune import results, starting, submissions
-from finetune.predictor import Predictor, TerminatedError
-from pretrain import job, loop, report
-from pretrain.data.progress import say
-from pretrain.sharding import Layout
+from finetune.prediction import submissions
+from finetune.prediction.predictor import Predictor, TerminatedError
+from pretrain import cli
+from pretrain.distributed.sharding import Layout
+from pretrain.runtime.progress import say
+from pretrain.training import loop, summary
 
-flags.adopt_module_key_flags(job)
+flags.adopt_module_key_flags(cli)
 
 
 def main(config, workdir):
@@ -42,20 +44,27 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
     It leaves the predictions of the weights that count.
 
     Raises:
-        UserError: as `report.check`, of a job that is done.
+        UserError: as `summary.check`, of a job that is done.
     """
     made = jobs.made(config, say)
-    with job.opened(jobs.recipe(made, config), workdir) as keep_recipe:
+    with cli.opened(jobs.recipe(made, config), workdir) as keep_recipe:
 
         def keep():
             keep_recipe()
             jobs.keep(made, workdir)
 
-        prepare = starting.restored(made.start, say, config.fresh)
+        prepare = initialize.restored(made.start, say, config.fresh)
         state = loop.run(
-            config, workdir, made.task, made.train, made.evals, prepare, job.ACCEPT_CHANGES.value,
-            made.score, keep,
-        )  # fmt: skip
+            config,
+            workdir,
+            made.task,
+            made.train,
+            made.evals,
+            prepare,
+            cli.ACCEPT_CHANGES.value,
+            made.score,
+            keep,
+        )
         # The first process has written what all are about to read.
         multihost_utils.sync_global_devices("trained")
         found = results.result(workdir)
@@ -63,7 +72,7 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
         if found is not None:
             done |= found.since >= config.train.stop_after > 0
         if done:
-            report.check(state, found.values if found else {})
+            summary.check(state, found.values if found else {})
         if found is not None:
             if hasattr(made.form, "settle"):
                 made.form.settle(found.values)
@@ -119,7 +128,18 @@ def spread(found: list[dict[str, float | None]]) -> None:
 
 
 if __name__ == "__main__":
-    job.start(
-        main, "seed", "init", "fresh", "epochs", "data", "task.name", "batches.B", "batches.L",
-        "optim.lr", "train.best", "train.stop_after", "mesh",
-    )  # fmt: skip
+    cli.start(
+        main,
+        "seed",
+        "init",
+        "fresh",
+        "epochs",
+        "data",
+        "task.name",
+        "batches.B",
+        "batches.L",
+        "optim.lr",
+        "train.best",
+        "train.stop_after",
+        "mesh",
+    )

@@ -15,13 +15,16 @@ from typing import Any
 import jax
 from absl import flags, logging
 
-from finetune import blocks, job
-from finetune.predictor import Predictor, predict
-from finetune.submissions import WRITERS, draft
-from pretrain import commandline, lost, machine
-from pretrain.data.progress import say
-from pretrain.errors import UserError
-from pretrain.sharding import Layout, make_mesh
+from finetune import job
+from finetune.prediction import streaming
+from finetune.prediction.predictor import Predictor, predict
+from finetune.prediction.submissions import WRITERS, draft
+from pretrain import command_line
+from pretrain.distributed import failures, processes
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.runtime import malloc
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.progress import say
 
 FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's, with its fields.")
 FIELDS = flags.DEFINE_string(
@@ -78,7 +81,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax narrates
     try:
         source, out = files(argv, flags.FLAGS.overwrite)
-        machine.join()
+        processes.join()
         tuned = job.reopened(Path(flags.FLAGS.workdir).expanduser().absolute())
         format, own = fields(tuned.run.config, FORMAT.value, SPLIT.value, FIELDS.value)
         predictor = Predictor(tuned, Layout(make_mesh()), ROWS.value)
@@ -86,18 +89,18 @@ def main(argv: list[str]) -> None:
         target = draft(out) if first else open(os.devnull, "w")  # noqa: SIM115
         with target as file, WRITERS[SUBMISSION.value](file) as write:
             told = say if first else (lambda _: None)
-            found = blocks.blocks(source, format, own)
+            found = streaming.blocks(source, format, own)
             values = predict(predictor, found, write, told, SCORE.value)
     except UserError as error:
-        lost.end(1, f"error: {error}", error)
+        failures.end(1, f"error: {error}", error)
     except KeyboardInterrupt:
-        lost.end(130, "interrupted")
+        failures.end(130, "interrupted")
     if first and values:
         print("  ".join(f"{name} {value:.4f}" for name, value in values.items()))
 
 
 if __name__ == "__main__":
-    machine.keep_memory()
+    malloc.keep_memory()
     flags.DEFINE_string("workdir", None, "The fine-tuned run's folder.", required=True)
     flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
-    commandline.run(main, has_words=True)
+    command_line.run(main, has_words=True)

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pretrain import checkpoint, commandline, metrics
-from pretrain.errors import UserError
-from pretrain.job import speaking
+from pretrain import command_line
+from pretrain.cli import speaking
+from pretrain.runtime import run_config
+from pretrain.runtime.errors import UserError
+from pretrain.training import logging
 
 
 class Result(NamedTuple):
@@ -33,15 +35,15 @@ def result(workdir: Path) -> Result | None:
     """
     if not (workdir / "config.json").exists():
         raise UserError(f"{workdir} holds no run: it has no config.json")
-    config = checkpoint.read_config(workdir)
+    config = run_config.read_config(workdir)
     if "init" not in config:
         raise UserError(f"{workdir} holds a run that was not fine-tuned")
-    found = [x for x in metrics.read_lines(workdir / "metrics.jsonl") if any("/" in k for k in x)]
+    found = [x for x in logging.read_lines(workdir / "metrics.jsonl") if any("/" in k for k in x)]
     if not found:
         return None
     best = config["train"]["best"]
     name, sign = best.removeprefix("-"), -1 if best.startswith("-") else 1
-    told = [x for x in found if metrics.is_number(x.get(name))]
+    told = [x for x in found if logging.is_number(x.get(name))]
     line = max(told, key=lambda x: sign * x[name]) if told else found[-1]
     scratch = "random weights" if config.get("fresh") or not config["init"] else ""
     begun = ", ".join(filter(None, [scratch, config["init"]]))
@@ -71,7 +73,7 @@ def table(workdirs: Sequence[Path]) -> str:
 
 def shown(value: float | None) -> str:
     """A metric, for a person; "nan" where it was not finite."""
-    return f"{value:.4f}" if metrics.is_number(value) else "nan"
+    return f"{value:.4f}" if logging.is_number(value) else "nan"
 
 
 def main(argv) -> None:
@@ -83,4 +85,4 @@ def main(argv) -> None:
 
 
 if __name__ == "__main__":
-    commandline.run(main, has_words=True)
+    command_line.run(main, has_words=True)

@@ -22,7 +22,7 @@ from launch.programs import Output, end_with_parent
 
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: try again
 
-# What `pretrain.report` says in the first process, and JAX in one that was told to stop.
+# What `pretrain.training.summary` says in the first process, and JAX in one that was told to stop.
 FINISHED = re.compile(rb"^Finished at step ")
 STOPPED = re.compile(rb"^Stopped at step |\] SIGTERM caught at ")
 
@@ -30,9 +30,10 @@ STOPPED = re.compile(rb"^Stopped at step |\] SIGTERM caught at ")
 def main() -> int:
     """Runs the program and returns the attempt's exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m launch.attempt", description=__doc__,
+        prog="python -m launch.attempt",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--code", type=pathlib.Path, help="a file to write the exit code to, too")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="-- and the program")
     args = parser.parse_args()
@@ -64,9 +65,12 @@ def attempt(program: list[str]) -> int:
         signal.signal(signum, heard)
     try:
         process = subprocess.Popen(
-            program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"}, preexec_fn=end_with_parent,
-        )  # fmt: skip
+            program,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            preexec_fn=end_with_parent,
+        )
     except OSError as error:
         print(f"{program[0]}: {error.strerror}", file=sys.stderr)
         return 127

@@ -27,9 +27,10 @@ from launch.programs import Output, end_with_parent
 def main() -> int:
     """Starts the processes, follows them, and returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m launch.local", description=__doc__,
+        prog="python -m launch.local",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("-n", type=int, default=2, help="number of processes")
     parser.add_argument("--devices", type=int, default=0, help="fake CPU devices of each process")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command")
@@ -95,7 +96,8 @@ def shares(found: list[str], n: int) -> list[list[str]]:
 def environment(
     index: int, count: int, address: str, devices: int, gpus: list[str]
 ) -> dict[str, str]:
-    """What tells a process who it is: the variables that `pretrain.machine.join` reads."""
+    """What tells a process who it is: the variables that `pretrain.distributed.processes.join`
+    reads."""
     own = {
         "JAX_COORDINATOR_ADDRESS": address,
         "JAX_NUM_PROCESSES": str(count),
@@ -115,9 +117,15 @@ def start(command: list[str], own: dict[str, str]) -> subprocess.Popen:
     """One process with variables of its `own`."""
     # A session of its own: a terminal's Ctrl-C reaches it once, through the launcher.
     return subprocess.Popen(
-        command, env=os.environ | own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True, preexec_fn=end_with_parent,
-    )  # fmt: skip
+        command,
+        env=os.environ | own,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+        preexec_fn=end_with_parent,
+    )
 
 
 def _echo(index: int, process: subprocess.Popen, output: Output) -> None:

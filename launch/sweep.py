@@ -27,9 +27,10 @@ Point = dict[str, Any]  # values by dotted name
 def main() -> None:
     """Prints the commands; a mistake ends it with a line."""
     parser = argparse.ArgumentParser(
-        prog="python -m launch.sweep", description=__doc__,
+        prog="python -m launch.sweep",
+        description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     parser.add_argument("--config", required=True, help="the recipe, as path.py:preset")
     parser.add_argument("--runs", default="runs", help="the folder of the workdirs [runs]")
     parser.add_argument(

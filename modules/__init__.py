@@ -20,5 +20,5 @@ from typing import Any
 
 
 def build(name: str, **fields: Any):
-    """`build("two_stream", D=768, ...)` is `modules.two_stream.Backbone(D=768, ...)`."""
-    return importlib.import_module(f"modules.{name}").Backbone(**fields)
+    """`build("two_stream", D=768, ...)` is `modules.backbones.two_stream.Backbone(D=768, ...)`."""
+    return importlib.import_module(f"modules.backbones.{name}").Backbone(**fields)

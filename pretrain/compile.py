@@ -13,12 +13,13 @@ import sys
 import jax
 from absl import flags
 
-from pretrain import ahead, chips, job, roofline, search
-from pretrain.ahead import Step
-from pretrain.chips import Slice
-from pretrain.compiled import kept
-from pretrain.data.progress import say
-from pretrain.roofline import Work
+from pretrain import cli
+from pretrain.aot import compiled_step, mesh_search, roofline, tpu_specs
+from pretrain.aot.compiled_step import Step
+from pretrain.aot.hlo_cost import kept
+from pretrain.aot.roofline import Work
+from pretrain.aot.tpu_specs import Slice
+from pretrain.runtime.progress import say
 
 flags.declare_key_flag("config")
 TOPOLOGY = flags.DEFINE_string("topology", None, "Chips and their grid, as v5e:4x4, v5p:4x4x4.")
@@ -30,13 +31,13 @@ GIB = 2**30
 def main(config, _workdir) -> None:
     """Compiles the step of every phase, or searches; ends the process with 1 if nothing fits."""
     jax.config.update("jax_platforms", "cpu")  # whatever there is: these chips are described
-    place = chips.described(TOPOLOGY.value)
+    place = tpu_specs.described(TOPOLOGY.value)
     if SEARCH.value:
-        found = search.tried(config, place, MINUTES.value, say)
-        print("\n".join(search.table(found)))
+        found = mesh_search.tried(config, place, MINUTES.value, say)
+        print("\n".join(mesh_search.table(found)))
         sys.exit(not any(each.seconds for each in found))
-    steps = ahead.steps(config, place)
-    made = [ahead.compiled(steps, data) for data in ahead.rows(config)]
+    steps = compiled_step.steps(config, place)
+    made = [compiled_step.compiled(steps, data) for data in compiled_step.rows(config)]
     for step in made:
         work = roofline.work(step.program, place, list(steps.layout.mesh.devices.flat))
         print("\n".join(told(step, work, place)), end="\n\n")
@@ -50,7 +51,7 @@ def told(step: Step, work: Work, place: Slice) -> list[str]:
     over = " ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     return [
         f"{step.data.B} rows of {step.data.L} tokens on {place.name}: {mesh.size} chips, {over}; "
-        f"{ahead.parameters(step.steps):,} parameters; compiled in {step.seconds:.0f} s",
+        f"{compiled_step.parameters(step.steps):,} parameters; compiled in {step.seconds:.0f} s",
         *_memory(step, place),
         *_collectives(work),
         *([] if step.refusal else _work(step, work, place)),
@@ -121,7 +122,15 @@ def _trust(step: Step, work: Work) -> str:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("topology")
-    job.start(
-        main, "seed", "batches.B", "batches.L", "model.name", "objective.name", "optim.lr",
-        "optim.steps", "train", "mesh",
-    )  # fmt: skip
+    cli.start(
+        main,
+        "seed",
+        "batches.B",
+        "batches.L",
+        "model.name",
+        "objective.name",
+        "optim.lr",
+        "optim.steps",
+        "train",
+        "mesh",
+    )

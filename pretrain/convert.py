@@ -13,15 +13,16 @@ import sys
 
 from absl import flags, logging
 
-from pretrain import commandline, exporting, importing, job
-from pretrain.errors import UserError
+from pretrain import cli, command_line
+from pretrain.conversion import exporter, importer
+from pretrain.runtime.errors import UserError
 
 flags.declare_key_flag("workdir")
 SOURCE = flags.DEFINE_string("source", None, "A folder of published weights, to make a run of.")
 OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
 KIND = flags.DEFINE_string("kind", "", "Of release: hugging_face, tensorflow, npz, hdf5, ...")
 DTYPE = flags.DEFINE_enum(
-    "dtype", None, exporting.DTYPES, "Of what is written; default: as it came in."
+    "dtype", None, exporter.DTYPES, "Of what is written; default: as it came in."
 )
 IGNORE = flags.DEFINE_string("ignore", "", "Arrays to leave out: a pattern of their names.")
 CHECK = flags.DEFINE_bool("check", False, "Compare with what the release says that it computes.")
@@ -47,19 +48,24 @@ def convert(argv: list[str]) -> None:
         raise UserError(f"{argv[1]}: all is said by flags: --source or --out, and --workdir")
     if bool(SOURCE.value) == bool(OUT.value):
         raise UserError("say --source=DIR to import weights, or --out=DIR to export them")
-    workdir = pathlib.Path(str(job.WORKDIR.value)).absolute()
+    workdir = pathlib.Path(str(cli.WORKDIR.value)).absolute()
     if OUT.value:
         out = pathlib.Path(str(OUT.value))
-        exporting.hand_out(workdir, out, kind=KIND.value, dtype=DTYPE.value or "")
+        exporter.hand_out(workdir, out, kind=KIND.value, dtype=DTYPE.value or "")
         return
     if DTYPE.value:
         raise UserError("--dtype is of what is written: a run's own weights are float32")
-    importing.bring(
-        pathlib.Path(str(SOURCE.value)).expanduser(), workdir, kind=KIND.value,
-        ignore=IGNORE.value, check=CHECK.value, lower=LOWER.value, vocabulary=VOCABULARY.value,
-    )  # fmt: skip
+    importer.bring(
+        pathlib.Path(str(SOURCE.value)).expanduser(),
+        workdir,
+        kind=KIND.value,
+        ignore=IGNORE.value,
+        check=CHECK.value,
+        lower=LOWER.value,
+        vocabulary=VOCABULARY.value,
+    )
 
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("workdir")
-    commandline.run(main)
+    command_line.run(main)

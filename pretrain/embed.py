@@ -1,8 +1,8 @@
 """Vectors of every line of a text:  python -m pretrain.embed --workdir=runs/bert-mini in.txt out.h5
 
-The text is plain, .gz or .zst, a sentence in each line; out.h5 is as `pretrain.vectors` says.  A
-job that was stopped goes on where it was under the same command.  The same from Python:
-`pretrain.embedding.Embedder`.
+The text is plain, .gz or .zst, a sentence in each line; out.h5 is as
+`pretrain.inference.embedding_file` says.  A job that was stopped goes on where it was under the
+same command.  The same from Python: `pretrain.inference.embedder.Embedder`.
 """
 
 import hashlib
@@ -15,14 +15,19 @@ from typing import Any
 
 from absl import flags, logging
 
-from pretrain import commandline, job, machine, vectors, verified
-from pretrain.checksums import describe
-from pretrain.data import text, tokenizers
-from pretrain.data.progress import say
-from pretrain.embedding import POOLS, Choice, Embedder, chosen
-from pretrain.errors import UserError
-from pretrain.finished import Run, backbone_weights, opened
-from pretrain.sharding import Layout, make_mesh
+from pretrain import cli, command_line
+from pretrain.checkpoint import integrity
+from pretrain.checkpoint.checksums import describe
+from pretrain.data import tokenizers
+from pretrain.data.corpus import text_files
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference import embedding_file
+from pretrain.inference.embedder import POOLS, Embedder
+from pretrain.inference.layer_selection import Choice, chosen
+from pretrain.inference.trained_run import Run, backbone_weights, opened
+from pretrain.runtime import malloc
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
 LAYERS = flags.DEFINE_string("layers", "all", "all, top, mean, or numbers: 0,2; 0: the tokens.")
@@ -46,10 +51,10 @@ def sentences(path: Path) -> Iterator[str]:
     """The lines of a text without the blanks around them.
 
     Raises:
-        UserError: as `text.read`; or a line has no end.
+        UserError: as `text_files.read`; or a line has no end.
     """
     held, number = "", 1
-    for part in text.read(path):
+    for part in text_files.read(path):
         held += part
         if held.endswith("\n"):
             yield held.strip()
@@ -84,14 +89,22 @@ def blocks(sentences: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 
 
 def embed(
-    run: Run, source: Path, out: Path, say: Callable[[str], None] = say, *, layers: str = "all",
-    mix: str = "", tokens: int = 8192, cut: bool = False, pool: str = "",
-) -> None:  # fmt: skip
+    run: Run,
+    source: Path,
+    out: Path,
+    say: Callable[[str], None] = say,
+    *,
+    layers: str = "all",
+    mix: str = "",
+    tokens: int = 8192,
+    cut: bool = False,
+    pool: str = "",
+) -> None:
     """Writes the vectors of all sentences of `source` to `out`.
 
     Args:
         say: is told how far it is.
-        layers, mix: see `embedding.chosen`.
+        layers, mix: see `layer_selection.chosen`.
         tokens, cut, pool: see `Embedder`.
 
     Raises:
@@ -103,7 +116,7 @@ def embed(
     params, step = backbone_weights(run, layout)
     made_from = {"step": step, **described(run, params, choice), "pool": pool, "text": digest}
     embedder = Embedder(run, layout, choice, params=params, tokens=tokens, cut=cut, pool=pool)
-    with vectors.opened(out, made_from) as made:
+    with embedding_file.opened(out, made_from) as made:
         if made.done:
             say(f"going on behind {made.done} blocks of at most {LINES:,} lines")
         fill(made, embedder, blocks(sentences(source)), progress(say, embedder, count))
@@ -114,7 +127,7 @@ def embed(
 def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """What the vectors of a sentence depend on."""
     return {
-        "weights": verified.seal(describe(verified.flatten(params))[0])["digest"],
+        "weights": integrity.seal(describe(integrity.flatten(params))[0])["digest"],
         "tokenizer": tokenizers.digest(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),
@@ -123,15 +136,17 @@ def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
 
 
 def fill(
-    made: vectors.Blocks, embedder: Embedder, every: Iterable[tuple[int, list[str]]],
+    made: embedding_file.Blocks,
+    embedder: Embedder,
+    every: Iterable[tuple[int, list[str]]],
     progress: Callable[[int], None],
-) -> None:  # fmt: skip
+) -> None:
     """Makes the blocks that are not there yet; `progress` hears the number of sentences done."""
     new = itertools.islice(every, made.done, None)
     for first, found in itertools.groupby(embedder(new), lambda sentence: sentence.block):
         with made.block() as file:
             for number, sentence in enumerate(found, 1):
-                vectors.add(file, sentence.number, sentence.tokens, sentence.vectors)
+                embedding_file.add(file, sentence.number, sentence.tokens, sentence.vectors)
                 progress(first + number)
 
 
@@ -176,7 +191,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # Orbax narrates
     try:
         source, out = files(argv)
-        run = opened(str(job.WORKDIR.value))
+        run = opened(str(cli.WORKDIR.value))
         if DTYPE.value:
             run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
         options: dict[str, Any] = dict(
@@ -191,6 +206,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    machine.keep_memory()
+    malloc.keep_memory()
     flags.mark_flag_as_required("workdir")
-    commandline.run(main, has_words=True)
+    command_line.run(main, has_words=True)

@@ -17,13 +17,17 @@ import optax
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from pretrain import data, finished, job, machine, metrics, objectives
-from pretrain.data.addresses import without_credentials
-from pretrain.data.corpus import Corpus
-from pretrain.errors import UserError, section
-from pretrain.sharding import Layout, make_mesh
-from pretrain.steps import Steps
-from pretrain.workdir import open_private
+from pretrain import cli, objectives
+from pretrain.data import batches, prepare
+from pretrain.data.corpus.format import Corpus
+from pretrain.distributed import processes
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference import trained_run
+from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.workdir import open_private
+from pretrain.training import metrics
+from pretrain.training.compiled_steps import Steps
 
 flags.declare_key_flag("config")
 flags.declare_key_flag("workdir")
@@ -31,7 +35,7 @@ flags.declare_key_flag("workdir")
 
 def main(config: ConfigDict, workdir: pathlib.Path) -> None:
     """Prints what the run makes of the text, and adds a line to workdir/evaluations.jsonl."""
-    machine.join()
+    processes.join()
     recipe = pathlib.Path(config_flags.get_config_filename(flags.FLAGS["config"])).stem
     line = {"recipe": recipe, **evaluated(config, workdir)}
     if jax.process_index():
@@ -56,7 +60,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         UserError: there is no run, tokenizer or text, the rows are longer than the run's model
             can read, or the process was told to terminate.
     """
-    run = finished.opened(workdir)
+    run = trained_run.opened(workdir)
     fields = changed(run.config.corpus, config.corpus)
     corpus = prepared(fields, workdir)
     objective = objectives.build(
@@ -64,12 +68,12 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     )
     with section("batches"):
         read = rows(run.config.batches, config.batches)
-        text = data.build(corpus=corpus, split="all", **read)
+        text = batches.build(corpus=corpus, split="all", **read)
         objectives.check_length(run.backbone, text.L)
     layout = Layout(make_mesh(data=1, fsdp=-1))
     steps = Steps(objective, optax.identity(), layout, [text], seed=run.config.seed)
     params, step = run.weights(steps.like.params)
-    total = steps.evaluate(params, text, machine.Stop())
+    total = steps.evaluate(params, text, processes.Stop())
     if total is None:
         raise UserError("told to terminate before the end of the text: there is no result")
     what = {"source": without_credentials(fields["source"]), "batches": read, "step": step}
@@ -80,7 +84,7 @@ def prepared(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
     """The corpus of these options, in the tokens of the run and with nothing held out."""
     saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
     with section("corpus"):
-        return data.load(**{**fields, "tokens": saved, "held_out": 0})
+        return prepare.prepare(**{**fields, "tokens": saved, "held_out": 0})
 
 
 def changed(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,4 +109,4 @@ def counts(total: metrics.Sums) -> dict[str, int]:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("workdir")
-    job.start(main, "corpus", "batches")
+    cli.start(main, "corpus", "batches")

@@ -1,6 +1,6 @@
 """Let a causal model write:  python -m pretrain.generate --workdir=runs/gpt2-mini --prompt="We"
 
-The same from Python: `pretrain.writing.Writer`.
+The same from Python: `pretrain.inference.generator.Writer`.
 """
 
 import itertools
@@ -11,12 +11,13 @@ from typing import Any
 
 from absl import flags, logging
 
-from pretrain import commandline, job, machine
-from pretrain.errors import UserError
-from pretrain.finished import opened
-from pretrain.sampling import Sampler
-from pretrain.sharding import Layout, make_mesh
-from pretrain.writing import Piece, Writer
+from pretrain import cli, command_line
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.generator import Piece, Writer
+from pretrain.inference.sampling import Sampler
+from pretrain.inference.trained_run import opened
+from pretrain.runtime import malloc
+from pretrain.runtime.errors import UserError
 
 flags.declare_key_flag("workdir")
 PROMPT = flags.DEFINE_multi_string("prompt", [], "What to go on from; again for more than one.")
@@ -76,7 +77,7 @@ def main(_) -> None:
     try:
         sampler = Sampler(0 if GREEDY.value else TEMPERATURE.value, TOP_K.value, TOP_P.value)
         rows, layout = prompts(), Layout(make_mesh(data=1, fsdp=-1))
-        writer = Writer(opened(str(job.WORKDIR.value)), layout, sampler)
+        writer = Writer(opened(str(cli.WORKDIR.value)), layout, sampler)
         stops = [stop.replace("\\n", "\n") for stop in STOP.value]
         given: dict[str, Any] = dict(tokens=TOKENS.value, stops=stops, seed=SEED.value)
         show(rows, writer.texts(rows, bos=BOS.value, **given))
@@ -88,6 +89,6 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    machine.keep_memory()
+    malloc.keep_memory()
     flags.mark_flag_as_required("workdir")
-    commandline.run(main)
+    command_line.run(main)

@@ -4,11 +4,14 @@ from absl import flags
 from flax.core import FrozenDict
 
 import modules
-from pretrain import data, job, loop, objectives, report
-from pretrain.data.stream import phases
-from pretrain.errors import section
+from pretrain import cli, objectives
+from pretrain.data import batches, prepare
+from pretrain.data.batches.loader import phases
+from pretrain.data.batches.phases import build_training
+from pretrain.runtime.errors import section
+from pretrain.training import loop, summary
 
-flags.adopt_module_key_flags(job)
+flags.adopt_module_key_flags(cli)
 
 
 def main(config, workdir):
@@ -18,33 +21,49 @@ def main(config, workdir):
     with section("objective"):
         objective = objectives.build(backbone=backbone, **config.objective)
     with section("corpus"):
-        corpus = data.load(**config.corpus, verify=job.VERIFY.value)
+        corpus = prepare.prepare(**config.corpus, verify=cli.VERIFY.value)
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with section("batches"):
-        train = data.training(
+        train = build_training(
             corpus, config.seed, config.optim.steps, config.batches, config.get("first")
         )
     evals = {}
     for name, changes in config.evals.items():
         with section(f"evals.{name}"):
-            evals[name] = data.build(corpus=corpus, **{**config.batches, **changes})
+            evals[name] = batches.build(corpus=corpus, **{**config.batches, **changes})
     for layout in (*phases(train), *evals.values()):
         objectives.check_length(backbone, layout.L)
-    with job.opened(config, workdir) as keep_recipe:
+    with cli.opened(config, workdir) as keep_recipe:
 
         def keep():
             keep_recipe()
             corpus.tokenizer.save(workdir / "tokenizer")
 
         state = loop.run(
-            config, workdir, objective, train, evals, accept_changes=job.ACCEPT_CHANGES.value,
+            config,
+            workdir,
+            objective,
+            train,
+            evals,
+            accept_changes=cli.ACCEPT_CHANGES.value,
             keep=keep,
-        )  # fmt: skip
-        report.close(config, workdir, state)
+        )
+        summary.close(config, workdir, state)
 
 
 if __name__ == "__main__":
-    job.start(
-        main, "seed", "corpus.tokens.name", "batches.name", "batches.B", "batches.L", "evals",
-        "model.name", "objective.name", "optim.lr", "optim.steps", "train", "mesh",
-    )  # fmt: skip
+    cli.start(
+        main,
+        "seed",
+        "corpus.tokens.name",
+        "batches.name",
+        "batches.B",
+        "batches.L",
+        "evals",
+        "model.name",
+        "objective.name",
+        "optim.lr",
+        "optim.steps",
+        "train",
+        "mesh",
+    )

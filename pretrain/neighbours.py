@@ -15,8 +15,8 @@ import h5py
 import numpy as np
 from absl import flags
 
-from pretrain import commandline
-from pretrain.errors import UserError
+from pretrain import command_line
+from pretrain.runtime.errors import UserError
 
 WORD = flags.DEFINE_string("word", "", "The word, in capitals or not.")
 NEAREST = flags.DEFINE_integer("nearest", 2, "So many neighbours of each occurrence.", 1)
@@ -96,4 +96,4 @@ def neighbours(
 
 
 if __name__ == "__main__":
-    commandline.run(main, has_words=True)
+    command_line.run(main, has_words=True)

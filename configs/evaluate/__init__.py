@@ -1,0 +1,1 @@
+"""Recipes of evaluations on another text."""

@@ -15,8 +15,11 @@ def get_config() -> ConfigDict:
     """The recipe; `source` is to be set."""
     config = ConfigDict()
     config.corpus = dict(
-        source="text:corpus/*.txt", documents=config_dict.placeholder(str),
-        sentences=config_dict.placeholder(str), detokenise="", cache="data",
-    )  # fmt: skip
+        source="text:corpus/*.txt",
+        documents=config_dict.placeholder(str),
+        sentences=config_dict.placeholder(str),
+        detokenise="",
+        cache="data",
+    )
     config.batches = dict(B=16, L=config_dict.placeholder(int))
     return config

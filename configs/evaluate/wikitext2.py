@@ -20,9 +20,12 @@ def get_config() -> ConfigDict:
     """The recipe; without L it takes rows as long as those the run was trained on."""
     config = ConfigDict()
     config.corpus = dict(
-        source="text:wikitext-2/wiki.test.tokens", documents="file", sentences="whole",
-        detokenise="wikitext", cache="data",
-    )  # fmt: skip
+        source="text:wikitext-2/wiki.test.tokens",
+        documents="file",
+        sentences="whole",
+        detokenise="wikitext",
+        cache="data",
+    )
     config.batches = dict(name="windows", B=16, L=config_dict.placeholder(int))
     config.batches.context = config.batches.get_ref("L") // 2
     return config

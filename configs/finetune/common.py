@@ -15,25 +15,50 @@ def base() -> ConfigDict:
     config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
     config.system, config.tokens = "mlm", ConfigDict()  # from scratch
     config.optim = dict(  # warmup and unfreeze below 1 are shares of all steps
-        name="adamw", lr=2e-5, steps=0, warmup=0.1, decay="linear", join="after",
-        b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.01, clip=1.0, layers=1.0,
-        unfreeze=0.0, freeze="",
-    )  # fmt: skip
+        name="adamw",
+        lr=2e-5,
+        steps=0,
+        warmup=0.1,
+        decay="linear",
+        join="after",
+        b1=0.9,
+        b2=0.999,
+        eps=1e-6,
+        weight_decay=0.01,
+        clip=1.0,
+        layers=1.0,
+        unfreeze=0.0,
+        freeze="",
+    )
     config.train.update(best="", stop_after=0, log_every=50, eval_every=200, save_every=500, keep=1)
     return config
 
 
 SUMMED: dict = dict(pool="", summary="")  # a row's states as one
 KINDS: dict[str, dict] = {  # what each kind of task can besides
-    "classify": SUMMED | dict(both=False, weights=()), "regress": SUMMED | dict(both=False),
-    "choice": SUMMED, "rank": SUMMED, "tag": dict(own=0, own_D=0), "span": {},
-}  # fmt: skip
+    "classify": SUMMED | dict(both=False, weights=()),
+    "regress": SUMMED | dict(both=False),
+    "choice": SUMMED,
+    "rank": SUMMED,
+    "tag": dict(own=0, own_D=0),
+    "span": {},
+}
 
 
 def task(name: str, **fields) -> dict:
-    """The section `task`, with all that can be said of its kind: see `finetune.features`."""
+    """The section `task`, with all that can be said of its kind: see
+    `finetune.model.task_model`."""
     shared = dict(
-        dropout=0.1, lm=0.0, mix=False, frozen=False, states_dropout=0.0, lambda_=0.0, window=0,
-        bilstm=0, bilstm_layers=1, bilstm_dropout=0.0, again=False,
-    )  # fmt: skip
+        dropout=0.1,
+        lm=0.0,
+        mix=False,
+        frozen=False,
+        states_dropout=0.0,
+        lambda_=0.0,
+        window=0,
+        bilstm=0,
+        bilstm_layers=1,
+        bilstm_dropout=0.0,
+        again=False,
+    )
     return dict(name=name, **{**shared, **KINDS[name], **fields})

@@ -40,10 +40,20 @@ def elmo() -> ConfigDict:
     """The backbone rests: an LSTM reads it beside words of its own, and a chain tells the tags."""
     config = bert()
     config.task.update(
-        convert_to="iobes", crf=True, constrained=True, dropout=0.5,
-        frozen=True, mix=True, lambda_=0.1, states_dropout=0.5,
-        bilstm=200, bilstm_layers=2, bilstm_dropout=0.5, own=2, own_D=50,
-    )  # fmt: skip
+        convert_to="iobes",
+        crf=True,
+        constrained=True,
+        dropout=0.5,
+        frozen=True,
+        mix=True,
+        lambda_=0.1,
+        states_dropout=0.5,
+        bilstm=200,
+        bilstm_layers=2,
+        bilstm_dropout=0.5,
+        own=2,
+        own_D=50,
+    )
     config.epochs, config.batches.B = 30.0, 64
     config.optim.update(lr=1e-3, warmup=0, decay="constant", weight_decay=0.0, clip=5.0)
     config.optim.freeze = "^backbone/"

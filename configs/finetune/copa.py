@@ -15,7 +15,9 @@ from configs.finetune import common
 
 def get_config() -> ConfigDict:
     config = common.base()
-    config.data = dict(format="choice", train="copa/train.jsonl", dev="copa/dev.jsonl", test="")
+    config.data = dict(
+        format="multiple_choice", train="copa/train.jsonl", dev="copa/dev.jsonl", test=""
+    )
     config.data.update(texts=("query",), choices="choices", gold="gold", lettered=False)
     config.task = common.task("choice", gap="", options=2)
     config.batches = dict(B=16, L=64, eval_B=32)

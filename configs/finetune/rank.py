@@ -16,7 +16,7 @@ from configs.finetune import common
 
 def get_config() -> ConfigDict:
     config = common.base()
-    config.data = dict(format="rank", train="train.tsv", dev="dev.tsv", test="")
+    config.data = dict(format="ranking", train="train.tsv", dev="dev.tsv", test="")
     config.task = common.task(
         "rank", options=8, rows=0, loss="softmax", margin=1.0, ks=(1, 10), gain="exponential"
     )

@@ -18,9 +18,14 @@ from configs.finetune import common
 def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(
-        format="table", texts=("premise", "hypothesis"), label="label",
-        labels=("entailment", "not_entailment"), train="train.csv", dev="dev.csv", test="",
-    )  # fmt: skip
+        format="table",
+        texts=("premise", "hypothesis"),
+        label="label",
+        labels=("entailment", "not_entailment"),
+        train="train.csv",
+        dev="dev.csv",
+        test="",
+    )
     config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=128, eval_B=64)
     config.train.update(best="dev/accuracy", eval_every=50)

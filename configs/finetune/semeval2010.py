@@ -18,9 +18,12 @@ from configs.finetune import common
 def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(
-        format="semeval2010", marks=("$ ", " $", "# ", " #"),
-        train="TRAIN_FILE.TXT", dev="", test="TEST_FILE_FULL.TXT",
-    )  # fmt: skip
+        format="semeval2010",
+        marks=("$ ", " $", "# ", " #"),
+        train="TRAIN_FILE.TXT",
+        dev="",
+        test="TEST_FILE_FULL.TXT",
+    )
     config.task = common.task("classify", metrics=("accuracy", "relation_f1"))
     config.epochs = 5.0
     config.batches = dict(B=16, L=128, eval_B=64)

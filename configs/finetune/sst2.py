@@ -28,9 +28,13 @@ def get_config(preset: str = "tuned") -> ConfigDict:
 def tuned() -> ConfigDict:
     config = common.base()
     config.data = dict(
-        format="table", kind="lines", encoding="utf-8",
-        train="stsa.binary.train", dev="stsa.binary.dev", test="stsa.binary.test",
-    )  # fmt: skip
+        format="table",
+        kind="lines",
+        encoding="utf-8",
+        train="stsa.binary.train",
+        dev="stsa.binary.dev",
+        test="stsa.binary.test",
+    )
     config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=64, eval_B=64)
     config.train.best = "dev/accuracy"
@@ -45,7 +49,7 @@ def from_scratch(config: ConfigDict) -> ConfigDict:
     """The recipe with a model of its own: vectors of words, an LSTM either way, its average."""
     config.system, config.tokens = "bilm", dict(name="words", lower=True, types=8000)
     config.model = dict(
-        name="lstm", inputs="words", V=None, D=300, U=128, N=1, tied=True, dropout=0.5
+        name="elmo", inputs="words", V=None, D=300, U=128, N=1, tied=True, dropout=0.5
     )
     config.task.update(pool="mean", dropout=0.5)
     config.epochs = 6.0

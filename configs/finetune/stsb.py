@@ -18,9 +18,15 @@ from configs.finetune import common
 def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(
-        format="table", header=False, texts=(0, 1), label=2, number=True,
-        train="stsb-en-train.csv", dev="stsb-en-dev.csv", test="stsb-en-test.csv",
-    )  # fmt: skip
+        format="table",
+        header=False,
+        texts=(0, 1),
+        label=2,
+        number=True,
+        train="stsb-en-train.csv",
+        dev="stsb-en-dev.csv",
+        test="stsb-en-test.csv",
+    )
     config.task = common.task("regress", metrics=("pearson", "spearman"))
     config.batches = dict(B=32, L=128, eval_B=64)
     config.train.update(best="dev/spearman", eval_every=100)

@@ -28,9 +28,14 @@ def get_config(preset: str = "tuned") -> ConfigDict:
 def tuned() -> ConfigDict:
     config = common.base()
     config.data = dict(
-        format="table", kind="lines", encoding="latin-1", until=":",
-        train="TREC.train", dev="", test="TREC.test",
-    )  # fmt: skip
+        format="table",
+        kind="lines",
+        encoding="latin-1",
+        until=":",
+        train="TREC.train",
+        dev="",
+        test="TREC.test",
+    )
     config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=48, eval_B=64)
     return config

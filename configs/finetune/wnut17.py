@@ -15,9 +15,11 @@ from configs.finetune import common
 def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(
-        format="conll", train="wnut17train.conll", dev="emerging.dev.conll",
+        format="conll",
+        train="wnut17train.conll",
+        dev="emerging.dev.conll",
         test="emerging.test.annotated",
-    )  # fmt: skip
+    )
     config.task = common.task(
         "tag", scheme="iob2", convert_to="", piece="first", crf=False, constrained=False
     )

@@ -17,7 +17,7 @@ Adding one is a file here, named by `config.task.name`, with two classes:
         predict(batch) -> {name: array}       an entry for each row; what `scores` reads
         flops(B, L) -> float
 
-An example is a dict, see `finetune.reading`.  Several rows may come of one example.
+An example is a dict, see `finetune.datasets`.  Several rows may come of one example.
 """
 
 import importlib

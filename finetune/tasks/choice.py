@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finetune import scores
-from finetune.encode import folded
-from finetune.inputs import Inputs, Row, shortened
+from finetune.inputs.text_format import Inputs, Row, shortened
+from finetune.metrics import classification
+from finetune.model.encoder import folded
 from finetune.tasks import classify
 
 
@@ -25,9 +25,14 @@ class Form:
     """Examples {"texts": [...], "choices": [...], "label": number} to rows, and back."""
 
     def __init__(
-        self, inputs: Inputs, examples: Sequence[dict], *, gap: str = "",
-        options: int = 0, S: int = 0,
-    ):  # fmt: skip
+        self,
+        inputs: Inputs,
+        examples: Sequence[dict],
+        *,
+        gap: str = "",
+        options: int = 0,
+        S: int = 0,
+    ):
         """
         Args:
             gap: where the last text has this, the option takes its place (RACE: "_"); but GPT
@@ -104,7 +109,7 @@ class Form:
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """The share of examples whose right option is told."""
         told = [logits_O.tolist() for logits_O in self.shown(examples, outputs)]
-        return {"accuracy": scores.choice_accuracy(told, [x["label"] for x in examples])}
+        return {"accuracy": classification.choice_accuracy(told, [x["label"] for x in examples])}
 
     def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
         """The number of the option told of each example, from 0, and the probability of each."""

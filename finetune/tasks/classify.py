@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from finetune import scores
-from finetune.encode import folded
-from finetune.features import Features
-from finetune.inputs import Inputs
-from finetune.labels import UNKNOWN, UNSEEN, Unseen
-from modules import layers
-from modules.pooling import Pool
-from pretrain.errors import UserError
+from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
+from finetune.inputs.text_format import Inputs
+from finetune.metrics import classification
+from finetune.model.encoder import folded
+from finetune.model.task_model import Features
+from modules.layers import params
+from modules.layers.pooling import Pool
+from pretrain.runtime.errors import UserError
 
 SUMMARIES = ("", "none", "tanh", "pooler")
 
@@ -28,14 +28,21 @@ class Form:
     """Examples {"texts": [...], "label": ...} to rows, and back."""
 
     def __init__(
-        self, inputs: Inputs, examples: Sequence[dict], *, labels: Sequence[str] = (),
-        metrics: Sequence[str] = ("accuracy",), positive: str = "", both: bool = False,
-        closed: bool | None = None, S: int = 0,
-    ):  # fmt: skip
+        self,
+        inputs: Inputs,
+        examples: Sequence[dict],
+        *,
+        labels: Sequence[str] = (),
+        metrics: Sequence[str] = ("accuracy",),
+        positive: str = "",
+        both: bool = False,
+        closed: bool | None = None,
+        S: int = 0,
+    ):
         """
         Args:
             labels: in order of their ids; none: those of the examples, sorted.
-            metrics: of `scores.METRICS`.
+            metrics: of `classification.METRICS`.
             positive: the class that F1 is of; "": the last.
             both: pairs are read in both orders and their states added (Radford et al. 2018).
             closed: a label that is none of these is refused; False: it counts as an error, and is
@@ -48,8 +55,8 @@ class Form:
         self.positive = positive or (self.labels[-1] if self.labels else "")
         self.unseen = Unseen(bool(labels) if closed is None else closed)
         self.notes: list[str] = []
-        if unknown := [x for x in self.metrics if x not in scores.METRICS]:
-            known = ", ".join(scores.METRICS)
+        if unknown := [x for x in self.metrics if x not in classification.METRICS]:
+            known = ", ".join(classification.METRICS)
             raise UserError(f"task.metrics={unknown[0]!r}: there are {known}")
         if len(self.labels) < 2:
             raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
@@ -57,9 +64,13 @@ class Form:
     def kept(self) -> dict[str, Any]:
         """What another `Form` of the same task is made with."""
         return dict(
-            labels=self.labels, metrics=self.metrics, positive=self.positive, both=self.both,
-            closed=self.unseen.closed, S=self.S,
-        )  # fmt: skip
+            labels=self.labels,
+            metrics=self.metrics,
+            positive=self.positive,
+            both=self.both,
+            closed=self.unseen.closed,
+            S=self.S,
+        )
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
@@ -105,7 +116,7 @@ class Form:
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """The task's metrics."""
         truth = [str(x["label"]) for x in examples]
-        return scores.score(self.metrics, self.predictions(outputs), truth, self.positive)
+        return classification.score(self.metrics, self.predictions(outputs), truth, self.positive)
 
     def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
         """The label told of each example, and the probabilities of all."""
@@ -123,7 +134,7 @@ class Head(nn.Module):
     """A row's states to numbers: pooled, summed up, and through a dense layer.
 
     Attributes:
-        pool: of `modules.pooling`.
+        pool: of `modules.layers.pooling`.
         summary: before the dense layer: "pooler" is the backbone's own (BERT), "tanh" one of the
             task's (XLNet); "": the first if there is one, the second for a state picked out of a
             bidirectional row, else none.
@@ -139,7 +150,7 @@ class Head(nn.Module):
     @nn.compact
     def __call__(self, h_BLD, valid_BL, backbone, options: int, *, train: bool):
         pooled_BD = Pool(self.pool)(h_BLD, valid_BL)
-        init = layers.normal(self.scale)
+        init = params.normal(self.scale)
         if self.summary == "pooler":
             pooled_BD = backbone.pool(pooled_BD)
         elif self.summary == "tanh":
@@ -148,7 +159,7 @@ class Head(nn.Module):
         pooled_BD = pooled_BD.reshape(-1, options, pooled_BD.shape[-1]).sum(1)
         pooled_BD = nn.Dropout(self.dropout)(pooled_BD, deterministic=not train)
         w_DC = self.param("w_DC", init, (pooled_BD.shape[-1], self.C), jnp.float32)
-        bias_C = self.param("bias_C", layers.zeros, (self.C,), jnp.float32)
+        bias_C = self.param("bias_C", params.zeros, (self.C,), jnp.float32)
         return pooled_BD.astype(jnp.float32) @ w_DC + bias_C
 
 
@@ -158,7 +169,7 @@ class Task(Features):
     Attributes:
         C: classes.
         place: where in a row its system has the state that speaks for it, a kind of pooling.
-        pool: another kind, of `modules.pooling`; "": that one.
+        pool: another kind, of `modules.layers.pooling`; "": that one.
         summary, dropout: of `Head`.
         weights: of the classes; none: all 1.
         mix, ..., lm: of `Features`.
@@ -173,7 +184,7 @@ class Task(Features):
 
     def __post_init__(self):
         super().__post_init__()
-        layers.check(self, "summary", SUMMARIES)
+        params.check(self, "summary", SUMMARIES)
         if self.weights and len(self.weights) != self.C:
             raise UserError(f"task.weights: {len(self.weights)} weights for {self.C} classes")
         if self.summary == "pooler" and (self.bilstm or not self._pooler()):

@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finetune.inputs import Inputs, Row
-from finetune.scores_rank import GAINS, rank_scores
+from finetune.inputs.text_format import Inputs, Row
+from finetune.metrics.ranking import GAINS, rank_scores
 from finetune.tasks import choice
-from modules import layers
-from pretrain.errors import UserError
+from modules.kernels.softmax import softmax as masked_softmax
+from modules.layers import params
+from pretrain.runtime.errors import UserError
 
 Hand = tuple[dict, list[int]]  # an example, and which of its candidates
 
@@ -25,14 +26,22 @@ class Form:
     """Examples {"query": ..., "candidates": [...], "relevance": [...]} to rows, and back."""
 
     def __init__(
-        self, inputs: Inputs, examples: Sequence[dict], *, options: int = 8, rows: int = 0,
-        ks: Sequence[int] = (1, 10), gain: str = "exponential", seed: int = 0, S: int = 0,
-    ):  # fmt: skip
+        self,
+        inputs: Inputs,
+        examples: Sequence[dict],
+        *,
+        options: int = 8,
+        rows: int = 0,
+        ks: Sequence[int] = (1, 10),
+        gain: str = "exponential",
+        seed: int = 0,
+        S: int = 0,
+    ):
         """
         Args:
             options: candidates of a row.
             rows: of a query in training, at most; 0: so many that all candidates are read.
-            ks, gain: of `scores_rank.rank_scores`.
+            ks, gain: of `ranking.rank_scores`.
             seed: of which candidates stand together in training.
             S: kinds of segments that the backbone knows.
         """
@@ -128,7 +137,8 @@ class Form:
         return found
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Reciprocal rank, average precision, and at each of `ks`; see `finetune.scores_rank`."""
+        """Reciprocal rank, average precision, and at each of `ks`; see
+        `finetune.metrics.ranking`."""
         relevances = [example["relevance"] for example in examples]
         return rank_scores(self.shown(examples, outputs), relevances, self.ks, self.gain)
 
@@ -170,7 +180,7 @@ def softmax(logits_BO, relevance_BO, there_BO, margin):
 def listnet(logits_BO, relevance_BO, there_BO, margin):
     """Cross entropy of which candidate is first, by relevance and by score (Cao et al. 2007)."""
     del margin
-    share_BO = layers.softmax(relevance_BO, there_BO)
+    share_BO = masked_softmax(relevance_BO, there_BO)
     return -(share_BO * jnp.where(there_BO, jax.nn.log_softmax(logits_BO), 0)).sum(1)
 
 
@@ -200,8 +210,11 @@ def _mean(x_BOO, pairs_BOO):
 
 
 LOSSES: dict[str, Callable] = {
-    "softmax": softmax, "listnet": listnet, "hinge": hinge, "logistic": logistic,
-}  # fmt: skip
+    "softmax": softmax,
+    "listnet": listnet,
+    "hinge": hinge,
+    "logistic": logistic,
+}
 
 
 class Task(choice.Task):
@@ -218,7 +231,7 @@ class Task(choice.Task):
 
     def __post_init__(self):
         super().__post_init__()
-        layers.check(self, "loss", tuple(LOSSES))
+        params.check(self, "loss", tuple(LOSSES))
 
     def __call__(self, batch, *, train: bool):
         logits_BO, h_BLD, rows = self._outputs(batch, train=train)

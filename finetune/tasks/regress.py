@@ -9,19 +9,24 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from finetune import scores
-from finetune.inputs import Inputs
+from finetune.inputs.text_format import Inputs
+from finetune.metrics import classification
 from finetune.tasks import classify
-from pretrain.errors import UserError
+from pretrain.runtime.errors import UserError
 
 
 class Form(classify.Form):
     """Examples {"texts": [...], "label": number} to rows, and back."""
 
     def __init__(
-        self, inputs: Inputs, examples: Sequence[dict], *,
-        metrics: Sequence[str] = ("pearson", "spearman"), both: bool = False, S: int = 0,
-    ):  # fmt: skip
+        self,
+        inputs: Inputs,
+        examples: Sequence[dict],
+        *,
+        metrics: Sequence[str] = ("pearson", "spearman"),
+        both: bool = False,
+        S: int = 0,
+    ):
         """`metrics`, `both`, `S`: see `classify.Form`."""
         del examples
         super().__init__(inputs, [], labels=("", "number"), metrics=metrics, both=both, S=S)
@@ -53,7 +58,7 @@ class Form(classify.Form):
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """The task's metrics."""
         truth, told = [self.number(x) for x in examples], outputs["value_B"].astype(float).tolist()
-        return scores.score(self.metrics, told, truth)
+        return classification.score(self.metrics, told, truth)
 
     def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
         """The number told of each example."""

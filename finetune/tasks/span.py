@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from finetune import scores_qa
-from finetune.features import Features
-from finetune.inputs import Inputs
-from finetune.questions import Context, Piece, Questions
-from finetune.windows import touched
-from modules import spans
-from pretrain.errors import UserError
+from finetune.inputs.question_windows import Context, Piece, Questions
+from finetune.inputs.sliding_windows import touched
+from finetune.inputs.text_format import Inputs
+from finetune.metrics import question_answering
+from finetune.model.task_model import Features
+from modules.heads import span
+from pretrain.runtime.errors import UserError
 
 TOP = {False: 20, True: 5}  # starts and ends of a row, by whether the end knows its start
 
@@ -41,10 +41,19 @@ class Form:
     """Examples {"id", "question", "context", "answers", "impossible"} to rows, and back."""
 
     def __init__(
-        self, inputs: Inputs, examples: Sequence[dict], *, stride: int = 128, max_query: int = 64,
-        max_answer: int = 30, conditional: bool | None = None, unanswerable: bool | None = None,
-        threshold: float = -1.0, n_best: int = 1, S: int = 0,
-    ):  # fmt: skip
+        self,
+        inputs: Inputs,
+        examples: Sequence[dict],
+        *,
+        stride: int = 128,
+        max_query: int = 64,
+        max_answer: int = 30,
+        conditional: bool | None = None,
+        unanswerable: bool | None = None,
+        threshold: float = -1.0,
+        n_best: int = 1,
+        S: int = 0,
+    ):
         """
         Args:
             stride, max_query: of `Questions`.
@@ -62,9 +71,15 @@ class Form:
         self.inputs, self.questions = inputs, Questions(inputs, stride, max_query)
         self.notes, self._is_noted = self.questions.notes, False
         self.fields = dict(
-            stride=stride, max_query=max_query, max_answer=max_answer, conditional=own,
-            unanswerable=has, threshold=threshold, n_best=n_best, S=S,
-        )  # fmt: skip
+            stride=stride,
+            max_query=max_query,
+            max_answer=max_answer,
+            conditional=own,
+            unanswerable=has,
+            threshold=threshold,
+            n_best=n_best,
+            S=S,
+        )
         self.S, self.conditional, self.unanswerable = S, own, has
         self.threshold = threshold if threshold >= 0 else 0.5
         self.max_answer, self.n_best = max_answer, n_best
@@ -149,9 +164,13 @@ class Form:
         ]
 
     def _told(
-        self, text: str, context: Context, possible: list[tuple[float, int, int]], none: float,
+        self,
+        text: str,
+        context: Context,
+        possible: list[tuple[float, int, int]],
+        none: float,
         count: int,
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         best: dict[str, float] = {}
         for score, start, end in sorted(possible, key=lambda x: -x[0]):
             if len(best) == count:
@@ -168,9 +187,9 @@ class Form:
         truth = [[answer["text"] for answer in x["answers"]] for x in examples]
         if not self.unanswerable:
             right = [answer if texts else None for answer, texts in zip(told, truth, strict=True)]
-            return scores_qa.squad1(right, [texts or [""] for texts in truth])
+            return question_answering.squad1(right, [texts or [""] for texts in truth])
         none = [answer.none for answer in found]
-        return scores_qa.squad2(told, truth, none, self.threshold)
+        return question_answering.squad2(told, truth, none, self.threshold)
 
     def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
         """The answer told of each example, "" for none, and how likely there is none."""
@@ -225,7 +244,7 @@ class Task(Features):
     """See `finetune.tasks`.
 
     Attributes:
-        conditional, dropout: which of `spans.HEADS`, and its field.
+        conditional, dropout: which of `span.HEADS`, and its field.
         top: likeliest starts, and ends, of a row that become candidates.
         mix, ..., lm: of `Features`.
     """
@@ -236,7 +255,7 @@ class Task(Features):
 
     def setup(self):
         super().setup()
-        self.head = spans.HEADS[self.conditional](self.dropout)
+        self.head = span.HEADS[self.conditional](self.dropout)
 
     def __call__(self, batch, *, train: bool):
         weight_B = batch["weight_B"] * (batch["start_B"] >= 0)
@@ -256,7 +275,7 @@ class Task(Features):
         return self.along(sums, h_BLD, batch, train=train)
 
     def predict(self, batch):
-        """Candidates: see `spans.Candidates`."""
+        """Candidates: see `span.Candidates`."""
         h_BLD = self.states(batch, train=False)
         return self.head.candidates(h_BLD, batch["context_BL"], batch["null_B"], self.top)._asdict()
 

@@ -12,13 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from finetune import schemes, scores_tag, words
-from finetune.features import Features
-from finetune.inputs import Inputs
-from finetune.labels import UNKNOWN, UNSEEN, Unseen
-from modules import layers
-from modules.crf import CRF, Chain, held, viterbi
-from pretrain.errors import UserError
+from finetune.inputs import words
+from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
+from finetune.inputs.text_format import Inputs
+from finetune.metrics import tag_schemes, tagging
+from finetune.model.task_model import Features
+from modules.heads.crf import CRF, Chain, held, viterbi
+from modules.layers import params
+from modules.layers.dropout import Dropout
+from pretrain.runtime.errors import UserError
 
 ENTITIES = ("f1", "precision", "recall", "macro_f1")
 METRICS = (*ENTITIES, "accuracy")
@@ -28,24 +30,34 @@ PIECES = ("first", "last")
 class Form:
     """Examples {"words": [...], "labels": [...]} to rows, and back.
 
-    How words become rows, and where in them their tags are told: see `finetune.words`.
+    How words become rows, and where in them their tags are told: see `finetune.inputs.words`.
     """
 
     def __init__(
-        self, inputs: Inputs, examples: Sequence[dict], *, labels: Sequence[str] = (),
-        metrics: Sequence[str] = (), scheme: str = "", convert_to: str = "", strict: bool = False,
-        piece: str = "first", own: int = 0, vocabulary: Sequence[str] = (),
-        closed: bool | None = None, S: int = 0,
-    ):  # fmt: skip
+        self,
+        inputs: Inputs,
+        examples: Sequence[dict],
+        *,
+        labels: Sequence[str] = (),
+        metrics: Sequence[str] = (),
+        scheme: str = "",
+        convert_to: str = "",
+        strict: bool = False,
+        piece: str = "first",
+        own: int = 0,
+        vocabulary: Sequence[str] = (),
+        closed: bool | None = None,
+        S: int = 0,
+    ):
         """
         Args:
             labels: in order of their ids; none: those of the examples, sorted; with a scheme all
                 that it can write of their types.
             metrics: "accuracy" of words, "f1", "precision", "recall" of entities, "macro_f1" over
                 their types; none: f1, precision and recall with a scheme, else accuracy.
-            scheme: of `schemes.SCHEMES`, in which the labels write entities; "": they do not.
+            scheme: of `tag_schemes.SCHEMES`, in which the labels write entities; "": they do not.
             convert_to: the scheme that is learned; "": the same.
-            strict: only soundly written entities count, see `scores_tag.entity_counts`.
+            strict: only soundly written entities count, see `tagging.entity_counts`.
             piece: the one that tells a word's tag, "first" or "last" (which alone has seen the
                 whole word where states know only what came before).
             own: words that occur so often in the examples have vectors of the task's own,
@@ -71,7 +83,7 @@ class Form:
     def _check(self, convert_to: str) -> None:
         """Raises UserError where fields do not go together."""
         for name in filter(None, (self.scheme, convert_to)):
-            schemes.named(name)
+            tag_schemes.named(name)
         if convert_to and not self.scheme:
             raise UserError(f"task.convert_to={convert_to!r}: task.scheme is to name the files'")
         if unknown := [x for x in self.metrics if x not in METRICS]:
@@ -86,17 +98,23 @@ class Form:
         found = {label for x in examples for label in self._tags(x) or ()}
         if not self.scheme:
             return sorted(found)
-        types = sorted({schemes.read(label).type for label in found - {"O"}})
-        letters = schemes.named(self.learned).written.replace("O", "")
+        types = sorted({tag_schemes.read(label).type for label in found - {"O"}})
+        letters = tag_schemes.named(self.learned).written.replace("O", "")
         return ["O"] + [f"{x}-{type_}" if type_ else x for type_ in types for x in letters]
 
     def kept(self) -> dict[str, Any]:
         """What another `Form` of the same task is made with."""
         return dict(
-            labels=self.labels, metrics=self.metrics, scheme=self.scheme, convert_to=self.learned,
-            strict=self.strict, piece=self.piece, vocabulary=self.vocabulary,
-            closed=self.unseen.closed, S=self.S,
-        )  # fmt: skip
+            labels=self.labels,
+            metrics=self.metrics,
+            scheme=self.scheme,
+            convert_to=self.learned,
+            strict=self.strict,
+            piece=self.piece,
+            vocabulary=self.vocabulary,
+            closed=self.unseen.closed,
+            S=self.S,
+        )
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
@@ -110,7 +128,7 @@ class Form:
             return None
         if len(tags) != len(example["words"]):
             raise UserError(f"{where}: {len(tags)} labels for {len(example['words'])} words")
-        return schemes.convert(tags, self.scheme, self.learned, where) if self.scheme else tags
+        return tag_schemes.convert(tags, self.scheme, self.learned, where) if self.scheme else tags
 
     def _ids(self, example: dict) -> list[int]:
         """Numbers of the labels, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
@@ -150,8 +168,8 @@ class Form:
         pair = self.tags(examples, outputs), [self._tags(x) or [] for x in examples]
         found: dict[str, float] = {}
         if self.scheme:
-            found = scores_tag.entity_scores(*pair, self.learned if self.strict else None)
-        found["accuracy"] = scores_tag.token_accuracy(*pair)
+            found = tagging.entity_scores(*pair, self.learned if self.strict else None)
+        found["accuracy"] = tagging.token_accuracy(*pair)
         return {name: found[name] for name in self.metrics}
 
     def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
@@ -164,8 +182,8 @@ class Form:
     def _line(self, tags: list[str]) -> dict:
         if not self.scheme:
             return {"labels": tags}
-        found = schemes.entities(tags, self.learned if self.strict else None)
-        labels = schemes.to_tags(found, len(tags), self.scheme)
+        found = tag_schemes.entities(tags, self.learned if self.strict else None)
+        labels = tag_schemes.to_tags(found, len(tags), self.scheme)
         return {"labels": labels, "entities": [e._asdict() for e in found]}
 
 
@@ -178,19 +196,17 @@ class Emissions(nn.Module):
 
     @nn.compact
     def __call__(self, h_BLD, *, train: bool):
-        h_BLD = layers.Dropout(self.dropout)(h_BLD, train=train).astype(jnp.float32)
-        w_DC = self.param("w_DC", layers.normal(self.scale), (h_BLD.shape[-1], self.C), jnp.float32)
-        return h_BLD @ w_DC + self.param("bias_C", layers.zeros, (self.C,), jnp.float32)
+        h_BLD = Dropout(self.dropout)(h_BLD, train=train).astype(jnp.float32)
+        w_DC = self.param("w_DC", params.normal(self.scale), (h_BLD.shape[-1], self.C), jnp.float32)
+        return h_BLD @ w_DC + self.param("bias_C", params.zeros, (self.C,), jnp.float32)
 
 
 class Task(Features):
     """See `finetune.tasks`.
 
     Attributes:
-        labels: the tags.
-        scheme: in which they write entities; "": they do not.
-        crf: tags are told together, as a path that was learned (`modules.crf`); False: each for
-            itself.
+        labels: the tags. scheme: in which they write entities; "": they do not. crf: tags are told
+            together, as a path that was learned (`modules.heads.crf`); False: each for itself.
         constrained: only what the scheme allows is told, whatever was learned.
         dropout: before the last layer.
         mix, ..., lm: of `Features`.
@@ -260,5 +276,5 @@ class Task(Features):
         chain = self.chain.chain() if self.crf else nothing
         if not self.constrained:
             return chain
-        allowed = schemes.allowed(self.labels, self.scheme)
+        allowed = tag_schemes.allowed(self.labels, self.scheme)
         return held(chain, Chain(*map(jnp.asarray, allowed)))

@@ -12,16 +12,18 @@ from typing import Any
 from absl import flags
 from ml_collections import config_flags
 
-from pretrain import commandline, ranges
-from pretrain.data import corpus, inputs, parts, sealed, tokenizers
-from pretrain.data import sentences as sentence_lib
-from pretrain.data import sources as source_lib
-from pretrain.data.addresses import without_credentials
-from pretrain.data.locking import locked
-from pretrain.data.progress import say
-from pretrain.data.sources import Source
-from pretrain.errors import UserError, section
-from pretrain.workdir import sync_folder
+from pretrain import command_line
+from pretrain.data import tokenizers
+from pretrain.data.corpus import format, input_hashes, writer
+from pretrain.data.corpus import sentences as sentence_lib
+from pretrain.data.corpus import sources as source_lib
+from pretrain.data.corpus.sources import Source
+from pretrain.runtime import recipe_ranges, sealed_json
+from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.build_lock import locked
+from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.progress import say
+from pretrain.runtime.workdir import sync_folder
 
 FORMAT = 2  # of the folder: another format is another corpus
 
@@ -40,7 +42,7 @@ def prepare(
     tfds_split: str = "train",
     tfds_dir: str = "",
     verify: bool = False,
-) -> corpus.Corpus:
+) -> format.Corpus:
     """The prepared corpus of these options, made now unless `cache` holds it.
 
     Args:
@@ -51,7 +53,7 @@ def prepare(
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0: there is no such split.
         cache: the folder of all corpora, each named after what it was made from.
-        verify: see `corpus.read`.
+        verify: see `format.read`.
 
     Raises:
         UserError: something is wrong with these, with the text (by file, line and byte), or with
@@ -60,10 +62,16 @@ def prepare(
     found = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
     sentence_lib.check(documents, sentences, detokenise)
     options = {
-        "format": FORMAT, "source": without_credentials(source), "documents": documents,
-        "sentences": sentences, "paragraphs": paragraphs, "detokenise": detokenise,
-        "text_key": text_key, "tfds_split": tfds_split, "tokens": tokenizers.settings(**tokens),
-    }  # fmt: skip
+        "format": FORMAT,
+        "source": without_credentials(source),
+        "documents": documents,
+        "sentences": sentences,
+        "paragraphs": paragraphs,
+        "detokenise": detokenise,
+        "text_key": text_key,
+        "tfds_split": tfds_split,
+        "tokens": tokenizers.settings(**tokens),
+    }
     if found.has_links:  # a corpus of before may hold their text as often as they lead to it
         options["links"] = "once"
     if "://" in cache:
@@ -72,14 +80,14 @@ def prepare(
         Path(cache).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cache={cache!r}: no such folder can be made: {error.strerror}") from error
-    manifest = {"options": options, "inputs": inputs.hashes(found.inputs, Path(cache))}
+    manifest = {"options": options, "inputs": input_hashes.hashes(found.inputs, Path(cache))}
     folder = Path(cache) / f"{found.name}-{address(manifest)}"
     if not folder.exists() or (left_over(folder).exists() and os.access(cache, os.W_OK)):
         with locked(folder.with_suffix(".lock")):
             if not folder.exists():
                 make(folder, found, tokens, manifest)
             shutil.rmtree(left_over(folder), ignore_errors=True)  # of this run, or of a kill
-    return corpus.read(folder, held_out, verify)
+    return format.read(folder, held_out, verify)
 
 
 def left_over(folder: Path) -> Path:
@@ -99,10 +107,10 @@ def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict
     work = left_over(folder)
     work.mkdir(exist_ok=True)
     try:
-        stamps = [inputs.stamp(path) for path in source.inputs]
+        stamps = [input_hashes.stamp(path) for path in source.inputs]
         made = work / "corpus"
         _make(work, made, source, tokens, manifest)
-        if stamps != [inputs.stamp(path) for path in source.inputs]:
+        if stamps != [input_hashes.stamp(path) for path in source.inputs]:
             shutil.rmtree(work)
             raise UserError("the text changed while it was read: start again when it is complete")
         sync(made)
@@ -117,12 +125,12 @@ def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict
 def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
     options = manifest["options"]
     tokenizer = vocabulary(work / "tokenizer", pieces(source, options), tokens)
-    count = parts.write(work, pieces(source, options), tokenizer, options["paragraphs"])
+    count = writer.write(work, pieces(source, options), tokenizer, options["paragraphs"])
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(work / "tokenizer", made / "tokenizer")
-    paths = [parts.path(work, number) for number in range(count)]
-    arrays = parts.join(paths, made, tokenizer, options["paragraphs"])
-    corpus.write_manifest(made, manifest, arrays)
+    paths = [writer.path(work, number) for number in range(count)]
+    arrays = writer.join(paths, made, tokenizer, options["paragraphs"])
+    format.write_manifest(made, manifest, arrays)
 
 
 def sync(folder: Path) -> None:
@@ -163,13 +171,13 @@ def vocabulary(
 
 def changes(cache: Path, manifest: Mapping[str, Any]) -> str:
     """What changed since this source was last prepared in this way, for the reader."""
-    for path in sorted(cache.glob(f"*/{corpus.MANIFEST}"), key=_age):
+    for path in sorted(cache.glob(f"*/{format.MANIFEST}"), key=_age):
         try:
-            before = sealed.read(path)
+            before = sealed_json.read(path)
         except UserError:  # it is named when that corpus is opened
             continue
         if before.get("options") == manifest["options"] and isinstance(before.get("inputs"), dict):
-            what = inputs.difference(before["inputs"], manifest["inputs"])
+            what = input_hashes.difference(before["inputs"], manifest["inputs"])
             return f": since {path.parent.name} {what or 'the order of the files changed'}"
     return ""
 
@@ -180,7 +188,7 @@ def _age(path: Path) -> int:
 
 def main(_) -> None:
     try:
-        ranges.check_config(CONFIG.value)
+        recipe_ranges.check_config(CONFIG.value)
         if "corpus" not in CONFIG.value:
             raise UserError("the recipe has no section corpus")
         with section("corpus"):
@@ -198,4 +206,4 @@ def main(_) -> None:
 if __name__ == "__main__":
     CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe.")
     flags.mark_flag_as_required("config")
-    commandline.run(main)
+    command_line.run(main)

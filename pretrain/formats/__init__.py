@@ -9,7 +9,7 @@ manager, and those that are written too have
 | module | reads | writes | notices a flipped bit |
 |---|---|---|---|
 | `tensorflow` | V2 checkpoints: BERT, XLNet, GPT-2 | no | yes |
-| `hugging_face` | safetensors, one file or shards | yes | no |
+| `safetensors` | safetensors, one file or shards | yes | no |
 | `hdf5` | HDF5: ELMo | yes | no |
 | `npy_shards` | GPT-1's ten .npy files | no | no |
 | `npz` | .npz | yes | yes |

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 
 from pretrain.formats import Spec
-from pretrain.formats.files import INFLATED, Reader, check_plain, drafted, size, taking
+from pretrain.formats.base import INFLATED, Reader, check_plain, drafted, size, taking
 
 
 def opened(path: str | os.PathLike) -> "File":

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import google_crc32c
 import numpy as np
 
-from pretrain.formats.wire import taken, varint
+from pretrain.formats.protobuf import taken, varint
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.lib import format as npy
 
-from pretrain.formats.files import Reader, reading
+from pretrain.formats.base import Reader, reading
 
 SHAPES = "params_shapes.json"
 

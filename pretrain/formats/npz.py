@@ -10,7 +10,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from pretrain.formats import Spec
-from pretrain.formats.files import INFLATED, Reader, check_plain, drafted, size, taking
+from pretrain.formats.base import INFLATED, Reader, check_plain, drafted, size, taking
 
 END = ".npy"
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}

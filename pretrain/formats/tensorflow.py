@@ -15,10 +15,10 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from pretrain.errors import UserError
 from pretrain.formats import Spec, leveldb
-from pretrain.formats.files import Reader, reading, size
-from pretrain.formats.wire import fields
+from pretrain.formats.base import Reader, reading, size
+from pretrain.formats.protobuf import fields
+from pretrain.runtime.errors import UserError
 
 DTYPES = {  # tensorflow/core/framework/types.proto
     1: "float32",

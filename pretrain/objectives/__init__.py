@@ -23,7 +23,7 @@ from typing import Any
 
 from flax.core import FrozenDict
 
-from pretrain.errors import UserError
+from pretrain.runtime.errors import UserError
 
 Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those the tokenizer has
 SPECIAL: Special = FrozenDict()

@@ -4,16 +4,17 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules import losses, sampled
-from pretrain.errors import UserError
+from modules.losses import cross_entropy, sampled_softmax
 from pretrain.objectives import SPECIAL, Special, special_id
+from pretrain.runtime.errors import UserError
 
 # Where a row forgets what it has read: at places that open at least this, see `data.directions`.
 RESETS = {"never": 3, "document": 2, "sentence": 1}
 
 
 class Objective(nn.Module):
-    """Peters et al. 2018, section 3.1, on texts read from both ends (`pretrain.data.directions`).
+    """Peters et al. 2018, section 3.1, on texts read from both ends
+    (`pretrain.data.batches.bidirectional`).
 
     The loss is the mean of both directions'.  A word beyond the `backbone.V` most frequent is
     to be guessed as <unk>; as an input it keeps its own characters.
@@ -55,7 +56,7 @@ class Objective(nn.Module):
             names = ("forward_nats", "backward_nats")
             sums |= {name: way["loss"] for name, way in zip(names, ways, strict=False)}
             aims = next_BZL[:, :Z], weights_BZL[:, :Z]
-            sums["unigram_V"] = losses.histogram(*aims, V)
+            sums["unigram_V"] = cross_entropy.histogram(*aims, V)
             unknown_BZL = next_BZL[:, :Z] == special_id(self.special, "unk")
             sums["unknown"] = (unknown_BZL * aims[1]).sum(), aims[1].sum()
         return sums
@@ -105,5 +106,7 @@ class Objective(nn.Module):
                 h_BLD, ids_BL, weights_BL, chunks=self.chunks, train=train
             )
         w_VD, bias_V = self.backbone.softmax()
-        sample = sampled.negatives(self.make_rng("corrupt"), self.samples, self.backbone.V)
-        return sampled.sampled_cross_entropy(h_BLD, w_VD, bias_V, ids_BL, weights_BL, sample)
+        sample = sampled_softmax.negatives(self.make_rng("corrupt"), self.samples, self.backbone.V)
+        return sampled_softmax.sampled_cross_entropy(
+            h_BLD, w_VD, bias_V, ids_BL, weights_BL, sample
+        )

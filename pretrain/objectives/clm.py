@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules import losses
-from pretrain.errors import UserError
+from modules.losses import cross_entropy
 from pretrain.objectives import SPECIAL, Special
+from pretrain.runtime.errors import UserError
 
 
 class Objective(nn.Module):
-    """Radford et al. 2018 and 2019, on windows of running text (`pretrain.data.windows`).
+    """Radford et al. 2018 and 2019, on windows of running text (`pretrain.data.batches.windows`).
 
     Attributes:
         across: a document sees those before it in its row, as GPT's; False: itself alone.
@@ -39,7 +39,7 @@ class Objective(nn.Module):
             nats, weight_B = sums["loss"][0], batch["weight_B"]
             sums["word_nats"] = nats, (batch["words_B"] * weight_B).sum()
             sums["byte_nats"] = nats, (batch["bytes_B"] * weight_B).sum()
-            sums["unigram_V"] = losses.histogram(next_BL, weights_BL, self.backbone.V)
+            sums["unigram_V"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
         return sums
 
     def flops(self, B: int, L: int) -> float:

@@ -6,14 +6,15 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules import layers, losses
-from pretrain import corrupt
-from pretrain.errors import UserError
-from pretrain.objectives import SPECIAL, Special, is_special, special_id
+from modules.layers import params
+from modules.losses import cross_entropy
+from pretrain.objectives import SPECIAL, Special, corruption, is_special, special_id
+from pretrain.runtime.errors import UserError
 
 
 class Objective(nn.Module):
-    """Devlin et al. 2019, section 3.1, on rows of `pretrain.data.pairs` or framed `windows`.
+    """Devlin et al. 2019, section 3.1, on rows of `pretrain.data.batches.pairs` or framed
+    `windows`.
 
     Attributes:
         share: of a row's tokens, its special ones counted, that are predicted.
@@ -44,7 +45,7 @@ class Objective(nn.Module):
     def __call__(self, batch, *, train: bool):
         tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
         hidden_BL, targets_BL = self.corrupt(batch)
-        slots_BP, real_BP = corrupt.slots(targets_BL, self.predicted(tokens_BL.shape[1]))
+        slots_BP, real_BP = corruption.slots(targets_BL, self.predicted(tokens_BL.shape[1]))
         read_BP = jnp.pad(slots_BP, ((0, 0), (1, 0))) if self.nsp else slots_BP  # <cls> is at 0
         h_BPD = self.backbone(
             hidden_BL, batch.get("segments_BL"), valid_BL=valid_BL, slots_BP=read_BP, train=train
@@ -57,7 +58,7 @@ class Objective(nn.Module):
         if self.nsp:
             sums |= self._next_sentence(h_BPD[:, 0], batch)
         if not train:
-            sums["unigram_V"] = losses.histogram(ids_BP, weights_BP, self.backbone.V)
+            sums["unigram_V"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
     def predicted(self, L: int) -> int:
@@ -82,11 +83,16 @@ class Objective(nn.Module):
     def _corrupt_row(self, rng, tokens_L, starts_L, eligible_L, goal):
         pick_rng, mask_rng = jax.random.split(rng)
         unit = 0 if self.words else 1
-        picked_L = corrupt.runs(pick_rng, starts_L, eligible_L, goal, self._odds(), unit=unit)
-        hidden_L = corrupt.masked(
-            mask_rng, tokens_L, picked_L, mask_id=special_id(self.special, "mask"),
-            V=self.backbone.V, mask=self.mask, random=self.random,
-        )  # fmt: skip
+        picked_L = corruption.runs(pick_rng, starts_L, eligible_L, goal, self._odds(), unit=unit)
+        hidden_L = corruption.masked(
+            mask_rng,
+            tokens_L,
+            picked_L,
+            mask_id=special_id(self.special, "mask"),
+            V=self.backbone.V,
+            mask=self.mask,
+            random=self.random,
+        )
         return hidden_L, picked_L
 
     def _odds(self) -> list[float]:
@@ -101,9 +107,9 @@ class Objective(nn.Module):
             raise UserError("objective.nsp=True needs batches.name='pairs' with next_sentence=True")
         if not self.backbone.pooler:
             raise UserError("objective.nsp=True needs model.pooler=True")
-        init = layers.initializer(self.backbone.initializer, self.backbone.init_scale)
+        init = params.initializer(self.backbone.initializer, self.backbone.init_scale)
         w_DC = self.param("next_DC", init, (self.backbone.D, 2), jnp.float32)
-        bias_C = self.param("next_bias_C", layers.zeros, (2,), jnp.float32)
+        bias_C = self.param("next_bias_C", params.zeros, (2,), jnp.float32)
         logits_BC = self.backbone.pool(first_BD).astype(jnp.float32) @ w_DC + bias_C
         label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]  # 0: B follows A
         log_BC = jax.nn.log_softmax(logits_BC)

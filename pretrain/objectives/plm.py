@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules import losses, masks
-from pretrain import corrupt
-from pretrain.errors import UserError
-from pretrain.objectives import SPECIAL, Special, is_special
+from modules import masks
+from modules.losses import cross_entropy
+from pretrain.objectives import SPECIAL, Special, corruption, is_special
+from pretrain.runtime.errors import UserError
 
 
 class Objective(nn.Module):
-    """Yang et al. 2019, sections 2.3 to 2.6, on windows of `pretrain.data.lanes`.
+    """Yang et al. 2019, sections 2.3 to 2.6, on windows of `pretrain.data.batches.lanes`.
 
     A window is two parts, the `backbone.reuse` positions that the memory will keep and the rest;
     each has its own spans and its own order, and the second sees all of the first.
@@ -20,7 +20,7 @@ class Objective(nn.Module):
         one_in: one token in so many is predicted (the paper's K).
         perm: length within which the order is drawn (perm_size); 0: a whole part.
         spans: False draws single tokens instead (an ablation of the paper).
-        max_gram, alpha, beta, faithful: of `corrupt.spans`.
+        max_gram, alpha, beta, faithful: of `corruption.spans`.
         reset: memory ends where a document begins; False lets it run on, as the released code.
         special: the tokenizer's special ids; "cls" and "sep" are never predicted.
         chunks: pieces in which the vocabulary's softmax is taken.
@@ -47,20 +47,24 @@ class Objective(nn.Module):
         content_BLJ = jnp.concatenate(
             [self._seen(memory, starts_BL), masks.permuted(rank_BL, sees_below_BL)], axis=-1
         )
-        slots_BP, real_BP = corrupt.slots(targets_BL, P)
+        slots_BP, real_BP = corruption.slots(targets_BL, P)
 
         out = self.backbone(
-            tokens_BL, batch["segments_BL"], content=content_BLJ, slots_BP=slots_BP,
+            tokens_BL,
+            batch["segments_BL"],
+            content=content_BLJ,
+            slots_BP=slots_BP,
             query=jnp.take_along_axis(content_BLJ, slots_BP[..., None], axis=1),
-            memory_NBMD=memory and memory["h_NBMD"].value, backward_B=batch.get("backward_B"),
+            memory_NBMD=memory and memory["h_NBMD"].value,
+            backward_B=batch.get("backward_B"),
             train=train,
-        )  # fmt: skip
+        )
         self._remember(memory, out.memory_NBMD, starts_BL)
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
         weights_BP = real_BP * batch["weight_B"][:, None]
         sums = self.backbone.cross_entropy(out.g_BPD, ids_BP, weights_BP, chunks=self.chunks)
         if not train:
-            sums["unigram_V"] = losses.histogram(ids_BP, weights_BP, self.backbone.V)
+            sums["unigram_V"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
     def predicted(self, L: int) -> int:
@@ -127,23 +131,29 @@ class Objective(nn.Module):
         for (span_rng, order_rng), goal, (a, b) in zip(rngs, goals, parts, strict=True):
             special, starts = special_L[a:b], word_starts_L[a:b]
             picked = self._pick(span_rng, starts, ~special, goal, backward)
-            order = corrupt.permutation(order_rng, b - a, self.perm or b - a)
-            drawn.append((picked, *corrupt.ranks(order, picked, special)))
+            order = corruption.permutation(order_rng, b - a, self.perm or b - a)
+            drawn.append((picked, *corruption.ranks(order, picked, special)))
         (first, *earlier), (second, *later) = drawn
-        return jnp.append(first, second), *corrupt.after(earlier, later, cut)
+        return jnp.append(first, second), *corruption.after(earlier, later, cut)
 
     def _pick(self, rng, starts_L, eligible_L, goal, backward):
         """Places to predict in one part; of a row read backwards, chosen in reading order."""
         if not self.spans:
-            return corrupt.singles(rng, eligible_L, goal)
+            return corruption.singles(rng, eligible_L, goal)
 
         def turned(x_L):
             return jnp.where(backward, x_L[::-1], x_L)
 
-        picked_L = corrupt.spans(
-            rng, turned(starts_L), turned(eligible_L), goal, max_gram=self.max_gram,
-            alpha=self.alpha, beta=self.beta, faithful=self.faithful,
-        )  # fmt: skip
+        picked_L = corruption.spans(
+            rng,
+            turned(starts_L),
+            turned(eligible_L),
+            goal,
+            max_gram=self.max_gram,
+            alpha=self.alpha,
+            beta=self.beta,
+            faithful=self.faithful,
+        )
         return turned(picked_L)
 
     def _check(self, L: int):

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pretrain.data.tokenizers.files import damaged_file, digest
 from pretrain.data.tokenizers.offsets import Offsets
-from pretrain.errors import UserError
+from pretrain.data.tokenizers.saved_files import damaged_file, digest
+from pretrain.runtime.errors import UserError
 
 __all__ = ["damaged_file", "digest"]
 

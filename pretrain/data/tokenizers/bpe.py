@@ -11,8 +11,8 @@ import numpy as np
 import tokenizers as library
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers.learning import Merges, frequent, learn
-from pretrain.data.tokenizers.merges import MergeEncoder
+from pretrain.data.tokenizers.bpe_files import MergeEncoder
+from pretrain.data.tokenizers.training import Merges, frequent, learn
 
 UNK = "<unk>"
 LAST = "</w>"  # after the piece that ends its word

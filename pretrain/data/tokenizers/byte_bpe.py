@@ -10,8 +10,8 @@ import numpy as np
 import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers
 
-from pretrain.data.tokenizers.learning import Merges, learn
-from pretrain.data.tokenizers.merges import MergeEncoder
+from pretrain.data.tokenizers.bpe_files import MergeEncoder
+from pretrain.data.tokenizers.training import Merges, learn
 
 EOD = "<|endoftext|>"
 BLANKS = tuple(chr(0x100 + byte) for byte in b"\t\n\v\f\r ")  # the letters written for them

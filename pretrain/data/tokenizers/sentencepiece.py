@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from pretrain.data import text as text_lib
-from pretrain.data.tokenizers import TRAITS, files
-from pretrain.data.tokenizers.cleaning import aligned, clean
+from pretrain.data.corpus import text_files as text_lib
+from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers.normalization import aligned, clean
 from pretrain.data.tokenizers.offsets import Offsets, placed
-from pretrain.errors import UserError
-from pretrain.formats import wire
+from pretrain.formats import protobuf
+from pretrain.runtime.errors import UserError
 
 MODEL = "spiece.model"
 SPECIAL = {name: f"<{name}>" for name in ("unk", "cls", "sep", "pad", "mask", "eod", "eop")}
@@ -108,9 +108,10 @@ class Tokenizer:
     def offsets(self, texts: list[str]) -> list[Offsets]:
         cleaned = [aligned(text, self.lower, self.keep_accents) for text in texts]
         encoded = self._library.encode(
-            [each.text for each in cleaned], out_type="serialized_proto",
+            [each.text for each in cleaned],
+            out_type="serialized_proto",
             num_threads=os.cpu_count() or 1,
-        )  # fmt: skip
+        )
         found = []
         for text, own, message in zip(texts, cleaned, encoded, strict=True):
             pieces = [x for piece in _spans(message, own.text) for x in self._comma_apart(*piece)]
@@ -123,7 +124,7 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         traits = {"name": "sentencepiece", "lower": self.lower, "keep_accents": self.keep_accents}
-        files.write(folder, {MODEL: self.model, TRAITS: json.dumps(traits).encode()})
+        saved_files.write(folder, {MODEL: self.model, TRAITS: json.dumps(traits).encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -157,8 +158,8 @@ class Tokenizer:
 def _spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
     """(id, start, end) of each piece in a SentencePieceText, whose spans count bytes of UTF-8."""
     places = np.cumsum([0, *(len(char.encode()) for char in text)])
-    for piece in wire.fields(message).get(2, []):
-        fields = wire.fields(piece)
+    for piece in protobuf.fields(message).get(2, []):
+        fields = protobuf.fields(piece)
         i, start, end = (fields.get(number, [0])[0] for number in (2, 4, 5))
         start, end = np.searchsorted(places, (start, end)).tolist()
         yield i, start, end

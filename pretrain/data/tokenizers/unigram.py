@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import tokenizers as library
 
-from pretrain.data.tokenizers import TRAITS, files
-from pretrain.data.tokenizers.learning import Encoder, read
+from pretrain.data.tokenizers import TRAITS, saved_files
 from pretrain.data.tokenizers.sentencepiece import SPECIAL, starts_word
-from pretrain.errors import UserError
+from pretrain.data.tokenizers.training import Encoder, read
+from pretrain.runtime.errors import UserError
 
 MODEL = "pieces.json"
 NEVER = "\n"  # ends the pieces that no text has: between two words it is a blank
@@ -78,7 +78,7 @@ class Tokenizer(Encoder):
 
     def save(self, folder: Path) -> None:
         traits = json.dumps({"name": "unigram"})
-        files.write(folder, {MODEL: self.model.encode(), TRAITS: traits.encode()})
+        saved_files.write(folder, {MODEL: self.model.encode(), TRAITS: traits.encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":

@@ -16,8 +16,8 @@ import numpy as np
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers import TRAITS, files
-from pretrain.data.tokenizers.learning import (
+from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers.training import (
     Encoder,
     check_sample,
     check_size,
@@ -26,7 +26,7 @@ from pretrain.data.tokenizers.learning import (
     read,
     sampled,
 )
-from pretrain.errors import UserError
+from pretrain.runtime.errors import UserError
 
 VOCABULARY = "vocab.txt"
 SPECIAL = {name: f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
@@ -123,7 +123,7 @@ class Tokenizer(Encoder):
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}
         traits |= {x: own for x, usual in USUAL.items() if (own := getattr(self, x)) != usual}
         own = {VOCABULARY: _content(self.pieces), TRAITS: json.dumps(traits).encode()}
-        files.write(folder, own)
+        saved_files.write(folder, own)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":

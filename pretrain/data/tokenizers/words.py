@@ -16,9 +16,9 @@ import numpy as np
 import tokenizers as library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from pretrain.data.tokenizers import TRAITS, files
-from pretrain.data.tokenizers.learning import Encoder
-from pretrain.errors import UserError
+from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers.training import Encoder
+from pretrain.runtime.errors import UserError
 
 VOCABULARY = "words.txt"
 MARKS = ("<S>", "</S>", "<UNK>")
@@ -103,7 +103,7 @@ class Tokenizer(Encoder):
     def save(self, folder: Path) -> None:
         words = "".join(f"{word}\n" for word in self.pieces).encode()
         traits = {"name": "words", "split": self.split, "lower": self.lower}
-        files.write(folder, {VOCABULARY: words, TRAITS: json.dumps(traits).encode()})
+        saved_files.write(folder, {VOCABULARY: words, TRAITS: json.dumps(traits).encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":

@@ -1,0 +1,1 @@
+"""Times several programs in turns, each in a process of its own, and tabulates the ratios."""

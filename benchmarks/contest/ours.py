@@ -1,0 +1,64 @@
+"""Our contender: the train step of a recipe, exactly as `pretrain.training.loop` runs it."""
+
+import itertools
+from typing import Any
+
+import jax
+
+import modules
+from benchmarks.contest import synthetic_data, worker
+from pretrain import objectives
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.runtime import malloc
+from pretrain.training import metrics, optimizer
+from pretrain.training.compiled_steps import Steps
+
+
+class Ours:
+    """The whole step: batches put on the devices, corruption, gradients, clipping, update."""
+
+    def __init__(self, settings: dict[str, Any]):
+        recipe = settings["recipe"]
+        backbone = modules.build(**recipe["model"])
+        objective = objectives.build(
+            backbone=backbone, special=synthetic_data.SPECIAL, **recipe["objective"]
+        )
+        train = synthetic_data.layout(recipe)
+        self.layout, self.B = Layout(make_mesh(**recipe["mesh"])), train.B
+        steps = Steps(
+            objective,
+            optimizer.make(**recipe["optim"])[0],
+            self.layout,
+            [train],
+            seed=recipe["seed"],
+            parts=recipe["train"]["parts"],
+            average=recipe["train"]["average"],
+        )
+        self.train, self.state = steps.train, steps.init()
+        self.batches = itertools.cycle([train.batch(i) for i in range(synthetic_data.BATCHES)])
+        self.facts = {
+            "flops": objective.flops(train.B, recipe["batches"]["L"]),
+            "parameters": sum(x.size for x in jax.tree.leaves(self.state.params)),
+            "devices": jax.device_count(),
+            "device": jax.devices()[0].device_kind,
+        }
+
+    def step(self) -> Any:
+        batch = self.layout.put(next(self.batches), self.B)
+        self.state, sums = self.train(self.state, batch)
+        return sums
+
+    def finish(self) -> None:
+        jax.block_until_ready(self.state)
+
+    def loss(self, begun: Any) -> float:
+        return metrics.means({"loss": jax.device_get(begun["loss"])})["loss"]
+
+    def peak_bytes(self) -> int:
+        stats = jax.local_devices()[0].memory_stats()
+        return stats["peak_bytes_in_use"] if stats else worker.resident_peak()
+
+
+if __name__ == "__main__":
+    malloc.keep_memory()  # as every job does
+    worker.serve(Ours)

@@ -1,0 +1,1 @@
+"""The same training steps written with PyTorch, to compare with."""

@@ -1,0 +1,116 @@
+"""A PyTorch peer: forward, backward, clipping and AdamW, on the batches that ours reads too.
+
+Needs torch, which may live under a Python of its own: nothing here or below it imports JAX.
+"""
+
+import contextlib
+import itertools
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.contest import synthetic_data, worker
+
+
+class Peer:
+    """A contender; each variant says what its `network`, its `tensors` and its `losses` are.
+
+    Attributes:
+        fused: take PyTorch's quickest AdamW, not its default one.
+    """
+
+    fused = True
+
+    def __init__(self, settings: dict[str, Any]):
+        recipe = settings["recipe"]
+        torch.set_num_threads(settings["threads"])
+        torch.manual_seed(recipe["seed"])
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.model = self.network(recipe).to(self.device).train()
+        self.adam = adam(self.model, fused=self.fused, **recipe["optim"])
+        self.clip, self.cast = recipe["optim"]["clip"], cast(self.device, recipe["model"]["dtype"])
+        self.batches = itertools.cycle(self.placed(recipe))
+        self.facts = {"parameters": sum(p.numel() for p in self.model.parameters())}
+
+    def network(self, recipe: dict[str, Any]) -> torch.nn.Module:
+        """The recipe's model."""
+        raise NotImplementedError
+
+    def tensors(
+        self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
+    ) -> dict[str, np.ndarray]:
+        """What the network takes of a batch."""
+        raise NotImplementedError
+
+    def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        """What is minimised is their sum; the first, of the tokens, is reported."""
+        raise NotImplementedError
+
+    def placed(self, recipe: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
+        """The batches, on the device before the clock starts."""
+        text = synthetic_data.layout(recipe)
+        made = [self.tensors(recipe, text.batch(i), i) for i in range(synthetic_data.BATCHES)]
+        return [{k: torch.from_numpy(x).to(self.device) for k, x in each.items()} for each in made]
+
+    def step(self) -> Any:
+        self.adam.zero_grad(set_to_none=True)
+        with self.cast:
+            losses = self.losses(next(self.batches))
+        sum(losses).backward()
+        if self.clip:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
+        self.adam.step()
+        return losses[0].detach()
+
+    def finish(self) -> None:
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def loss(self, begun: Any) -> float:
+        return float(begun)
+
+    def peak_bytes(self) -> int:
+        if self.device == "cuda":
+            return torch.cuda.max_memory_allocated()
+        return worker.resident_peak()
+
+
+def serve(variants: dict[str, type[Peer]]) -> None:
+    """Serves the variant that the settings name."""
+    worker.serve(lambda settings: variants[settings["variant"]](settings))
+
+
+def adam(
+    model: torch.nn.Module,
+    *,
+    fused: bool,
+    lr: float,
+    b1: float,
+    b2: float,
+    eps: float,
+    weight_decay: float,
+    **_: Any,
+) -> torch.optim.Optimizer:
+    """AdamW as PyTorch makes it by default, or its one-kernel form."""
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=lr,
+        betas=(b1, b2),
+        eps=eps,
+        weight_decay=weight_decay,
+        fused=fused or None,
+    )
+
+
+def cast(device: str, dtype: str) -> contextlib.AbstractContextManager:
+    """The recipe's compute type."""
+    if dtype == "bfloat16":
+        return torch.autocast(device, torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def same_heads(*, D: int, H: int, K: int, **_: Any) -> None:
+    """ValueError unless the heads are as wide as the peers' always are."""
+    if D != H * K:
+        raise ValueError(f"the peer's heads have a width of D / H = {D / H:g}, not K={K}")

@@ -1,0 +1,124 @@
+"""The peers of masked LM: transformers' BERT in PyTorch, as it comes and at its quickest.
+
+    hf        every position goes through the vocabulary's softmax; the default AdamW
+    gathered  the same body; only predicted positions reach the head; GELU and AdamW in one
+              kernel each; freed memory is kept, as we keep it
+
+What they mask is drawn before the clock starts and comes back with every batch, so they learn it
+by heart and their loss falls faster than ours, whose masks are drawn anew each step.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+from transformers import BertConfig, BertForMaskedLM, BertForPreTraining
+
+from benchmarks.contest import synthetic_data
+from benchmarks.peers import base
+
+IGNORED = -100  # the label of a position that is not predicted
+ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}
+
+
+class Shipped(base.Peer):
+    """BertForPreTraining, or BertForMaskedLM where the recipe has no next-sentence task."""
+
+    fused = False
+
+    def network(self, recipe: dict[str, Any]) -> torch.nn.Module:
+        config = self.config(**recipe["model"])
+        return (BertForPreTraining if recipe["objective"]["nsp"] else BertForMaskedLM)(config)
+
+    def config(
+        self,
+        *,
+        V: int,
+        D: int,
+        H: int,
+        K: int,
+        N: int,
+        F: int,
+        L: int,
+        norm: str,
+        activation: str,
+        dropout: float,
+        attention_dropout: float,
+        **_: Any,
+    ) -> BertConfig:
+        """The same network; segments cost next to nothing and are always there."""
+        base.same_heads(D=D, H=H, K=K)
+        if norm != "post":
+            raise ValueError(f"the peer norms after each layer: norm='post', not {norm!r}")
+        return BertConfig(
+            vocab_size=V,
+            hidden_size=D,
+            num_attention_heads=H,
+            num_hidden_layers=N,
+            intermediate_size=F,
+            max_position_embeddings=L,
+            hidden_act=ACTIVATIONS[activation],
+            hidden_dropout_prob=dropout,
+            attention_probs_dropout_prob=attention_dropout,
+            pad_token_id=synthetic_data.SPECIAL["pad"],
+        )
+
+    def tensors(
+        self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
+    ) -> dict[str, np.ndarray]:
+        inputs_BL, labels_BL = masked(batch, share=recipe["objective"]["share"], seed=seed)
+        made = {"input_ids": inputs_BL, "labels": labels_BL, "attention_mask": batch["valid_BL"]}
+        if "segments_BL" in batch:
+            made["token_type_ids"] = batch["segments_BL"]
+        if recipe["objective"]["nsp"]:
+            made["next_sentence_label"] = 1 - batch["consecutive_B"]
+        return {name: x.astype(np.int64) for name, x in made.items()}
+
+    def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        out = self.model(**batch)
+        if "next_sentence_label" not in batch:
+            return [out.loss]
+        beside = cross_entropy(out.seq_relationship_logits, batch["next_sentence_label"])
+        return [out.loss - beside, beside]  # the model gives only their sum
+
+
+class Gathered(Shipped):
+    """What a careful user makes of it."""
+
+    fused = True
+
+    def config(self, **fields: Any) -> BertConfig:
+        config = super().config(**fields)
+        if config.hidden_act == "gelu_new":
+            config.hidden_act = "gelu_pytorch_tanh"  # the same function in one kernel
+        return config
+
+    def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        targets = ("labels", "next_sentence_label")
+        out = self.model.bert(**{name: x for name, x in batch.items() if name not in targets})
+        picked_BL = batch["labels"] != IGNORED
+        logits_PV = self.model.cls.predictions(out.last_hidden_state[picked_BL])
+        losses = [cross_entropy(logits_PV, batch["labels"][picked_BL])]
+        if "next_sentence_label" in batch:
+            logits_B2 = self.model.cls.seq_relationship(out.pooler_output)
+            losses.append(cross_entropy(logits_B2, batch["next_sentence_label"]))
+        return losses
+
+
+def masked(
+    batch: dict[str, np.ndarray], *, share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and labels: of this share of each row 80% are hidden, 10% exchanged, 10% left."""
+    rng, tokens_BL = np.random.default_rng(seed), batch["tokens_BL"]
+    ordinary_BL = tokens_BL > max(synthetic_data.SPECIAL.values())
+    rank_BL = (rng.random(tokens_BL.shape) - ordinary_BL).argsort(1).argsort(1)
+    picked_BL = ordinary_BL & (rank_BL < np.ceil(share * batch["valid_BL"].sum(1, keepdims=True)))
+    kind_BL, others_BL = rng.random(tokens_BL.shape), rng.permuted(tokens_BL)
+    hidden_BL = np.where(kind_BL < 0.8, synthetic_data.SPECIAL["mask"], others_BL)
+    inputs_BL = np.where(picked_BL & (kind_BL < 0.9), hidden_BL, tokens_BL)
+    return inputs_BL, np.where(picked_BL, tokens_BL, IGNORED)
+
+
+if __name__ == "__main__":
+    base.serve({"hf": Shipped, "gathered": Gathered})

@@ -1,0 +1,86 @@
+"""The peer of permutation LM: transformers' XLNetLMHeadModel in PyTorch, with the fused AdamW.
+
+Its masks and targets are made before the clock starts; they come back with every batch, so it
+learns them by heart and its loss falls faster than ours, whose targets are drawn anew each step.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import XLNetConfig, XLNetLMHeadModel
+
+from benchmarks.contest import synthetic_data
+from benchmarks.peers import base
+
+
+class Shipped(base.Peer):
+    """The memory goes from step to step."""
+
+    def __init__(self, settings: dict[str, Any]):
+        super().__init__(settings)
+        self.mems = memory(settings["recipe"], self.device)
+
+    def network(self, recipe: dict[str, Any]) -> torch.nn.Module:
+        return model(**recipe["model"])
+
+    def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        out = self.model(**batch, mems=self.mems, use_mems=bool(self.mems))
+        self.mems = out.mems if self.mems else None
+        return [out.loss]
+
+    def tensors(
+        self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
+    ) -> dict[str, np.ndarray]:
+        """Random places are predicted in a random order.
+
+        In `perm_mask` 1 means hidden: nobody sees a target unless its own place in the order is
+        later.
+        """
+        tokens_BL = batch["tokens_BL"].astype(np.int64)
+        B, L = tokens_BL.shape
+        P = int(L / recipe["objective"]["one_in"])
+        ordinary_BL = tokens_BL > max(synthetic_data.SPECIAL.values())
+        order_BP = (np.random.default_rng(seed).random((B, L)) - ordinary_BL).argsort(1)[:, :P]
+        rank_BL = np.zeros((B, L), int)
+        np.put_along_axis(rank_BL, order_BP, np.arange(1, P + 1)[None], axis=1)
+        hidden_BLL = (rank_BL[:, None] >= rank_BL[..., None]) & (rank_BL[:, None] > 0)
+        return {
+            "input_ids": tokens_BL,
+            "labels": np.take_along_axis(tokens_BL, order_BP, axis=1),
+            "token_type_ids": batch["segments_BL"].astype(np.int64),
+            "perm_mask": hidden_BLL.astype(np.float32),
+            "target_mapping": (order_BP[..., None] == np.arange(L)).astype(np.float32),
+        }
+
+
+def model(
+    *, V: int, D: int, H: int, K: int, N: int, F: int, M: int, reuse: int, dropout: float, **_: Any
+) -> XLNetLMHeadModel:
+    """The same network; its heads are always D / H wide, and all its dropout rates are one."""
+    base.same_heads(D=D, H=H, K=K)
+    config = XLNetConfig(
+        vocab_size=V,
+        d_model=D,
+        n_head=H,
+        n_layer=N,
+        d_inner=F,
+        dropout=dropout,
+        ff_activation="gelu_new",
+        mem_len=M or None,
+        reuse_len=reuse,
+        use_mems_train=bool(M),
+    )
+    return XLNetLMHeadModel(config)
+
+
+def memory(recipe: dict[str, Any], device: str) -> list[torch.Tensor] | None:
+    """Empty memory of full length, [M, B, D] for each layer; None where there is none."""
+    fields = recipe["model"]
+    shape = fields["M"], recipe["batches"]["B"], fields["D"]
+    layers = range(fields["N"] if fields["M"] else 0)
+    return [torch.zeros(shape, device=device) for _ in layers] or None
+
+
+if __name__ == "__main__":
+    base.serve({"hf": Shipped})

@@ -1,0 +1,1 @@
+"""Recipes of fine-tuning jobs, one task each."""

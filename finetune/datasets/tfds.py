@@ -1,0 +1,99 @@
+"""A prepared TFDS dataset ("glue/sst2"), read without TensorFlow."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from finetune.datasets import Read, files, records
+from finetune.datasets.records import Layout
+from pretrain.data.corpus import sources
+from pretrain.runtime.errors import UserError
+
+HIDDEN = -1  # TFDS's class where a test set keeps its labels to itself
+
+
+def read(
+    path: str,
+    *,
+    split: str,
+    texts: Sequence[str] = ("sentence",),
+    label: str = "label",
+    tfds_dir: str = "",
+    id: str = "",
+    labels: Mapping[str, str] | Sequence[str] | None = None,
+    number: bool = False,
+    skip: Sequence[str] = (),
+    strict: bool = True,
+    empty: bool = False,
+) -> Read:
+    """Examples of a split ("train", "validation[:10%]"); see `table.read` for the other fields.
+
+    A class is called by its name, not by its number; labels that are hidden (-1) are None.
+
+    Args:
+        path: name[/config][:version].
+        texts, label, id: features.
+        tfds_dir: where it was prepared; "" for the library's own folder.
+
+    Raises:
+        UserError: it is not prepared there, or has no such split or feature, or an example is
+            wrong: names the dataset and the example, counted from 0.
+    """
+    builder = _builder(path, tfds_dir, split)
+    columns = (texts,) if isinstance(texts, str) else tuple(texts)
+    layout = Layout(columns, label, id, files.known(labels), number, tuple(skip), empty)
+    _check(builder.info.features, layout, path)
+    with sources.naming(f"tfds:{path}"):
+        found = builder.as_data_source(split=split)
+    if label and _hidden(builder.info.features[label], found, label):
+        layout = dataclasses.replace(layout, label="")
+    read_one = _reader(builder.info.features, layout)
+    placed = ((f"tfds:{path}, {split}, example {i}", one) for i, one in enumerate(found))
+    return records.examples(placed, layout, read_one, strict)
+
+
+def _builder(path: str, tfds_dir: str, split: str) -> Any:
+    import tensorflow_datasets as tfds
+
+    with sources.naming(f"tfds:{path}"):
+        builder = tfds.builder(path, data_dir=tfds_dir or None)
+    sources.check_prepared(builder, path, split)
+    return builder
+
+
+def _check(features: Any, layout: Layout, path: str) -> None:
+    for column in layout.columns():
+        if column not in features:
+            raise UserError(f"tfds:{path} has no feature {column!r}, but {', '.join(features)}")
+    for column in layout.texts:
+        sources.check_text(features, path, str(column))
+
+
+def _hidden(feature: Any, found: Any, label: str) -> bool:
+    """Whether a split does not tell its classes; it tells all of them or none."""
+    return hasattr(feature, "names") and len(found) > 0 and int(found[0][label]) == HIDDEN
+
+
+def _reader(features: Any, layout: Layout) -> Any:
+    """From an example as it is stored to one of text and Python numbers."""
+
+    def cells(example: Mapping[str, Any], where: str) -> dict[Any, Any]:
+        return {
+            column: _value(example[str(column)], features[str(column)], where)
+            for column in layout.columns()
+        }
+
+    return cells
+
+
+def _value(value: Any, feature: Any, where: str) -> Any:
+    if hasattr(feature, "names"):
+        if not 0 <= value < len(feature.names):
+            raise UserError(f"{where}: there is no class {int(value)}")
+        return feature.names[value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where}: the byte at offset {error.start} is not UTF-8") from error
+    return value.item() if hasattr(value, "item") else value

@@ -1,0 +1,126 @@
+"""What a fine-tuning job begins with: a pretrained run's model, tokenizer and weights, or none."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+import modules
+from pretrain.checkpoint import integrity
+from pretrain.data import tokenizers
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.trained_run import Run, drawn, opened
+from pretrain.runtime.errors import UserError, section
+
+FREE = {  # fields of a model that may differ from those it was pretrained with
+    "dropout",
+    "attention_dropout",
+    "dtype",
+    "remat",
+    "unroll",
+    "initializer",
+    "init_scale",
+}
+
+
+class Start(NamedTuple):
+    """Attributes:
+    system: the objective of pretraining, which decides how texts are read.
+    model: the section `model` of the pretrained run, or of the recipe.
+    tokenizer: of that run, or learned from the training texts.
+    run: None where training is from scratch.
+    """
+
+    system: str
+    model: dict[str, Any]
+    tokenizer: tokenizers.Tokenizer
+    run: Run | None
+
+    def backbone(self, new: int = 0) -> nn.Module:
+        """With so many more rows of the vocabulary than it was pretrained with."""
+        fields = dict(self.model)
+        if new:
+            fields["V"] += new
+        with section("model"):
+            return modules.build(**fields)
+
+
+def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
+    """The run in config.init; "": what config.system, .tokens and .model say.
+
+    Args:
+        texts: () -> the training texts, of which a vocabulary can be learned.
+
+    Raises:
+        UserError: there is no run, or config.model is of another size than it.
+    """
+    changes = dict(config.get("model", {}))
+    if not config.init:
+        with section("tokens"):
+            tokenizer = tokenizers.learn(texts(), **config.tokens)
+        sized = {"V": tokenizer.V} if changes.get("V", 0) is None else {}
+        return Start(config.system, changes | sized, tokenizer, None)
+    run = opened(Path(config.init).expanduser())
+    own = run.config.model.to_dict()
+    if wrong := [x for x in changes if x not in FREE and own.get(x) != changes[x]]:
+        what = ", ".join(f"{x}={changes[x]!r} instead of {own.get(x)!r}" for x in wrong)
+        raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
+    return Start(run.config.objective.name, own | changes, run.tokenizer, run)
+
+
+def restored(
+    start: Start, say: Callable[[str], None], afresh: bool = False
+) -> Callable[[Any], Any]:
+    """A function from fresh parameters to those with the pretrained backbone in place.
+
+    It tells `say` what became of every parameter: restored, new, or of the pretrained run and
+    ignored.  With `afresh` they all stay as they are.
+    """
+
+    def prepare(params: dict[str, Any]) -> dict[str, Any]:
+        if start.run is None:
+            say("all parameters are new: init is ''")
+            return params
+        if afresh:
+            say(f"all parameters are new: of {start.run.workdir} only tokenizer and architecture")
+            return params
+        layout = Layout(make_mesh(data=1, fsdp=-1))
+        shapes = jax.eval_shape(lambda: drawn(start.backbone()))
+        found, step = start.run.weights(layout.like({"backbone": shapes}), "backbone/")
+        old, fresh = (integrity.flatten(x) for x in (found, {"backbone": params["backbone"]}))
+        made, table = {}, []
+        for name, x in fresh.items():
+            made[name], what = _merged(name, x, old.get(name))
+            table.append(f"{name} {list(x.shape)}: {what}")
+        heads = integrity.flatten({k: v for k, v in params.items() if k != "backbone"})
+        table += [f"{name} {list(x.shape)}: new" for name, x in heads.items()]
+        table += [f"{name}: ignored, has no place here" for name in old.keys() - fresh.keys()]
+        say(f"weights of {start.run.workdir}, step {step}:")
+        for line in table:
+            say(f"  {line}")
+        return params | integrity.nest(made)
+
+    return prepare
+
+
+def _merged(name: str, fresh: jax.Array, old: jax.Array | None) -> tuple[jax.Array, str]:
+    """A parameter and what became of it; more rows than there were are new."""
+    if old is None:
+        return fresh, "new"
+    if old.shape == fresh.shape:
+        return jax.device_put(old, fresh.sharding), "restored"
+    rows = old.shape[0]
+    if old.shape[1:] != fresh.shape[1:] or rows > fresh.shape[0]:
+        raise UserError(f"{name}: {fresh.shape} here, {old.shape} in the pretrained run")
+    joined = jax.jit(lambda o, f: jnp.concatenate([o, f[rows:]]), out_shardings=fresh.sharding)
+    return joined(np.asarray(old), fresh), f"restored, and {fresh.shape[0] - rows} new rows"
+
+
+def kept_model(start: Start, backbone: Any) -> Mapping[str, Any]:
+    """The section `model` that builds this backbone again."""
+    return start.model | ({"V": backbone.V} if "V" in start.model else {})

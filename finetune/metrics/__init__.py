@@ -1,0 +1,1 @@
+"""The official metric of each kind of task."""

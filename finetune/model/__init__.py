@@ -1,0 +1,1 @@
+"""The encoder a task reads with: a restored backbone, or a network from scratch."""

@@ -1,0 +1,1 @@
+"""Predicts with a fine-tuned run, and writes what benchmarks ask for."""

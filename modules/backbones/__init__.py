@@ -1,0 +1,1 @@
+"""Networks that turn tokens into states, one architecture a file."""

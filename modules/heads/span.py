@@ -1,0 +1,167 @@
+"""Where in a row an answer begins and ends, and whether it is there at all.
+
+Both heads score positions that may hold an answer, and one, `null_B`, that stands for none.  What
+they say of a row is in float32.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules.activation_sharding import placed
+from modules.layers import params
+from modules.layers.norm import Norm
+
+FORBIDDEN = -1e30
+
+
+class Told(NamedTuple):
+    """Log-probabilities of a row's positions; those that cannot be are FORBIDDEN or below.
+
+    start_BL, end_BL: each sums to one.  none_B: the logit that there is no answer, or None.
+    """
+
+    start_BL: jax.Array
+    end_BL: jax.Array
+    none_B: jax.Array | None = None
+
+
+class Candidates(NamedTuple):
+    """The likeliest O spans of each row, the likeliest start's first, and how likely there is none.
+
+    start_BO, end_BO: positions, also of spans that end before they start.  score_BO: the more, the
+    likelier.  none_B: of the same kind in `Independent`, a logit in `Conditional`.
+    """
+
+    start_BO: jax.Array
+    end_BO: jax.Array
+    score_BO: jax.Array
+    none_B: jax.Array
+
+
+class Linear(nn.Module):
+    """[..., D] to [..., F], in the dtype that comes in.
+
+    Attributes:
+        bias: whether something is added.
+    """
+
+    F: int
+    bias: bool = True
+    scale: float = 0.02
+
+    @nn.compact
+    def __call__(self, x):
+        shape = (x.shape[-1], self.F)
+        w_DF = self.param("w_DF", params.normal(self.scale), shape, jnp.float32)
+        y = x @ w_DF.astype(x.dtype)
+        if not self.bias:
+            return y
+        return y + self.param("bias_F", params.zeros, (self.F,), jnp.float32).astype(x.dtype)
+
+
+class Independent(nn.Module):
+    """Start and end each by itself; none is a span like others (Devlin et al. 2019, section 4.2).
+
+    Attributes:
+        dropout: not used: BERT has none here.
+    """
+
+    dropout: float = 0.0
+
+    def setup(self):
+        self.ends = Linear(2)
+
+    def _logits(self, h_BLD):
+        logits_BLC = placed(self.ends(h_BLD.astype(jnp.float32)), "BLC")
+        return logits_BLC[..., 0], logits_BLC[..., 1]
+
+    def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> Told:
+        """`start_B`, the right one, is not looked at."""
+        del start_B, train
+        may_BL = context_BL | _one(null_B, context_BL)
+        return Told(*(_log_share(x_BL, may_BL) for x_BL in self._logits(h_BLD)))
+
+    def candidates(self, h_BLD, context_BL, null_B, top: int) -> Candidates:
+        """Spans between the `top` starts and the `top` ends: top^2 of each row."""
+        both = self._logits(h_BLD)
+        none_B = sum(jnp.take_along_axis(x_BL, null_B[:, None], axis=1)[:, 0] for x_BL in both)
+        (start_BK, at_BK), (end_BK, to_BK) = (_top(x_BL, context_BL, top) for x_BL in both)
+        # Every start has the same ends.
+        to_BKK, end_BKK = (jnp.repeat(x[:, None], x.shape[1], 1) for x in (to_BK, end_BK))
+        return _paired(at_BK, to_BKK, start_BK, end_BKK, none_B)
+
+
+class Conditional(nn.Module):
+    """The end given the start, and a logit for none (XLNet's run_squad.py, Yang et al. 2019).
+
+    Attributes:
+        dropout: before the logit.
+    """
+
+    dropout: float = 0.1
+
+    def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> Told:
+        """The end is that of the right start, `start_B`."""
+        start_BL, end_BOL, _, none_B = self._read(
+            h_BLD, context_BL, null_B, start_B[:, None], 1, train
+        )
+        return Told(start_BL, end_BOL[:, 0], none_B)
+
+    def candidates(self, h_BLD, context_BL, null_B, top: int) -> Candidates:
+        """The `top` starts, each with its own `top` ends."""
+        start_BL, end_BOL, at_BO, none_B = self._read(h_BLD, context_BL, null_B, None, top, False)
+        may_BL = jnp.where(context_BL, start_BL, FORBIDDEN)
+        share_BO = jnp.take_along_axis(may_BL, at_BO, axis=1)
+        end_BOK, to_BOK = _top(end_BOL, context_BL[:, None], top)
+        return _paired(at_BO, to_BOK, share_BO, end_BOK, none_B)
+
+    @nn.compact
+    def _read(self, h_BLD, context_BL, null_B, at_BO, top: int, train: bool):
+        """(starts [B, L], ends [B, O, L], those starts `at_BO`, none [B]); None: the likeliest."""
+        D, may_BL = h_BLD.shape[-1], context_BL | _one(null_B, context_BL)
+        start_BL = Linear(1, name="start")(h_BLD.astype(jnp.float32))[..., 0]
+        start_BL = _log_share(start_BL, may_BL)
+        if at_BO is None:
+            _, at_BO = _top(start_BL, context_BL, top)
+        start_BOD = jnp.take_along_axis(h_BLD, at_BO[..., None], axis=1)
+        own_BOLD = Linear(D, name="end_state")(h_BLD)[:, None]
+        end_BOLD = jnp.tanh(
+            own_BOLD + Linear(D, bias=False, name="end_start")(start_BOD)[:, :, None]
+        )
+        end_BOLD = Norm(name="end_norm")(end_BOLD).astype(jnp.float32)
+        end_BOL = _log_share(Linear(1, name="end")(end_BOLD)[..., 0], may_BL[:, None])
+        likely_BD = jnp.einsum("BL,BLD->BD", jnp.exp(start_BL).astype(h_BLD.dtype), h_BLD)
+        null_BD = jnp.take_along_axis(h_BLD, null_B[:, None, None], axis=1)[:, 0]
+        none_BD = Linear(D, name="none_start")(likely_BD)
+        none_BD = jnp.tanh(none_BD + Linear(D, bias=False, name="none_null")(null_BD))
+        none_BD = nn.Dropout(self.dropout)(none_BD, deterministic=not train)
+        none_B = Linear(1, bias=False, name="none")(none_BD.astype(jnp.float32))[..., 0]
+        return start_BL, end_BOL, at_BO, none_B
+
+
+HEADS: dict[bool, type[Independent] | type[Conditional]] = {False: Independent, True: Conditional}
+
+
+def _one(place_B, like_BL):
+    """Whether each position is the one."""
+    return jnp.arange(like_BL.shape[1]) == place_B[:, None]
+
+
+def _log_share(logits, may):
+    return jax.nn.log_softmax(jnp.where(may, logits.astype(jnp.float32), FORBIDDEN))
+
+
+def _top(scores, may, top: int):
+    """(the highest that may be, their positions)"""
+    return jax.lax.top_k(jnp.where(may, scores, FORBIDDEN), min(top, scores.shape[-1]))
+
+
+def _paired(at_BO, to_BOK, start_BO, end_BOK, none_B) -> Candidates:
+    B = len(at_BO)
+    at_BOK = jnp.broadcast_to(at_BO[..., None], to_BOK.shape)
+    score_BOK = start_BO[..., None] + end_BOK
+    start_BO, end_BO, score_BO = (x.reshape(B, -1) for x in (at_BOK, to_BOK, score_BOK))
+    return Candidates(start_BO, end_BO, score_BO, none_B)

@@ -1,0 +1,1 @@
+"""Operations with a hand-written derivative or a fast form, one a file."""

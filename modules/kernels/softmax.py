@@ -1,0 +1,35 @@
+"""The masked softmax, which keeps its probabilities in the activations' dtype."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def softmax(scores, visible, dtype: Any = jnp.float32):
+    """Softmax over the last axis among the visible; a row that sees nothing is all zeros.
+
+    `visible` broadcasts against `scores`; True means visible.  Worked out in float32; only the
+    result, of this dtype, is kept for the backward pass.
+    """
+    scores = jnp.where(visible, scores.astype(jnp.float32), -1e30)
+    top = jnp.maximum(scores.max(-1, keepdims=True), -1e29)  # hidden scores end as exp(-huge) = 0
+    e = jnp.exp(scores - top)
+    return (e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30)).astype(dtype)
+
+
+def _softmax_forward(scores, visible, dtype):
+    p = softmax(scores, visible, dtype)
+    return p, (p, jnp.zeros((), scores.dtype))
+
+
+def _softmax_backward(dtype, kept, dp):
+    like = kept[1]
+    p, dp = (x.astype(jnp.float32) for x in (kept[0], dp))
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+    return ds.astype(like.dtype), None
+
+
+softmax.defvjp(_softmax_forward, _softmax_backward)

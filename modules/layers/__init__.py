@@ -1,0 +1,1 @@
+"""The parts that backbones are made of."""

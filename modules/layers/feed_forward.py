@@ -1,0 +1,32 @@
+"""The feed-forward block of a Transformer."""
+
+from collections.abc import Callable
+
+from flax import linen as nn
+
+from modules.kernels.dense import dense
+from modules.layers.dropout import Dropout
+from modules.layers.params import ACTIVATIONS, normal, weight, zeros
+
+
+class FeedForward(nn.Module):
+    """Two dense layers; dropout after the second and, as XLNet has it, `inside`: before it."""
+
+    F: int
+    activation: str = "gelu"
+    dropout: float = 0.1
+    inside: float = 0.1
+    inwards: Callable = normal(0.02)
+    outwards: Callable = normal(0.02)
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, x_BLD, *, train: bool):
+        D = x_BLD.shape[-1]
+        wi_DF = weight(self, "wi_DF", (D, self.F), self.inwards)
+        bi_F = weight(self, "bi_F", (self.F,), zeros)
+        wo_FD = weight(self, "wo_FD", (self.F, D), self.outwards)
+        bo_D = weight(self, "bo_D", (D,), zeros)
+        h_BLF = ACTIVATIONS[self.activation](dense(x_BLD, wi_DF) + bi_F)
+        h_BLF = Dropout(self.inside)(h_BLF, train=train)
+        return Dropout(self.dropout)(dense(h_BLF, wo_FD) + bo_D, train=train)

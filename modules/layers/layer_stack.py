@@ -1,0 +1,46 @@
+"""Stacks of equal layers: parameters with a leading dimension, split into parts, recomputed on the
+way back."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import linen as nn
+
+
+def lean(f: Callable) -> Callable:
+    """`f`, entry by entry, of which nothing but the argument is kept for the backward pass."""
+    rule = jax.custom_vjp(f)
+    rule.defvjp(lambda x: (f(x), x), lambda x, dy: jax.vjp(f, x)[1](dy))
+    return rule
+
+
+def stacked(module: nn.Module, name: str, block: nn.Module, N: int, *example: Any, **kwargs: Any):
+    """The parameters of N layers of `block`, each leaf with a leading layer dimension."""
+
+    def init(rng):
+        def one(key):
+            return block.init(key, *example, **kwargs)["params"]  # type: ignore[call-arg]
+
+        return jax.vmap(one)(jax.random.split(rng, N))
+
+    return module.param(name, init)
+
+
+def parted(tree, sizes: tuple[int, ...]) -> list:
+    """The leaves cut along their first dimension into pieces of these sizes: a list of trees."""
+    # lax.split: its gradient joins the pieces' gradients, where slices would add up padded ones.
+    leaves, structure = jax.tree.flatten(tree)
+    pieces = zip(*(jax.lax.split(x, sizes) for x in leaves), strict=True)
+    return [jax.tree.unflatten(structure, piece) for piece in pieces]
+
+
+# What the backward pass of a layer computes again.
+REMAT: dict[str, Callable[[Callable], Callable]] = {
+    "none": lambda f: f,
+    "dots": functools.partial(
+        jax.checkpoint, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable
+    ),
+    "full": jax.checkpoint,
+}

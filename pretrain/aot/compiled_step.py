@@ -1,0 +1,159 @@
+"""A recipe's training step compiled ahead of time, for chips that are not here and without text."""
+
+import dataclasses
+import math
+import pathlib
+import re
+import tempfile
+import time
+from typing import Any
+
+import jax
+from flax.core import FrozenDict
+
+import modules
+from pretrain import objectives
+from pretrain.aot.hlo import Program
+from pretrain.aot.hlo_cost import kept
+from pretrain.aot.tpu_specs import Slice
+from pretrain.data.batches import dummy
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.runtime.errors import UserError, section
+from pretrain.training import optimizer
+from pretrain.training.compiled_steps import Steps
+from pretrain.training.loop import Plan
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A compiled training step, or what there is of one that does not fit.
+
+    Attributes:
+        steps: whose step it is.
+        data: the shapes of its batches.
+        program: what runs on each chip.
+        memory: bytes of each chip by what they are for; of a step that does not fit, what is known.
+        refusal: the compiler's line where it does not fit; "" where it does.
+        seconds: it took to compile.
+    """
+
+    steps: Steps
+    data: dummy.Rows
+    program: Program
+    memory: dict[str, float]
+    refusal: str
+    seconds: float
+
+    @property
+    def flops(self) -> float:
+        """Of the model, on each chip, counted from the recipe."""
+        return self.steps.objective.flops(self.data.B, self.data.L) / self.steps.layout.mesh.size
+
+    @property
+    def whole(self) -> dict[str, int]:
+        """Bytes of parameters and optimiser that every chip has a whole copy of."""
+        like = self.steps.like
+        return {"parameters": _whole(like.params), "optimiser": _whole(like.opt)}
+
+
+def rows(config) -> list[dummy.Rows]:
+    """The shapes of the recipe's batches, of each phase in turn."""
+    with section("batches"):
+        first = {k: v for k, v in config.get("first", {}).items() if k != "share"}
+        phases = [{**config.batches, **first}] if first else []
+        return [dummy.rows(**fields) for fields in (*phases, dict(config.batches))]
+
+
+def steps(config, place: Slice) -> Steps:
+    """A recipe's steps on a slice, its mesh over all of it; nothing is compiled yet.
+
+    Raises:
+        UserError: the recipe does not build, or its rows do not divide over the chips.
+    """
+    with section("model"):
+        backbone = modules.build(**config.model)
+    with section("objective"):
+        objective = objectives.build(backbone=backbone, **config.objective)
+    objective = objective.clone(special=FrozenDict(dummy.tokenizer().special))
+    with section("train"):
+        plan = Plan(**config.train)
+    with section("optim"):
+        tx, _ = optimizer.make(**config.optim)
+    with section("mesh"):
+        layout = Layout(make_mesh(**config.mesh, devices=place.devices))
+    train = rows(config)
+    for data in train:
+        objectives.check_length(backbone, data.L)
+    return Steps(
+        objective, tx, layout, train, seed=config.seed, parts=plan.parts, average=plan.average
+    )
+
+
+def compiled(steps: Steps, data: dummy.Rows) -> Step:
+    """The step on such batches, compiled.
+
+    Raises:
+        UserError: the compiler fails for another reason than memory.
+    """
+    begin, refusal, stats = time.monotonic(), "", None
+    lowered = steps.lowered(data)
+    with tempfile.TemporaryDirectory() as folder:
+        dump: Any = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
+        try:
+            stats = lowered.compile(compiler_options=dump).memory_analysis()
+        except jax.errors.JaxRuntimeError as error:
+            refusal = str(error).splitlines()[0]
+        # Not `as_text`: it fails on some large programs, and of those that do not fit is none.
+        texts = list(pathlib.Path(folder).glob("*after_optimizations.txt"))
+        if not texts or (refusal and "RESOURCE_EXHAUSTED" not in refusal):
+            raise UserError(f"the compiler: {refusal or 'left no text of what it made'}")
+        program = Program(texts[0].read_text())
+    seconds = time.monotonic() - begin
+    return Step(steps, data, program, memory(program, stats), refusal, seconds)
+
+
+KINDS = {  # an argument's name -> what it is for
+    r"state\.params": "parameters",
+    r"state\.opt": "optimiser",
+    r"state\.carry": "carry",
+    r"state\.average": "average",
+    r"batch": "batch",
+}
+
+
+def memory(program: Program, stats: Any = None) -> dict[str, float]:
+    """Bytes of a chip by what they are for.
+
+    Args:
+        stats: what the compiler says of the program it has finished; without it only arguments
+            and activations are told.
+    """
+    found = dict.fromkeys((*KINDS.values(), "activations"), 0.0)
+    for i in program.parameters(program.entry):
+        name = next((kind for start, kind in KINDS.items() if re.match(start, i.op_name)), "batch")
+        found[name] += i.bytes
+    found["activations"] = float(sum(x.bytes for x in kept(program)))
+    if stats:
+        rest = stats.temp_size_in_bytes - found["activations"]
+        found["temporaries"] = rest + stats.output_size_in_bytes - stats.alias_size_in_bytes
+        found["program"] = stats.generated_code_size_in_bytes
+    return found
+
+
+def state_bytes(steps: Steps) -> int:
+    """Of the state, on each chip."""
+    return sum(_bytes(x, x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(steps.like))
+
+
+def _whole(tree) -> int:
+    leaves = [x for x in jax.tree.leaves(tree) if x.sharding.mesh.size > 1]
+    return sum(_bytes(x, x.shape) for x in leaves if x.sharding.is_fully_replicated)
+
+
+def _bytes(x, shape) -> int:
+    return math.prod(shape) * x.dtype.itemsize
+
+
+def parameters(steps: Steps) -> int:
+    """How many there are."""
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(steps.like.params))

@@ -1,0 +1,171 @@
+"""What every main does around its work: flags, the workdir and its lock, errors as one line."""
+
+import contextlib
+import inspect
+import json
+import pathlib
+import re
+import runpy
+import shutil
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jax
+from absl import flags, logging
+from ml_collections import ConfigDict, config_flags
+
+from pretrain import command_line
+from pretrain.checkpoint.manager import folder_in
+from pretrain.distributed import failures, processes
+from pretrain.runtime import compile_cache, malloc, recipe_ranges
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.run_config import differences, read_config, write_config
+from pretrain.runtime.unused_path import vacant
+from pretrain.runtime.workdir import locked
+
+CONFIG = config_flags.DEFINE_config_file(
+    "config",
+    help_string="The recipe, as path.py:preset; --config.optim.lr=1e-3 changes a value of it.",
+)
+WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; default runs/<recipe>-<preset>.")
+ACCEPT_CHANGES = flags.DEFINE_bool(
+    "accept_changes", False, "Resume although the recipe or the data have changed."
+)
+VERIFY = flags.DEFINE_bool(
+    "verify", False, "Read all of the prepared corpus at the start, to find damage to it."
+)
+HEARTBEAT = flags.DEFINE_integer(
+    "heartbeat", 60, "Seconds without a sign of life after which a process counts as lost.", 2
+)
+JOIN_TIMEOUT = flags.DEFINE_integer(
+    "join_timeout", 300, "Seconds to wait until all processes of the run have joined.", 1
+)
+
+# What a run may change its mind about: where and how often, not what is computed.
+FREE = (
+    r"^(mesh\.|train\.(log|eval|save|keep)_?|corpus\.cache|model\.(remat|unroll|block)|evals\.|"
+    r"profile$)"
+)
+
+
+def start(main, *keys: str) -> None:
+    """Runs `main(config, workdir)` as this process's job; a UserError ends it with a line.
+
+    Args:
+        keys: what the recipe is to have, sections or dotted names.
+    """
+
+    def guarded(_):
+        logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
+        with speaking():
+            check(CONFIG.value, keys)
+            main(CONFIG.value, workdir())
+
+    malloc.keep_memory()
+    flags.mark_flag_as_required("config")
+    command_line.run(guarded)
+
+
+def check(config: ConfigDict, keys: Iterable[str]) -> None:
+    """Looks at a recipe before any work.
+
+    Raises:
+        UserError: it lacks a key, a number is out of range, or a part's name is none.
+    """
+    there = dict(_leaves(config))
+    if missing := [key for key in keys if not any(f"{x}.".startswith(f"{key}.") for x in there)]:
+        path = config_flags.get_config_filename(flags.FLAGS["config"])
+        raise UserError(f"{path} has no {', '.join(missing)}: it is no recipe for this command")
+    for key, name in there.items():
+        if key.endswith(".name") and name is not None and not re.fullmatch(r"[a-z]\w*", str(name)):
+            raise UserError(f"{key}={name!r}: a name is of small letters, as 'transformer'")
+    recipe_ranges.check_config(config)
+
+
+def _leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted names of all values, and of sections without any."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict) and value:
+            yield from _leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
+
+
+@contextlib.contextmanager
+def speaking() -> Iterator[None]:
+    """A UserError inside ends the process with a line and exit code 1.
+
+    Where there are other processes, any error ends this one at once, so that they notice: its
+    orderly end would wait for theirs.
+    """
+    try:
+        yield
+    except UserError as error:
+        failures.end(1, f"error: {error}", error)
+    except KeyboardInterrupt:
+        failures.end(130, "interrupted; training goes on from its last checkpoint")
+    except Exception as error:
+        if not failures.several():
+            raise
+        failures.end(1, traceback.format_exc(), error)
+
+
+def workdir() -> pathlib.Path:
+    """The folder asked for, or one named after the recipe and its preset."""
+    if "://" in (WORKDIR.value or ""):
+        raise UserError(
+            f"--workdir={WORKDIR.value}: a workdir is a folder; mount the bucket, see "
+            "launch/README.md"
+        )
+    folder = pathlib.Path(WORKDIR.value or pathlib.Path("runs", recipe_name())).absolute()
+    folder_in(folder)  # refused before a corpus is prepared
+    return folder
+
+
+def recipe_name() -> str:
+    """The recipe and its preset, as a file's name."""
+    path, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
+    return "-".join(filter(None, [pathlib.Path(path).stem, preset or _default(path)]))
+
+
+def _default(path: str) -> str:
+    """The preset of a recipe that is named without one; "" if it has none."""
+    asked = inspect.signature(runpy.run_path(path)["get_config"]).parameters.values()
+    return next((str(each.default) for each in asked if each.default is not each.empty), "")
+
+
+@contextlib.contextmanager
+def opened(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], None]]:
+    """Joins the machine and takes the workdir; gives the function that leaves the recipe there.
+
+    Raises:
+        UserError: another job is using the workdir, or the run there has another recipe.
+    """
+    processes.join(HEARTBEAT.value, JOIN_TIMEOUT.value)
+    compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
+    with locked(workdir) if jax.process_index() == 0 else contextlib.nullcontext():
+        recipe = json.loads(config.to_json_best_effort())
+        changed = _changes(recipe, workdir)
+        yield lambda: _keep_recipe(recipe, workdir, bool(changed))
+
+
+def _changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
+    """Where the recipe differs from that of the run there, if there is one and it may."""
+    changed = []
+    if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
+        changed = differences(read_config(workdir), recipe)
+        if (grave := [x for x in changed if not re.match(FREE, x)]) and not ACCEPT_CHANGES.value:
+            lines = "".join(f"\n  {line}" for line in grave)
+            raise UserError(
+                f"{workdir} holds a run of another recipe; take another --workdir, or continue "
+                f"it under this one with --accept_changes:{lines}"
+            )
+    return changed
+
+
+def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
+    if jax.process_index() == 0:
+        if is_changed:
+            shutil.copy(workdir / "config.json", vacant(workdir / "config-before.json"))
+        write_config(workdir, recipe)

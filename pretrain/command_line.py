@@ -1,0 +1,187 @@
+"""The command line of every main: its flags, the recipe that they name, and words beside them."""
+
+import difflib
+import functools
+import pathlib
+import re
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from absl import app, flags
+from ml_collections import ConfigDict
+
+from pretrain.distributed import failures
+from pretrain.runtime.errors import UsageError, UserError
+
+RECIPE = re.compile(r"--?config(=|$)")
+VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(?:=|$)")  # of the recipe
+HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
+UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
+
+
+def run(main: Callable[[list[str]], Any], *, has_words: bool = False) -> None:
+    """Runs `main(argv)`, argv as `read` leaves it; the process ends with what main returns."""
+    app.run(main, flags_parser=functools.partial(read, has_words=has_words))
+
+
+def read(argv: list[str], has_words: bool = False) -> list[str]:
+    """The program and the words that are no flags; a mistake ends the process with a line.
+
+    Args:
+        has_words: whether this command takes any; which, it looks at itself.
+    """
+    _put_recipe_first(argv)
+    try:
+        rest = parse(argv)
+        check_words(rest[1:], has_words)
+        return rest
+    except UserError as error:
+        failures.end(error.code, f"error: {error}", error)
+
+
+def parse(argv: list[str]) -> list[str]:
+    """What is no flag; the flags have their values from then on.
+
+    Raises:
+        UserError: the recipe does not load.
+        UsageError: it is not there or lacks a key, or a flag is unknown or has no such value.
+    """
+    try:
+        rest = flags.FLAGS(argv)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, SystemExit) and any(map(HELP.fullmatch, argv[1:])):
+            sys.exit(0)  # where absl ends with 1
+        check_recipe(argv)  # which may say more
+        raise UsageError(_last_words(error)) from error
+    if "config" in flags.FLAGS and not isinstance(flags.FLAGS["config"].value, ConfigDict):
+        check_recipe(argv)
+    return rest
+
+
+def check_recipe(argv: list[str]) -> None:
+    """Loads the recipe that a command line names, and looks for the keys that it changes.
+
+    Raises:
+        UserError: there is none, it does not load or lacks a key.
+    """
+    keys = [found[1] for found in map(VALUE.match, argv[1:]) if found]
+    if named := _recipe(argv):
+        config = load_recipe(named)
+        for key in keys:
+            check_key(config, key)
+    elif keys:
+        raise UsageError(f"--config.{keys[0]}: name the recipe, too, as --config=configs/bert.py")
+
+
+def check_words(words: Iterable[str], has_words: bool) -> None:
+    """UsageError if a word is a flag without its dashes, or there is one and are to be none."""
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("config.") or ("=" in word and name in flags.FLAGS):
+            value = "" if "=" in word else "=..."
+            raise UsageError(f"{word} is no flag: write --{word}{value}")
+        if not has_words:
+            raise UsageError(f"{word} is no flag, and this command takes nothing else: see --help")
+
+
+def load_recipe(named: str) -> ConfigDict:
+    """What the recipe `path.py:preset` returns.
+
+    Raises:
+        UsageError: there is no such file.
+        UserError: it fails, by file and line, or returns something else.
+    """
+    path, _, preset = named.partition(":")
+    if not pathlib.Path(path).is_file():
+        raise UsageError(f"--config={named}: {_missing(path)}")
+    try:
+        config = runpy.run_path(path)["get_config"](*[preset] if ":" in named else [])
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{_place(path, error)}: {_reason(error)}") from error
+    if not isinstance(config, ConfigDict):
+        kind = type(config).__name__
+        raise UserError(f"{path}: get_config() returns a {kind}, and is to return a ConfigDict")
+    return config
+
+
+def check_key(config: ConfigDict, key: str) -> None:
+    """UsageError if a recipe lacks this dotted key; names its section, and the nearest key."""
+    section, parts = config, key.split(".")
+    for number, name in enumerate(parts):
+        above = ".".join(parts[:number])
+        if not isinstance(section, ConfigDict):
+            raise UsageError(f"--config.{key}: {above} is a value, not a section")
+        if name not in section:
+            nearest = _nearest(name, list(section))
+            full = ".".join([*parts[:number], *nearest, *parts[number + 1 :]])
+            meant = f", did you mean {full}?" if nearest else ";"
+            has = f"{above or 'the recipe'} has {', '.join(section) or 'none'}"
+            raise UsageError(f"--config.{key}: there is no such key{meant} {has}")
+        section = section[name]
+
+
+def _nearest(name: str, names: list[str]) -> list[str]:
+    """The name most like it, if one is; "lr" is like "learning_rate"."""
+    initials = "".join(word[0] for word in name.split("_") if word)
+    return [initials] if initials in names else difflib.get_close_matches(name, names, 1)
+
+
+def _missing(path: str) -> str:
+    """A line on a recipe that is not there: what was looked for, and what there is."""
+    there = [str(x) for x in sorted(pathlib.Path("configs").rglob("*.py"))]
+    recipes = [x for x in there if pathlib.Path(x).stem not in ("__init__", "common")]
+    alike = [x for x in recipes if pathlib.Path(x).stem == pathlib.Path(path).stem]
+    alike = alike or difflib.get_close_matches(path, recipes, 1)
+    meant = f"; did you mean {' or '.join(alike)}?" if alike else ""
+    return (
+        f"there is no file {pathlib.Path(path).absolute()}; recipes are files, configs/*.py and "
+        f"configs/finetune/*.py{meant}"
+    )
+
+
+def _place(path: str, error: BaseException) -> str:
+    """The file and the line of a recipe that went wrong."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename or path}, line {error.lineno or 1}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [x.lineno for x in frames if x.filename == path]
+    return f"{path}, line {own[-1]}" if own else path
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong in a recipe; a ValueError says it in words, as of a preset."""
+    if isinstance(error, KeyError) and error.args == ("get_config",):
+        return "it is no recipe, it has no get_config()"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = " ".join(text.split())
+    return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
+
+
+def _put_recipe_first(argv: list[str]) -> None:
+    """Moves --config=... before --config.x=..., in place: config_flags looks into sys.argv."""
+    at = next((i for i, word in enumerate(argv) if i and RECIPE.match(word)), 0)
+    if at:
+        end = at + (1 if "=" in argv[at] else 2)
+        argv[1:end] = argv[at:end] + argv[1:at]
+
+
+def _recipe(argv: list[str]) -> str:
+    """The recipe that a command line names; "": none."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if RECIPE.match(word):
+            return word.partition("=")[2] if "=" in word else following
+    return ""
+
+
+def _last_words(error: BaseException) -> str:
+    """Of a message that may hold a whole traceback, the lines after it."""
+    text = str(error.args[0] if error.args else error)
+    if unset := UNSET.match(text):
+        return f"--{unset[1]}=... is to be given; --help says what it is"
+    if "Traceback" in text:
+        text = [line for line in text.splitlines() if line and line[:4] != " " * 4][-1]
+        text = re.sub(r"^\s*\w+: ", "", text)
+    return " ".join(text.replace("\\n", " ").replace("\\'", "'").split())

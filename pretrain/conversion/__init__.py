@@ -1,0 +1,1 @@
+"""Moves published weights into runs, and runs into published formats."""

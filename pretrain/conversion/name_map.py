@@ -1,0 +1,202 @@
+"""Their names and ours: which part of which array of theirs is which part of ours.
+
+A row of a table is a name of ours and (theirs, form), as
+
+    "layers/attention/wq_DHK": ("h{n}/attn/c_attn/w", "1D(QHK)", "Q=0/3")
+
+which reads: of every layer n's array, whose axes are 1, D, and three axes in one, the first third
+along Q is our wq_DHK of that layer.  Our axes are the letters of our name, or behind an arrow in
+the form, as in "OI -> IO".  {n} counts layers and {z} directions, which lead in ours; an array
+that holds all layers has no {n}, and its form says where they are: "NHK -> NHK".
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from pretrain.formats import Spec
+from pretrain.runtime.errors import UserError
+
+Shapes = Mapping[str, tuple[int, ...]]  # ours, by path: "backbone/token_VD"
+Rows = Mapping[str, Sequence[str]]
+WEIGHTS = "float32, float16 or bfloat16"
+DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(jnp.bfloat16))
+
+
+class Link(NamedTuple):
+    """A part of an array of theirs, and the part of ours that it is."""
+
+    theirs: str
+    ours: str
+    form: str  # "1D(QHK) -> DHK"
+    pick: tuple[tuple[str, int, int], ...] = ()  # ("Q", 0, 3): the first of three
+    at: tuple[int, ...] = ()  # where in ours
+
+    def part(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Their array -> its part as ours has it, a view; `shape` is of our part."""
+        groups, own = _parsed(self.form)
+        sizes = self._sizes(shape)
+        flat = [letter for group in groups for letter in group]
+        x = x.reshape([sizes[letter] for letter in flat])
+        picked = {letter: which for letter, which, _ in self.pick}
+        x = x[tuple(picked.get(letter, 0 if letter == "1" else slice(None)) for letter in flat)]
+        left = [letter for letter in flat if letter not in picked and letter != "1"]
+        return x.transpose([left.index(letter) for letter in own])
+
+    def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Of their array, where our part has this one."""
+        sizes = self._sizes(shape)
+        return tuple(math.prod(sizes[x] for x in group) for group in _parsed(self.form)[0])
+
+    def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
+        own = dict(zip(_parsed(self.form)[1], shape, strict=True))
+        return own | {letter: many for letter, _, many in self.pick} | {"1": 1}
+
+
+def _parsed(form: str) -> tuple[list[str], str]:
+    """Their axes, each of some letters, and ours."""
+    theirs, own = form.split(" -> ")
+    groups = re.findall(r"\((\w+)\)|(\w)", theirs)
+    return [many or one for many, one in groups], own
+
+
+def links(rows: Rows, shapes: Shapes) -> list[Link]:
+    """The rows written out; those of parameters that are not in `shapes` are left out."""
+    made = []
+    for ours, (theirs, axes, *pick) in rows.items():
+        if ours not in shapes:
+            continue
+        form = axes if " -> " in axes else f"{axes} -> {ours.rpartition('_')[2]}"
+        counted = [letter for letter in "nz" if f"{{{letter}}}" in theirs]
+        for at in np.ndindex(*shapes[ours][: len(counted)]):
+            name = theirs.format(**dict(zip(counted, at, strict=True)))
+            made.append(Link(name, ours, form, tuple(_picks(*pick)), at))
+    return made
+
+
+def _picks(text: str = "") -> Iterable[tuple[str, int, int]]:
+    """ "Q=0/3" -> ("Q", 0, 3)."""
+    for letter, which, many in re.findall(r"(\w)=(\d+)/(\d+)", text):
+        yield letter, int(which), int(many)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """All that can be in a release.
+
+    Attributes:
+        links: every part of every array that is a parameter.
+        copies: arrays that repeat another one (a tied softmax), and which.
+        ignored: patterns of names that are no parameters, and what they are.
+        absent: parameters of ours that it has no array for, and why: they are zeros when it is
+            read, and left behind when it is written.
+    """
+
+    links: Sequence[Link]
+    copies: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    ignored: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def by_ours(self) -> dict[str, list[Link]]:
+        return _grouped(self.links, lambda link: link.ours)
+
+    def by_theirs(self) -> dict[str, list[Link]]:
+        return _grouped(self.links, lambda link: link.theirs)
+
+    def specs(self, shapes: Shapes, dtype: Any) -> dict[str, Spec]:
+        """Of their arrays, where ours have these shapes."""
+        return {
+            name: Spec(parts[0].shape(shapes[parts[0].ours][len(parts[0].at) :]), np.dtype(dtype))
+            for name, parts in self.by_theirs().items()
+        }
+
+
+def _grouped(links: Iterable[Link], name: Callable[[Link], str]) -> dict[str, list[Link]]:
+    groups: dict[str, list[Link]] = {}
+    for link in links:
+        groups.setdefault(name(link), []).append(link)
+    return groups
+
+
+class Account(NamedTuple):
+    """Where every array of a release went."""
+
+    mapped: dict[str, list[Link]]  # by ours
+    copies: dict[str, str]
+    ignored: dict[str, list[str]]  # what they are: names
+    absent: dict[str, str]  # of ours: why
+
+
+def account(
+    table: Table,
+    shapes: Shapes,
+    specs: Mapping[str, Spec],
+    ignore: str = "",
+    others: Mapping[str, str] | None = None,
+) -> Account:
+    """Settles every array of a release and every parameter of ours.
+
+    Args:
+        ignore: a pattern of further names that are to be left out.
+        others: what there is besides and cannot be read, and of what kind it is.
+
+    Raises:
+        UserError: one is unexpected, missing, no array of floating point, or of another shape
+            than the configuration says; all such are named.
+    """
+    expected = table.specs(shapes, np.float32)
+    patterns = {**table.ignored, **({ignore: "left out as asked"} if ignore else {})}
+    ignored: dict[str, list[str]] = {}
+    wrong = []
+    for name, spec in specs.items():
+        why = next((why for x, why in patterns.items() if re.fullmatch(x, name)), None)
+        if name in expected:
+            if spec.shape != expected[name].shape:
+                wrong.append(f"{name}: {spec.shape} where {expected[name].shape} belongs")
+            elif spec.dtype not in DTYPES:
+                wrong.append(f"{name}: is {spec.dtype}, and {WEIGHTS} belong there")
+        elif name in table.copies:
+            continue
+        elif why:
+            ignored.setdefault(why, []).append(name)
+        else:
+            wrong.append(f"{name}: {spec.shape} is unexpected")
+    unread = {
+        name: f"is {kind}, and {WEIGHTS} belong there" for name, kind in (others or {}).items()
+    }
+    wrong += [f"{x}: {unread.get(x, 'missing')}" for x in expected if x not in specs]
+    wrong += [f"{name}: of ours, has nothing there" for name in uncovered(table, shapes)]
+    wrong += [f"{name}: of ours, is there twice" for name in repeated(table)]
+    if wrong:
+        raise UserError("these weights are not what their configuration says:" + _lines(wrong))
+    copies = {copy: name for copy, name in table.copies.items() if copy in specs}
+    absent = {name: why for name, why in table.absent.items() if name in shapes}
+    return Account(table.by_ours(), copies, ignored, absent)
+
+
+def uncovered(table: Table, shapes: Shapes) -> list[str]:
+    """Parameters of which not every number is somebody's, or known to be nobody's."""
+    parts = table.by_ours()
+
+    def covered(name: str, shape: tuple[int, ...]) -> bool:
+        places = {link.at for link in parts.get(name, [])}
+        return sum(math.prod(shape[len(at) :]) for at in places) == math.prod(shape)
+
+    rest = {name: shape for name, shape in shapes.items() if name not in table.absent}
+    return [name for name, shape in rest.items() if not covered(name, shape)]
+
+
+def repeated(table: Table) -> list[str]:
+    """Parameters that several arrays are, in whole or in part."""
+    parts = table.by_ours()
+    return [name for name in parts if len({x.at for x in parts[name]}) < len(parts[name])]
+
+
+def _lines(lines: Sequence[str], most: int = 12) -> str:
+    more = [f"and {len(lines) - most} more"] if len(lines) > most else []
+    return "".join(f"\n  {line}" for line in [*lines[:most], *more])

@@ -1,0 +1,133 @@
+"""What a few releases say that they compute, and how far from it a run is that was made of them."""
+
+import functools
+from typing import Any
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pretrain.conversion.systems import Source
+from pretrain.data.tokenizers.character_ids import characters
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.formats.base import reading
+from pretrain.inference.trained_run import Run, backbone_params
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.workdir import read_json
+
+Differences = dict[str, tuple[float, float]]  # as a share of the largest number, and what it may be
+
+
+def difference(made: Any, expected: np.ndarray) -> float:
+    return float(np.abs(np.asarray(made) - expected).max() / np.abs(expected).max())
+
+
+def weights(run: Run) -> Any:
+    return backbone_params(run, Layout(make_mesh()))
+
+
+# --- XLNet -----------------------------------------------------------------------------------
+
+
+def xlnet(run: Run, source: Source) -> Differences:
+    """Outputs and memories beside the weights, as in the tests of keras-xlnet.
+
+    They are .npy files, rows first: input_ids, seg_ids, mems_0 ..., and what is to come out of
+    them, x_output and x_new_mems_0 ... .  All is read from left to right.  The output is the
+    content's states where x is "tune" or "empty"; where it is "pre", the probabilities of each
+    place's token, which its query knows where input_query is 0.
+    """
+    case = next((x for x in ("pre", "tune", "empty") if source.has(f"{x}_output.npy")), None)
+    if case is None:
+        return {}
+    with jax.default_matmul_precision("highest"):
+        output, memory_NBMD = _streams(run.backbone, weights(run), source, case == "pre")
+    found = {"output": difference(output, _array(source, f"{case}_output"))}
+    for n, memory_BMD in enumerate(() if memory_NBMD is None else memory_NBMD):
+        found[f"memory {n}"] = difference(memory_BMD, _array(source, f"{case}_new_mems_{n}"))
+    return {name: (off, 1e-6) for name, off in found.items()}
+
+
+def _streams(backbone: Any, params: Any, source: Source, predicts: bool):
+    """The output, and the new memory if one is given."""
+    model = backbone.clone(attention="uni", reuse=0, dtype="float32")
+    tokens_BL, memory_NBMD, M = _array(source, "input_ids"), None, 0
+    if source.has("mems_0.npy"):
+        memory_NBMD = jnp.stack([_array(source, f"mems_{n}") for n in range(backbone.N)])
+        M = memory_NBMD.shape[2]
+    given = dict(segments_BL=_array(source, "seg_ids"), memory_NBMD=memory_NBMD)
+    if predicts:
+        given |= _queries(_array(source, "input_query"), M)
+    return _forward(model, params, tokens_BL, given)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _forward(model: Any, params: Any, tokens_BL, given: dict[str, Any]):
+    bound = model.bind({"params": params})
+    out = bound(tokens_BL, **given, train=False)
+    output = out.h_BLD if out.g_BPD is None else jax.nn.softmax(bound.logits(out.g_BPD))
+    return output, out.memory_NBMD
+
+
+def _queries(blind_BL: np.ndarray, M: int) -> dict[str, Any]:
+    """One at every place, which sees the memory and the places before it."""
+    B, L = blind_BL.shape
+    seen_LJ = jnp.pad(jnp.tri(L, k=-1, dtype=bool), ((0, 0), (M, 0)), constant_values=True)
+    query_BPJ, slots_BP = jnp.stack([seen_LJ] * B), jnp.stack([jnp.arange(L)] * B)
+    return dict(query=query_BPJ, slots_BP=slots_BP, blind_BP=blind_BL == 1)
+
+
+def _array(source: Source, name: str) -> np.ndarray:
+    """One of the .npy files; UserError if it is missing or broken."""
+    with reading(path := source.path(f"{name}.npy")):
+        x = np.load(path)
+        return x.astype(np.float32) if x.dtype == np.float64 else x
+
+
+# --- ELMo ------------------------------------------------------------------------------------
+
+SENTENCES = "lm_embeddings_sentences.json"
+
+
+def elmo(run: Run, source: Source) -> Differences:
+    """The top layer's states beside the weights, as in the tests of bilm-tf.
+
+    lm_embeddings_sentences.json holds lists of sentences, lm_embeddings_0.hdf5 ... what comes out
+    of the lists: [2, words, D] by the sentence's number.  The k-th sentences of all lists are a
+    batch, and a list is a row of it, which goes on from the state that its last sentence left.
+    """
+    if not source.has(SENTENCES):
+        return {}
+    texts = _sentences(source)
+    with jax.default_matmul_precision("highest"):
+        made = _read(run.backbone, weights(run), texts)
+    off = 0.0
+    for number, rows in enumerate(made):
+        with reading(path := source.path(f"lm_embeddings_{number}.hdf5")), h5py.File(path) as file:
+            expected = [np.concatenate(file[str(k)][()], -1) for k in range(len(rows))]
+        off = max(off, *map(difference, rows, expected))
+    return {"states": (off, 1e-5)}
+
+
+def _sentences(source: Source) -> list[list[list[str]]]:
+    """The words of each sentence of each list; UserError if the lists are not of one length."""
+    texts = read_json(path := source.path(SENTENCES))
+    if not texts or len({len(text) for text in texts}) != 1:
+        raise UserError(f"{path}: should be lists of sentences, as many in each")
+    return [[["<S>", *line.split(), "</S>"] for line in text] for text in texts]
+
+
+def _read(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[list[np.ndarray]]:
+    """The top layer's states of each sentence's words, [L, 2D]."""
+    model = backbone.clone(dtype="float32")
+    longest = max(len(words) for text in texts for words in text)
+    states = jax.jit(functools.partial(model.apply, method="states"))
+    state, made = model.fresh_state(len(texts)), []
+    for batch in zip(*texts, strict=True):
+        padded = [words + ["</S>"] * (longest - len(words)) for words in batch]
+        chars_BLW = np.stack([characters(words, model.W) for words in padded])
+        valid_BL = np.arange(longest) < np.array([[len(words)] for words in batch])
+        h_NBLD, state = states({"params": params}, chars_BLW, valid_BL, state=state)
+        made.append([h_NBLD[-1, b, 1 : len(words) - 1] for b, words in enumerate(batch)])
+    return list(map(list, zip(*made, strict=True)))

@@ -1,0 +1,421 @@
+"""GPT-1's and GPT-2's releases (Radford et al. 2018, 2019): OpenAI's files, and Hugging Face's."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from modules.backbones.transformer import Backbone
+from pretrain.conversion.hf_tokenizers import (
+    GENERIC,
+    check_byte_level,
+    configuration,
+    merges,
+    whole,
+    write_tokenizer,
+)
+from pretrain.conversion.name_map import Link, Rows, Shapes, Table, links
+from pretrain.conversion.systems import (
+    Described,
+    Kind,
+    Source,
+    check_layers,
+    check_vocabulary,
+    chosen,
+    nonnegative,
+    only,
+    rate,
+    size,
+    unlike,
+)
+from pretrain.data.tokenizers import bpe, byte_bpe
+from pretrain.data.tokenizers.bpe_files import SAVED
+from pretrain.inference.trained_run import Run
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.workdir import write_json
+
+KINDS = {
+    "tensorflow": Kind("tensorflow", "hparams.json", "*.index", out=False),
+    "npz": Kind("npz", "hparams.json", "*.npz"),
+    "hugging_face": Kind("safetensors", "config.json", model_type="gpt2"),
+    "hugging_face_gpt1": Kind("safetensors", "config.json", model_type="openai-gpt"),
+    "openai_npy": Kind("npy_shards", "params_shapes.json", out=False),
+}
+GPT1 = ("hugging_face_gpt1", "openai_npy")  # the others are of GPT-2
+NORM = {True: "post", False: "pre"}  # of GPT-1, and not
+OBJECTIVE = "clm"
+WIDTH = 64  # of a head of GPT-1, whose release does not say
+
+# --- names -----------------------------------------------------------------------------------
+
+LAYERS = "backbone/layers/"
+
+
+def norm(ours: str, theirs: str) -> dict[str, tuple[str, str]]:
+    return {f"{ours}/scale_D": (f"{theirs}/g", "D"), f"{ours}/bias_D": (f"{theirs}/b", "D")}
+
+
+ROWS: Rows = {  # as GPT-2's release has them in its scope "model"
+    "backbone/token_VD": ("wte", "VD"),
+    "backbone/position_LD": ("wpe", "LD"),
+    **{
+        f"{LAYERS}attention/w{name}_DHK": ("h{n}/attn/c_attn/w", "1D(QHK)", f"Q={i}/3")
+        for i, name in enumerate("qkv")
+    },
+    **{
+        f"{LAYERS}attention/b{name}_HK": ("h{n}/attn/c_attn/b", "(QHK)", f"Q={i}/3")
+        for i, name in enumerate("qkv")
+    },
+    f"{LAYERS}attention/wo_HKD": ("h{n}/attn/c_proj/w", "1(HK)D"),
+    f"{LAYERS}attention/bo_D": ("h{n}/attn/c_proj/b", "D"),
+    **norm(f"{LAYERS}attention_norm", "h{n}/ln_1"),
+    f"{LAYERS}ffn/wi_DF": ("h{n}/mlp/c_fc/w", "1DF"),
+    f"{LAYERS}ffn/bi_F": ("h{n}/mlp/c_fc/b", "F"),
+    f"{LAYERS}ffn/wo_FD": ("h{n}/mlp/c_proj/w", "1FD"),
+    f"{LAYERS}ffn/bo_D": ("h{n}/mlp/c_proj/b", "D"),
+    **norm(f"{LAYERS}ffn_norm", "h{n}/ln_2"),
+    **norm("backbone/final_norm", "ln_f"),
+}
+TABLES = ("wpe", "wte")  # GPT-1's arrays have no names, but an order: these, then of each layer
+ORDER = (
+    "attn/c_attn/w",
+    "attn/c_attn/b",
+    "attn/c_proj/w",
+    "attn/c_proj/b",
+    "ln_1/g",
+    "ln_1/b",
+    "mlp/c_fc/w",
+    "mlp/c_fc/b",
+    "mlp/c_proj/w",
+    "mlp/c_proj/b",
+    "ln_2/g",
+    "ln_2/b",
+)
+TORCH = {
+    r"^h(\d+)": r"h.\1",
+    "/": ".",
+    r"\.[wg]$": ".weight",
+    r"\.b$": ".bias",
+    "^wte$": "wte.weight",
+    "^wpe$": "wpe.weight",
+}
+EMBEDDINGS = {"wte": "tokens_embed", "wpe": "positions_embed"}  # GPT-1's
+HEAD = "lm_head.weight"
+IGNORED = {
+    "tensorflow": {
+        r".*/Adam(_1)?": "slots of the optimiser",
+        r"global_step|beta[12]_power": "the optimiser's count",
+    },
+    "hugging_face": {
+        r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias": "who may see whom",
+        r"(transformer\.)?position_ids": "0, 1, 2, ...",
+    },
+}
+
+
+def number(name: str) -> str:
+    """The place of an array in GPT-1's release."""
+    if name in TABLES:
+        return str(TABLES.index(name))
+    layer, _, name = name.removeprefix("h").partition("/")
+    return str(len(TABLES) + len(ORDER) * int(layer) + ORDER.index(name))
+
+
+def torch_name(name: str, first: bool) -> str:
+    """A name as Hugging Face has it, without the prefix."""
+    for theirs, other in TORCH.items():
+        name = re.sub(theirs, other, name)
+    return re.sub("^w[tp]e", lambda x: EMBEDDINGS[x[0]] if first else x[0], name)
+
+
+def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
+    """Their arrays and ours.
+
+    Args:
+        names: those of a release that was found; "transformer." may be missing before them.
+    """
+
+    def renamed(spelled: Callable[[str], str], lead: str = "") -> list[Link]:
+        return [
+            link._replace(theirs=spelled(link.theirs), form=link.form.removeprefix(lead))
+            for link in links(ROWS, shapes)
+        ]
+
+    if kind == "openai_npy":
+        return Table(renamed(number))
+    if KINDS[kind].format != "safetensors":
+        return Table(renamed("model/{}".format), {}, IGNORED["tensorflow"])
+    names = list(names)
+    bare = bool(names) and not any(name.startswith("transformer.") for name in names)
+
+    def spelled(name: str) -> str:
+        theirs = ("" if bare else "transformer.") + torch_name(name, kind in GPT1)
+        tied = name == "wte" and HEAD in names and theirs not in names  # one of two is enough
+        return HEAD if tied else theirs
+
+    copies = {HEAD: spelled("wte")} if spelled("wte") != HEAD else {}
+    return Table(renamed(spelled, "1"), copies, IGNORED["hugging_face"])
+
+
+# --- in --------------------------------------------------------------------------------------
+
+SHARED = dict(
+    n_embd=768,
+    n_layer=12,
+    n_head=12,
+    resid_pdrop=0.1,
+    embd_pdrop=0.1,
+    attn_pdrop=0.1,
+    layer_norm_epsilon=1e-5,
+    initializer_range=0.02,
+)
+DEFAULTS: dict[str, dict[str, Any]] = {  # of what a file does not say
+    "hugging_face": dict(
+        vocab_size=50257, n_positions=1024, activation_function="gelu_new", **SHARED
+    ),
+    "hugging_face_gpt1": dict(vocab_size=40478, n_positions=512, afn="gelu", **SHARED),
+}
+ONLY = {
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+    "tie_word_embeddings": True,
+}
+ACTIVATIONS = {  # their names -> ours: in the code of their GPT-1, "gelu" is the tanh form
+    "hugging_face": (
+        "activation_function",
+        {
+            "gelu_new": "gelu",
+            "gelu_pytorch_tanh": "gelu",
+            "gelu_python_tanh": "gelu",
+            "gelu_fast": "gelu",
+            "gelu_accurate": "gelu",
+            "gelu": "gelu_erf",
+            "gelu_python": "gelu_erf",
+            "relu": "relu",
+        },
+    ),
+    "hugging_face_gpt1": ("afn", {"gelu": "gelu", "relu": "relu"}),
+}
+
+
+def described(source: Source) -> Described:
+    """What the release is: its sizes by its configuration, GPT-1's by its arrays.
+
+    The option "vocabulary" names a folder that has the tokenizer's files instead.
+
+    Raises:
+        UserError: it has no vocabulary, or computes what we do not.
+    """
+    readers = {"safetensors": configured, "npy_shards": measured}
+    sizes = readers.get(KINDS[source.kind].format, hyperparameters)(source)
+    if sizes["D"] % sizes["H"]:
+        raise UserError(
+            f"{source.folder}: a width of {sizes['D']} does not divide by {sizes['H']} heads"
+        )
+    first = source.kind in GPT1
+    model = dict(
+        name="transformer",
+        **sizes,
+        K=sizes["D"] // sizes["H"],
+        attention="causal",
+        norm=NORM[first],
+        window=0,
+        table_dropout=False,
+        initializer="normal",
+        residual_scale=not first,
+    )
+    batches = dict(name="windows", B=64 if first else 32, L=model["L"])
+    tokens = tokenizer(source)
+    folder = Path(source.options.get("vocabulary") or source.folder)
+    notes = check_vocabulary(tokens, model["V"], folder) + other_rules(source, tokens)
+    return Described(model, dict(name="clm", across=False), batches, tokens, notes=notes)
+
+
+def hyperparameters(source: Source) -> dict[str, Any]:
+    """What GPT-2's hparams.json says of a model; all else is in its code."""
+    where = source.path("hparams.json")
+    sizes = said(source.json(where.name), source, where, V="n_vocab", L="n_ctx")
+    return sizes | dict(
+        F=4 * sizes["D"],
+        activation="gelu",
+        epsilon=1e-5,
+        dropout=0.0,
+        attention_dropout=0.0,
+        init_scale=0.02,
+        position_scale=0.01,
+    )
+
+
+def configured(source: Source) -> dict[str, Any]:
+    """What Hugging Face's config.json says of a model."""
+    where = source.path("config.json")
+    config = DEFAULTS[source.kind] | configuration(source, KINDS[source.kind].model_type)
+    unlike(config, ONLY, where)
+    embedding, residual = (rate(config, x, where) for x in ("embd_pdrop", "resid_pdrop"))
+    if embedding != residual:
+        raise UserError(
+            f"{where}: embd_pdrop is {embedding} and resid_pdrop {residual}, and here both are "
+            "model.dropout: write the one you want in the file as both"
+        )
+    sizes = said(config, source, where, V="vocab_size", L="n_positions")
+    inner = config.get("n_inner") is not None
+    return sizes | dict(
+        F=size(config, "n_inner", where) if inner else 4 * sizes["D"],
+        activation=chosen(config, *ACTIVATIONS[source.kind], where),
+        epsilon=nonnegative(config, "layer_norm_epsilon", where),
+        dropout=residual,
+        attention_dropout=rate(config, "attn_pdrop", where),
+        init_scale=nonnegative(config, "initializer_range", where),
+    )
+
+
+def said(config: Mapping[str, Any], source: Source, where: Path, **fields: str) -> dict[str, Any]:
+    """The sizes in these fields, and in those that both have."""
+    fields |= dict(D="n_embd", H="n_head")
+    sizes = {ours: size(config, theirs, where) for ours, theirs in fields.items()}
+    return sizes | dict(N=check_layers(config, "n_layer", source, where))
+
+
+def measured(source: Source) -> dict[str, Any]:
+    """What the shapes of GPT-1's arrays say of it; all else is in its code."""
+    shapes = [source.specs[str(i)].shape for i in range(len(source.specs))]
+    N, inner = len(shapes) // len(ORDER), len(TABLES) + ORDER.index("mlp/c_fc/w")
+    axes = [2, 2, *N * [3 if name.endswith("/w") else 1 for name in ORDER]]
+    if not N or [*map(len, shapes)] != axes or shapes[0][1] % WIDTH:
+        raise UserError(
+            f"{source.path('params_shapes.json')}: is not GPT-1's: positions [L, D], tokens "
+            f"[V, D], then {len(ORDER)} arrays of each layer, where D is heads of {WIDTH}"
+        )
+    (L, D), (V, _), (*_, F) = shapes[0], shapes[1], shapes[inner]
+    return dict(
+        V=V,
+        D=D,
+        H=D // WIDTH,
+        N=N,
+        F=F,
+        L=L,
+        activation="gelu",
+        epsilon=1e-5,
+        dropout=0.1,
+        attention_dropout=0.1,
+        init_scale=0.02,
+    )
+
+
+def tokenizer(source: Source) -> bpe.Tokenizer | byte_bpe.Tokenizer:
+    """The vocabulary of the release, or of the folder that the option "vocabulary" names."""
+    kind = tokenizer_class(source.kind)
+    source = source.of_tokens()
+    if kind is byte_bpe.Tokenizer:
+        check_byte_level(source)
+    for names in (kind.published, SAVED):
+        if all(source.has(name) for name in names):
+            more = source.json("added_tokens.json") if source.has("added_tokens.json") else {}
+            return kind.read(source.path(names[0]), source.path(names[1]), more)
+    if source.has("tokenizer.json"):
+        path = source.path("tokenizer.json")
+        return kind.of(*merges(source), (path, path))
+    pairs = [" and ".join(names) for names in (kind.published, SAVED)]
+    raise UserError(
+        f"{source.folder} has no vocabulary, neither {' nor '.join(pairs)} nor tokenizer.json: "
+        "--vocabulary=DIR says which folder has them"
+    )
+
+
+def other_rules(source: Source, tokens: bpe.Tokenizer | byte_bpe.Tokenizer) -> tuple[str, ...]:
+    """What to say where Hugging Face's code cuts text into words otherwise than ours."""
+    if source.kind != "hugging_face_gpt1":
+        return ()
+    theirs, ours = whole(source.of_tokens()), json.loads(tokens.copied().to_str())
+    if all(theirs.get(x) == ours[x] for x in ("normalizer", "pre_tokenizer")):
+        return ()
+    return (
+        "text is cut into words by rules of ours, which stand for ftfy and spaCy: "
+        "transformers cuts some texts otherwise",
+    )
+
+
+def tokenizer_class(kind: str) -> type[bpe.Tokenizer] | type[byte_bpe.Tokenizer]:
+    return bpe.Tokenizer if kind in GPT1 else byte_bpe.Tokenizer
+
+
+# --- out -------------------------------------------------------------------------------------
+
+
+TOKENS: dict[str, dict[str, Any]] = {  # their tokenizers' own words
+    "hugging_face": dict(
+        tokenizer_class="GPT2Tokenizer",
+        add_prefix_space=False,
+        **dict.fromkeys(("bos_token", "eos_token", "unk_token"), byte_bpe.EOD),
+    ),
+    "hugging_face_gpt1": dict(tokenizer_class=GENERIC[0], unk_token=bpe.UNK),
+}
+
+
+def writes(run: Run, kind: str) -> bool:
+    """GPT-1's kinds are of a run that norms what was added, GPT-2's of one that norms before."""
+    return getattr(run.backbone, "norm", "pre") == NORM[kind in GPT1]
+
+
+def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
+    """Writes the configuration and the vocabulary.
+
+    Raises:
+        UserError: the run computes what theirs cannot.
+    """
+    ours, pieces = fitting(run, kind), run.tokenizer
+    if not isinstance(pieces, tokenizer_class(kind)):
+        name = tokenizer_class(kind).name
+        raise UserError(f"the tokenizer of such a release is {name}: this run has another")
+    if kind == "npz":
+        sizes = dict(n_vocab=ours.V, n_ctx=ours.L, n_embd=ours.D, n_head=ours.H, n_layer=ours.N)
+        write_json(folder / "hparams.json", sizes)
+    else:
+        config = hugging_face_config(ours, kind, pieces.special["eod"], dtype)
+        write_json(folder / "config.json", config)
+        write_json(folder / "tokenizer_config.json", TOKENS[kind] | dict(model_max_length=ours.L))
+    if kind == "hugging_face_gpt1":  # the class of their GPT-1 cuts words otherwise
+        write_tokenizer(folder, pieces.copied(), [bpe.UNK])
+    names = pieces.published if kind == "npz" else SAVED
+    pieces.write(folder / names[0], folder / names[1])
+
+
+def fitting(run: Run, kind: str) -> Backbone:
+    """The run's backbone; UserError unless a release of this kind can hold it."""
+    ours = run.backbone
+    if not isinstance(ours, Backbone) or ours.attention != "causal":
+        raise UserError(f"{run.workdir} holds no GPT: that is model.name='transformer', 'causal'")
+    only(ours, dict(norm=NORM[kind in GPT1], window=0, S=0, normed_embedding=False, head="tied"))
+    only(ours, dict(pooler=False, table_dropout=False, K=ours.D / ours.H))
+    if kind != "hugging_face":
+        only(ours, dict(F=4 * ours.D))
+    if kind == "npz":
+        only(ours, dict(activation="gelu", epsilon=1e-5))
+    return ours
+
+
+def hugging_face_config(ours: Backbone, kind: str, eod: int, dtype: str) -> dict[str, Any]:
+    field, activations = ACTIVATIONS[kind]
+    named = {own: name for name, own in reversed(activations.items())}
+    name = "OpenAIGPT" if kind in GPT1 else "GPT2"
+    config = dict(
+        architectures=[f"{name}LMHeadModel"],
+        model_type=KINDS[kind].model_type,
+        vocab_size=ours.V,
+        n_positions=ours.L,
+        n_embd=ours.D,
+        n_layer=ours.N,
+        n_head=ours.H,
+        resid_pdrop=ours.dropout,
+        embd_pdrop=ours.dropout,
+        attn_pdrop=ours.attention_dropout,
+        layer_norm_epsilon=ours.epsilon,
+        initializer_range=ours.init_scale,
+        bos_token_id=eod,
+        eos_token_id=eod,
+        dtype=dtype,
+    )
+    config[field] = chosen(vars(ours), "activation", named, Path("model"))
+    return config | ({} if kind in GPT1 else dict(n_inner=ours.F))

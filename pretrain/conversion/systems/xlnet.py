@@ -1,0 +1,337 @@
+"""XLNet's releases (Yang et al. 2019): the authors' TensorFlow checkpoints, and Hugging Face's."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pretrain.conversion import parity
+from pretrain.conversion.hf_tokenizers import GENERIC, configuration
+from pretrain.conversion.name_map import Link, Rows, Shapes, Table, links
+from pretrain.conversion.systems import (
+    Described,
+    Kind,
+    Source,
+    check_layers,
+    check_vocabulary,
+    chosen,
+    nonnegative,
+    only,
+    rate,
+    size,
+    tokens_of,
+    unlike,
+)
+from pretrain.data.tokenizers import sentencepiece, unigram
+from pretrain.formats.base import reading
+from pretrain.inference.trained_run import Run
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.workdir import write_json
+
+KINDS = {
+    "tensorflow": Kind("tensorflow", "xlnet_config.json", "*.index", out=False),
+    "npz": Kind("npz", "xlnet_config.json", "*.npz"),
+    "hugging_face": Kind("safetensors", "config.json", model_type="xlnet"),
+}
+OBJECTIVE = "plm"
+checked = parity.xlnet
+
+# --- names -----------------------------------------------------------------------------------
+
+BIASES = {"content_HK": "r_w_bias", "position_HK": "r_r_bias", "segment_HK": "r_s_bias"}
+NORMS = {"attention_norm": "rel_attn", "ffn_norm": "ff"}
+LAYERS = "backbone/layers/"
+SCOPE = "model/transformer/"
+LAYER = f"{SCOPE}layer_{{n}}/"
+TENSORFLOW: Rows = {
+    "backbone/token_VD": (f"{SCOPE}word_embedding/lookup_table", "VD"),
+    "backbone/query_1D": (f"{SCOPE}mask_emb/mask_emb", "1QD -> QD"),
+    "backbone/bias_V": ("model/lm_loss/bias", "V"),
+    **{f"{LAYERS}attention/w{x}_DHK": (f"{LAYER}rel_attn/{x}/kernel", "DHK") for x in "qkvr"},
+    f"{LAYERS}attention/wo_HKD": (f"{LAYER}rel_attn/o/kernel", "DHK -> HKD"),
+    f"{LAYERS}attention/segment_SHK": (f"{SCOPE}seg_embed", "NSHK -> NSHK"),
+    **{
+        f"{LAYERS}attention/biases/{ours}": (SCOPE + theirs, "NHK -> NHK")
+        for ours, theirs in BIASES.items()
+    },
+    **{f"backbone/biases/{ours}": (SCOPE + theirs, "HK") for ours, theirs in BIASES.items()},
+    **{
+        f"{LAYERS}{ours}/{own}_D": (f"{LAYER}{theirs}/LayerNorm/{name}", "D")
+        for ours, theirs in NORMS.items()
+        for own, name in (("scale", "gamma"), ("bias", "beta"))
+    },
+    f"{LAYERS}ffn/wi_DF": (f"{LAYER}ff/layer_1/kernel", "DF"),
+    f"{LAYERS}ffn/bi_F": (f"{LAYER}ff/layer_1/bias", "F"),
+    f"{LAYERS}ffn/wo_FD": (f"{LAYER}ff/layer_2/kernel", "FD"),
+    f"{LAYERS}ffn/bo_D": (f"{LAYER}ff/layer_2/bias", "D"),
+}
+PREFIX = "transformer."
+TORCH_LAYER = f"{PREFIX}layer.{{n}}."
+HUGGING_FACE: Rows = {  # always with biases of each layer
+    "backbone/token_VD": (f"{PREFIX}word_embedding.weight", "VD"),
+    "backbone/query_1D": (f"{PREFIX}mask_emb", "1QD -> QD"),
+    "backbone/bias_V": ("lm_loss.bias", "V"),
+    **{f"{LAYERS}attention/w{x}_DHK": (f"{TORCH_LAYER}rel_attn.{x}", "DHK") for x in "qkvr"},
+    f"{LAYERS}attention/wo_HKD": (f"{TORCH_LAYER}rel_attn.o", "DHK -> HKD"),
+    f"{LAYERS}attention/segment_SHK": (f"{TORCH_LAYER}rel_attn.seg_embed", "SHK"),
+    **{
+        f"{LAYERS}attention/biases/{ours}": (f"{TORCH_LAYER}rel_attn.{theirs}", "HK")
+        for ours, theirs in BIASES.items()
+    },
+    **{
+        f"backbone/biases/{ours}": (f"{PREFIX}layer.0.rel_attn.{theirs}", "HK")
+        for ours, theirs in BIASES.items()
+    },
+    **{
+        f"{LAYERS}{ours}/{own}_D": (f"{TORCH_LAYER}{theirs}.layer_norm.{name}", "D")
+        for ours, theirs in NORMS.items()
+        for own, name in (("scale", "weight"), ("bias", "bias"))
+    },
+    f"{LAYERS}ffn/wi_DF": (f"{TORCH_LAYER}ff.layer_1.weight", "FD -> DF"),
+    f"{LAYERS}ffn/bi_F": (f"{TORCH_LAYER}ff.layer_1.bias", "F"),
+    f"{LAYERS}ffn/wo_FD": (f"{TORCH_LAYER}ff.layer_2.weight", "DF -> FD"),
+    f"{LAYERS}ffn/bo_D": (f"{TORCH_LAYER}ff.layer_2.bias", "D"),
+}
+IGNORED = {
+    r".*/(adam_[mv]|Adam(_1)?)": "slots of the optimiser",
+    r"global_step|beta[12]_power": "the optimiser's count",
+}
+OPTIONAL = {  # a fine-tuned model is released without
+    "backbone/query_1D": "the query stream's beginning was not saved: it does not predict",
+    "backbone/bias_V": "the softmax's biases were not saved: it does not predict",
+}
+
+
+def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
+    """Their arrays and ours.
+
+    Args:
+        names: those of a release that was found; "transformer." may be missing before them, and
+            what only predictions need.
+    """
+    there = set(names)
+    rows = HUGGING_FACE if kind == "hugging_face" else TENSORFLOW
+    if kind == "hugging_face" and there and not any(name.startswith(PREFIX) for name in there):
+        rows = {ours: (row[0].removeprefix(PREFIX), *row[1:]) for ours, row in rows.items()}
+    absent = {ours: why for ours, why in OPTIONAL.items() if there and rows[ours][0] not in there}
+    head, token = "lm_loss.weight", "backbone/token_VD"
+    if head in there and rows[token][0] not in there:  # one of the two is enough
+        rows = {**rows, token: (head, *rows[token][1:])}
+    found = links({ours: row for ours, row in rows.items() if ours not in absent}, shapes)
+    if kind != "hugging_face":
+        return Table(found, {}, IGNORED, absent)
+    copies = {head: rows[token][0]} if rows[token][0] != head else {}
+    return Table(for_each_layer(found, shapes), copies, {}, absent)
+
+
+def for_each_layer(found: list[Link], shapes: Shapes) -> list[Link]:
+    """Biases that all our layers have in common, written out for each of theirs."""
+    later = range(1, shapes[f"{LAYERS}attention/segment_SHK"][0])
+    shared = [link for link in found if link.ours.startswith("backbone/biases/")]
+    return found + [
+        link._replace(theirs=link.theirs.replace("layer.0.", f"layer.{n}."))
+        for link in shared
+        for n in later
+    ]
+
+
+# --- in --------------------------------------------------------------------------------------
+
+DEFAULTS: dict[str, dict[str, Any]] = {  # of what a file does not say
+    "tensorflow": dict(
+        attn_type="bi", clamp_len=-1, same_length=False, dropout=0.1, initializer_range=0.02
+    ),
+    "hugging_face": dict(
+        vocab_size=32000,
+        d_model=1024,
+        n_layer=24,
+        n_head=16,
+        d_inner=4096,
+        ff_activation="gelu",
+        attn_type="bi",
+        clamp_len=-1,
+        same_length=False,
+        dropout=0.1,
+        initializer_range=0.02,
+        mem_len=512,
+    ),
+}
+ACTIVATIONS = {  # their names -> ours: the authors' "gelu" is the tanh form, Hugging Face's is not
+    "tensorflow": {"gelu": "gelu", "relu": "relu"},
+    "hugging_face": {
+        "gelu_new": "gelu",
+        "gelu_pytorch_tanh": "gelu",
+        "gelu_python_tanh": "gelu",
+        "gelu": "gelu_erf",
+        "gelu_python": "gelu_erf",
+        "relu": "relu",
+    },
+}
+SWITCH = {True: True, False: False}
+ONLY = {"layer_norm_eps": 1e-12, "tie_word_embeddings": True, "bi_data": False}
+OTHER_RULES = (
+    "text is cut as transformers does it by tokenizer.json, which is not XLNet's own way: for "
+    f"that, put {sentencepiece.MODEL} beside it",
+)
+MEMORY, REUSE = 384, 256  # the paper's, where a file does not say
+
+
+def described(source: Source) -> Described:
+    """What the release is, by its configuration.
+
+    The option "vocabulary" names a folder that has spiece.model instead, "lower" says whether text
+    is lower-cased.
+
+    Raises:
+        UserError: it has no spiece.model, or computes what we do not.
+    """
+    theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
+    where = source.path(KINDS[source.kind].knows)
+    if theirs == "hugging_face":
+        given = configuration(source, "xlnet")
+        unlike(given, ONLY, where)
+    else:
+        given = source.json(where.name)
+    config = DEFAULTS[theirs] | given
+    tokens, reuse = tokenizer(source), positive(config, "reuse_len", REUSE, where)
+    dropout = rate(config, "dropout", where)
+    model = dict(
+        name="two_stream",
+        **sizes(config, theirs, source, where),
+        M=positive(config, "mem_len", MEMORY, where),
+        reuse=reuse,
+        untied=theirs == "hugging_face" or chosen(config, "untie_r", SWITCH, where),
+        attention=chosen(config, "attn_type", {"bi": "bi", "uni": "uni"}, where),
+        same_length=chosen(config, "same_length", SWITCH, where),
+        clamp=positive(config, "clamp_len", -1, where),
+        activation=chosen(config, "ff_activation", ACTIVATIONS[theirs], where),
+        dropout=dropout,
+        attention_dropout=dropout,
+        init_scale=nonnegative(config, "initializer_range", where),
+    )
+    notes = check_vocabulary(tokens, model["V"], source.folder)
+    notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
+    batches = dict(name="lanes", B=32, L=2 * reuse, reuse=reuse, both_ways=True)
+    return Described(model, dict(name="plm"), batches, tokens, notes=notes)
+
+
+def sizes(config: dict[str, Any], theirs: str, source: Source, where: Path) -> dict[str, int]:
+    vocabulary = "vocab_size" if theirs == "hugging_face" else "n_token"
+    fields = dict(V=vocabulary, D="d_model", H="n_head", F="d_inner")
+    found = {ours: size(config, field, where) for ours, field in fields.items()}
+    found |= dict(N=check_layers(config, "n_layer", source, where))
+    if theirs == "hugging_face" and config.get("d_head") is None:
+        return found | dict(K=found["D"] // found["H"])
+    return found | dict(K=size(config, "d_head", where))
+
+
+def positive(config: dict[str, Any], field: str, otherwise: int, where: Path) -> int:
+    """A whole number above 0; `otherwise` where the field is missing or switched off."""
+    return otherwise if config.get(field) in (None, 0, -1) else size(config, field, where)
+
+
+def tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenizer:
+    """The vocabulary of the release, or of the folder that the option "vocabulary" names.
+
+    Without spiece.model it is a tokenizer.json, which cuts some texts otherwise.
+    """
+    source = source.of_tokens()
+    if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
+        if source.options.get("lower") is not None:
+            raise UserError(
+                f"--lower: {source.folder / 'tokenizer.json'} says how text is prepared: leave "
+                f"it out, or put {sentencepiece.MODEL} beside it"
+            )
+        path = source.path("tokenizer.json")
+        with reading(path):
+            return unigram.Tokenizer.of(path.read_text("utf-8"), path)
+    path, config = source.path(sentencepiece.MODEL), {}
+    if source.has("tokenizer_config.json"):
+        config = source.json("tokenizer_config.json")
+        unlike(config, {"remove_space": True}, source.path("tokenizer_config.json"))
+    lower = source.options.get("lower")
+    lower = config.get("do_lower_case", False) if lower is None else lower
+    with reading(path):
+        return sentencepiece.Tokenizer(path.read_bytes(), lower, config.get("keep_accents", False))
+
+
+# --- out -------------------------------------------------------------------------------------
+
+
+def writes(run: Run, kind: str) -> bool:
+    """Every kind is of every XLNet."""
+    return True
+
+
+def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
+    """Writes the configuration and the vocabulary.
+
+    Raises:
+        UserError: the run computes what theirs cannot.
+    """
+    ours: Any = run.backbone
+    theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
+    named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}
+    config = dict(
+        d_head=ours.K,
+        d_inner=ours.F,
+        d_model=ours.D,
+        n_head=ours.H,
+        n_layer=ours.N,
+        ff_activation=chosen(vars(ours), "activation", named, Path("model")),
+    )
+    if theirs == "tensorflow":
+        only(ours, dict(attention="bi", same_length=False, clamp=-1))
+        config |= dict(n_token=ours.V, untie_r=ours.untied)
+    else:
+        only(ours, dict(K=ours.D / ours.H))
+        config |= hugging_face_config(ours, run.tokenizer.special.get("pad"), dtype)
+    write_tokens(run, folder, theirs)
+    write_json(folder / KINDS[kind].knows, config)
+
+
+def write_tokens(run: Run, folder: Path, theirs: str) -> None:
+    """Writes the vocabulary, and for Hugging Face's code how text is prepared."""
+    tokens: dict[str, Any] = dict(remove_space=True)
+    if theirs == "hugging_face" and isinstance(run.tokenizer, unigram.Tokenizer):
+        marks = {
+            f"{x}_token": run.tokenizer.pieces[i]
+            for x, i in run.tokenizer.special.items()
+            if x not in ("eod", "eop")
+        }
+        tokens |= dict(tokenizer_class=GENERIC[0], padding_side="left", **marks)
+        (folder / "tokenizer.json").write_text(run.tokenizer.model, "utf-8")
+    else:
+        pieces = tokens_of(run, sentencepiece.Tokenizer, "SentencePiece")
+        tokens |= dict(
+            tokenizer_class="XLNetTokenizer",
+            do_lower_case=pieces.lower,
+            keep_accents=pieces.keep_accents,
+        )
+        (folder / sentencepiece.MODEL).write_bytes(pieces.model)
+    if theirs == "hugging_face":
+        write_json(folder / "tokenizer_config.json", tokens)
+
+
+def hugging_face_config(ours: Any, pad: int | None, dtype: str) -> dict[str, Any]:
+    """What of their config.json the other files do not say.
+
+    `reuse_len` is left out: theirs would keep no more of any text, however it is read.
+    """
+    return dict(
+        architectures=["XLNetLMHeadModel"],
+        model_type="xlnet",
+        vocab_size=ours.V,
+        attn_type=ours.attention,
+        same_length=ours.same_length,
+        clamp_len=ours.clamp,
+        untie_r=True,
+        mem_len=ours.M or None,
+        dropout=ours.dropout,
+        dtype=dtype,
+        initializer_range=ours.init_scale,
+        layer_norm_eps=1e-12,
+        bi_data=False,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=pad,
+    )

@@ -1,0 +1,63 @@
+"""Batches of a layout in order, prefetched, from any step: Grain does the reading ahead."""
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Generator, Iterator
+
+import grain
+
+from pretrain.data.batches import Batch, Layout
+from pretrain.data.batches.phases import Phases
+
+
+class Steps:
+    """A layout as Grain's random-access source: item k is (start + k, batch start + k)."""
+
+    def __init__(self, layout: Layout, start: int, rows: slice):
+        self.layout, self.start, self.rows = layout, start, rows
+
+    def __len__(self) -> int:
+        last = sys.maxsize // 2 if self.layout.shuffle else self.layout.steps_per_epoch
+        return max(0, last - self.start)
+
+    def __getitem__(self, k: int) -> tuple[int, Batch]:
+        step = self.start + int(k)
+        return step, self.layout.batch(step, self.rows)
+
+
+def stream(
+    layout: Layout,
+    start: int = 0,
+    rows: slice = slice(None),
+    *,
+    threads: int = 2,
+    prefetch: int = 8,
+) -> Generator[tuple[int, Batch], None, None]:
+    """(step, batch) from step `start` on: for ever if the layout shuffles, else to its end.
+
+    The position to save is the next step; `rows` are those of this process.
+    """
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=prefetch)
+    dataset = grain.MapDataset.source(Steps(layout, start, rows))
+    yield from dataset.to_iter_dataset(options)
+
+
+def phases(layout: Layout | Phases) -> list[Layout]:
+    """The layouts whose batches come in turn."""
+    return [layout.first, layout.then] if isinstance(layout, Phases) else [layout]
+
+
+def training(
+    layout: Layout | Phases, start: int, rows: Callable[[Layout], slice]
+) -> Iterator[tuple[Layout, Batch]]:
+    """(the layout in force, `rows(layout)` of its batch) from step `start` on, for ever."""
+    begin = 0
+    if isinstance(layout, Phases):
+        first = stream(layout.first, start, rows(layout.first))
+        with contextlib.closing(first):
+            for _, batch in itertools.islice(first, max(layout.steps - start, 0)):
+                yield layout.first, batch
+        begin, layout = layout.steps, layout.then
+    for _, batch in stream(layout, max(start - begin, 0), rows(layout)):
+        yield layout, batch

@@ -1,0 +1,60 @@
+"""Phases: so many batches of one layout, then those of another (BERT: short rows, then long)."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pretrain.data.batches import Layout, build
+from pretrain.runtime.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Phases:
+    """The batches of `first` for `steps` steps, then those of `then` from its own step 0 on.
+
+    BERT trains on rows of 128 tokens for 90% of its steps and on rows of 512 for the rest (Devlin
+    et al., 2019, A.2).  The position is one number still; see `loader.training`.
+
+    Raises:
+        UserError: there is no first step, or a layout ends.
+    """
+
+    first: Layout
+    then: Layout
+    steps: int
+
+    def __post_init__(self):
+        if self.steps < 1:
+            raise UserError(f"steps={self.steps}: the first phase has 1 or more")
+        if not (self.first.shuffle and self.then.shuffle):
+            raise UserError("phases are for training: held-out text is read once, by one layout")
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a position depends on: compare it before going on from one."""
+        first, then = self.first.fingerprint(), self.then.fingerprint()
+        return dict(layout="phases", first=first, then=then, steps=self.steps)
+
+
+def build_training(
+    corpus,
+    seed: int,
+    steps: int,
+    batches: Mapping[str, Any],
+    first: Mapping[str, Any] | None = None,
+):
+    """The layout to train on; two in turn (`phases.Phases`) where there is a `first`.
+
+    Args:
+        steps: of the whole run.
+        batches: name and fields of the layout, see `build`.
+        first: how they differ in the first `share` of the steps, e.g. {"share": 0.9, "L": 128}.
+    """
+    then = build(corpus=corpus, seed=seed, **batches)
+    if first is None:
+        return then
+
+    fields = {**batches, **first}
+    share = fields.pop("share", None)
+    if share is None or not 0 < share < 1:
+        raise UserError(f"first.share={share}: it is the share of the steps, between 0 and 1")
+    return Phases(build(corpus=corpus, seed=seed, **fields), then, round(share * steps))

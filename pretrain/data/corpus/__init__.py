@@ -1,0 +1,1 @@
+"""Documents become flat arrays of tokens and boundaries on disk."""

@@ -1,0 +1,108 @@
+"""Whether the arrays of a prepared corpus are still what was written.
+
+What is promised of an opening, by the size of an array's file:
+
+    below 64 MiB    its sha256 is computed every time: any change is noticed
+    larger          its sha256 is computed the first time, whenever its size or time of change is
+                    not what it was then, and if asked for; otherwise 32 of its blocks of 1 MiB,
+                    drawn anew every time, are compared with their checksums of then.  Damage that
+                    changes neither size nor time is noticed once a block that holds it is drawn
+
+What is known of the larger files is kept beside the corpus, in `<folder>.verified`; without it, or
+where it is damaged or cannot be written, they are read whole.  Damage after the opening, under a
+run that reads the file, is not noticed before the next one.
+"""
+
+import contextlib
+import hashlib
+import random
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pretrain.data.corpus.input_hashes import stamp
+from pretrain.runtime import sealed_json
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.progress import say
+
+LARGE, BLOCK, DRAWN = 64 << 20, 1 << 20, 32  # bytes, bytes, blocks
+SLOW = 1 << 30  # bytes that take seconds to read
+
+
+def check(folder: Path, arrays: Mapping[str, Mapping[str, Any]], whole: bool = False) -> None:
+    """Compares the arrays with what the manifest says of them.
+
+    Args:
+        arrays: of the manifest, by name.
+        whole: reads all of every file, however large.
+
+    Raises:
+        UserError: a file is damaged, or a token has no place in the vocabulary.
+    """
+    record = folder.with_suffix(".verified")
+    before = _read_record(record)
+    now = {name: _check(folder, name, arrays, before.get(name), whole) for name in arrays}
+    large = {name: known for name, known in now.items() if known}
+    if large != before:
+        with contextlib.suppress(OSError):  # a cache that is only to be read
+            sealed_json.write(record, large)
+
+
+def damaged(folder: Path, how: str) -> UserError:
+    return UserError(
+        f"{folder} is damaged: {how}; remove this folder and the next run makes it again"
+    )
+
+
+def _read_record(record: Path) -> dict[str, Any]:
+    try:
+        return sealed_json.read(record) if record.exists() else {}
+    except UserError:
+        return {}
+
+
+def _check(
+    folder: Path, name: str, arrays: Mapping[str, Mapping[str, Any]], known: Any, whole: bool
+) -> dict[str, Any] | None:
+    """What is to be remembered of a large file; None of a small one."""
+    path, sha256 = folder / f"{name}.bin", arrays[name]["sha256"]
+    size, time = stamp(path)
+    key = {"size": size, "time": time, "sha256": sha256}
+    is_known = isinstance(known, dict) and key.items() <= known.items()
+    if size >= LARGE and is_known and not whole:
+        if not _is_same(path, known["blocks"]):
+            raise damaged(folder, f"{path.name} is not what was written")
+        return known
+    if size >= SLOW:
+        say(f"verifying {path} ({size / 1e9:.1f} GB)")
+    digest, blocks, highest = _read(path, arrays[name]["dtype"])
+    if digest != sha256:
+        raise damaged(folder, f"{path.name} is not what was written: its sha256 is another")
+    if name == "tokens" and highest >= (V := arrays["counts"]["size"]):
+        raise damaged(folder, f"{path.name} holds the id {highest}, but the vocabulary ends at {V}")
+    return {**key, "blocks": blocks} if size >= LARGE else None
+
+
+def _read(path: Path, dtype: str) -> tuple[str, str, int]:
+    """The file's sha256, the CRC-32 of each block in 8 hexadecimal digits, its highest value."""
+    sha256, checksums, highest = hashlib.sha256(), list[str](), 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            sha256.update(block)
+            checksums.append(f"{zlib.crc32(block):08x}")
+            highest = max(highest, int(np.frombuffer(block, dtype).max()))
+    return sha256.hexdigest(), "".join(checksums), highest
+
+
+def _is_same(path: Path, checksums: str) -> bool:
+    """Whether blocks drawn from the file have these checksums."""
+    count = len(checksums) // 8
+    with path.open("rb") as file:
+        for number in sorted(random.sample(range(count), min(DRAWN, count))):
+            file.seek(number * BLOCK)
+            if f"{zlib.crc32(file.read(BLOCK)):08x}" != checksums[8 * number : 8 * number + 8]:
+                return False
+    return True

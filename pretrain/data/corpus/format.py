@@ -1,0 +1,161 @@
+"""A prepared corpus: flat arrays mapped from disk, and its split by document.
+
+    tokens.bin      all documents, each with its <eod>; uint16, or uint32 if V > 65536
+    documents.bin   int64 [documents + 1], where each begins in `tokens`; the last is the end
+    sentences.bin   int64 [sentences + 1], the same; a document always begins a sentence
+    words.bin       int64 [documents], white-space separated words of each one's original text
+    bytes.bin       int64 [documents], UTF-8 bytes of the same
+    counts.bin      int64 [V], how often each token occurs
+    tokenizer/      what made them
+    manifest.json   counts, options, the sha256 of everything; written last
+
+None of it depends on batch size, hosts, length or masks.  All of it is compared with those sha256
+when it is opened, see `digests`.
+"""
+
+import functools
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pretrain.data import tokenizers
+from pretrain.data.corpus import digests
+from pretrain.data.corpus.digests import damaged
+from pretrain.runtime import sealed_json
+from pretrain.runtime.errors import UserError
+
+MANIFEST = "manifest.json"
+ARRAYS = ("tokens", "documents", "sentences", "words", "bytes", "counts")
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """`splits` names arrays of document numbers in order: "all" is "train" and "held_out"."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    tokens: np.ndarray
+    documents: np.ndarray
+    sentences: np.ndarray
+    words: np.ndarray
+    bytes: np.ndarray
+    counts_V: np.ndarray
+    splits: dict[str, np.ndarray]
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over all tokens and boundaries, and the tokenizer."""
+        return self.manifest["fingerprint"]
+
+    @functools.cached_property
+    def tokenizer(self) -> tokenizers.Tokenizer:
+        return tokenizers.load(self.folder / "tokenizer")
+
+
+def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
+    """Opens a prepared corpus.
+
+    Args:
+        verify: reads even its large arrays whole, to compare them with what was written.
+
+    Raises:
+        UserError: a file is missing or damaged, or there is no such split.
+    """
+    manifest = _read_manifest(folder)
+    splits = split(manifest["documents"], held_out)
+    arrays = (_map(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
+    tokens, documents, sentences, words, sizes, counts_V = arrays
+    digests.check(folder, manifest["arrays"], whole=verify)
+    if name := tokenizers.damaged_file(folder / "tokenizer"):
+        raise damaged(folder, f"tokenizer/{name} is not what was written")
+    if tokenizers.digest(folder / "tokenizer") != manifest["tokenizer"]:
+        raise damaged(folder, "a file in tokenizer/ is not what was written")
+    return Corpus(folder, manifest, tokens, documents, sentences, words, sizes, counts_V, splits)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    path = folder / MANIFEST
+    if not path.exists():
+        raise damaged(folder, f"{MANIFEST} is missing")
+    try:
+        manifest = sealed_json.read(path)
+        arrays = {name: manifest["arrays"][name] for name in ARRAYS}
+        described = {**_counts(arrays), "fingerprint": _fingerprint(manifest["tokenizer"], arrays)}
+        is_whole = described.items() <= manifest.items()
+        is_whole &= all(map(_is_described, arrays.values()))
+    except UserError as error:
+        raise damaged(folder, str(error)) from error
+    except (KeyError, TypeError, ValueError) as error:  # of before it held its own digest
+        raise damaged(folder, f"{MANIFEST} does not describe it") from error
+    if not is_whole:
+        raise damaged(folder, f"{MANIFEST} contradicts itself")
+    return manifest
+
+
+def _is_described(array: dict[str, Any]) -> bool:
+    return np.dtype(array["dtype"]).kind in "iu" and array["size"] >= 0 and bool(array["sha256"])
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """The last file of a corpus: its counts, how it was made, the sha256 of everything."""
+    vocabulary = tokenizers.digest(folder / "tokenizer")
+    sums = {name: int(_map(folder, name, **arrays[name]).sum()) for name in ("words", "bytes")}
+    sealed_json.write(
+        folder / MANIFEST,
+        dict(
+            **_counts(arrays),
+            **sums,
+            fingerprint=_fingerprint(vocabulary, arrays),
+            tokenizer=vocabulary,
+            arrays=arrays,
+            **manifest,
+        ),
+    )
+
+
+def _counts(arrays: dict[str, Any]) -> dict[str, int]:
+    return {
+        "documents": arrays["documents"]["size"] - 1,
+        "sentences": arrays["sentences"]["size"] - 1,
+        "tokens": arrays["tokens"]["size"],
+        "V": arrays["counts"]["size"],
+    }
+
+
+def _fingerprint(vocabulary: str, arrays: dict[str, Any]) -> str:
+    contents = [vocabulary, *(arrays[name]["sha256"] for name in ARRAYS)]
+    return hashlib.sha256(" ".join(contents).encode()).hexdigest()
+
+
+def _map(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> np.ndarray:
+    path = folder / f"{name}.bin"
+    found = path.stat().st_size if path.exists() else 0
+    expected = size * np.dtype(dtype).itemsize
+    if found != expected:
+        raise damaged(folder, f"{path.name} holds {found} bytes, not {expected}")
+    return np.asarray(np.memmap(path, dtype, "r"))
+
+
+def split(documents: int, held_out: float) -> dict[str, np.ndarray]:
+    """Every so-many-th document is held out: it depends on these two numbers alone.
+
+    With `held_out=0` there is no such split: "train" and "all" are every document.
+
+    Raises:
+        UserError: one side would have no document.
+    """
+    every = np.arange(documents)
+    if not held_out:
+        return {"train": every, "all": every}
+    some = max(1, round(documents * held_out))
+    if not 0 < held_out < 1 or some >= documents:
+        raise UserError(
+            f"held_out={held_out} of {documents} documents leaves a side empty: training and "
+            "held-out text need at least one each; more files, or documents='blank', make more; "
+            "held_out=0 holds nothing out"
+        )
+    chosen = (np.arange(some) * documents + documents // 2) // some
+    return {"train": np.delete(every, chosen), "held_out": chosen, "all": every}

@@ -1,0 +1,129 @@
+"""Files of records and tables, which are no text: their marks would be learned as words."""
+
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+from pretrain.data.corpus import text_files
+from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import UserError
+
+HEAD = 1 << 16  # characters that show what a file is
+RECORD = re.compile(r'\s*(?:\[\s*)?\{\s*(?:"|\}|$)')  # how JSON of objects begins
+ENDING = re.compile(r"[ \t\r]*(?:\n|$)")
+
+CSV = 'import csv; [print(x["text"], end="\\n\\n") for x in csv.DictReader(open({path}){how})]'
+LINES = 'import json; [print(json.loads(x)["text"], end="\\n\\n") for x in open({path})]'
+ARRAY = 'import json; [print(x["text"], end="\\n\\n") for x in json.load(open({path}))]'
+ARROW = 'import datasets; print(*datasets.Dataset.from_file({path})["text"], sep="\\n\\n")'
+TEXT_OF = {  # by suffix: what it is, and Python that prints its text
+    ".jsonl": ("JSON lines", LINES),
+    ".ndjson": ("JSON lines", LINES),
+    ".json": ("JSON", ARRAY),
+    ".csv": ("a table", CSV.replace("{how}", "")),
+    ".tsv": ("a table", CSV.replace("{how}", ', delimiter="\\t"')),
+    ".parquet": (
+        "Parquet",
+        'import pandas; print(*pandas.read_parquet({path})["text"], sep="\\n\\n")',
+    ),
+    ".arrow": ("Arrow", ARROW),
+    ".feather": (
+        "Arrow",
+        'import pandas; print(*pandas.read_feather({path})["text"], sep="\\n\\n")',
+    ),
+}
+MAGIC = {  # how the others begin
+    re.compile(rb"PAR1[\0-\x1f]"): ".parquet",
+    re.compile(rb"ARROW1\0\0"): ".feather",
+    re.compile(rb"\xff{4}..\0\0", re.DOTALL): ".arrow",
+}
+
+
+def check_name(path: Path) -> None:
+    """UserError if the file is called one of records, packed or not."""
+    suffixes = [suffix.lower() for suffix in PurePath(path.name).suffixes]
+    is_packed = suffixes[-1:] and suffixes[-1] in text_files.PACKINGS
+    suffix = next(iter(suffixes[-1 - bool(is_packed) :]), "")
+    if suffix in TEXT_OF:
+        raise _refusal(path, suffix)
+
+
+def read(path: Path) -> Iterator[str]:
+    """The lines of a text file, see `text_files.read`.
+
+    Raises:
+        UserError: also if the file begins as one of records does.
+    """
+    blocks = text_files.blocks(path)
+    first = next(blocks, b"")
+    if kind := next((kind for magic, kind in MAGIC.items() if magic.match(first)), ""):
+        raise _refusal(path, kind)
+    name = without_credentials(str(path))
+    texts = text_files.decoded(itertools.chain([first] if first else [], blocks), name)
+    yield from text_files.lines(_checked(texts, path))
+
+
+def _checked(texts: Iterable[str], path: Path) -> Iterator[str]:
+    texts, head, is_all = iter(texts), "", True
+    for piece in texts:
+        head += piece
+        if len(head) >= HEAD:
+            is_all = False
+            break
+    if kind := _records(head, is_all):
+        raise _refusal(path, kind)
+    yield head
+    yield from texts
+
+
+def _records(head: str, is_all: bool) -> str:
+    """The suffix that a text should have which begins with objects in JSON; "" if it does not.
+
+    Its first three values are looked at: objects or lists of objects, and nothing else on the
+    lines where they end.
+    """
+    at, kinds = 0, list[str]()
+    while len(kinds) < 3 and head[at:].strip():
+        if not RECORD.match(head, at):
+            return ""
+        at += len(head[at:]) - len(head[at:].lstrip())
+        begin, whole = at, head[at] == "["
+        try:
+            value, at = json.JSONDecoder().raw_decode(head, at)
+        except (json.JSONDecodeError, RecursionError) as error:  # or objects a thousand deep
+            if isinstance(error, ValueError) and (is_all or not _is_cut(error, head)):
+                return ""
+            kinds.append(".json" if whole else ".jsonl")
+            break
+        if not _is_records(value) or not ENDING.match(head, at):
+            return ""
+        kinds.append(".json" if whole or "\n" in head[begin:at] else ".jsonl")
+    return kinds[0] if kinds else ""
+
+
+def _is_records(value: Any) -> bool:
+    return isinstance(value, dict) or (bool(value) and all(isinstance(x, dict) for x in value))
+
+
+def _is_cut(error: json.JSONDecodeError, head: str) -> bool:
+    """Whether all is well up to the end of what was looked at."""
+    return error.pos >= len(head) - 8 or error.msg.startswith("Unterminated string")
+
+
+def _refusal(path: Path, suffix: str) -> UserError:
+    what, code = TEXT_OF[suffix]
+    name = without_credentials(str(path))
+    packing = path.suffix if path.suffix in text_files.PACKINGS else ""
+    plain = name.removesuffix(packing)
+    line = code.format(path=json.dumps(plain, ensure_ascii=False))
+    stem = PurePath(plain).stem
+    return UserError(
+        f"{name} holds {what}, and all of it would be learned as text; write its text alone to a "
+        f"file{', once it is unpacked' * bool(packing)}: python -c {shlex.quote(line)} > "
+        f'{shlex.quote(stem + ".txt")}  (with its column for "text"), and use that with '
+        "documents='blank'"
+    )

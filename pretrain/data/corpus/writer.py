@@ -1,0 +1,192 @@
+"""Pieces of text to token arrays in parts, each finished at once, then parts to one corpus."""
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE, Piece
+from pretrain.data.tokenizers import Tokenizer
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.progress import Progress, say
+from pretrain.runtime.workdir import sync_folder
+
+PART, BATCH = 1 << 22, 1 << 18  # characters: kept on disk, encoded at a time
+
+
+def write(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs: bool) -> int:
+    """Tokenises into `work`/part-*.npz, but for whole ones there; returns how many there are."""
+    progress, mb, tokens, number = Progress("tokenising"), 0.0, 0, -1
+    closing = closings(tokenizer, paragraphs)
+    for number, part in enumerate(grouped(pieces, PART)):
+        mb += sum(len(piece.text) for piece in part) / 1e6
+        if not is_whole(path(work, number)):
+            arrays = encode(part, tokenizer, closing, first=number == 0)
+            tokens += len(arrays["tokens"])
+            save(path(work, number), arrays)
+        progress(mb, tokens)
+    progress.close(mb, tokens)
+    return number + 1
+
+
+def path(work: Path, number: int) -> Path:
+    return work / f"part-{number:06}.npz"
+
+
+def is_whole(part: Path) -> bool:
+    """Whether an earlier run wrote this part, and nothing has happened to it since."""
+    if not part.exists():
+        return False
+    try:
+        with zipfile.ZipFile(
+            part
+        ) as members:  # NumPy does not read on to where the CRC is compared
+            broken = members.testzip()
+    except Exception as error:  # zipfile raises some ten kinds
+        broken = str(error) or type(error).__name__
+    if broken is not None:
+        say(f"{part} is damaged ({broken}): it is made again")
+    return broken is None
+
+
+def save(part: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Writes a part, which is there whole or not at all even where the machine loses power."""
+    draft = part.with_name("draft.npz")
+    with draft.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(part)
+    sync_folder(part.parent)
+
+
+def grouped(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
+    """Lists of so many characters or a few more; where they end depends on the text alone."""
+    part, size = list[Piece](), 0
+    for piece in pieces:
+        part.append(piece)
+        size += len(piece.text)
+        if size >= characters:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
+
+
+def closings(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarray]:
+    """What ends the text before a piece, by what the piece opens."""
+    wanted = ["eod", "eop"] if paragraphs else ["eod"]
+    if missing := [f"<{name}>" for name in wanted if name not in tokenizer.special]:
+        raise UserError(f"this vocabulary has no {' and no '.join(missing)}")
+    special = tokenizer.special
+    eos = [special["eos"]] if "eos" in special else []
+    paragraph = [*eos, special["eop"]] if paragraphs else eos
+    eod = [] if special["eod"] in eos else [special["eod"]]
+    ids = {CONTINUED: [], SENTENCE: eos, PARAGRAPH: paragraph, DOCUMENT: [*paragraph, *eod]}
+    return {opens: np.array(end, np.int32) for opens, end in ids.items()}
+
+
+def encode(
+    part: list[Piece], tokenizer: Tokenizer, closing: dict[int, np.ndarray], first: bool
+) -> dict[str, np.ndarray]:
+    """The part's tokens, where in them documents and sentences begin, and what they were made of.
+
+    Of words and bytes: one sum per document, the first for the one that the part before began.
+    """
+    opens = np.array([piece.opens for piece in part])
+    ends = [closing[piece.opens] for piece in part]
+    if first:
+        ends[0] = closing[CONTINUED]
+    batches = ([piece.text for piece in batch] for batch in grouped(part, BATCH))
+    texts = [ids for batch in batches for ids in tokenizer.encode(batch)]
+    arrays = [array for pair in zip(ends, texts, strict=True) for array in pair]
+    begins = np.cumsum([len(array) for array in arrays])[::2]
+    document = np.cumsum(opens == DOCUMENT) - first
+    return {
+        "tokens": np.concatenate(arrays).astype(token_dtype(tokenizer.V)),
+        "documents": begins[opens == DOCUMENT],
+        "sentences": np.unique(begins[opens != CONTINUED]),
+        "words": _sums(document, [piece.words for piece in part]),
+        "bytes": _sums(document, [piece.bytes for piece in part]),
+    }
+
+
+def _sums(document: np.ndarray, values: list[int]) -> np.ndarray:
+    sums = np.zeros(document[-1] + 1, np.int64)
+    np.add.at(sums, document, values)
+    return sums
+
+
+def token_dtype(V: int) -> np.dtype:
+    return np.dtype(np.uint16 if V <= 1 << 16 else np.uint32)
+
+
+class Array:
+    """A flat array on disk that grows, and its digest."""
+
+    def __init__(self, folder: Path, name: str, dtype: Any):
+        self.file = (folder / f"{name}.bin").open("wb")
+        self.dtype, self.size, self.last = np.dtype(dtype), 0, -1
+        self.sha256 = hashlib.sha256()
+
+    def append(self, values: np.ndarray) -> None:
+        if len(values):
+            data = np.ascontiguousarray(values, self.dtype)
+            self.file.write(data.data)
+            self.sha256.update(data.data)
+            self.size, self.last = self.size + len(data), int(data[-1])
+
+    def close(self) -> dict[str, Any]:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        return {"dtype": self.dtype.name, "size": self.size, "sha256": self.sha256.hexdigest()}
+
+
+class Sums(Array):
+    """A sum per document; the first that is appended goes to the last document before."""
+
+    unfinished = 0
+
+    def append(self, values: np.ndarray) -> None:
+        values[0] += self.unfinished
+        self.unfinished = int(values[-1])
+        super().append(values[:-1])
+
+    def close(self) -> dict[str, Any]:
+        super().append(np.array([self.unfinished]))
+        return super().close()
+
+
+def join(
+    paths: list[Path], folder: Path, tokenizer: Tokenizer, paragraphs: bool
+) -> dict[str, dict[str, Any]]:
+    """Parts to the arrays of a corpus in `folder`; returns what its manifest says of them."""
+    tokens = Array(folder, "tokens", token_dtype(tokenizer.V))
+    boundaries = {name: Array(folder, name, np.int64) for name in ("documents", "sentences")}
+    sums = {name: Sums(folder, name, np.int64) for name in ("words", "bytes")}
+    counts = np.zeros(tokenizer.V, np.int64)
+    for file in paths:
+        with np.load(file) as part:
+            for name, array in boundaries.items():
+                begins = part[name] + tokens.size
+                array.append(begins[begins > array.last])
+            for name, array in sums.items():
+                array.append(part[name])
+            _count(tokens, counts, part["tokens"])
+    _count(tokens, counts, closings(tokenizer, paragraphs)[DOCUMENT])
+    for array in boundaries.values():
+        array.append(np.array([tokens.size]))
+    counted = Array(folder, "counts", np.int64)
+    counted.append(counts)
+    arrays = dict(tokens=tokens, **boundaries, **sums, counts=counted)
+    return {name: array.close() for name, array in arrays.items()}
+
+
+def _count(tokens: Array, counts: np.ndarray, values: np.ndarray) -> None:
+    tokens.append(values)
+    counts += np.bincount(values, minlength=len(counts))

@@ -1,0 +1,152 @@
+"""A BPE as files: its pieces by id, and the pairs that are merged into them, in order."""
+
+import hashlib
+import inspect
+import json
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers.training import (
+    Encoder,
+    Merges,
+    check_sample,
+    check_size,
+    read,
+    sampled,
+)
+from pretrain.runtime.errors import UserError
+
+Files = tuple[Path, Path]
+
+SAVED = ("vocab.json", "merges.txt")
+HEADER = "#version: 0.2"
+
+
+@dataclass
+class MergeEncoder(Encoder):
+    """What GPT-1's and GPT-2's tokenizers share: their files, and where pieces come from."""
+
+    pieces: list[str]
+    merges: Merges
+
+    name: ClassVar[str]
+    published: ClassVar[tuple[str, str]]  # the files, as the authors named them
+    needed: ClassVar[tuple[str, ...]]  # pieces that a vocabulary must have
+
+    @staticmethod
+    @abstractmethod
+    def settings(V: int, model: str, sample: int) -> dict[str, Any]: ...
+
+    @staticmethod
+    @abstractmethod
+    def learned(texts: list[str], V: int) -> tuple[list[str], Merges]:
+        """(pieces, merges) from the texts, V in all."""
+
+    @classmethod
+    def learn(cls, texts: Iterator[str], **fields: Any) -> Self:
+        """Learns from the texts, the same pieces each time; or reads the published files.
+
+        Raises:
+            UserError: the texts cannot give V pieces, or the published vocabulary has not V.
+        """
+        bound = inspect.signature(cls.settings).bind(**fields)
+        bound.apply_defaults()
+        V, model, sample = bound.arguments.values()
+        if not model:
+            return cls(*cls.learned(sampled(texts, sample), V))
+        found = cls.read(*cls._files(model))
+        check_size(V, found.pieces, model)
+        return found
+
+    def save(self, folder: Path) -> None:
+        traits = json.dumps({"name": self.name}).encode()
+        own = dict(zip(SAVED, self._contents(), strict=True))
+        saved_files.write(folder, {**own, TRAITS: traits})
+
+    def write(self, vocabulary: Path, merges: Path) -> None:
+        """The two files, as the authors' are."""
+        for path, content in zip((vocabulary, merges), self._contents(), strict=True):
+            path.write_bytes(content)
+
+    def _contents(self) -> tuple[bytes, bytes]:
+        table = json.dumps({piece: i for i, piece in enumerate(self.pieces)})
+        lines = [HEADER, *(" ".join(pair) for pair in self.merges), ""]
+        return table.encode(), "\n".join(lines).encode()
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        return cls.read(folder / SAVED[0], folder / SAVED[1])
+
+    @classmethod
+    def read(cls, vocabulary: Path, merges: Path, more: Mapping[str, int] | None = None) -> Self:
+        """Of the two files, and `more` pieces that no text is cut into.
+
+        Raises:
+            UserError: one of them is not what it should be.
+        """
+        ids = _table(vocabulary) | dict(more or {})
+        return cls.of(ids, _lines(read(merges)), (vocabulary, merges))
+
+    @classmethod
+    def of(cls, ids: Mapping[str, int], lines: Iterable[str], where: Files) -> Self:
+        """Of pieces by id and lines of two pieces that make a third, found in these files.
+
+        Raises:
+            UserError: the ids are not 0, 1, 2 ..., or a piece is missing.
+        """
+        vocabulary, merges = where
+        if {*map(type, ids.values())} - {int} or {*ids.values()} != {*range(len(ids))}:
+            raise _no_table(vocabulary)
+        if missing := {*cls.needed} - ids.keys():
+            raise UserError(f"{vocabulary}: there is no {min(missing)!r} in it")
+        pieces = sorted(ids, key=ids.__getitem__)
+        return cls(pieces, [_pair(line, ids, merges) for line in lines])
+
+    @classmethod
+    def _settings(cls, V: int, model: str, sample: int) -> dict[str, Any]:
+        check_sample(sample)
+        if not model:
+            return {"V": V, "sample": sample}
+        texts = [read(file) for file in cls._files(model)]
+        return {"V": V, "model": hashlib.sha256("\0".join(texts).encode()).hexdigest()}
+
+    @classmethod
+    def _files(cls, model: str) -> Files:
+        """The two files in the folder, by the authors' names or those of `save`."""
+        folder = Path(model).expanduser()
+        for names in (cls.published, SAVED):
+            vocabulary, merges = (folder / name for name in names)
+            if vocabulary.exists() and merges.exists():
+                return vocabulary, merges
+        known = ", nor ".join(" and ".join(names) for names in (cls.published, SAVED))
+        raise UserError(f"tokens.model={model}: there is no {known} in this folder")
+
+
+def _table(path: Path) -> dict[str, int]:
+    try:
+        ids = json.loads(read(path))
+    except json.JSONDecodeError as error:
+        raise _no_table(path) from error
+    if not isinstance(ids, dict):
+        raise _no_table(path)
+    return ids
+
+
+def _no_table(path: Path) -> UserError:
+    return UserError(f"{path}: is not a table of pieces and ids from 0 on")
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.removesuffix("\n").split("\n")
+    return lines[1:] if lines[0].startswith("#version") else lines
+
+
+def _pair(line: str, ids: Mapping[str, int], path: Path) -> tuple[str, str]:
+    one, _, two = line.removesuffix("\r").partition(" ")
+    if not {one, two, one + two} <= ids.keys():
+        raise UserError(f"{path}: {line!r} are not two pieces that make a third")
+    return one, two

@@ -1,0 +1,64 @@
+"""The files of a saved tokenizer, and beside them their sha256: damage to them is noticed."""
+
+import contextlib
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from pretrain.runtime import sealed_json
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.workdir import write_file
+
+RECORD = "sha256.json"
+
+
+def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes the files, then what they hold; nothing where all of it is there already.
+
+    A link is replaced, be it the folder or a file: what it leads to is not the tokenizer's own.
+    """
+    if folder.is_symlink():
+        folder.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    record = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    if _is_there(folder, record):
+        return
+    (folder / RECORD).unlink(missing_ok=True)  # a kill from here on leaves files without one
+    for name, content in files.items():
+        write_file(folder / name, content)
+    sealed_json.write(folder / RECORD, record)
+
+
+def damaged_file(folder: Path) -> str | None:
+    """The name of a file that is not what was saved; None too where there is no record of it."""
+    if not (folder / RECORD).exists():
+        return None
+    try:
+        record = sealed_json.read(folder / RECORD)
+    except UserError:
+        return RECORD
+    return next((name for name, sha256 in record.items() if _sha256(folder / name) != sha256), None)
+
+
+def digest(folder: Path) -> str:
+    """The sha256 of all files of a saved tokenizer, but for their record and drafts of files."""
+    total = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.name != RECORD and not path.name.startswith("."):
+            total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def _is_there(folder: Path, record: dict[str, str]) -> bool:
+    paths = [folder / name for name in (*record, RECORD)]
+    with contextlib.suppress(UserError):
+        is_own = not any(path.is_symlink() for path in paths)
+        return is_own and sealed_json.read(paths[-1]) == record and damaged_file(folder) is None
+    return False
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except (OSError, ValueError):
+        return ""

@@ -1,0 +1,147 @@
+"""What WordPiece and the two BPEs share: the `tokenizers` library, made to repeat itself."""
+
+import itertools
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers as library
+from tokenizers import trainers
+
+from pretrain.data.tokenizers.offsets import Offsets, placed
+from pretrain.runtime.errors import UserError
+
+Merges = list[tuple[str, str]]
+
+COVERAGE = 0.99995  # of the characters of the text have pieces, as with XLNet
+SELDOM = 2  # rarer pairs of pieces are not merged
+
+# The library's threads do not outlive a fork: a child that counts on them waits for ever.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))
+
+
+class Encoder:
+    """Text to ids and back by `_library`, which takes no text for a special token."""
+
+    _library: library.Tokenizer
+
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        encoded = self._library.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(text.ids, np.int32) for text in encoded]
+
+    def offsets(self, texts: list[str]) -> list[Offsets]:
+        encoded = self._library.encode_batch(texts, add_special_tokens=False)
+        pairs = zip(texts, encoded, strict=True)
+        return [placed(text, found.ids, found.offsets) for text, found in pairs]
+
+    def copied(self) -> library.Tokenizer:
+        """The library's tokenizer alone, to be changed and saved as others read it."""
+        return library.Tokenizer.from_str(self._library.to_str())
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return self._library.decode([int(i) for i in ids], skip_special_tokens=False)
+
+
+# --- learning --------------------------------------------------------------------------------
+
+
+def learn(
+    texts: list[str],
+    blank: library.Tokenizer,
+    V: int,
+    alphabet: Iterable[str],
+    first: Sequence[str] = (),
+    last: Sequence[str] = (),
+    **marks: str,
+) -> tuple[list[str], Merges]:
+    """(pieces, merges) of a BPE of V pieces, the same ones in the same order each time.
+
+    Args:
+        texts: the same list is read twice.
+        blank: how text becomes words; it is used up.
+        alphabet: the characters that are not unknown.
+        first, last: special pieces, which come before and after all others.
+        marks: `continuing_subword_prefix` or `end_of_word_suffix`.
+
+    Raises:
+        UserError: the texts have not V pieces, or too many characters.
+    """
+    letters = list(alphabet)
+    options = dict(initial_alphabet=letters, limit_alphabet=len(letters), **marks)
+    # Ids decide between pairs equally frequent, and the library numbers marked characters in
+    # the order of a random hash: find them first, without a merge, then give them an order.
+    characters, _ = _train(blank, texts, vocab_size=0, **options)
+    given = [*first, *sorted(characters)]
+    if (least := len(given) + len(last)) > V:
+        raise _impossible(V, f"special tokens and single characters are {least} already")
+    options |= dict(vocab_size=V - len(last), min_frequency=SELDOM, special_tokens=given)
+    pieces, merges = _train(blank, texts, **options)
+    if (most := len(pieces) + len(last)) < V:
+        raise _impossible(V, f"it has {most} pieces at most")
+    return [*pieces, *last], merges
+
+
+def _train(blank: library.Tokenizer, texts: list[str], **options: Any) -> tuple[list[str], Merges]:
+    blank.train_from_iterator(texts, trainers.BpeTrainer(show_progress=False, **options))
+    vocabulary = blank.get_vocab(with_added_tokens=False)
+    merges = json.loads(blank.to_str())["model"]["merges"]
+    return sorted(vocabulary, key=vocabulary.__getitem__), [(one, two) for one, two in merges]
+
+
+def _impossible(V: int, reason: str) -> UserError:
+    return UserError(f"tokens.V={V}: this corpus cannot give it: {reason}")
+
+
+def sampled(texts: Iterable[str], sample: int) -> list[str]:
+    """At most so many of the texts, each as likely as any other, the same ones each time."""
+    texts, rng = iter(texts), random.Random(0)
+    chosen = list(itertools.islice(texts, sample))
+    for number, text in enumerate(texts, sample + 1):
+        place = int(rng.random() * number)
+        if place < sample:
+            chosen[place] = text
+    return chosen
+
+
+def frequent(texts: Iterable[str]) -> list[str]:
+    """The commonest characters, those that make up COVERAGE of the texts; no blanks."""
+    counts = Counter[str]()
+    for text in texts:
+        counts.update(text)
+    ranked = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))
+    shares = np.cumsum([counts[c] for c in ranked])
+    return ranked[: np.searchsorted(shares, COVERAGE * shares[-1]) + 1] if ranked else []
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+def read(path: Path) -> str:
+    """A published file, its line ends as they are.
+
+    Raises:
+        UserError: there is none, or it is not UTF-8.
+    """
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise UserError(f"tokens.model={path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"tokens.model={path}: byte {error.start} is not UTF-8") from error
+
+
+def check_sample(sample: int) -> None:
+    if sample < 1:
+        raise UserError(f"tokens.sample={sample}: learning needs a sentence at least")
+
+
+def check_size(V: int, pieces: list[str], model: str) -> None:
+    if len(pieces) != V:
+        size = len(pieces)
+        raise UserError(f"tokens.V={V}, but {model} has {size} pieces: set V={size}")

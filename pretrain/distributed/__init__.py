@@ -1,0 +1,1 @@
+"""Processes, meshes and shardings, and what watches over them."""

@@ -1,0 +1,148 @@
+"""Where arrays live, read off their names: with {D: fsdp, H: tensor}, `wq_DHK` is split so."""
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import mesh_utils
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from pretrain.runtime.errors import UserError
+
+AXES = ("data", "fsdp", "tensor")
+
+# One table: a dimension's letter, and the mesh axes it is split over where they divide it.
+RULES: dict[str, tuple[str, ...]] = {
+    "B": ("data", "fsdp"),
+    "D": ("fsdp",),
+    "H": ("tensor",),
+    "F": ("tensor",),
+    "V": ("tensor",),
+    "U": ("tensor",),
+    "X": ("fsdp",),
+}
+
+
+def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> Mesh:
+    """The machine as a (data, fsdp, tensor) grid; -1 for one of them: all devices that remain."""
+    devices = jax.devices() if devices is None else devices
+    shape = [data, fsdp, tensor]
+    known = int(np.prod([n for n in shape if n != -1]))
+    if shape.count(-1) == 1 and len(devices) % known == 0:
+        shape[shape.index(-1)] = len(devices) // known
+    if int(np.prod(shape)) != len(devices):
+        asked = ", ".join(f"{a}={n}" for a, n in zip(AXES, (data, fsdp, tensor), strict=True))
+        raise UserError(f"mesh {asked} does not use all of {len(devices)} devices exactly once")
+    grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def letters(path) -> str:
+    """The dimensions in an array's name: "DHK" of `.../attention/wq_DHK`, "" where it has none."""
+    name = jax.tree_util.keystr(path[-1:], simple=True) if path else ""
+    found = re.search(r"_([0-9A-Z]+)$", name)
+    return found[1] if found else ""
+
+
+class Layout:
+    """One mesh and the table: every array's place by its letters."""
+
+    def __init__(self, mesh: Mesh):
+        self.mesh = mesh
+
+    def spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
+        """Each axis goes to the first dimension that asks for it and that it divides.
+
+        Leading dimensions without a letter (stacked layers) stay whole.
+        """
+        if len(letters) > len(shape):
+            return PartitionSpec()  # a summary of a larger array
+        used: set[str] = set()
+        spec: list[Any] = [None] * (len(shape) - len(letters))
+        for letter, size in zip(letters, shape[len(spec) :], strict=True):
+            axes: list[str] = []
+            for axis in RULES.get(letter, ()):
+                share = self.size(*axes, axis)
+                if axis not in used and self.mesh.shape[axis] > 1 and size % share == 0:
+                    axes.append(axis)
+            used |= set(axes)
+            spec.append(tuple(axes) or None)
+        return PartitionSpec(*spec)
+
+    def size(self, *axes: str) -> int:
+        """Devices along these axes together."""
+        return int(np.prod([self.mesh.shape[axis] for axis in axes]))
+
+    def of(self, tree):
+        """NamedShardings for a whole tree: parameters, moments, carry and batches alike."""
+        return jax.tree_util.tree_map_with_path(
+            lambda path, x: NamedSharding(self.mesh, self.spec(letters(path), x.shape)), tree
+        )
+
+    def like(self, tree):
+        """Shapes with their shardings, `jax.ShapeDtypeStruct`s, of arrays that are yet to be."""
+        return jax.tree.map(
+            lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+            tree,
+            self.of(tree),
+        )
+
+    def place(self, x: jax.Array, letters: str) -> jax.Array:
+        """An activation inside a jitted function, held to its letters' layout."""
+        if self.mesh.size == 1:
+            return x
+        sharding = NamedSharding(self.mesh, self.spec(letters, x.shape))
+        return jax.lax.with_sharding_constraint(x, sharding)
+
+    def shards(self, letter: str) -> int:
+        """Over how many devices a dimension of this letter is split where it divides."""
+        return self.size(*RULES.get(letter, ()))
+
+    def total(self, shares_B: jax.Array, letters: str) -> jax.Array:
+        """The sum of [shards("B"), ...]: along an axis that splits it, each adds up its own part.
+
+        Written out, as the compiler would add up the whole and keep a part.
+        """
+        if self.mesh.size == 1:
+            return shares_B.sum(0)
+        given = self.spec("B" + letters, shares_B.shape)
+        made = self.spec(letters, shares_B.shape[1:])
+        over = [axis for axis in RULES["B"] if self.size(axis) > 1]
+        split = {axis: n for n, axes in enumerate(made) for axis in over if axis in (axes or ())}
+
+        def own(x_B):
+            x = x_B[0]
+            for axis, n in split.items():
+                pieces = jnp.stack(jnp.split(x, self.size(axis), n))  # a TPU scatters no other form
+                x = jax.lax.psum_scatter(pieces, axis)
+            return jax.lax.psum(x, [axis for axis in over if axis not in split])
+
+        where: Any = dict(mesh=self.mesh, in_specs=given, out_specs=made, check_vma=False)
+        return jax.shard_map(own, **where)(shares_B)
+
+    def check_rows(self, B: int, parts: int = 1) -> None:
+        """UserError if B rows do not divide over the devices, dealt in so many parts."""
+        if B % (parts * self.shards("B")):
+            raise UserError(
+                f"a batch of {B} rows does not divide over {self.shards('B')} devices"
+                + (f" in {parts} parts" if parts > 1 else "")
+            )
+
+    def rows(self, B: int) -> slice:
+        """Which rows of a global batch of B this process feeds."""
+        self.check_rows(B)
+        sharding = NamedSharding(self.mesh, self.spec("B", (B,)))
+        own = [
+            x[0].indices(B) for x in sharding.addressable_devices_indices_map((B,)).values() if x
+        ]
+        return slice(min(start for start, _, _ in own), max(stop for _, stop, _ in own))
+
+    def put(self, batch: dict[str, np.ndarray], B: int) -> dict[str, jax.Array]:
+        """This process's rows as its part of global arrays."""
+        shardings = self.of(batch)
+        return {
+            name: jax.make_array_from_process_local_data(shardings[name], x, (B, *x.shape[1:]))
+            for name, x in batch.items()
+        }

@@ -1,0 +1,1 @@
+"""Uses a trained run: embeds text and generates it."""

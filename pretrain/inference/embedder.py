@@ -1,0 +1,249 @@
+"""Sentences to contextual vectors: many at a time, short ones together, each as if it were alone.
+
+All of it is:
+
+    run = finished.opened("runs/bert-mini")
+    embedder = Embedder(run, Layout(make_mesh()), chosen("all", count=run.config.model.N + 1))
+    for sentence in embedder([(0, ["The state of the Union", "We"])]):
+        print(sentence.number, sentence.tokens, sentence.vectors.shape)
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import NamedSharding
+
+from modules.activation_sharding import placing
+from pretrain.distributed.sharding import Layout
+from pretrain.inference.embedding_inputs import SPELLED, Sentence, reader
+from pretrain.inference.layer_selection import Choice
+from pretrain.inference.length_buckets import ladder
+from pretrain.inference.text_format import frame
+from pretrain.inference.throughput import Speed
+from pretrain.inference.trained_run import Run, backbone_params
+from pretrain.runtime.errors import UserError
+
+POOLS = ("", "mean", "first")
+PART = 8  # so many times fewer rows are in a batch where fewer are left, or lengths differ much
+
+
+class Row(NamedTuple):
+    """A text ready to be read: its tokens between the marks of its system."""
+
+    number: int
+    tokens: list[str]
+    ids: np.ndarray  # [L], with the marks: of the tokenizer, or of the block's own words
+    words: int
+    block: int
+
+
+class Block(NamedTuple):
+    """Rows of about one length together; what their ids mean if not the tokenizer's pieces."""
+
+    batches: list[list[Row]]
+    chars_VW: np.ndarray | None  # the spellings of its distinct words
+
+
+class Embedder:
+    """A run's backbone, reading blocks of texts on all devices of a machine.
+
+    Rows are padded to one of few lengths: at most two programs are compiled for each of
+    `lengths`, of which there are four for every doubling from 8 tokens to the longest row.  What
+    a word is from its characters is found once for all its places in a block.
+
+    Attributes:
+        speed: of the last call so far.
+        cuts, empty: how many texts were cut, and how many had no tokens.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        layout: Layout,
+        choice: Choice,
+        *,
+        params: Any = None,
+        tokens: int = 8192,
+        cut: bool = False,
+        pool: str = "",
+    ):
+        """
+        Args:
+            params: of the backbone; None: the run's.
+            tokens: that one device reads at once, padding included; no row is longer.
+            cut: texts longer than the model's positions, or than `tokens`, lose their end.
+            pool: one vector for a whole text: "mean" of all its positions and of the marks around
+                it, or that of the "first"; "": a vector for every token.
+        """
+        self.pool = pool
+        self.run, self.layout, self.choice, self.tokens, self.cut = run, layout, choice, tokens, cut
+        self.params = backbone_params(run, layout) if params is None else params
+        self.frame = frame(run.config.objective.name)
+        self.read = reader(run)
+        self.before, self.after = map(self.read.marks, self.frame.ids(run.tokenizer.special))
+        self.longest = min(getattr(run.backbone, "L", tokens), tokens)
+        self.lengths = ladder(self.longest)
+        self.speed, self.cuts, self.empty = Speed(), 0, 0
+        self._programs = functools.cache(self._compiled)
+
+    def __call__(self, blocks: Iterable[tuple[int, list[str]]]) -> Iterator[Sentence]:
+        """Each text's vectors, block by block, within a block in an order of its own.
+
+        Args:
+            blocks: texts, and the number of the first.
+
+        Raises:
+            UserError: a text is too long and not to be cut; it is named by its number + 1.
+        """
+        self.speed = Speed()
+        ready = read_ahead(self._batches(*block) for block in blocks)
+        waiting: tuple[list[Row], jax.Array] | None = None
+        for batches, chars_VW in ready:
+            words_VD = None if chars_VW is None else self._words(chars_VW)
+            for rows in batches:
+                started = rows, self._start(rows, words_VD)
+                if waiting:
+                    yield from self._finish(*waiting)
+                waiting = started
+        if waiting:
+            yield from self._finish(*waiting)
+
+    # --- rows to batches ---------------------------------------------------------------------
+
+    def _batches(self, first: int, texts: list[str]) -> Block:
+        """The longest rows come first."""
+        tokens, ids, chars_VW = self.read(texts)
+        rows = [
+            self._row(first, first + i, *each)
+            for i, each in enumerate(zip(texts, tokens, ids, strict=True))
+        ]
+        rows.sort(key=lambda row: -len(row.ids))
+        batches = []
+        while rows:
+            full, part = self._rows(L := self._length(rows))
+            alike = len(rows) >= full and 2 * len(rows[full - 1].ids) >= L
+            rows, batch = rows[(n := full if alike else part) :], rows[:n]
+            batches.append(batch)
+        return Block(batches, chars_VW)
+
+    def _row(self, block: int, number: int, text: str, tokens: list[str], ids: np.ndarray) -> Row:
+        room = self.longest - len(self.before) - len(self.after)
+        if len(tokens) > room:
+            if not self.cut:
+                more = "" if self.longest < self.tokens else "raise --tokens, "
+                raise UserError(
+                    f"line {number + 1} has {len(tokens)} tokens, of which {room} can be read at "
+                    f"once: {more}make it two lines, or take its beginning with --cut"
+                )
+            self.cuts += 1
+        framed = np.concatenate([self.before, ids[:room], self.after])
+        self.empty += not tokens
+        return Row(number, tokens[:room], framed, len(text.split()), block)
+
+    def _length(self, rows: Sequence[Row]) -> int:
+        """What these rows, the longest first, are padded to."""
+        return next(L for L in self.lengths if len(rows[0].ids) <= L)
+
+    def _rows(self, L: int) -> tuple[int, int]:
+        """Rows of a full batch of this length, and of one of what is left."""
+        shards = self.layout.shards("B")
+        full = max(self.tokens // L, 1)
+        return full * shards, -(-full // PART) * shards
+
+    def _arrays(self, rows: list[Row], B: int, L: int, words_VD: Any) -> dict[str, np.ndarray]:
+        """The batch that the backbone reads; what it holds of padding does not matter."""
+        ids_BL = np.zeros((B, L), np.int32)
+        batch = {"valid_BL": np.zeros((B, L), bool)}
+        if self.frame.after_segments:
+            batch["segments_BL"] = np.zeros((B, L), np.int32)
+        for i, row in enumerate(rows):
+            n = len(row.ids)
+            ids_BL[i, :n] = row.ids
+            batch["valid_BL"][i, :n] = True
+            if self.frame.after_segments:
+                batch["segments_BL"][i, n - len(self.after) : n] = self.frame.after_segments
+        return batch | ({"ids_BL": ids_BL} if words_VD is None else {"x_BLD": words_VD[ids_BL]})
+
+    # --- batches to vectors ------------------------------------------------------------------
+
+    def _words(self, chars_VW: np.ndarray) -> np.ndarray:
+        """Spellings to words, [V, D]."""
+        found, shards = [], self.layout.shards("B")
+        while len(chars_VW):
+            n = next((n for n in SPELLED if len(chars_VW) >= n * shards), SPELLED[-1]) * shards
+            now, chars_VW = chars_VW[:n], chars_VW[n:]
+            chars_BLW = np.zeros((n, 1, now.shape[1]), np.int32)
+            chars_BLW[: len(now), 0] = now
+            batch = self.layout.put({"chars_BLW": chars_BLW}, n)
+            x_BLD = self._run(batch)
+            found.append(np.asarray(x_BLD)[: len(now), 0])
+        return np.concatenate(found)
+
+    def _start(self, rows: list[Row], words_VD: np.ndarray | None) -> jax.Array:
+        """Has the devices begin; what they find comes to the host by itself."""
+        L = self._length(rows)
+        B = next(B for B in reversed(self._rows(L)) if len(rows) <= B)
+        batch = self.layout.put(self._arrays(rows, B, L, words_VD), B)
+        h = self._run(batch)
+        h.copy_to_host_async()
+        return h
+
+    def _finish(self, rows: list[Row], h: jax.Array) -> Iterator[Sentence]:
+        vectors, begin = np.asarray(h), len(self.before)
+        for i, row in enumerate(rows):
+            within = () if self.pool else (slice(begin, begin + len(row.tokens)),)
+            own = vectors[(..., i, *within, slice(None))].astype(np.float32)
+            sentence = Sentence(row.number, row.tokens, own, row.words, row.block)
+            self.speed.add(sentence)
+            yield sentence
+
+    def _run(self, batch: dict[str, jax.Array]) -> jax.Array:
+        shapes = tuple((name, x.shape, x.dtype) for name, x in batch.items())
+        return self._programs(shapes)(self.params, batch)
+
+    def _compiled(self, shapes: tuple[tuple[str, tuple[int, ...], Any], ...]):
+        with placing(self.layout), self.speed.pausing():
+            batch = {name: jax.ShapeDtypeStruct(*rest) for name, *rest in shapes}
+            like = self.layout.like(batch)
+            does = self._spelled if "chars_BLW" in batch else self._forward
+            found = jax.eval_shape(does, self.params, like)
+            letters = ("NBD" if self.pool and does == self._forward else "NBLD")[-found.ndim :]
+            place = NamedSharding(self.layout.mesh, self.layout.spec(letters, found.shape))
+            return jax.jit(does, out_shardings=place).lower(self.params, like).compile()
+
+    def _spelled(self, params, batch: dict[str, jax.Array]):
+        return self.run.backbone.apply({"params": params}, batch["chars_BLW"], method="embed")
+
+    def _forward(self, params, batch: dict[str, jax.Array]):
+        ids_BL, x_BLD, valid_BL, segments_BL = map(
+            batch.get, ("ids_BL", "x_BLD", "valid_BL", "segments_BL")
+        )
+        apply = functools.partial(self.run.backbone.apply, {"params": params})
+        if x_BLD is not None:
+            return self._pooled(apply(x_BLD, valid_BL, method="states_of"), valid_BL)
+        more: dict[str, Any] = {} if segments_BL is None else {"segments_BL": segments_BL}
+        return self._pooled(apply(ids_BL, valid_BL, **more, method="states"), valid_BL)
+
+    def _pooled(self, h_NBLD, valid_BL):
+        """The chosen layers, of all positions or of none in particular."""
+        h = self.choice(h_NBLD)
+        if self.pool == "first":
+            return h[..., 0, :]
+        if self.pool == "mean":
+            share_BL1 = (valid_BL / jnp.maximum(valid_BL.sum(1, keepdims=True), 1))[..., None]
+            return (h.astype(jnp.float32) * share_BL1).sum(-2)
+        return h
+
+
+def read_ahead(items: Iterator) -> Iterator:
+    """The same items, each made in a thread while the one before is used."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = thread.submit(next, items, None)
+            yield item

@@ -1,0 +1,104 @@
+"""Vectors of sentences in one HDF5 file, made block by block: a killed job goes on behind the last.
+
+The file is as AllenNLP's `elmo` command has it: a dataset for each sentence, "0", "1", ..., and
+"sentence_to_index", JSON in a string.  Each has an attribute "tokens", JSON of the strings that
+its rows are of: a plain reader does not see it, and no length is too long for it.
+
+HDF5 does not survive a death in mid-write, so until the end each block is a file of its own in
+the folder `<file>.partial`, there under its name only when it is whole.  Joining them takes the
+disk space once more.
+"""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from pretrain.formats import hdf5
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.run_config import differences
+from pretrain.runtime.workdir import locked, read_json, write_json
+
+INDEX = "sentence_to_index"
+
+
+class Blocks:
+    """The folder of finished blocks of a file that is yet to be.
+
+    Attributes:
+        done: so many blocks are finished.
+    """
+
+    def __init__(self, out: Path, made_from: Mapping[str, Any]):
+        """`made_from`: JSON of all that the vectors depend on; the caller holds the folder.
+
+        Raises:
+            UserError: the blocks that are there depend on something else.
+        """
+        self.out, self.folder, self.made_from = out, partial(out), dict(made_from)
+        plan = self.folder / "made_from.json"
+        if plan.exists() and (changed := differences(read_json(plan), self.made_from)):
+            lines = "".join(f"\n  {line}" for line in changed)
+            raise UserError(
+                f"{self.folder} was begun from something else; go back to that, or delete the "
+                f"folder to begin anew:{lines}"
+            )
+        write_json(plan, self.made_from, private=True)
+        self.done = len(self._finished())
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[h5py.File]:
+        """The file of the next block; it counts when this is left without an error."""
+        path = self.folder / f"{self.done:08}.h5"
+        with hdf5.created(path) as file:
+            yield file
+        self.done += 1
+
+    def join(self, sentences: Iterable[str]) -> None:
+        """Makes the file out of all blocks, and removes them.
+
+        Args:
+            sentences: all, in order; of equal ones the index keeps the last, as AllenNLP's does.
+
+        Raises:
+            UserError: the file cannot be written, or there are not as many sentences as vectors.
+        """
+        with hdf5.created(self.out) as file:
+            for path in self._finished():
+                with h5py.File(path) as block:
+                    for name in block:
+                        h5py.h5o.copy(block.id, name.encode(), file.id, name.encode())
+            index = {sentence: str(i) for i, sentence in enumerate(sentences)}
+            file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = json.dumps(index)
+            file.attrs["made_from"] = json.dumps(self.made_from)
+        shutil.rmtree(self.folder)
+
+    def _finished(self) -> list[Path]:
+        return sorted(self.folder.glob("[0-9]*.h5"))
+
+
+@contextlib.contextmanager
+def opened(out: Path, made_from: Mapping[str, Any]) -> Iterator[Blocks]:
+    """The blocks of this file, for this process alone.
+
+    Raises:
+        UserError: another process is writing them, they are of something else, or the folder
+            cannot be written.
+    """
+    with locked(partial(out)):
+        yield Blocks(out, made_from)
+
+
+def partial(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
+def add(file: h5py.File, number: int, tokens: list[str], vectors: np.ndarray) -> None:
+    """Writes a sentence's vectors, and beside them its tokens."""
+    dataset = file.create_dataset(str(number), data=vectors)
+    dataset.attrs["tokens"] = json.dumps(tokens)

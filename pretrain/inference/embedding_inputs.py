@@ -1,0 +1,73 @@
+"""Turns sentences into what a backbone reads: pieces, or the characters of words."""
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pretrain.data.tokenizers import Tokenizer
+from pretrain.data.tokenizers.character_ids import characters
+from pretrain.inference.trained_run import Run
+
+SPELLED = (1024, 128, 16)  # words at once that are read from their characters
+
+
+class Sentence(NamedTuple):
+    """One text's number in its file, its tokens, and their vectors."""
+
+    number: int
+    tokens: list[str]
+    vectors: np.ndarray  # float32 [layers, tokens, D]; of one layer [tokens, D]; pooled no tokens
+    words: int
+    block: int  # number of the first text of its block
+
+
+# --- texts to what a backbone reads --------------------------------------------------------------
+
+
+def reader(run: Run) -> "Pieces | Characters":
+    """By what the backbone reads: ids, or words as characters."""
+    example = run.backbone.example()
+    if example.ndim == 2:
+        return Pieces(run.tokenizer, run.backbone.V)
+    return Characters(run.tokenizer, example.shape[2])
+
+
+class Pieces:
+    """Texts to the names and ids of their tokens; one that the model does not know is <unk>."""
+
+    def __init__(self, tokenizer: Tokenizer, V: int):
+        self.tokenizer, self.V = tokenizer, V
+
+    def marks(self, ids: list[int]) -> np.ndarray:
+        return np.array(ids, np.int32)
+
+    def __call__(self, texts: list[str]) -> tuple[list[list[str]], list[np.ndarray], None]:
+        ids = self.tokenizer.encode(texts)
+        names = [[self.tokenizer.pieces[i] for i in each] for each in ids]
+        return names, [each if (each < self.V).all() else self._known(each) for each in ids], None
+
+    def _known(self, ids: np.ndarray) -> np.ndarray:
+        return np.where(ids < self.V, ids, self.tokenizer.special["unk"])
+
+
+class Characters:
+    """Texts to their words, numbers of these, and spellings by number: no word is unknown."""
+
+    def __init__(self, tokenizer: Any, W: int):
+        self.tokenizer, self.characters = tokenizer, functools.partial(characters, W=W)
+        spelled = {name: tokenizer.pieces[i] for name, i in tokenizer.special.items()}
+        self.first = {spelled["bos"]: 0, spelled["eos"]: 1}
+        self.meant = dict.fromkeys(self.first, spelled["unk"])
+
+    def marks(self, ids: list[int]) -> np.ndarray:
+        return np.array([self.first[self.tokenizer.pieces[i]] for i in ids], np.int32)
+
+    def __call__(self, texts: list[str]) -> tuple[list[list[str]], list[np.ndarray], np.ndarray]:
+        found, numbers = self.tokenizer.words(texts), dict(self.first)
+        ids = [
+            # A word that is spelled like a mark is none.
+            np.array([numbers.setdefault(self.meant.get(w, w), len(numbers)) for w in words], int)
+            for words in found
+        ]
+        return found, ids, self.characters(list(numbers))

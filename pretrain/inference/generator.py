@@ -1,0 +1,252 @@
+"""Texts from a causal model: as many at a time as one likes, in pieces as they come.
+
+All of it is:
+
+    writer = Writer(finished.opened("runs/gpt2-mini"), Layout(make_mesh()))
+    for piece in writer.texts(["The state of", "We"], tokens=50):
+        print(piece.row, piece.text)
+"""
+
+import functools
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from modules.activation_sharding import placing
+from pretrain.data.tokenizers import Tokenizer
+from pretrain.distributed.sharding import Layout
+from pretrain.inference.sampling import Sampler
+from pretrain.inference.trained_run import Run, backbone_params
+from pretrain.runtime.errors import UserError
+
+
+class Piece(NamedTuple):
+    """What a row goes on with, and whether that was all."""
+
+    row: int
+    text: str
+    last: bool
+
+
+class Speed:
+    """How many tokens of prompts are read, how many more are written, and in what time."""
+
+    def __init__(self, read: int):
+        self.read, self.written = read, 0
+        self.reading = self.writing = 0.0
+        self._start = time.perf_counter()
+
+    def prompts_done(self) -> None:
+        self.reading = time.perf_counter() - self._start
+
+    def wrote(self, tokens: int) -> None:
+        self.written += tokens
+        self.writing = time.perf_counter() - self._start - self.reading
+
+    def __str__(self) -> str:
+        parts = ("read", self.read, self.reading), ("wrote", self.written, self.writing)
+        return ", ".join(
+            f"{verb} {count:,} tokens at {count / max(seconds, 1e-9):,.0f} tokens/s"
+            for verb, count, seconds in parts
+        )
+
+
+class Row:
+    """One text as it grows: how much of it can be shown already.
+
+    A token may hold a part of a character, or begin a stop string: it waits for those after it.
+    """
+
+    def __init__(
+        self, tokenizer: Tokenizer, prompt: list[int], tokens: int, stops: Sequence[str] = ()
+    ):
+        self.tokenizer, self.ids, self.left, self.stops = tokenizer, list(prompt), tokens, stops
+        self.begin = len(tokenizer.decode(prompt))
+        self.shown = 0
+        self.done = False
+
+    def add(self, token: int) -> str:
+        """What can be shown now that this token has come."""
+        self.left -= 1
+        ended = token == self.tokenizer.special["eod"]
+        if not ended:
+            self.ids.append(token)
+        text = self.tokenizer.decode(self.ids)[self.begin :]
+        found = [at for stop in self.stops if (at := text.find(stop)) >= 0]
+        self.done = ended or bool(found) or not self.left
+        if found:
+            text = text[: min(found)]
+        elif not self.done:
+            text = self._settled(text)
+        new = text[self.shown :]
+        self.shown += len(new)
+        return new
+
+    def _settled(self, text: str) -> str:
+        """The text but for half a character, or the beginning of a stop string, at its end."""
+        text = text.rstrip("\ufffd")
+        begun = [stop[:n] for stop in self.stops for n in range(1, len(stop))]
+        return text[: len(text) - max((len(b) for b in begun if text.endswith(b)), default=0)]
+
+
+class Read(NamedTuple):
+    """What has been read, and the token that each row goes on with."""
+
+    tokens_B1: jax.Array
+    cache: Any
+
+
+class Writer:
+    """A causal model that goes on from what it is given, many texts at a time.
+
+    Each step computes one token of each row: what came before is kept as keys and values.
+
+    Attributes:
+        speed: of the latest texts, without compiling.
+    """
+
+    def __init__(
+        self, run: Run, layout: Layout, sampler: Sampler | None = None, params: Any = None
+    ):
+        """Restores the weights, unless they are given.
+
+        Args:
+            layout: the devices to work on.
+            sampler: how tokens are chosen.
+            params: of the backbone, laid out so; None: those of the run's newest checkpoint.
+
+        Raises:
+            UserError: the run's model is not causal, or it has no checkpoint.
+        """
+        causal = getattr(run.backbone, "attention", "") == "causal"
+        if not causal or not hasattr(run.backbone, "extend"):
+            name = run.config.objective.name
+            raise UserError(f"this run's objective is {name}: only causal models generate")
+        self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
+        self.params = backbone_params(run, layout) if params is None else params
+        self.speed = Speed(0)
+        self._programs = functools.lru_cache(maxsize=8)(self._compiled)
+
+    def texts(
+        self,
+        prompts: Sequence[str],
+        *,
+        tokens: int = 100,
+        stops: Sequence[str] = (),
+        seed: int = 0,
+        bos: bool = True,
+    ) -> Iterator[Piece]:
+        """Goes on from each prompt.
+
+        A text ends with its document, before a stop string, or after so many tokens.  What is
+        drawn for it depends on the seed, its prompt and its number, not on the other prompts.
+
+        Args:
+            bos: a prompt begins a document: the mark that ends one is read before it.
+
+        Returns:
+            Pieces as they come; those of a row together are its text without the prompt.
+
+        Raises:
+            UserError: a prompt and the tokens do not fit into the model, there is an empty stop,
+                or an empty prompt and nothing before it.
+        """
+        if tokens < 1 or not all(stops):
+            raise UserError(
+                f"tokens={tokens}, stops={list(stops)}: one token or more, no empty stop"
+            )
+        if not prompts:
+            return iter(())
+        encoded = [ids.tolist() for ids in self.run.tokenizer.encode(list(prompts))]
+        for prompt, ids in zip(prompts, encoded, strict=True):
+            self._check(prompt, len(ids), tokens, bos)
+        rows = [Row(self.run.tokenizer, ids, tokens, stops) for ids in encoded]
+        begin = [self.run.tokenizer.special["eod"]] * bos
+        return self._pieces(rows, self._reads([begin + ids for ids in encoded], tokens, seed))
+
+    def _check(self, prompt: str, length: int, tokens: int, bos: bool) -> None:
+        if not length and not bos:
+            raise UserError("bos=False: an empty prompt leaves nothing to go on from")
+        L = self.run.backbone.L
+        room = L - length - bos + 1  # the last token is not read
+        if tokens > room:
+            raise UserError(
+                f"the prompt {prompt[:40]!r} of {length} tokens and {tokens} more do not fit into "
+                f"the model's {L} positions: there is room for {max(room, 0)}"
+            )
+
+    def _pieces(self, rows: list[Row], reads: Iterable[Read]) -> Iterator[Piece]:
+        for number, read in enumerate(reads):
+            going = [i for i, row in enumerate(rows) if not row.done]
+            tokens_B = np.asarray(read.tokens_B1)[:, 0]
+            if number:  # the first token came with the prompts
+                self.speed.wrote(len(going))
+            for i in going:
+                text = rows[i].add(int(tokens_B[i]))
+                if text or rows[i].done:
+                    yield Piece(i, text, rows[i].done)
+            if all(row.done for row in rows):
+                return
+
+    def _reads(self, prompts: list[list[int]], tokens: int, seed: int) -> Iterator[Read]:
+        """So many times a token of each row, the next already being computed."""
+        lengths_B = np.array([len(ids) for ids in prompts], np.int32)
+        L, J = rounded(int(lengths_B.max())), rounded(int(lengths_B.max()) + tokens - 1)
+        tokens_BL = np.zeros((len(prompts), min(L, self.run.backbone.L)), np.int32)
+        for row, ids in zip(tokens_BL, prompts, strict=True):
+            row[: len(ids)] = ids
+        begin, go_on = self._programs(*tokens_BL.shape, min(J, self.run.backbone.L))
+        self.speed = Speed(int(lengths_B.sum()))
+        last = jax.block_until_ready(begin(self.params, np.int32(seed), tokens_BL, lengths_B))
+        self.speed.prompts_done()
+        for _ in range(tokens - 1):
+            ahead = go_on(self.params, np.int32(seed), *last)
+            yield last
+            last = ahead
+        yield last
+
+    def _compiled(self, B: int, L: int, J: int):
+        """Two programs: one reads prompts of at most L tokens, one reads another token a row.
+
+        There is room for J tokens of a row; the last that is written is not read.
+        """
+        read = functools.partial(_read, self.run.backbone, self.sampler, self.run.tokenizer.V)
+
+        def begin(params, seed, tokens_BL, lengths_B):
+            cache = self.run.backbone.cache(B, J)
+            return read(params, seed, tokens_BL, cache, lengths_B)
+
+        def go_on(params, seed, tokens_B1, cache):
+            return read(params, seed, tokens_B1, cache, jnp.ones(B, jnp.int32))
+
+        seed, tokens_BL, lengths_B = (
+            jax.ShapeDtypeStruct(s, jnp.int32) for s in ((), (B, L), (B,))
+        )
+        with placing(self.layout):
+            like = self.layout.like(jax.eval_shape(begin, self.params, seed, tokens_BL, lengths_B))
+            jit = functools.partial(jax.jit, out_shardings=self.layout.of(like))
+            first = jit(begin).lower(self.params, seed, tokens_BL, lengths_B)
+            later = jit(go_on, donate_argnums=3).lower(self.params, seed, *like)
+        return first.compile(), later.compile()
+
+
+def rounded(length: int) -> int:
+    """The next power of two, so that texts of about one length share their programs."""
+    return 1 << (length - 1).bit_length()
+
+
+def _read(backbone, sampler: Sampler, V: int, params, seed, tokens_BL, cache, lengths_B) -> Read:
+    """Reads so many of the tokens of each row behind what is in the cache, and chooses the next.
+
+    It is one of the V pieces there are: an embedding may have rows beyond them.
+    """
+    model = functools.partial(backbone.apply, {"params": params})
+    h_BLD, cache = model(tokens_BL, cache, lengths_B, method="extend")
+    h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)
+    logits_BV = model(h_B1D, method="logits")[:, 0, :V]
+    next_B = sampler(logits_BV, jax.random.key(seed), cache.length_B)
+    return Read(next_B[:, None], cache)

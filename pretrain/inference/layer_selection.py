@@ -1,0 +1,53 @@
+"""Parses which layers to embed with, and how to mix them."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from pretrain.runtime.errors import UserError
+
+
+class Choice(NamedTuple):
+    """Layers side by side, or added up with these weights; `flat`: the only one, by itself."""
+
+    layers: tuple[int, ...]
+    weights: tuple[float, ...] | None = None
+    flat: bool = False
+
+    def __call__(self, h_NBLD):
+        if self.layers != (*range(len(h_NBLD)),):
+            h_NBLD = h_NBLD[np.array(self.layers)]
+        if self.weights is None:
+            return h_NBLD[0] if self.flat else h_NBLD
+        weights_N = np.array(self.weights, np.float32)
+        exact = {"precision": "highest", "preferred_element_type": jnp.float32}
+        return jnp.einsum("N,NBLD->BLD", weights_N, h_NBLD.astype(jnp.float32), **exact)
+
+
+def chosen(layers: str, mix: str = "", *, count: int) -> Choice:
+    """What "all", "top", "mean" or "0,2" means of so many layers, the tokens' own included.
+
+    Args:
+        mix: weights of a sum of these layers, one for each, taken as they are; "": no sum.
+
+    Raises:
+        UserError: there is no such layer, or there are not as many weights as layers.
+    """
+    even = (1 / count,) * count if layers == "mean" else None
+    named = {"all": range(count), "top": [count - 1], "mean": range(count)}
+    try:
+        numbers = tuple(named[layers] if layers in named else map(int, layers.split(",")))
+        weights = tuple(map(float, mix.split(","))) if mix else even
+    except ValueError as error:
+        raise UserError(
+            f"--layers={layers} --mix={mix}: say all, top, mean or numbers like 0,2; and as "
+            "weights numbers like 0.2,0.8"
+        ) from error
+    if not set(numbers) <= set(range(count)):
+        raise UserError(f"--layers={layers}: this model has layers 0 to {count - 1}")
+    if even and mix:
+        raise UserError("--layers=mean has its weights: leave out --mix, or take --layers=all")
+    if weights and len(weights) != len(numbers):
+        raise UserError(f"--mix={mix}: {len(weights)} weights for {len(numbers)} layers")
+    return Choice(numbers, weights, flat=layers != "all" and len(numbers) == 1)

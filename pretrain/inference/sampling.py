@@ -1,0 +1,77 @@
+"""Choosing the next token: the likeliest, or one drawn from the likelier ones."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from pretrain.runtime.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampler:
+    """How a token is chosen by its scores; applied in this order.
+
+    Attributes:
+        temperature: scores are divided by it: below 1 the likely become likelier; 0: greedy.
+        top_k: the k best alone are drawn from; 0: all.
+        top_p: of those, the fewest whose probability together reaches p (Holtzman et al. 2020,
+            arXiv 1904.09751); 1: all.
+
+    Raises:
+        UserError: a number is out of its range.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self):
+        if not 0 <= self.temperature < float("inf"):
+            raise UserError(f"temperature={self.temperature}: is 0, greedy, or above")
+        if self.top_k < 0:
+            raise UserError(f"top_k={self.top_k}: is how many tokens to draw from, or 0: all")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"top_p={self.top_p}: is a share of the probability, above 0, up to 1")
+
+    def __call__(self, logits_BV, key, places_B):
+        """The next tokens, int32 [B]; `places_B`, where they will stand, see `drawn`."""
+        if self.temperature == 0:
+            return logits_BV.argmax(-1).astype(jnp.int32)
+        logits_BV = heated(logits_BV, self.temperature)
+        if not self.top_k and self.top_p == 1:
+            return drawn(logits_BV, key, places_B)
+        logits_Bk, ids_Bk = best(logits_BV, self.top_k or logits_BV.shape[-1])
+        rank_B = drawn(nucleus(logits_Bk, self.top_p), key, places_B)
+        return jnp.take_along_axis(ids_Bk, rank_B[:, None], -1)[:, 0]
+
+
+def heated(logits_BV, temperature: float):
+    """Scores below the row's best, divided by the temperature: finite however low it is."""
+    return (logits_BV - logits_BV.max(-1, keepdims=True)) / temperature
+
+
+def best(logits_BV, k: int):
+    """The k highest scores, the best first, and their tokens; of equals, lower tokens first."""
+    return jax.lax.top_k(logits_BV, min(k, logits_BV.shape[-1]))
+
+
+def nucleus(logits_Bk, p: float):
+    """Of scores with the best first, those that it takes to reach the mass p; others are -inf."""
+    mass_Bk = jnp.cumsum(jax.nn.softmax(logits_Bk), -1)
+    before_Bk = jnp.pad(mass_Bk[:, :-1], ((0, 0), (1, 0)))
+    return jnp.where(before_Bk < p, logits_Bk, -jnp.inf)
+
+
+def drawn(logits_BV, key, places_B):
+    """An entry of each row by its probability, int32 [B].
+
+    What is drawn depends on the key, the row's number and the token's place in it alone: not on
+    how many rows there are, nor on what they hold.
+    """
+
+    def one(logits_V, row, place):
+        own = jax.random.fold_in(jax.random.fold_in(key, row), place)
+        return jax.random.categorical(own, logits_V).astype(jnp.int32)
+
+    return jax.vmap(one)(logits_BV, jnp.arange(len(logits_BV)), places_B)

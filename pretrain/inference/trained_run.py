@@ -1,0 +1,85 @@
+"""A trained run, opened to be used: its recipe, its tokenizer, its backbone and the weights."""
+
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+import modules
+from pretrain.checkpoint import integrity
+from pretrain.checkpoint.transfer import load
+from pretrain.data import tokenizers
+from pretrain.distributed.sharding import Layout
+from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.run_config import read_config
+
+
+class Run(NamedTuple):
+    """What a workdir holds, without the weights."""
+
+    workdir: pathlib.Path
+    config: ConfigDict
+    tokenizer: tokenizers.Tokenizer
+    backbone: nn.Module
+
+    @property
+    def folder(self) -> pathlib.Path:
+        """Where its checkpoints are: those that did best, where it kept these."""
+        best = self.workdir / "best"
+        return best if integrity.steps(best / "checkpoints") else self.workdir
+
+    @property
+    def trained(self) -> str:
+        """Which part of its train state is used: the parameters, or their moving average."""
+        average = self.config.train.average and self.folder == self.workdir
+        return "average" if average else "params"
+
+    def weights(self, like: Any, within: str = "") -> tuple[Any, int]:
+        """All parameters, or those `within` "backbone/" or one alone, and the step they are of.
+
+        Where the run keeps a moving average of them, that.  `like` decides shapes and layout.
+
+        Raises:
+            UserError: there is no checkpoint, none verifies, or its leaves are others.
+        """
+        name = self.trained
+        found, step = load({name: like}, self.folder, f"{name}/{within}")
+        return found[name], step
+
+
+def opened(workdir: str | pathlib.Path) -> Run:
+    """The run in this folder; nothing there is changed.
+
+    Raises:
+        UserError: the folder holds no run.
+    """
+    workdir = pathlib.Path(workdir).absolute()
+    if not (workdir / "config.json").exists():
+        raise UserError(f"{workdir} holds no run: it has no config.json")
+    config = ConfigDict(read_config(workdir))
+    with section("model"):
+        backbone = modules.build(**config.model)
+    return Run(workdir, config, tokenizers.load(workdir / "tokenizer"), backbone)
+
+
+def backbone_params(run: Run, layout: Layout) -> Any:
+    """The parameters of the run's backbone alone, see `Run.weights`, laid out over a machine."""
+    return backbone_weights(run, layout)[0]
+
+
+def backbone_weights(run: Run, layout: Layout) -> tuple[Any, int]:
+    """`backbone_params`, and the step they are of."""
+    shapes = jax.eval_shape(lambda: drawn(run.backbone))
+    found, step = run.weights(layout.like({"backbone": shapes}), "backbone/")
+    return found["backbone"], step
+
+
+def drawn(backbone: nn.Module) -> Any:
+    """A backbone's parameters before it has learned anything."""
+    tokens = backbone.example()  # type: ignore[attr-defined]
+    valid_BL = jnp.ones(tokens.shape[:2], bool)
+    variables = backbone.init(jax.random.key(0), tokens, valid_BL, train=False, method="encode")
+    return variables["params"]

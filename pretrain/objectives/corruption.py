@@ -1,0 +1,155 @@
+"""What is hidden and in which order it is guessed: pure functions of a key, on device."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+
+def spans(
+    rng,
+    starts_L,
+    eligible_L,
+    goal: int,
+    *,
+    max_gram: int = 5,
+    alpha: int = 6,
+    beta: int = 1,
+    faithful: bool = False,
+):
+    """XLNet's choice of n-grams to predict: bool [L] with exactly `goal` True.
+
+    Runs of n words, n in 1..max_gram with probability in proportion to 1/n, each placed at random
+    within a context of n * alpha // beta pieces and begun at the start of a word.  Pieces
+    that are not eligible are passed over; a run stops at the goal; what the runs leave over
+    is drawn singly.  Follows `_sample_mask` of the released data_utils.py, whose n counts
+    pieces instead of words: `faithful` does as it does.
+
+    Args:
+        starts_L: bool, the piece begins a word.
+        eligible_L: bool, may be predicted; fewer than `goal` of these are all chosen.
+    """
+    L = starts_L.shape[0]
+    trips = min(goal, -(-L // (1 + alpha // beta)))
+    gram_rng, context_rng, single_rng = jax.random.split(rng, 3)
+    odds = 1 / jnp.arange(1, max_gram + 1)
+    grams = 1 + jax.random.categorical(gram_rng, jnp.log(odds), shape=(trips,))
+    wheres = jax.random.uniform(context_rng, (trips,))
+
+    place_L = jnp.arange(L)
+    next_start = jax.lax.cummin(jnp.where(starts_L, place_L, L), reverse=True)
+    next_start = jnp.append(next_start, jnp.full(1, L))  # next_start[L] is the end
+    before = jnp.append(0, jnp.cumsum(eligible_L))  # eligible pieces before each place
+
+    def run(state, draw):
+        picked_L, done, here = state
+        n = jnp.minimum(draw[0], goal - done)
+        context = n * alpha // beta
+        left = jnp.floor(draw[1] * context).astype(jnp.int32)
+        begin = next_start[jnp.minimum(here + left, L)]
+        end = jnp.minimum(begin + n, L) if faithful else begin
+        for word in range(0 if faithful else max_gram):
+            end = jnp.where(word < n, next_start[jnp.minimum(end + 1, L)], end)
+        fits = (n > 0) & (end < L)
+        inside_L = (place_L >= begin) & (place_L < end) & eligible_L & fits
+        inside_L &= before[:-1] - before[begin] < goal - done
+        here = jnp.where(fits, end + context - left, L)
+        return (picked_L | inside_L, done + inside_L.sum(), here), None
+
+    nothing = (jnp.zeros(L, bool), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+    (picked_L, done, _), _ = jax.lax.scan(run, nothing, (grams, wheres))
+    return picked_L | singles(single_rng, eligible_L & ~picked_L, goal - done)
+
+
+def singles(rng, eligible_L, goal):
+    """Bool [L]: `goal` of the eligible places, or all where there are fewer."""
+    lot_L = jnp.where(eligible_L, jax.random.uniform(rng, eligible_L.shape), 2.0)
+    return (jnp.argsort(jnp.argsort(lot_L)) < goal) & eligible_L
+
+
+def runs(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):
+    """Units picked at random, whole and at most `goal` places in all: bool [L].
+
+    The text is cut end to end into runs of 1, 2, ... units with these odds, and the runs are
+    taken in a random order; one that would exceed the goal is passed over, as in BERT's
+    create_masked_lm_predictions.  A run of words gives ALBERT's n-grams (odds 1/n) and
+    SpanBERT's spans (geometric odds).
+
+    Args:
+        starts_L: bool, a unit begins here: everywhere, or where words do.
+        eligible_L: bool, may be picked; a run does not reach across what may not.
+        goal: places wanted, an int or a traced one.
+        unit: places of the longest unit, where that is known (1: every place begins one).
+    """
+    L = starts_L.shape[0]
+    length_rng, order_rng = jax.random.split(rng)
+    lengths_L = 1 + jax.random.categorical(length_rng, jnp.log(jnp.array(odds)), shape=(L,))
+    run_L = jnp.searchsorted(jnp.cumsum(lengths_L), jnp.cumsum(starts_L) - 1, side="right")
+    border_L = (run_L[1:] != run_L[:-1]) | (eligible_L[1:] != eligible_L[:-1])
+    run_L = jnp.append(0, jnp.cumsum(border_L))  # by number, and none across a border
+    size_L = jnp.zeros(L, jnp.int32).at[run_L].add(eligible_L)
+    order_L = jnp.argsort(jax.random.uniform(order_rng, (L,)))
+    taken_L = jnp.zeros(L, bool).at[order_L].set(_greedily(size_L[order_L], goal, unit * len(odds)))
+    return taken_L[run_L] & eligible_L
+
+
+def _greedily(size_L, goal, largest: int = 0):
+    """Which of these sizes, in their order, are taken if each is that still fits: bool [L].
+
+    As many turns for every row, for devices would have to ask each other whose row is done.  A
+    turn ends at a size that no longer fits, smaller than that of the turn before: there are no
+    more turns than the `largest` size, where that is known, nor than different sizes in L places.
+    """
+    L = len(size_L)
+    turns = min(largest or L, math.isqrt(2 * L) + 1)
+
+    def take(_, state):
+        taken_L, left = state
+        fits_L = (size_L > 0) & ~taken_L & (size_L <= left)
+        own_L = jnp.where(fits_L, size_L, 0)
+        now_L = fits_L & (jnp.cumsum(own_L) <= left)  # up to the first that no longer fits
+        return taken_L | now_L, left - jnp.where(now_L, size_L, 0).sum()
+
+    nothing = jnp.zeros(size_L.shape, bool), jnp.asarray(goal, size_L.dtype)
+    return jax.lax.fori_loop(0, turns, take, nothing)[0]
+
+
+def masked(rng, tokens_L, picked_L, *, mask_id: int, V: int, mask: float, random: float):
+    """BERT's corruption of what was picked: <mask>, a token drawn from all V, or left alone.
+
+    `mask` and `random` are the shares of the first two; every place draws for itself.
+    """
+    kind_rng, token_rng = jax.random.split(rng)
+    kind_L = jax.random.uniform(kind_rng, tokens_L.shape)
+    any_L = jax.random.randint(token_rng, tokens_L.shape, 0, V, tokens_L.dtype)
+    drawn_L = jnp.where(kind_L < mask + random, any_L, tokens_L)
+    return jnp.where(picked_L, jnp.where(kind_L < mask, mask_id, drawn_L), tokens_L)
+
+
+def slots(targets_BL, P: int):
+    """The first P places that are True, in order, [B, P], and whether there were so many."""
+    L = targets_BL.shape[1]
+    slots_BP = jnp.sort(jnp.where(targets_BL, jnp.arange(L), L), axis=1)[:, :P]
+    return jnp.minimum(slots_BP, L - 1), slots_BP < L
+
+
+def permutation(rng, L: int, size: int):
+    """XLNet's order of L places: chunks of `size` in order, all permuted alike within.  [L]."""
+    within = jax.random.permutation(rng, size)
+    return (jnp.arange(0, L, size)[:, None] + within).reshape(L)
+
+
+def ranks(order_L, picked_L, special_L):
+    """Who sees whom under a permutation, as two integers per place: (rank_L, sees_below_L).
+
+    i sees j if rank[j] < sees_below[i] (`masks.permuted`): context has rank -1 and sees only
+    context; what is picked or special has its rank in the order and sees whatever comes before
+    it, and special places themselves besides.  `_local_perm` of the released data_utils.py.
+    """
+    rank_L = jnp.where(picked_L | special_L, order_L, -1)
+    return rank_L, jnp.where(picked_L & ~special_L, rank_L, rank_L + 1)
+
+
+def after(earlier, later, L: int):
+    """Ranks of two parts in a row: the later sees all of the earlier, which sees none of it."""
+    return tuple(jnp.append(a, b + L + 1) for a, b in zip(earlier, later, strict=True))

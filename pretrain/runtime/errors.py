@@ -1,0 +1,49 @@
+"""The one kind of error that is the user's to mend: mains print it as a line, not a traceback."""
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+
+class UserError(ValueError):
+    """Something the person at the keyboard can put right; the message says what and where.
+
+    Attributes:
+        code: what the process ends with.
+    """
+
+    code = 1
+
+
+class UsageError(UserError):
+    """A command line that cannot be read as it stands."""
+
+    code = 2
+
+
+# the folders in which a recipe names a file
+PLUGINS = ("modules.backbones", "pretrain.objectives", "pretrain.data.batches", "finetune.tasks")
+
+
+@contextlib.contextmanager
+def section(name: str) -> Iterator[None]:
+    """Around the use of a recipe's section: a wrong key, name or value in it is the user's.
+
+    Raises:
+        UserError: names the section, beside what was wrong.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except ModuleNotFoundError as error:
+        folder, _, missing = (error.name or "").rpartition(".")
+        if folder not in PLUGINS:
+            raise
+        raise UserError(f"{name}.name={missing!r}: there is no {folder}.{missing}") from error
+    except TypeError as error:
+        if not re.search(r"keyword argument|__init__\(\) missing", str(error)):
+            raise
+        raise UserError(f"{name}: {error}") from error
+    except ValueError as error:
+        raise UserError(f"{name}.{error}") from error

@@ -1,0 +1,155 @@
+"""Which numbers a recipe may hold: one table, looked at before anything is read or compiled."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from pretrain.runtime.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """An interval of numbers.
+
+    Attributes:
+        low, high: its ends.
+        ends: which of them belong to it, as in mathematics: "[)" holds low and not high.
+        is_whole: it holds whole numbers alone.
+        besides: a number outside it that is allowed, too.
+    """
+
+    low: float = 0
+    high: float = math.inf
+    ends: str = "[]"
+    is_whole: bool = False
+    besides: int | None = None
+
+    def __contains__(self, value: float) -> bool:
+        if not math.isfinite(value) or (self.is_whole and not isinstance(value, Integral)):
+            return False
+        above = value >= self.low if self.ends[0] == "[" else value > self.low
+        below = value <= self.high if self.ends[1] == "]" else value < self.high
+        return (above and below) or value == self.besides
+
+    def __str__(self) -> str:
+        low = "at least" if self.ends[0] == "[" else "above"
+        high = "at most" if self.ends[1] == "]" else "below"
+        ends = ((low, self.low), (high, self.high))
+        bounds = " and ".join(f"{word} {end}" for word, end in ends if math.isfinite(end))
+        also = "" if self.besides is None else f"or {self.besides}"
+        return ", ".join(filter(None, ["a whole number" * self.is_whole, bounds, also]))
+
+
+COUNT = Range(1, is_whole=True)
+COUNT_OR_NONE = Range(0, is_whole=True)
+SEED = Range(0, 2**32 - 1, is_whole=True)
+NOT_NEGATIVE = Range(0)
+POSITIVE = Range(0, ends="(]")
+SHARE = Range(0, 1)
+SHARE_ABOVE_0 = Range(0, 1, "(]")
+SHARE_BELOW_1 = Range(0, 1, "[)")
+SHARE_BETWEEN = Range(0, 1, "()")
+
+# By section: names of fields and their range.  0 turns many of them off, see where each is used.
+TABLE: dict[str, dict[str, Range]] = {
+    "": {"seed": SEED, "seeds": COUNT, "epochs": POSITIVE, "examples": COUNT_OR_NONE},
+    "mesh": {"data fsdp tensor": dataclasses.replace(COUNT, besides=-1)},  # -1: what remains
+    "corpus": {"held_out": SHARE_BELOW_1},
+    "tokens": {"V sample": COUNT, "types": COUNT_OR_NONE},
+    "batches": {
+        "B L eval_B reuse": COUNT,
+        "characters context": COUNT_OR_NONE,
+        "short": SHARE,
+        "share": SHARE_BETWEEN,
+    },
+    "model": {
+        "D H K N F L E U filters unroll block": COUNT,
+        "V W S M reuse window highways": COUNT_OR_NONE,
+        "Z": Range(1, 2, is_whole=True),
+        "clamp": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
+        "dropout attention_dropout": SHARE_BELOW_1,
+        "epsilon": POSITIVE,
+        "init_scale position_scale clip_cell clip_projection": NOT_NEGATIVE,
+    },
+    "objective": {
+        "max_gram chunks one_in alpha beta": COUNT,
+        "predictions perm samples": COUNT_OR_NONE,
+        "share": SHARE_ABOVE_0,
+        "mask random geometric": SHARE,
+    },
+    "optim": {
+        "steps": COUNT,
+        "decay_steps": COUNT_OR_NONE,
+        "lr warmup end accumulator weight_decay clip rates layers unfreeze": NOT_NEGATIVE,
+        "eps scale ratio": POSITIVE,
+        "b1 b2": SHARE_BELOW_1,
+        "cut": SHARE,
+    },
+    "train": {
+        "parts patience keep": COUNT,
+        "log_every eval_every eval_batches save_every keep_every stop_after": COUNT_OR_NONE,
+        "average": SHARE_BELOW_1,
+    },
+    "task": {
+        "bilstm_layers stride max_query max_answer n_best top ks": COUNT,
+        "window bilstm own own_V own_D options rows": COUNT_OR_NONE,
+        "seed": SEED,
+        "dropout states_dropout bilstm_dropout": SHARE_BELOW_1,
+        "lambda_ lm margin weights": NOT_NEGATIVE,
+        "threshold": Range(-math.inf, 1),  # below 0: the one that does best
+    },
+}
+RANGES = {
+    f"{section}.{name}".lstrip("."): allowed
+    for section, fields in TABLE.items()
+    for names, allowed in fields.items()
+    for name in names.split()
+}
+FINETUNING = {"optim.steps": COUNT_OR_NONE}  # 0: as many as the epochs have
+
+# What is a section by another name, and what a mapping's keys are no names of fields in.
+ALIASES = (
+    (r"^(first|evals\.[^.]+)\.", "batches."),
+    (r"^corpus\.tokens\.", "tokens."),
+    (r"^optim\.rates\..*", "optim.rates"),
+)
+
+
+def check_config(config: ConfigDict) -> None:
+    """Looks at every number of a recipe.
+
+    Raises:
+        UserError: names those out of range, and what is allowed.
+    """
+    own = FINETUNING if "epochs" in config else {}
+    wrong = []
+    for key, value in numbers(config):
+        allowed = own.get(key) or range_of(key)
+        if value not in (allowed or Range(-math.inf)):
+            wrong.append(f"{key}={value} is to be {allowed or 'a finite number'}")
+    if wrong:
+        raise UserError("; ".join(wrong))
+
+
+def range_of(key: str) -> Range | None:
+    """What the number of this dotted name may be; None: the table does not say."""
+    for pattern, name in ALIASES:
+        key = re.sub(pattern, name, key)
+    return RANGES.get(key)
+
+
+def numbers(values: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Every number in a recipe with its dotted name; those of a tuple all have the tuple's."""
+    if isinstance(values, ConfigDict | Mapping):
+        for name, value in values.items():
+            yield from numbers(value, f"{key}.{name}".lstrip("."))
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from numbers(value, key)
+    elif isinstance(values, Real) and not isinstance(values, bool):
+        yield key, values

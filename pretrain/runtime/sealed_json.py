@@ -1,0 +1,35 @@
+"""JSON files that hold their own digest, so that damage to them is noticed."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.workdir import read_json, write_json
+
+SEAL = "seal"
+
+
+def write(path: Path, value: dict[str, Any]) -> None:
+    """Writes `value`, a reader finding the old or the new, with its digest under "seal"."""
+    write_json(path, {**value, SEAL: _digest(value)})
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The value that was written; one without a digest, of an older version, as it is.
+
+    Raises:
+        UserError: the file cannot be read, is no JSON object, or its digest is another.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is not a JSON object")
+    seal = value.pop(SEAL, None)
+    if seal is not None and seal != _digest(value):
+        raise UserError(f"{path} is not what was written there")
+    return value
+
+
+def _digest(value: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,238 @@
+"""Writes the metrics of a run: metrics.jsonl, TensorBoard, and the progress line."""
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from pretrain.runtime.errors import UserError
+from pretrain.training.metrics import Sums, add, means
+from pretrain.training.tensorboard import Board
+
+
+class Writer:
+    """A run's numbers: workdir/metrics.jsonl and TensorBoard events, from the first process only.
+
+    A run resumed at `step` forgets what an earlier life wrote beyond it; and its evaluation at
+    that very step, where that is owed once more.
+    """
+
+    def __init__(self, workdir, step: int, owed: bool = False):
+        """Raises UserError if the files cannot be read and written."""
+        self.first = jax.process_index() == 0
+        if not self.first:
+            return
+        workdir = pathlib.Path(workdir)
+        self.path = workdir / "metrics.jsonl"
+        kept = [line for line in read_lines(self.path) if line["step"] <= step]
+        if owed:
+            kept = [x for x in kept if x["step"] < step or not any("/" in name for name in x)]
+        with _writing(self.path):
+            workdir.mkdir(parents=True, exist_ok=True)
+            part = self.path.with_suffix(".part")
+            part.unlink(missing_ok=True)  # it may be a link
+            part.write_text("".join(json.dumps(line) + "\n" for line in kept))
+            part.replace(self.path)
+            self.board = Board(workdir / "tensorboard", step + 1)
+
+    def write(self, step: int, **values: Any) -> None:
+        """One line; numbers that are not finite are written as null, as JSON wants it."""
+        if not self.first:
+            return
+        line = {"step": step} | {k: _plain(v) for k, v in values.items()}
+        with _writing(self.path):
+            with self.path.open("a") as f:
+                f.write(json.dumps(line) + "\n")
+            for name, value in line.items():
+                if name != "step" and isinstance(value, float):
+                    self.board.add(step, name, value)
+
+    def flush(self) -> None:
+        """Puts on disk what was written: a checkpoint counts it as done for good."""
+        if not self.first:
+            return
+        with _writing(self.path):
+            self.board.flush()
+            if self.path.exists():
+                with self.path.open("rb") as f:
+                    os.fsync(f.fileno())
+
+    def close(self) -> None:
+        """Writes what TensorBoard lacks; never raises, which would hide why a run ended."""
+        if self.first:
+            try:
+                self.board.close()
+            except OSError as error:
+                text = f"TensorBoard lacks the last points: {error.strerror}"
+                print(f"{self.path.parent}: {text}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _writing(path: pathlib.Path) -> Iterator[None]:
+    """UserError where `path`, or another file that an error names, cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename or path}: {error.strerror}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (float, np.floating)):
+        return float(f"{value:.7g}") if math.isfinite(value) else None
+    return value
+
+
+def read_lines(path) -> list[dict]:
+    """The lines of a metrics file, each with its "step".
+
+    Damaged ones are left out and named on stderr; a last one cut short by a crash goes unnamed.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    try:
+        *whole, rest = pathlib.Path(path).read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    lines = {number: _line(text) for number, text in enumerate(whole, 1) if text}
+    if damaged := [str(number) for number, line in lines.items() if line is None]:
+        numbers = ", ".join(damaged[:9]) + ", ..." * (len(damaged) > 9)
+        print(f"{path}: damaged lines are left out: {numbers}", file=sys.stderr)
+    return [line for line in [*lines.values(), _line(rest)] if line is not None]
+
+
+def _line(text: bytes) -> dict | None:
+    """A line of a metrics file; None: it is damaged."""
+    try:
+        line = json.loads(text)
+        steps = type(line["step"]) is int and 0 <= line["step"] < 1 << 53
+        sound = steps and all(math.isfinite(x) for x in line.values() if is_number(x))
+        return line if sound else None
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+def is_number(x: Any) -> bool:
+    """Whether a line has a number there: not what was not finite, and no word."""
+    return type(x) in (int, float)
+
+
+def series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
+    """Steps and values of the lines that have a number of this name."""
+    found = [(line["step"], line[name]) for line in lines if is_number(line.get(name))]
+    return [step for step, _ in found], [value for _, value in found]
+
+
+class Meter:
+    """Adds up recent steps' sums, one step late so that the device never waits for the host."""
+
+    def __init__(self):
+        self.late: Sums | None = None
+        self.compiling = True  # during the first step of a shape, which is not timed
+        self.wait = 0.0  # for the batch of this step
+        self._reset()
+
+    def _reset(self) -> None:
+        self.sums: Sums = {}
+        self.steps, self.seconds, self.waited = 0, 0.0, 0.0
+        self.tokens, self.flops = 0, 0.0
+        self.began: float | None = None
+
+    @contextlib.contextmanager
+    def waiting(self):
+        """Around the wait for a batch, with which a step begins."""
+        self.began = began = time.monotonic()
+        yield
+        self.wait = time.monotonic() - began
+
+    def add(self, sums: Sums | None, tokens: int = 0, flops: float = 0.0) -> Sums | None:
+        """Takes in a step: its sums, on the device still, its tokens and floating-point operations.
+
+        Returns the sums of the step before.
+        """
+        done, self.late = self.late, sums
+        done = jax.device_get(done)
+        if done and done["in_a_row"][0] == 0:  # a skipped step has no numbers worth adding
+            numbers = {name: pair for name, pair in done.items() if name != "in_a_row"}
+            self.sums = add(self.sums, numbers)
+        if self.began is not None and not self.compiling:
+            self.seconds += time.monotonic() - self.began
+            self.waited, self.wait = self.waited + self.wait, 0.0
+            self.steps += sums is not None
+            self.tokens, self.flops = self.tokens + tokens, self.flops + flops
+        self.began, self.compiling = None, False
+        return done
+
+    def begun(self) -> dict[str, list[float]]:
+        """The sums since the last reading, for a checkpoint: float32 survives JSON exactly."""
+        return {name: [float(total), float(weight)] for name, (total, weight) in self.sums.items()}
+
+    def resume(self, begun: dict[str, list[float]]) -> None:
+        """Goes on from sums that an earlier life of the run had begun."""
+        self.sums = {name: (np.float32(a), np.float32(b)) for name, (a, b) in begun.items()}
+
+    @property
+    def busy(self) -> float:
+        """Seconds of steps since the last reading, without the wait for their batches."""
+        return self.seconds - self.waited
+
+    def read(self) -> tuple[dict[str, float], dict[str, float]]:
+        """(means, rates) since the last reading."""
+        values, seconds = means(self.sums), max(self.seconds, 1e-9)
+        rates = {
+            "steps_per_s": self.steps / seconds,
+            "tokens_per_s": self.tokens / seconds,
+            "flops_per_s": self.flops / seconds,
+            "data_wait": self.waited / seconds,
+        }
+        self._reset()
+        return values, rates
+
+
+class Progress:
+    """Where the run is, for a person: on a terminal a line that renews itself, else log lines."""
+
+    def __init__(self, steps: int):
+        self.steps = steps
+        self.live, self.speaks = sys.stderr.isatty(), jax.process_index() == 0
+
+    def show(self, step: int, values: dict[str, float]) -> None:
+        """`values` are what the run writes down at this step."""
+        parts = [f"step {step}/{self.steps}"]
+        parts += [f"{name} {values[name]:.4f}" for name in ("loss",) if name in values]
+        parts += [f"lr {values['lr']:.2e}"]
+        if pace := values["steps_per_s"]:  # not in the first step, which compiles
+            parts += [f"{_short(values['tokens_per_s'])} tokens/s"]
+            parts += [f"{values['utilisation']:.0%} of peak"] if "utilisation" in values else []
+            parts += [f"data wait {values['data_wait']:.1%}"]
+            parts += [f"{_clock((self.steps - step) / pace)} left"]
+        self.say("  ".join(parts), renew=True)
+
+    def say(self, text: str, *, renew: bool = False) -> None:
+        """A line of its own; with `renew`, on a terminal, one that the next line replaces."""
+        if self.speaks:
+            start, end = ("\r\x1b[K", "" if renew else "\n") if self.live else ("", "\n")
+            print(f"{start}{text}", end=end, file=sys.stderr, flush=True)
+
+
+def _short(x: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if x >= size:
+            return f"{x / size:.1f}{letter}"
+    return f"{x:.0f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,162 @@
+"""The train state and the two pure steps every job runs, whatever the objective."""
+
+import functools
+from typing import Any
+
+import flax
+import jax
+import jax.numpy as jnp
+import optax
+
+from modules.activation_sharding import placed
+from pretrain.distributed.sharding import letters
+
+
+@flax.struct.dataclass
+class State:
+    """All that a run is, between two steps; every leaf is saved, sharded and restored."""
+
+    step: jax.Array
+    params: Any
+    carry: Any  # collections an objective keeps between batches, e.g. XLNet's memory
+    opt: Any
+    average: Any  # of the parameters, where the recipe wants one; else None
+    skipped: jax.Array  # steps whose loss or gradient was not finite
+    in_a_row: jax.Array  # how many of them are the latest
+
+
+def init(objective, tx, rng, batch, *, average: float = 0.0) -> State:
+    """A fresh state; every array in it is a pure function of the seed."""
+    rngs = dict(zip(("params", "dropout", "corrupt"), jax.random.split(rng, 3), strict=True))
+    carry = dict(objective.init(rngs, batch, train=True))
+    params = carry.pop("params")
+    zero = jnp.zeros((), jnp.int32)
+    kept = jax.tree.map(jnp.copy, params) if average else None
+    return State(zero, params, carry, tx.init(params), kept, zero, zero)
+
+
+def fresh_carry(objective, rng, batch):
+    """What an objective keeps between batches, before it has read any."""
+    rngs = {"params": rng, "dropout": rng, "corrupt": rng}
+    variables = objective.init(rngs, batch, train=False)
+    return {name: values for name, values in variables.items() if name != "params"}
+
+
+def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, average: float = 0.0):
+    """One update from one batch, taken in `parts`; returns the state and the batch's sums.
+
+    The gradient is of the mean over the whole batch, whatever the parts' weights; but see
+    `trained` where there is more than one loss.  Randomness
+    comes from (seed, step), so a restart repeats it.  A step whose loss or gradient is not
+    finite changes nothing but the counters.
+    """
+    rng = jax.random.fold_in(rng, state.step)
+    grads, carry, sums = _gradients(objective, rng, state, batch, parts)
+    share = 1 / jnp.maximum(sums["loss"][1], 1e-9)
+    norm = optax.tree.norm(grads) * share
+    finite = jnp.isfinite(norm) & jnp.isfinite(trained(sums))
+
+    def update():
+        mean = jax.tree.map(lambda g: g * share, grads)
+        updates, opt = tx.update(mean, state.opt, state.params, norm=norm)
+        params = optax.apply_updates(state.params, updates)
+        return params, carry, opt, _averaged(state.average, params, average)
+
+    def skip():
+        return state.params, state.carry, state.opt, state.average
+
+    # A branch, not a select: the moments are updated in place, with no second pass over them.
+    params, carry, opt, kept = jax.lax.cond(finite, update, skip)
+    skipped, in_a_row = state.skipped + ~finite, jnp.where(finite, 0, state.in_a_row + 1)
+    sums |= {"grad_norm": (norm, 1.0), "in_a_row": (in_a_row, 1)}
+    return State(state.step + 1, params, carry, opt, kept, skipped, in_a_row), sums
+
+
+def trained(sums):
+    """What is minimised, as a total of the weight of "loss": it and the mean of each "..._loss".
+
+    Of a batch taken in parts, each part weighs the others against its own "loss".
+    """
+    total, weight = sums["loss"]
+    for name, (other, own) in sums.items():
+        if name.endswith("_loss"):
+            total += other * (weight / jnp.maximum(own, 1e-9))
+    return total
+
+
+def eval_step(objective, rng, params, carry, batch):
+    """The same sums on held-out data, and the carry for its next batch."""
+    return objective.apply(
+        {"params": params, **carry}, batch, train=False, rngs={"corrupt": rng}, mutable=list(carry)
+    )
+
+
+def _gradients(objective, rng, state: State, batch, parts: int):
+    """Gradients of the summed loss, the new carry, and the sums of all parts."""
+
+    @functools.partial(jax.grad, has_aux=True)
+    def slopes(params, carry, batch, rng):
+        dropout_rng, corrupt_rng = jax.random.split(rng)
+        sums, carry = objective.apply(
+            {"params": params, **carry},
+            batch,
+            train=True,
+            mutable=list(carry),
+            rngs={"dropout": dropout_rng, "corrupt": corrupt_rng},
+        )
+        return trained(sums), (sums, carry)
+
+    def held(carry, batch, rng):
+        grads, (sums, carry) = slopes(state.params, carry, batch, rng)
+        return _held(grads), sums, carry
+
+    def add(done, own):
+        *new, carry = held(*own)
+        return jax.tree.map(jnp.add, done, tuple(new)), carry
+
+    if parts == 1:
+        grads, sums, carry = held(state.carry, batch, rng)
+        return grads, carry, sums
+    own = (_deal(state.carry, parts), _deal(batch, parts), jax.random.split(rng, parts))
+    one = jax.tree.map(lambda x: x[0], own)
+    grads, sums, _ = jax.eval_shape(held, *one)
+    grads, sums = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))
+    (grads, sums), carry = jax.lax.scan(add, (_held(grads), sums), own)
+    return grads, _gather(carry), sums
+
+
+def _held(grads):
+    """Gradients where their parameters live: no device sums up more than its share."""
+    return jax.tree_util.tree_map_with_path(lambda path, g: placed(g, letters(path)), grads)
+
+
+def _rows(path) -> int:
+    """Where the batch stands among an array's dimensions, from the last: -3 in `h_NBMD`."""
+    return letters(path).index("B") - len(letters(path))
+
+
+def _deal(tree, parts: int):
+    """Row r of every array to part r % parts, so that each device deals its own rows."""
+
+    def deal(path, x):
+        axis = x.ndim + _rows(path)
+        x = x.reshape(*x.shape[:axis], -1, parts, *x.shape[axis + 1 :])
+        return jnp.moveaxis(x, axis + 1, 0)
+
+    return jax.tree_util.tree_map_with_path(deal, tree)
+
+
+def _gather(tree):
+    """The inverse of `_deal`."""
+
+    def gather(path, x):
+        axis = x.ndim - 1 + _rows(path)
+        x = jnp.moveaxis(x, 0, axis + 1)
+        return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
+
+    return jax.tree_util.tree_map_with_path(gather, tree)
+
+
+def _averaged(kept, params, rate: float):
+    """The moving average after one more step."""
+    return kept and jax.tree.map(lambda k, p: rate * k + (1 - rate) * p, kept, params)

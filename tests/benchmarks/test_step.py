@@ -1,0 +1,222 @@
+"""benchmarks: who takes turns with whom, what a ratio is, and the FLOPs behind a utilisation."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+import modules
+from benchmarks import recipes, step
+from benchmarks.contest import runner, synthetic_data, table
+from configs import xlnet
+from pretrain import objectives
+from pretrain.runtime.errors import UserError
+
+PEER_PYTHON = os.environ.get("PEER_PYTHON", sys.executable)
+TOY = {  # whatever a recipe is about, this makes it small
+    "corpus.tokens.V": 300,
+    "model.D": 16,
+    "model.H": 2,
+    "model.K": 8,
+    "model.N": 2,
+    "model.F": 32,
+    "batches.B": 4,
+    "optim.lr": 0.01,
+}
+
+
+def build(objective, model, **fields):
+    backbone = modules.build(**model)
+    return objectives.build(objective, backbone=backbone, special=synthetic_data.SPECIAL, **fields)
+
+
+@pytest.mark.parametrize(
+    ("preset", "M", "mflop"),
+    [("base", 0, 672), ("base", 384, 787), ("large", 0, 2325), ("large", 384, 2681)],
+)
+def test_a_token_of_the_published_models_costs_what_the_closed_form_says(preset, M, mflop):
+    config = xlnet.get_config(preset)
+    config.model.M = M
+    objective = build("plm", config.model.to_dict(), one_in=6)
+    B, L = 8, 512
+    assert objective.flops(B, L) / (B * L) / 1e6 == pytest.approx(mflop, rel=1e-3)
+
+
+SIZE = dict(V=2000, D=128, H=2, K=64, N=2, F=512, unroll=2, dropout=0.0, attention_dropout=0.0)
+TWO_STREAM = SIZE | dict(name="two_stream", reuse=32, block=16)
+TRANSFORMER = SIZE | dict(name="transformer", L=64)
+LANES = dict(name="lanes", reuse=32, both_ways=False)
+
+
+@pytest.mark.parametrize(
+    ("objective", "model", "batches"),
+    [
+        (dict(name="plm", perm=32), TWO_STREAM | dict(M=0), LANES),
+        (dict(name="plm", perm=32), TWO_STREAM | dict(M=64), LANES),
+        (dict(name="mlm"), TRANSFORMER | dict(head="transform", pooler=True), dict(name="pairs")),
+        (
+            dict(name="clm"),
+            TRANSFORMER | dict(norm="pre", attention="causal"),
+            dict(name="windows"),
+        ),
+    ],
+    ids=["plm", "plm with memory", "mlm", "clm"],
+)
+def test_flops_are_those_of_the_compiled_step(objective, model, batches):
+    recipe = {"model": model, "seed": 0, "batches": dict(B=4, L=64, **batches)}
+    name = objective["name"]
+    objective = build(name, model, chunks=1, **{k: x for k, x in objective.items() if k != "name"})
+    batch = synthetic_data.layout(recipe).batch(0)
+    rngs = {name: jax.random.key(0) for name in ("params", "dropout", "corrupt")}
+    variables = jax.eval_shape(lambda: objective.init(rngs, batch, train=True))
+    carry = {k: v for k, v in variables.items() if k != "params"}
+
+    def loss(params, carry):
+        sums, _ = objective.apply(
+            {"params": params, **carry}, batch, train=True, rngs=rngs, mutable=list(carry)
+        )
+        return sums["loss"][0]
+
+    compiled = jax.jit(jax.grad(loss)).lower(variables["params"], carry).compile()
+    assert objective.flops(4, 64) == pytest.approx(compiled.cost_analysis()["flops"], rel=0.15)
+
+
+def test_contenders_take_turns_there_and_back():
+    order = []
+    players = [SimpleNamespace(run=lambda steps, name=name: order.append(name)) for name in "ABC"]
+    runner.play(players, rounds=3, steps=1)
+    assert "".join(order) == "ABCCBAABC"
+
+
+def test_a_round_that_slows_everyone_does_not_move_the_ratio():
+    load = np.array([1, 1, 5, 9, 1])
+    slow, quick = (SimpleNamespace(rounds=[{"wall": t * x} for x in load]) for t in (3.0, 2.0))
+    assert table.ratio(slow, quick, "wall") == pytest.approx((1.5,) * 4)
+
+
+def test_a_contender_that_cannot_be_built_says_why():
+    with pytest.raises(UserError, match="ours: KeyError: 'recipe'"):
+        runner.Player("ours", "benchmarks.contest.ours", {"threads": 1})
+    with pytest.raises(UserError, match="no-such-python does not start"):
+        runner.Player("peer", "benchmarks.peers.xlnet", {"threads": 1}, "no-such-python")
+
+
+def test_noise_holds_ordinary_tokens_and_common_ones_more_often():
+    tokens = synthetic_data.tokens(1000, 20_000)
+    assert tokens.min() > max(synthetic_data.SPECIAL.values())
+    assert tokens.max() < 1000
+    assert (tokens < 100).mean() > 0.5
+
+
+def test_a_peer_that_does_not_exist_is_an_error_that_names_those_that_do():
+    with pytest.raises(UserError, match=r"objective 'tlm' has none; plm, mlm, clm, bilm have"):
+        step.peers_of("tlm")
+
+
+def measured(first, steps_s, utilisation=0.5):
+    """A contender's part of a report."""
+    return {
+        "step_s": table.spread(steps_s)._asdict(),
+        "losses": [first, first - 1],
+        "compile_s": 1.0,
+        "peak_bytes": 2**20,
+        "utilisation": {"median": utilisation},
+    }
+
+
+def report_of(**contenders):
+    ratios = {f"{name} / ours": {"median": 2.0, "low": 1.5, "high": 2.5} for name in contenders}
+    about = dict(device="1 x cpu", threads=1, clock="cpu", rounds=1, steps=1, tokens=1024)
+    return (
+        about
+        | ratios
+        | contenders
+        | dict(contenders=list(contenders), load=[0.0, 0.0], flops_per_s=1e9)
+    )
+
+
+def test_a_table_has_a_line_and_a_ratio_for_every_peer(capsys):
+    step.show(report_of(ours=measured(9, [0.5]), hf=measured(9, [2.0]), sdpa=measured(9, [1.0])))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:5]] == ["ours", "hf", "sdpa"]
+    assert [line.split()[1] for line in lines[2:5]] == ["500.0", "2000.0", "1000.0"]
+    assert lines[6:] == [
+        "hf / ours 2.00 (1.50-2.50) by round; 4.00 of the least times",
+        "sdpa / ours 2.00 (1.50-2.50) by round; 2.00 of the least times",
+    ]
+
+
+def test_every_peer_must_begin_with_our_loss_and_learn():
+    ours, same = measured(9.0, [1.0]), measured(9.3, [1.0])
+    step.check(report_of(ours=ours, hf=same, sdpa=same))
+    with pytest.raises(UserError, match=r"9\.000 of ours, 9\.600 of sdpa"):
+        step.check(report_of(ours=ours, hf=same, sdpa=measured(9.6, [1.0])))
+    with pytest.raises(UserError, match=r"hf does not train: its loss went from 9\.3"):
+        step.check(report_of(ours=ours, hf=same | {"losses": [9.3, 9.1, 9.3]}, sdpa=same))
+
+
+@pytest.mark.parametrize("preset", ["bert", "gpt2"])
+def test_what_peers_read_needs_no_jax(preset):
+    """They may live under a Python that has torch and NumPy alone."""
+    batches = recipes.get_config(preset).batches.to_dict()
+    code = (
+        "import json, sys; sys.modules['jax'] = sys.modules['grain'] = None\n"
+        "from benchmarks.contest import synthetic_data, worker\n"
+        "from pretrain.data import batches\n"
+        f"layout = batches.build(corpus=synthetic_data.corpus(3000, 16384), **{batches})\n"
+        "print(json.dumps(layout.batch(0)['tokens_BL'].shape))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=runner.ROOT, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [batches["B"], batches["L"]]
+
+
+def benchmark(report, recipe, *options):
+    """The report of a short run of `benchmarks.step`, and what it printed."""
+    command = [sys.executable, "-m", "benchmarks.step", f"--config={recipe}", f"--json={report}"]
+    brief = ["--rounds=2", "--steps=3", "--threads=1", "--clock=cpu"]
+    one = os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=1")
+    env = os.environ | {"XLA_FLAGS": one}
+    done = subprocess.run(
+        [*command, *brief, *options], cwd=runner.ROOT, env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(report.read_text()), done.stdout
+
+
+LONGER = [pytest.param(preset, marks=pytest.mark.slow) for preset in ("xlnet", "bert")]
+
+
+@pytest.mark.parametrize("preset", ["gpt2", *LONGER])
+def test_a_recipe_is_measured_and_its_loss_falls(tmp_path, preset):
+    toy = [f"--config.{name}={value}" for name, value in TOY.items()]
+    found, printed = benchmark(tmp_path / "report", f"benchmarks/recipes.py:{preset}", *toy)
+    assert found["contenders"] == ["ours"]
+    assert found["ours"]["losses"][-1] < found["ours"]["losses"][0]
+    assert found["ours"]["step_s"]["least"] > 0
+    assert found["ours"]["peak_bytes"] > 0
+    assert found["ours"]["utilisation"]["median"] > 0
+    assert len(found["matmul"]["rounds"]) == 2
+    assert "tokens/s" in printed
+
+
+@pytest.mark.parametrize(
+    ("preset", "peers"),
+    [("xlnet", ["hf"]), ("bert", ["hf", "gathered"]), ("gpt2", ["hf", "sdpa"])],
+)
+def test_peers_of_a_recipe_begin_where_ours_does_and_learn(tmp_path, preset, peers):
+    if not step.can_run_peers(PEER_PYTHON):
+        pytest.skip(f"no torch and transformers in {PEER_PYTHON}: name another in PEER_PYTHON")
+    toy = [f"--config.{name}={value}" for name, value in TOY.items()]
+    options = ["--peer", f"--peer_python={PEER_PYTHON}", *toy]
+    found, _ = benchmark(tmp_path / "report", f"benchmarks/recipes.py:{preset}", *options)
+    assert found["contenders"] == ["ours", *peers]
+    for name in peers:
+        assert found[name]["parameters"] > 0.9 * found["ours"]["parameters"]
+        assert found[f"{name} / ours"]["median"] > 0

@@ -1,0 +1,261 @@
+"""configs/finetune: every recipe and preset builds its job from files as their owners give them."""
+
+import dataclasses
+import importlib
+import json
+import pathlib
+import re
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from finetune import job as jobs
+from finetune.model.task_model import Features
+from pretrain.data.tokenizers import wordpiece
+from pretrain.distributed.sharding import AXES
+from pretrain.training import optimizer
+from pretrain.training.loop import Plan
+from tests.support.bert_release import PIECES
+
+HERE = pathlib.Path(__file__).parents[2] / "configs" / "finetune"
+ELSEWHERE = {"__init__", "common", "author"}  # "author" has a corpus for its file
+RECIPES = sorted({path.stem for path in HERE.glob("*.py")} - ELSEWHERE)
+TRANSFORMER = dict(
+    name="transformer",
+    V=None,
+    D=16,
+    H=2,
+    K=8,
+    N=1,
+    F=16,
+    L=512,
+    S=2,
+    pooler=True,
+    normed_embedding=True,
+)
+LSTM = dict(name="elmo", inputs="words", V=None, D=8, U=12, N=1)
+
+
+def presets(recipe):
+    """Those that the recipe's docstring promises; "": it has none."""
+    promised = importlib.import_module(f"configs.finetune.{recipe}").get_config.__doc__
+    return re.findall(r'"([\w.]+)"', promised or "") or [""]
+
+
+CASES = [(recipe, preset) for recipe in RECIPES for preset in presets(recipe)]
+
+
+# --- files as their owners give them, by the names that the recipes have ------------------------
+
+
+def alike(content, *names):
+    return dict.fromkeys(names, content)
+
+
+def lines(*records):
+    return "".join(f"{record}\n" for record in records)
+
+
+def table(*rows):
+    return lines(*("\t".join(row) for row in rows))
+
+
+def asked(*qas):
+    paragraph = {"context": "a cab is here. bad cabs are there.", "qas": list(qas)}
+    return json.dumps({"data": [{"title": "cabs", "paragraphs": [paragraph]}]})
+
+
+ANSWERS = {"id": "1", "question": "is a cab here?", "answers": [{"text": "cab", "answer_start": 2}]}
+NO_ANSWER = {"id": "2", "question": "is it?", "answers": [], "is_impossible": True}
+CHOICE = {"query": "a cab came, so", "choices": ["it is here.", "it is bad."], "gold": 0}
+EXAM = {
+    "article": "a cab came.",
+    "questions": ["a _ came.", "is it here?"],
+    "options": [["cab", "dog", "bee", "cat"]] * 2,
+    "answers": ["A", "B"],
+}
+NEWS = lines(
+    "-DOCSTART- -X- O O", "", "EU NNP I-NP I-ORG", "came VBD I-VP O", "", "EU NNP I-NP I-ORG"
+)
+TWEETS = "Ada\tB-person\nhere\tO\n\nno\tO\n"
+FILMS = lines("1 a good film", "0 a bad film , dear me", "1 good")
+QUESTIONS = "NUM:date When ?\nHUM:ind Who is Zo\xe9 ?\nHUM:gr Who are they ?\n"
+SIMILAR = 'A cab is here.,"A cab, here.",4.8\nA dog.,A bee.,0.25\nA dog.,A cab.,1.5\n'
+IMPLIED = (
+    'premise,hypothesis,label\n"A cab, here.",A cab.,entailment\nA dog.,Bees.,not_entailment\n'
+)
+RANKED = table(("a cab", "a cab is here", "1"), ("a cab", "a dog", "0"), ("dogs", "a dog", "1"))
+RELATED = lines(
+    '1\t"The <e1>kitchen</e1> is part of the <e2>house</e2>."',
+    "Component-Whole(e1,e2)",
+    "Comment:",
+    "",
+    '2\t"The <e1>dog</e1> saw a <e2>cab</e2>."',
+    "Other",
+    "Comment: none",
+    "",
+    '3\t"The <e1>car</e1> has <e2>doors</e2>."',
+    "Component-Whole(e2,e1)",
+    "Comment:",
+)
+
+
+def glue(folder, header, *rows, parts=("train", "dev")):
+    named = table(*([header] if header else []), *rows)
+    return alike(named, *(f"glue_data/{folder}/{part}.tsv" for part in parts))
+
+
+def pairs(folder, *labels, header=("index", "sentence1", "sentence2", "label"), **more):
+    rows = [(str(n), "a cab", "it is here", label) for n, label in enumerate(labels)]
+    return glue(folder, header, *rows, **more)
+
+
+TWO_WAY = ("entailment", "not_entailment")
+FILES = {
+    "conll2003": alike(NEWS, "eng.train", "eng.testa", "eng.testb"),
+    "copa": alike(lines(json.dumps(CHOICE)), "copa/train.jsonl", "copa/dev.jsonl"),
+    "glue:cola": glue("CoLA", None, ("gj04", "1", "", "a cab came"), ("gj04", "0", "*", "cab a")),
+    "glue:sst2": glue("SST-2", ("sentence", "label"), ("a good film ", "1"), ("a bad one ", "0")),
+    "glue:mrpc": glue(
+        "MRPC",
+        ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
+        ("1", "7", "8", '"A cab" came', "A cab."),
+        ("0", "7", "9", "A cab.", "A dog."),
+    ),
+    "glue:stsb": pairs(
+        "STS-B", "5.000", "0.800", "2.5", header=("index", "sentence1", "sentence2", "score")
+    ),
+    "glue:qqp": pairs("QQP", "0", "1", header=("id", "question1", "question2", "is_duplicate")),
+    "glue:mnli": pairs(
+        "MNLI",
+        "entailment",
+        "neutral",
+        "contradiction",
+        header=("index", "sentence1", "sentence2", "gold_label"),
+        parts=("train", "dev_matched", "dev_mismatched"),
+    ),
+    "glue:qnli": pairs("QNLI", *TWO_WAY, header=("index", "question", "sentence", "label")),
+    "glue:rte": pairs("RTE", *TWO_WAY),
+    "glue:wnli": pairs("WNLI", "0", "1"),
+    "race": alike(json.dumps(EXAM), *(f"RACE/{part}/high/1.txt" for part in jobs.SPLITS)),
+    "rank": alike(RANKED, "train.tsv", "dev.tsv"),
+    "rte": alike(IMPLIED, "train.csv", "dev.csv"),
+    "semeval2010": alike(RELATED, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
+    "squad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json"),
+    "squad2": alike(asked(ANSWERS, NO_ANSWER), "train-v2.0.json", "dev-v2.0.json"),
+    "sst2": alike(FILMS, *(f"stsa.binary.{part}" for part in jobs.SPLITS)),
+    "stsb": alike(SIMILAR, *(f"stsb-en-{part}.csv" for part in jobs.SPLITS)),
+    "trec": alike(QUESTIONS, "TREC.train", "TREC.test"),
+    "wnut17": alike(TWEETS, "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
+    "xquad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json", "xquad.en.json"),
+}
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """(name, preset) -> the recipe, run where its files are; with a small model if it has none."""
+    monkeypatch.chdir(tmp_path)
+    wordpiece.write(PIECES, tmp_path / "vocab.txt")
+
+    def make(name, preset):
+        for path, content in (FILES.get(name) or FILES[f"{name}:{preset}"]).items():
+            pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+            pathlib.Path(path).write_bytes(content.encode("latin-1"))
+        get_config = importlib.import_module(f"configs.finetune.{name}").get_config
+        config = get_config(preset) if preset else get_config()
+        if preset == "elmo":
+            config.system, config.tokens = "bilm", ConfigDict(dict(name="words"))
+            config.model = ConfigDict(LSTM)
+        elif not config.model:
+            own = dict(name="wordpiece", model="vocab.txt", V=len(PIECES))
+            config.tokens, config.model = ConfigDict(own), ConfigDict(TRANSFORMER)
+        return config
+
+    return make
+
+
+def quiet(*_):
+    pass
+
+
+def told(made, split, data):
+    """What the task's metrics say of outputs that are 0, but for what they have of the batch."""
+    batch = data.arrays | {"weight_B": np.ones(data.size, np.float32)}
+    rngs = dict.fromkeys(("params", "dropout"), jax.random.key(0))
+    shapes, sums = jax.eval_shape(lambda: _initial(made.task, rngs, batch))
+    outputs = jax.eval_shape(lambda p: made.task.apply(p, batch, method="predict"), shapes)
+    zeros = {name: batch.get(name, np.zeros(x.shape, x.dtype)) for name, x in outputs.items()}
+    return {**dict.fromkeys(sums, 0.0), **made.score(split, zeros)}
+
+
+def _initial(task, rngs, batch):
+    sums, params = task.init_with_output(rngs, batch, train=True)
+    return params, sums
+
+
+@pytest.mark.parametrize(("name", "preset"), CASES)
+def test_every_preset_builds_a_job_and_is_judged_by_the_metric_it_names(recipe, name, preset):
+    config = recipe(name, preset)
+    made = jobs.made(config, quiet)
+    assert made.train.batch(0)["weight_B"].shape == (config.batches.B,)
+    assert made.evals
+    metrics = {}
+    for split, data in made.evals.items():
+        metrics |= {f"{split}/{name}": x for name, x in told(made, split, data).items()}
+    assert config.train.best.removeprefix("-") in ("", *metrics)
+    assert all(-1 <= x <= 100 for x in metrics.values())
+    assert set(config.mesh) == set(AXES)
+    Plan(**config.train)
+    _, rate = optimizer.make(**config.optim)
+    assert rate(0) <= config.optim.lr
+
+
+@pytest.mark.parametrize(("name", "preset"), [*CASES, ("author", "party")])
+def test_all_that_any_task_can_do_can_be_said_on_the_command_line(name, preset):
+    get_config = importlib.import_module(f"configs.finetune.{name}").get_config
+    said = set(get_config(preset).task if preset else get_config().task)
+    fields = {each.name for each in dataclasses.fields(Features)}
+    follow = {"backbone", "parent", "name", "own_V", "own_D"}  # from the data, or of tags alone
+    assert fields - follow <= said
+
+
+def test_every_recipe_has_its_files_here():
+    assert {name.split(":")[0] for name in FILES} == set(RECIPES)
+
+
+def test_mnli_is_judged_on_both_its_development_sets(recipe):
+    made = jobs.made(recipe("glue", "mnli"), quiet)
+    places = {split: made.examples[split][0]["where"] for split in made.evals}
+    assert places == {
+        "dev": "glue_data/MNLI/dev_matched.tsv, line 2",
+        "test": "glue_data/MNLI/dev_mismatched.tsv, line 2",
+    }
+
+
+@pytest.mark.parametrize("task", ["mrpc", "qqp"])
+def test_f1_is_that_of_the_pairs_that_say_the_same(recipe, task):
+    made = jobs.made(recipe("glue", task), quiet)
+    same = [x["label"] for x in made.examples["dev"]].index("1")
+    all_same = {"logits_BC": np.tile([0.0, 1.0], (2, 1)).astype(np.float32)}
+    assert made.form.labels.index(made.examples["dev"][same]["label"]) == 1
+    assert made.score("dev", all_same) == pytest.approx({"accuracy": 1 / 2, "f1": 2 / 3})
+
+
+def test_a_question_s_class_is_what_stands_before_the_colon_and_all_of_it_without_one(recipe):
+    config = recipe("trec", "tuned")
+    assert jobs.made(config, quiet).form.labels == ["HUM", "NUM"]
+    config.data.until = ""
+    assert jobs.made(config, quiet).form.labels == ["HUM:gr", "HUM:ind", "NUM:date"]
+
+
+def test_marked_words_stand_between_signs_and_a_wrong_direction_is_wrong(recipe):
+    made = jobs.made(recipe("semeval2010", ""), quiet)
+    examples, scores = made.examples["test"], []
+    assert examples[0]["texts"] == ["The $ kitchen $ is part of the # house #."]
+    there, other, back = (made.form.labels.index(x["label"]) for x in examples)
+    for answers in ([there, other, back], [back, other, there], [there, other, other]):
+        logits_BC = np.eye(len(made.form.labels), dtype=np.float32)[answers]
+        scores.append(made.score("test", {"logits_BC": logits_BC})["relation_f1"])
+    assert scores == pytest.approx([1, 0, 2 / 3])  # one of two found, and none wrongly

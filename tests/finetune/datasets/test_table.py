@@ -1,0 +1,292 @@
+"""Rows of any table become the same examples; what is wrong is named by file and line."""
+
+import csv
+import gzip
+import json
+import random
+
+import pytest
+import zstandard
+
+from finetune import datasets
+from finetune.datasets.glue import GLUE
+from pretrain.runtime.errors import UserError
+
+ROWS = [("A café.", "yes"), ('Two "words", one\ttab', "no"), ("Third.", "yes")]
+
+
+def write(folder, name, content, encoding="utf-8"):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode(encoding))
+    return str(path)
+
+
+def table(folder, content, name="a.tsv", **fields):
+    return datasets.read("table", write(folder, name, content), **fields)
+
+
+def pairs(read):
+    return [(*example["texts"], example["label"]) for example in read.examples]
+
+
+def test_csv_jsonl_and_lines_of_the_same_rows_are_the_same_examples(tmp_path):
+    with open(tmp_path / "a.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("label", "sentence"), *((lab, t) for t, lab in ROWS)])
+    objects = "".join(json.dumps({"sentence": t, "label": lab}) + "\n" for t, lab in ROWS)
+    lines = "".join(f"{label} {text}\n" for text, label in ROWS)
+    assert pairs(datasets.read("table", str(tmp_path / "a.csv"))) == ROWS
+    assert pairs(table(tmp_path, objects, "a.jsonl")) == ROWS
+    assert pairs(table(tmp_path, lines, "a.all", label_first=True)) == ROWS
+
+
+def test_what_a_csv_writer_writes_comes_back_and_lines_are_counted_in_the_file(tmp_path):
+    draw = random.Random(0)
+    cells = ["".join(draw.choices("ab\",\n\t' é\x85\u2028", k=9)) + "." for _ in range(80)]
+    rows = list(zip(cells[::2], cells[1::2], strict=True))
+    with open(tmp_path / "a.csv", "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+    found = datasets.read("table", str(tmp_path / "a.csv"), header=False, texts=(0, 1), label="")
+    assert [ex["texts"] for ex in found.examples] == [[a.strip(), b.strip()] for a, b in rows]
+    begins = 1
+    for example, row in zip(found.examples, rows, strict=True):
+        assert example["where"].endswith(f", line {begins}")
+        begins += 1 + sum(cell.count("\n") for cell in row)
+
+
+def test_tsv_has_no_quoting_and_only_newlines_end_a_line(tmp_path):
+    found = table(tmp_path, 'sentence\tlabel\r\n"Open quote\t1\r\nNext\x85line\u2028\v.\t0\r\n\r\n')
+    assert pairs(found) == [('"Open quote', "1"), ("Next\x85line\u2028\v.", "0")]
+    assert found.examples[1]["where"].endswith("a.tsv, line 3")
+
+
+@pytest.mark.parametrize("quoting", [True, False])
+def test_quoting_can_be_said(tmp_path, quoting):
+    found = table(tmp_path, 'sentence\tlabel\n"a"\t1\n', quoting=quoting)
+    assert pairs(found) == [("a" if quoting else '"a"', "1")]
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
+def test_packed_files_with_a_byte_order_mark_read_as_plain_ones(tmp_path, pack):
+    content = b"\xef\xbb\xbfsentence\tlabel\nA.\t1\n"
+    name = "a.tsv" + {gzip.compress: ".gz", zstandard.compress: ".zst"}[pack]
+    assert pairs(table(tmp_path, pack(content), name)) == [("A.", "1")]
+
+
+def test_columns_go_by_name_or_number_and_labels_get_names(tmp_path):
+    content = "id\ta\tb\tgold\n7\tOne\tTwo\t0\n8\tThree\tFour\t-\n9\tFive\tSix\t1\n"
+    fields = dict(
+        texts=("b", 1), label="gold", id="id", labels={"0": "no", "1": "yes"}, skip=("-",)
+    )
+    found = table(tmp_path, content, **fields)
+    assert pairs(found) == [("Two", "One", "no"), ("Six", "Five", "yes")]
+    assert [example["id"] for example in found.examples] == ["7", "9"]
+    assert len(found.notes) == 1
+    assert "'-': 1" in found.notes[0]
+    assert "line 3" in found.notes[0]
+
+
+def test_a_label_can_end_before_a_sign_and_is_then_given_its_name(tmp_path):
+    content = "NUM:date:year When ?\nHUM:ind Who ?\n3 What ?\n"
+    fields = dict(label_first=True, until=":")
+    found = pairs(table(tmp_path, content, "a.all", **fields))
+    assert found == [("When ?", "NUM"), ("Who ?", "HUM"), ("What ?", "3")]
+    names = {"NUM": "number", "HUM": "person", "3": "3"}
+    found = pairs(table(tmp_path, content, "a.all", **fields, labels=names))
+    assert [label for _, label in found] == ["number", "person", "3"]
+    with pytest.raises(UserError, match=r"line 2: the label is empty"):
+        table(tmp_path, "NUM:date A.\n:ind B.\n", "a.all", **fields)
+
+
+def test_number_labels_are_numbers_and_no_label_is_none(tmp_path):
+    content = "sentence\tlabel\nA.\t3.25\nB.\t-1e-3\n"
+    assert pairs(table(tmp_path, content, number=True)) == [("A.", 3.25), ("B.", -0.001)]
+    assert pairs(table(tmp_path, content, label="")) == [("A.", None), ("B.", None)]
+    assert pairs(table(tmp_path, '{"sentence": "A.", "label": 2}', "a.jsonl")) == [("A.", "2")]
+
+
+def test_bad_rows_can_be_left_out_and_are_counted(tmp_path):
+    content = "sentence\tlabel\nA.\t1\nbroken\n\t0\nB.\t0\n"
+    found = table(tmp_path, content, strict=False)
+    assert pairs(found) == [("A.", "1"), ("B.", "0")]
+    assert "bad rows: 2" in found.notes[0]
+    assert "line 3" in found.notes[0]
+    assert pairs(table(tmp_path, "sentence\tlabel\n\t0\n", empty=True)) == [("", "0")]
+
+
+HEAD = "sentence\tlabel\n"
+OBJECT = '{"sentence": "A.", "label": "1"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fields", "message"),
+    [
+        ("a.tsv", HEAD + "A.\t1\nB.\n", {}, "a.tsv, line 3: 1 columns, and there should be 2"),
+        ("a.tsv", HEAD + "A.\t1\t\n", {}, "line 2: 3 columns"),
+        ("a.tsv", HEAD + "A.\t1\n\nB.\t0\n", {}, "line 3: 1 columns"),
+        ("a.tsv", HEAD + " \t1\n", {}, "line 2: 'sentence' is empty"),
+        ("a.tsv", HEAD + "A.\t\n", {}, "line 2: the label is empty"),
+        ("a.tsv", HEAD + "A.\t2\n", {"labels": ("0", "1")}, "line 2: the label '2' is not one of"),
+        ("a.tsv", HEAD + "A.\tx\n", {"number": True}, "line 2: the label 'x' is not a number"),
+        ("a.tsv", HEAD + "A.\tnan\n", {"number": True}, "line 2: the label 'nan' is not a number"),
+        ("a.tsv", HEAD.encode() + b"A.\xe9\t1\n", {}, "line 2: the byte at offset 17 is not UTF-8"),
+        ("a.tsv", HEAD + "A\0.\t1\n", {}, "line 2: a NUL byte"),
+        ("a.tsv", HEAD + "A.\t1\n", {"texts": ("text",)}, "line 1: there is no column 'text', but"),
+        ("a.tsv", "A.\t1\n", {"header": False}, "no column 'sentence', but 2, by number"),
+        ("a.tsv", "A.\t1\n", {"header": False, "texts": (2,)}, "there is no column 2"),
+        ("a.tsv", "", {}, "a.tsv: empty file"),
+        ("a.tsv", HEAD, {}, "a.tsv holds no examples"),
+        ("a.txt", HEAD, {}, "a.txt: say what it is, kind="),
+        ("a.tsv", HEAD, {"kind": "xml"}, "kind='xml' is not one of tsv"),
+        ("a.tsv", HEAD, {"encoding": "latin-99"}, "encoding='latin-99' is not known"),
+        ("a.csv", 'sentence,label\n"A.\n', {}, "a.csv, line 2: unexpected end of data"),
+        ("a.csv", 'sentence,label\n"A"b,1\n', {}, "a.csv, line 2: "),
+        ("a.jsonl", OBJECT + "{\n", {}, "a.jsonl, line 2: is not JSON"),
+        ("a.jsonl", OBJECT + '{"sentence": "A."}\n', {}, "line 2: has no 'label', but 'sentence'"),
+        ("a.jsonl", OBJECT + "[]\n", {}, "line 2: should be an object"),
+        ("a.jsonl", OBJECT.replace('"A."', "3"), {}, "line 1: 'sentence' should be text"),
+        ("a.jsonl", OBJECT.replace('"1"', "null"), {}, "line 1: a label or id should be text"),
+        ("a.jsonl", OBJECT.replace('"1"', "true"), {"number": True}, "True is not a number"),
+        ("a.jsonl", OBJECT.replace("A.", r"\ud83d"), {}, "line 1: 'sentence' has half a character"),
+        ("a.all", "1 A.\n0\n", {"label_first": True}, "a.all, line 2: 1 columns"),
+    ],
+)
+def test_what_is_wrong_is_named_by_file_and_line(tmp_path, name, content, fields, message):
+    with pytest.raises(UserError) as caught:
+        table(tmp_path, content, name, **fields)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_an_unknown_format_are_named(tmp_path):
+    with pytest.raises(UserError, match=r"none\.tsv: cannot be read"):
+        datasets.read("table", str(tmp_path / "none.tsv"))
+    for name in ("xml", "files", ""):
+        with pytest.raises(UserError, match=f"format='{name}': there is no"):
+            datasets.read(name, "a.xml")
+
+
+def test_latin_1_is_read_when_said(tmp_path):
+    path = write(tmp_path, "a.tsv", "sentence\tlabel\nA café.\t1\n", "latin-1")
+    assert pairs(datasets.read("table", path, encoding="latin-1")) == [("A café.", "1")]
+
+
+PARSES = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
+MNLI = f"index\tpromptID\tpairID\tgenre\t{PARSES}\tsentence1\tsentence2"
+STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
+QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
+FILES = [  # task, split, file, its lines as GLUE has them, texts, label
+    ("cola", "train", "CoLA/train.tsv", "gj04\t0\t*\tOne two.", ["One two."], "0"),
+    ("cola", "test", "CoLA/test.tsv", "index\tsentence\n0\tOne.", ["One."], None),
+    ("sst2", "dev", "SST-2/dev.tsv", 'sentence\tlabel\n"one \t1', ['"one'], "1"),
+    (
+        "mrpc",
+        "train",
+        "MRPC/train.tsv",
+        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tOne.\tTwo.",
+        ["One.", "Two."],
+        "1",
+    ),
+    (
+        "mrpc",
+        "test",
+        "MRPC/test.tsv",
+        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\tOne.\tTwo.",
+        ["One.", "Two."],
+        None,
+    ),
+    (
+        "stsb",
+        "train",
+        "STS-B/train.tsv",
+        f"{STSB}\tscore\n0\tm\tf\t2012\t1\tn\tn\tOne.\tTwo.\t4.6",
+        ["One.", "Two."],
+        4.6,
+    ),
+    ("stsb", "test", "STS-B/test.tsv", f"{STSB}\n0\tm\tf\t2012\t1\tn\tn\tA\tB", ["A", "B"], None),
+    (
+        "qqp",
+        "train",
+        "QQP/train.tsv",
+        f"{QQP}\n9\t1\t2\tA?\tB?\t0\n8\t3\t4\tcut",
+        ["A?", "B?"],
+        "0",
+    ),
+    ("qqp", "test", "QQP/test.tsv", "id\tquestion1\tquestion2\n0\tA?\tB?", ["A?", "B?"], None),
+    (
+        "mnli",
+        "train",
+        "MNLI/train.tsv",
+        f"{MNLI}\tlabel1\tgold_label\n0\t1\t2\tg\t(\t(\t(\t(\tA\tB\tneutral\tentailment",
+        ["A", "B"],
+        "entailment",
+    ),
+    (
+        "mnli",
+        "dev_mismatched",
+        "MNLI/dev_mismatched.tsv",
+        f"{MNLI}\tlabel1\tlabel2\tgold_label\n0\t1\t2\tg\t(\t(\t(\t(\tA\tB\tneutral\tneutral\tneutral",
+        ["A", "B"],
+        "neutral",
+    ),
+    (
+        "mnli",
+        "test_matched",
+        "MNLI/test_matched.tsv",
+        f"{MNLI}\n0\t1\t2\tg\t(\t(\t(\t(\tA\tB",
+        ["A", "B"],
+        None,
+    ),
+    (
+        "qnli",
+        "dev",
+        "QNLI/dev.tsv",
+        "index\tquestion\tsentence\tlabel\n0\tA?\tB.\tnot_entailment",
+        ["A?", "B."],
+        "not_entailment",
+    ),
+    (
+        "rte",
+        "train",
+        "RTE/train.tsv",
+        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tentailment",
+        ["A", "B"],
+        "entailment",
+    ),
+    (
+        "wnli",
+        "dev",
+        "WNLI/dev.tsv",
+        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t1",
+        ["A", "B"],
+        "1",
+    ),
+    (
+        "ax",
+        "test",
+        "diagnostic/diagnostic.tsv",
+        "index\tsentence1\tsentence2\n0\tA\tB",
+        ["A", "B"],
+        None,
+    ),
+]
+
+
+@pytest.mark.parametrize(("task", "split", "file", "content", "texts", "label"), FILES)
+def test_glue_is_read_as_its_files_are(tmp_path, task, split, file, content, texts, label):
+    path = tmp_path / file
+    path.parent.mkdir()
+    path.write_text(content + "\n")
+    found = datasets.read("glue", str(tmp_path), task=task, split=split)
+    assert [(example["texts"], example["label"]) for example in found.examples] == [(texts, label)]
+    assert ("id" in found.examples[0]) == (
+        split.startswith("test") or "\nindex" in "\n" + content or task == "qqp"
+    )
+    assert bool(found.notes) == ("cut" in content)
+
+
+def test_every_glue_task_is_there_and_others_are_named(tmp_path):
+    assert {name for name, *_ in FILES} == set(GLUE)
+    with pytest.raises(UserError, match="task='sst': GLUE has cola, sst2"):
+        datasets.read("glue", str(tmp_path), task="sst", split="dev")
+    with pytest.raises(UserError, match="split='dev': GLUE has train, dev_matched"):
+        datasets.read("glue", str(tmp_path), task="mnli", split="dev")

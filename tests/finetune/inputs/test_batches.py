@@ -1,0 +1,45 @@
+"""Every example is read once an epoch, and weighed once when it is scored."""
+
+import numpy as np
+import pytest
+
+from finetune.inputs.batches import Examples
+from pretrain.runtime.errors import UserError
+
+
+def examples(n=10, B=4, **options):
+    return Examples(
+        {"x_B": np.arange(n), "y_BD": np.arange(2 * n).reshape(n, 2)}, B=B, L=3, **options
+    )
+
+
+def test_an_epoch_has_every_example_once_and_another_order_each_time():
+    data = examples(shuffle=True, seed=1)
+    read = np.concatenate([data.batch(step)["x_B"] for step in range(10)])
+    epochs = read.reshape(4, 10)
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs.tolist())
+    assert len({tuple(epoch) for epoch in epochs.tolist()}) == 4
+    np.testing.assert_array_equal(data.batch(3)["y_BD"][:, 0], 2 * data.batch(3)["x_B"])
+    assert (data.batch(3)["weight_B"] == 1).all()
+
+
+def test_a_batch_is_the_same_whoever_asks_and_for_whichever_rows():
+    one, other = (examples(shuffle=True, seed=1) for _ in range(2))
+    other.batch(7)
+    np.testing.assert_array_equal(one.batch(2)["x_B"], other.batch(2)["x_B"])
+    np.testing.assert_array_equal(one.batch(2)["x_B"][1:3], other.batch(2, slice(1, 3))["x_B"])
+    assert one.fingerprint() == other.fingerprint()
+    assert one.fingerprint() != examples(shuffle=True, seed=2).fingerprint()
+
+
+def test_scoring_reads_in_order_and_gives_fillers_no_weight():
+    data = examples()
+    assert data.steps_per_epoch == 3
+    batches = [data.batch(step) for step in range(3)]
+    assert np.concatenate([x["x_B"] for x in batches]).tolist() == [*range(10), 0, 0]
+    assert np.concatenate([x["weight_B"] for x in batches]).tolist() == [1.0] * 10 + [0.0] * 2
+
+
+def test_nothing_to_read_is_refused():
+    with pytest.raises(UserError, match="no examples"):
+        examples(n=0)

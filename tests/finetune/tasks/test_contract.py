@@ -1,0 +1,127 @@
+"""Every task on every backbone: a few examples are learned by heart, and told as they are."""
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import modules
+from finetune import tasks
+from finetune.inputs.text_format import Inputs
+from tests.support import tagging_data
+from tests.support import transformer_inputs as cases
+from tests.support.xlnet_inputs import quick_jit
+
+BACKBONES = {
+    "elmo": ("bilm", tagging_data.BACKBONES["bilm"]),
+    "bert": ("mlm", tagging_data.BACKBONES["mlm"]),
+    "gpt": ("clm", dict(name="transformer", **tagging_data.WIDTHS, **cases.GPT1, L=64)),
+    "gpt2": ("clm", tagging_data.BACKBONES["clm"]),
+    "xlnet": ("plm", tagging_data.BACKBONES["plm"] | {"M": 12}),
+}
+SENTENCES = [" ".join(x["words"]) for x in tagging_data.EXAMPLES]
+
+
+def asked(number, context, answer):
+    place = {"text": answer, "start": context.index(answer)}
+    return dict(id=str(number), question="the", context=context, answers=[place], impossible=False)
+
+
+class Case(NamedTuple):
+    """Examples, what form and task are told besides, and the metrics of one who knows them all."""
+
+    examples: list[dict]
+    fields: dict
+    scores: dict
+
+
+CASES = {
+    "classify": Case(
+        [{"texts": [text], "label": "ab"[i % 2]} for i, text in enumerate(SENTENCES)],
+        {},
+        {"accuracy": 1.0},
+    ),
+    "regress": Case(
+        [{"texts": [text, "the mone"], "label": i / 2} for i, text in enumerate(SENTENCES)],
+        {},
+        {"pearson": 1.0},
+    ),
+    "tag": Case(tagging_data.EXAMPLES, {"scheme": "iob2"}, {"f1": 1.0}),
+    "span": Case(
+        [asked(i, text, text.split()[i]) for i, text in enumerate(SENTENCES)],
+        {},
+        {"exact_match": 100.0},
+    ),
+    "choice": Case(
+        [
+            {"texts": [text], "choices": ["lost", "mone koba", "way"][: 2 + i % 2], "label": i % 2}
+            for i, text in enumerate(SENTENCES)
+        ],
+        {},
+        {"accuracy": 1.0},
+    ),
+    "rank": Case(
+        [
+            {"query": text, "candidates": ["lost", "koba", "way"], "relevance": relevance}
+            for text, relevance in zip(SENTENCES, np.eye(3)[[0, 2, 1, 0]].tolist(), strict=True)
+        ],
+        {"options": 3},
+        {"mrr": 1.0},
+    ),
+}
+# What only some backbones can do, on one task each.
+MORE = {
+    ("gpt", "tag"): dict(lm=0.5),
+    ("gpt2", "span"): dict(lm=0.5),
+    ("gpt", "rank"): dict(lm=0.5),
+    ("elmo", "classify"): dict(mix=True, frozen=True, bilstm=6, again=True, pool="max"),
+    ("xlnet", "classify"): dict(window=8),
+    ("xlnet", "tag"): dict(window=8),
+}
+
+
+@pytest.mark.parametrize("task", CASES)
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_every_backbone_learns_every_task(backbone, task):
+    (system, model), case, kind = BACKBONES[backbone], CASES[task], tasks.kind(task)
+    examples = [x | {"where": f"line {i}"} for i, x in enumerate(case.examples)]
+    inputs = Inputs(system, tagging_data.tokenizer(system), 32, W=model.get("W", 0))
+    form = kind.Form(inputs, examples, S=3 if system == "plm" else model.get("S", 0), **case.fields)
+    sized = model if "V" in model else model | {"V": inputs.tokenizer.V + inputs.new}
+    fields = {"dropout": 0.0, **form.head(), **MORE.get((backbone, task), {})}
+    module = kind.Task(modules.build(**sized), **fields)
+    arrays = form.arrays(examples)
+    rows = arrays | {"weight_B": np.ones(len(next(iter(arrays.values()))), np.float32)}
+    losses, outputs = learned(module, rows)
+    assert losses[-1] < 0.3 * losses[0]
+    assert np.isfinite(losses).all()
+    found = form.scores(examples, outputs)
+    for name, value in case.scores.items():
+        assert found[name] == pytest.approx(value, abs=0.02)
+    assert len(form.lines(examples, outputs)) == len(examples)
+
+
+def learned(module, rows, steps=80):
+    """Losses while the parameters are learned, and what is told then; in one program."""
+    params = tagging_data.drawn(module, rows, 0.2)
+    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(2e-2))
+
+    def loss(params):
+        sums = module.apply(
+            {"params": params}, rows, train=True, rngs={"dropout": jax.random.key(0)}
+        )
+        return sum(total / weight for name, (total, weight) in sums.items() if "loss" in name)
+
+    def step(state, _):
+        value, slopes = jax.value_and_grad(loss)(state[0])
+        updates, opt = tx.update(slopes, state[1])
+        return (optax.apply_updates(state[0], updates), opt), value
+
+    @quick_jit
+    def run(state):
+        (params, _), losses = jax.lax.scan(step, state, length=steps)
+        return losses, module.apply({"params": params}, rows, method="predict")
+
+    return jax.device_get(run((params, tx.init(params))))

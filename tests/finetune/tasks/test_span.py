@@ -1,0 +1,459 @@
+"""Answers are found in windows, and cut from the text as it was given."""
+
+import functools
+import io
+import itertools
+import json
+import tracemalloc
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from configs.finetune import squad, squad2, xquad
+from finetune import initialize, job
+from finetune.prediction import submissions
+from finetune.tasks import span
+from modules.heads.span import HEADS
+from pretrain.runtime.errors import UserError
+from tests.support.tiny_models import KINDS, run
+from tests.support.xlnet_inputs import quick_jit
+
+pytest_plugins = ["tests.support.tiny_runs"]
+__all__ = ["run"]
+
+L, STRIDE = 32, 5
+
+
+@pytest.fixture(scope="module")
+def inputs(run):
+    """How the toy run of that system reads."""
+
+    def make(kind, L=L):
+        start = initialize.Start(kind, run(kind).config.model.to_dict(), run(kind).tokenizer, None)
+        return job.made_inputs(start, L)
+
+    return make
+
+
+@pytest.fixture
+def examples(toy, request):
+    """Four questions on two contexts, one of them longer than a row; known to the character."""
+    words = toy.text.read_text().split()
+    kind = request.node.callspec.params.get("kind") if hasattr(request.node, "callspec") else ""
+    long = " ".join(words[: 13 if kind in ("plm", "clm") else 40])  # a word is many pieces to them
+    short = "  ".join(words[20:24])
+    return [
+        asked("a", words[3], long, words[1]),
+        asked("b", words[5], long, f"{words[10]} {words[11]}"),
+        asked("c", words[21], short, words[22]),
+        asked("d", words[22], short, words[20]),
+    ]
+
+
+def asked(name, question, context, answer=None, impossible=False):
+    answers = [{"text": answer, "start": context.index(answer)}] if answer else []
+    return {
+        "id": name,
+        "question": question,
+        "context": context,
+        "answers": answers,
+        "impossible": impossible,
+        "where": f"question {name}",
+    }
+
+
+def formed(inputs, examples, **fields):
+    return span.Form(inputs, examples, **{"stride": STRIDE, "max_query": 4, "S": 2} | fields)
+
+
+def batch(arrays):
+    return arrays | {"weight_B": np.ones(len(arrays["start_B"]), np.float32)}
+
+
+def read_back(inputs, tokens):
+    """The words that these tokens say, without the blanks between them."""
+    if inputs.W:
+        inside = [[x for x in word if x < 256] for word in tokens]
+        return b"".join(bytes(word) for word in inside).decode()
+    return inputs.tokenizer.decode(tokens).replace(" ", "")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tokens_of_the_answer_are_the_answer_s_and_every_answer_is_somewhere(
+    inputs, examples, kind
+):
+    own = inputs(kind)
+    form = formed(own, examples)
+    arrays = form.arrays(examples)
+    tokens = arrays["tokens_BLW" if own.W else "tokens_BL"]
+    contexts = form.questions.contexts(examples)
+    found = set()
+    for i, piece in enumerate(form.questions.pieces(examples, contexts)):
+        example, null = examples[piece.example], arrays["null_B"][i]
+        start, end = arrays["start_B"][i], arrays["end_B"][i]
+        assert arrays["valid_BL"][i, null]
+        assert not arrays["context_BL"][i, null]
+        if start == null == end:
+            continue
+        found.add(example["id"])
+        assert arrays["context_BL"][i, start : end + 1].all()
+        answer = example["answers"][0]["text"].replace(" ", "")
+        assert read_back(own, tokens[i, start : end + 1]).lower() == answer.lower()
+    assert found == {"a", "b", "c", "d"}
+    assert len(tokens) > len(examples)  # of some there are several windows
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind == "mlm" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
+)
+def test_every_backbone_learns_four_questions_and_answers_them(run, inputs, examples, kind):
+    S = run(kind).config.model.get("S", 0)
+    form = formed(inputs(kind), examples, S=S, stride=16)
+    start = initialize.Start(kind, run(kind).config.model.to_dict(), run(kind).tokenizer, None)
+    task = span.Task(start.backbone(inputs(kind).new), **form.head())
+    rows = batch(form.arrays(examples))
+    params = quick_jit(functools.partial(task.init, train=False))(jax.random.key(0), rows)
+    tx = optax.adam(0.015)
+
+    @quick_jit
+    def learn(params, opt):
+        def loss(params):
+            total, weight = task.apply(params, rows, train=False)["loss"]
+            return total / weight
+
+        def step(_, now):
+            params, opt = now
+            updates, opt = tx.update(jax.grad(loss)(params), opt)
+            return optax.apply_updates(params, updates), opt
+
+        params, opt = jax.lax.fori_loop(0, 200, step, (params, opt))
+        return params, loss(params)
+
+    params, loss = learn(params, tx.init(params))
+    assert loss < 0.1
+    told = quick_jit(functools.partial(task.apply, method="predict"))
+    outputs = jax.device_get(told(params, rows))
+    assert form.scores(examples, outputs) == {"exact_match": 100.0, "f1": 100.0}
+    lines = form.lines(examples, outputs)
+    assert [line["id"] for line in lines] == ["a", "b", "c", "d"]
+    assert all(line["no_answer_probability"] < 0.5 for line in lines)
+    # Neither the order of the rows nor what pads them matters.
+    turned = jax.device_get(told(params, {name: x[::-1].copy() for name, x in rows.items()}))
+    for name, x in outputs.items():
+        np.testing.assert_allclose(turned[name][::-1], x, rtol=1e-4, atol=1e-4)
+    less = formed(inputs(kind, L - 1), examples[2:], S=S)
+    outputs = jax.device_get(told(params, batch(less.arrays(examples[2:]))))
+    for line, other in zip(lines[2:], less.lines(examples[2:], outputs), strict=True):
+        assert line["prediction_text"] == other["prediction_text"]
+        assert line["no_answer_probability"] == pytest.approx(other["no_answer_probability"], 1e-3)
+
+
+# --- heads against what they say they are --------------------------------------------------------
+
+B, D = 3, 6
+CONTEXT = (np.arange(9) >= [[2], [3], [0]]) & (np.arange(9) < [[8], [9], [5]])
+NULL = np.array([0, 1, 8], np.int32)
+START = np.array([3, 1, 4], np.int32)
+MAY = CONTEXT | (np.arange(9) == NULL[:, None])
+
+
+def states():
+    return np.random.default_rng(0).normal(0, 1, (B, 9, D)).astype(np.float32)
+
+
+def headed(conditional, h_BLD):
+    """(head, parameters so large that all matter)"""
+    head = HEADS[conditional](0.0)
+    shapes = jax.eval_shape(
+        lambda: head.init(jax.random.key(0), h_BLD, CONTEXT, NULL, START, train=False)
+    )
+    rng = np.random.default_rng(1)
+    return head, jax.tree.map(lambda x: jnp.asarray(rng.normal(0, 1, x.shape), x.dtype), shapes)
+
+
+def share(scores, may):
+    """log-softmax over those that may be."""
+    scores = np.where(may, np.asarray(scores, float), -np.inf)
+    return scores - np.log(np.exp(scores).sum(-1, keepdims=True))
+
+
+def weights(params, name):
+    return [np.asarray(x, float) for x in params["params"][name].values()]
+
+
+def test_start_and_end_are_two_softmaxes_over_the_context_and_none():
+    h_BLD = states()
+    head, params = headed(False, h_BLD)
+    told = head.apply(params, h_BLD, CONTEXT, NULL, START, train=False)
+    own = params["params"]["ends"]
+    logits = h_BLD.astype(float) @ np.asarray(own["w_DF"]) + np.asarray(own["bias_F"])
+    for name, x in (("start_BL", logits[..., 0]), ("end_BL", logits[..., 1])):
+        np.testing.assert_allclose(
+            np.asarray(getattr(told, name))[MAY], share(x, MAY)[MAY], atol=1e-5
+        )
+        assert (np.asarray(getattr(told, name))[~MAY] < -1e29).all()
+    found = head.apply(params, h_BLD, CONTEXT, NULL, 9, method="candidates")
+    for row in range(B):
+        inside = np.flatnonzero(CONTEXT[row]).tolist()
+        expected = {(s, e): logits[row, s, 0] + logits[row, e, 1] for s in inside for e in inside}
+        np.testing.assert_allclose(found.none_B[row], logits[row, NULL[row]].sum(), atol=1e-5)
+        check_candidates(found, row, expected)
+
+
+def check_candidates(found, row, expected):
+    names = zip(found.start_BO[row].tolist(), found.end_BO[row].tolist(), strict=True)
+    real = {
+        pair: score
+        for pair, score in zip(names, found.score_BO[row].tolist(), strict=True)
+        if score > -1e29
+    }
+    assert real.keys() == expected.keys()
+    for pair, score in expected.items():
+        assert real[pair] == pytest.approx(score, abs=1e-4)
+
+
+def by_hand(params, h_LD, context_L, null):
+    """XLNet's head, row by row: (start [L], end given each start [L, L], none)."""
+    may_L = context_L | (np.arange(len(h_LD)) == null)
+    p = jax.tree.map(lambda x: np.asarray(x, float), params["params"])
+    start_L = share((h_LD @ p["start"]["w_DF"] + p["start"]["bias_F"])[:, 0], may_L)
+    kernel = np.concatenate([p["end_state"]["w_DF"], p["end_start"]["w_DF"]])
+    end_LL = []
+    for first_D in h_LD:
+        joined = np.concatenate([h_LD, np.broadcast_to(first_D, h_LD.shape)], axis=1)
+        x = np.tanh(joined @ kernel + p["end_state"]["bias_F"])
+        x = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+        x = x * p["end_norm"]["scale_D"] + p["end_norm"]["bias_D"]
+        end_LL.append(share((x @ p["end"]["w_DF"] + p["end"]["bias_F"])[:, 0], may_L))
+    joined = np.concatenate([np.exp(start_L) @ h_LD, h_LD[null]])
+    kernel = np.concatenate([p["none_start"]["w_DF"], p["none_null"]["w_DF"]])
+    none = np.tanh(joined @ kernel + p["none_start"]["bias_F"]) @ p["none"]["w_DF"][:, 0]
+    return start_L, np.array(end_LL), none
+
+
+def test_the_end_knows_its_start_and_none_is_told_from_the_likely_starts():
+    h_BLD = states()
+    head, params = headed(True, h_BLD)
+    told, every, few = quick_jit(
+        lambda params: (
+            head.apply(params, h_BLD, CONTEXT, NULL, START, train=False),
+            *(head.apply(params, h_BLD, CONTEXT, NULL, top, method="candidates") for top in (9, 2)),
+        )
+    )(params)
+    for row in range(B):
+        start_L, end_LL, none = by_hand(params, h_BLD[row].astype(float), CONTEXT[row], NULL[row])
+        may = MAY[row]
+        np.testing.assert_allclose(told.start_BL[row][may], start_L[may], atol=1e-4)
+        np.testing.assert_allclose(told.end_BL[row][may], end_LL[START[row]][may], atol=1e-4)
+        for found in (told, every, few):
+            assert found.none_B[row] == pytest.approx(none, abs=1e-4)
+        inside = np.flatnonzero(CONTEXT[row]).tolist()
+        pairs = {(s, e): start_L[s] + end_LL[s, e] for s in inside for e in inside}
+        check_candidates(every, row, pairs)
+        best = sorted(inside, key=lambda s: -start_L[s])[:2]
+        ends = {s: sorted(inside, key=lambda e, s=s: -end_LL[s, e])[:2] for s in best}
+        check_candidates(few, row, {(s, e): pairs[s, e] for s in best for e in ends[s]})
+
+
+# --- from candidates to answers ------------------------------------------------------------------
+
+
+def told_of(form, examples, seed=0):
+    """Outputs in which every pair of positions is a candidate, with scores at random."""
+    rng, arrays = np.random.default_rng(seed), form.arrays(examples)
+    pairs_O2 = np.array(list(itertools.product(range(L), range(L))), np.int32)
+    rows = len(arrays["start_B"])
+    start_BO, end_BO = (np.tile(x, (rows, 1)) for x in pairs_O2.T)
+    scores_BL = rng.normal(0, 1, (2, rows, L)).astype(np.float32)
+    score_BO = np.take_along_axis(scores_BL[0], start_BO, 1) + np.take_along_axis(
+        scores_BL[1], end_BO, 1
+    )
+    none_B = rng.normal(3, 1, rows).astype(np.float32)
+    return dict(start_BO=start_BO, end_BO=end_BO, score_BO=score_BO, none_B=none_B)
+
+
+def brute(form, example, pieces, outputs, longest):
+    """({text: its best score}, the least none) by looking at every span of every window."""
+    context = form.questions.contexts([example])[example["context"]]
+    best: dict[str, float] = {}
+    for i, piece in pieces:
+        scores_LL = outputs["score_BO"][i].reshape(L, L)
+        for start in piece.window:
+            most = max(  # the context that each window gives this token
+                (min(start - p.window.start, p.window.stop - 1 - start) + 0.01 * len(p.window), -n)
+                for n, (_, p) in enumerate(pieces)
+                if start in p.window
+            )
+            if pieces[-most[1]][1] is not piece:
+                continue
+            for end in range(start, min(start + longest, piece.window.stop)):
+                at, to = (x - piece.window.start + piece.first for x in (start, end))
+                text = example["context"][context.starts[start] : context.ends[end]].strip()
+                best[text] = max(best.get(text, -np.inf), scores_LL[at, to])
+    best.pop("", None)
+    return best, min(outputs["none_B"][i] for i, _ in pieces)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_best_span_over_all_windows_is_told_by_the_text_as_it_was_given(inputs, examples, kind):
+    if kind == "mlm":  # which reads all in lower case
+        examples = [x | {"context": x["context"].title(), "answers": []} for x in examples]
+    form = formed(inputs(kind), examples, max_answer=3, n_best=4)
+    outputs = told_of(form, examples)
+    contexts = form.questions.contexts(examples)
+    pieces = list(enumerate(form.questions.pieces(examples, contexts)))
+    for number, (example, line) in enumerate(
+        zip(examples, form.lines(examples, outputs), strict=True)
+    ):
+        own = [(i, piece) for i, piece in pieces if piece.example == number]
+        best, none = brute(form, example, own, outputs, 3)
+        ranked = sorted(best.items(), key=lambda pair: -pair[1])[:4]
+        assert line["prediction_text"] == ranked[0][0]
+        assert line["prediction_text"] in example["context"]
+        assert [x["text"] for x in line["n_best"]] == [text for text, _ in ranked]
+        odds = none if form.conditional else none - ranked[0][1]
+        assert line["no_answer_probability"] == pytest.approx(1 / (1 + np.exp(-odds)), rel=1e-5)
+        total = sum(np.exp(score) for _, score in ranked)
+        shares = [x["probability"] for x in line["n_best"]]
+        assert shares == pytest.approx([np.exp(score) / total for _, score in ranked], rel=1e-5)
+
+
+def test_a_question_without_an_answer_points_every_window_to_none(inputs, examples):
+    unanswered = asked("e", "why", examples[0]["context"], impossible=True)
+    form = formed(inputs("mlm"), [*examples, unanswered])
+    arrays = form.arrays([unanswered])
+    assert len(arrays["null_B"]) > 1
+    np.testing.assert_array_equal(arrays["start_B"], arrays["null_B"])
+    np.testing.assert_array_equal(arrays["end_B"], arrays["null_B"])
+    assert form.unanswerable
+    assert not formed(inputs("mlm"), examples).unanswerable
+
+
+def test_none_is_told_above_the_threshold_and_scored_by_the_script_of_squad_2(inputs, examples):
+    both = [*examples, asked("e", "why", examples[0]["context"], impossible=True)]
+    form = formed(inputs("mlm"), both)
+    outputs = told_of(form, both)
+    odds = [line["no_answer_probability"] for line in form.lines(both, outputs)]
+    assert len(set(odds)) == len(both)
+    for threshold in (0.0, np.median(odds), 1.0):
+        form = formed(inputs("mlm"), both, threshold=threshold)
+        lines = form.lines(both, outputs)
+        assert [line["prediction_text"] == "" for line in lines] == [x > threshold for x in odds]
+        answer = io.StringIO()
+        with submissions.squad(answer) as write:
+            for example, line in zip(both, lines, strict=True):
+                write(example, line)
+        assert json.loads(answer.getvalue()) == {x["id"]: x["prediction_text"] for x in lines}
+    found = formed(inputs("mlm"), both, threshold=0.0).scores(both, outputs)
+    assert found["exact"] == 20.0  # nothing is answered, and one of five should not be
+    assert found["NoAns_exact"] == 100.0
+    assert found["best_f1"] >= found["f1"]
+
+
+def test_a_question_without_answer_is_an_error_where_training_has_none(inputs, examples):
+    form = formed(inputs("mlm"), examples)
+    strange = [*examples[2:], asked("e", "why", examples[2]["context"], impossible=True)]
+    for _ in range(2):
+        form.arrays(strange)
+    assert sum("question e: a question without an answer" in note for note in form.notes) == 1
+    outputs = told_of(form, strange)
+    without = form.scores(examples[2:], {name: x[:-1] for name, x in outputs.items()})
+    assert form.scores(strange, outputs) == {
+        k: pytest.approx(x * 2 / 3) for k, x in without.items()
+    }
+
+
+def test_the_threshold_that_does_best_is_kept_unless_the_recipe_says_one(inputs, examples):
+    for said, kept in ((-1.0, 0.25), (0.7, 0.7)):
+        form = formed(inputs("mlm"), examples, threshold=said, unanswerable=True)
+        assert form.threshold == (0.5 if said < 0 else said)
+        form.settle({"dev/f1": 1.0})
+        assert form.kept()["threshold"] == said
+        form.settle({"dev/best_f1_thresh": 0.25})
+        assert span.Form(form.inputs, [], **form.kept()).threshold == kept
+
+
+def test_an_answer_that_is_not_known_is_not_learned(inputs, examples):
+    form = formed(inputs("mlm"), examples)
+    arrays = form.arrays([x | {"answers": []} for x in examples])
+    assert (arrays["start_B"] == -1).all()
+    assert (arrays["end_B"] == -1).all()
+
+
+def test_a_form_made_again_of_what_was_kept_makes_the_same_rows(inputs, examples):
+    form = formed(inputs("plm"), examples, max_answer=7)
+    again = span.Form(inputs("plm"), [], **json.loads(json.dumps(form.kept())))
+    assert again.kept() == form.kept()
+    one, other = form.arrays(examples), again.arrays(examples)
+    for name in one:
+        np.testing.assert_array_equal(one[name], other[name])
+
+
+def test_xlnet_reads_the_context_before_the_question_and_the_mark_last(inputs, examples):
+    own = inputs("plm")
+    arrays, special = formed(own, examples, S=3).arrays(examples), own.tokenizer.special
+    for i in range(len(arrays["null_B"])):
+        row = arrays["tokens_BL"][i, arrays["valid_BL"][i]].tolist()
+        assert (row[-1], row[-2], row.count(special["sep"])) == (special["cls"], special["sep"], 2)
+        first = row.index(special["sep"])
+        assert arrays["context_BL"][i, arrays["valid_BL"][i]].tolist() == [
+            at < first for at in range(len(row))
+        ]
+        assert arrays["segments_BL"][i, arrays["valid_BL"][i]].tolist() == [
+            *[0] * (first + 1),
+            *[1] * (len(row) - first - 2),
+            2,
+        ]
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [squad.get_config(), squad2.get_config("bert"), squad2.get_config("xlnet"), xquad.get_config()],
+)
+def test_the_recipes_name_fields_that_there_are(inputs, recipe):
+    kind, fields = job.the_kind(recipe)
+    own = {name: fields.pop(name) for name in list(fields) if name in job.form_fields(kind)}
+    form = kind.Form(inputs("mlm"), [], **own)
+    kind.Task(None, **{**form.head(), **fields})
+    assert recipe.train.best.removeprefix("dev/") in ("f1", "best_f1")
+
+
+WRONG = {
+    "question a: a row of batches.L=5 has no room": dict(L=5),
+    "task.stride=0: it is to be 1 at least": dict(stride=0),
+    "task.max_answer=0": dict(max_answer=0),
+}
+
+
+@pytest.mark.parametrize("reason", WRONG)
+def test_what_cannot_be_is_refused_in_a_line(inputs, examples, reason):
+    fields = dict(WRONG[reason])
+    with pytest.raises(UserError, match=reason):
+        formed(inputs("mlm", fields.pop("L", L)), examples, **fields).arrays(examples)
+
+
+def test_a_long_question_loses_its_end_and_it_is_told_once(inputs, examples):
+    long = [examples[2] | {"question": examples[0]["context"]}]
+    form = formed(inputs("mlm"), long)
+    form.arrays(long)
+    form.arrays(long)
+    assert form.notes == ["1 questions were longer than 4 tokens"]
+
+
+def test_a_context_of_thousands_of_words_is_read_in_memory_for_its_text(inputs):
+    count = 4000
+    words = " ".join(["people of a state"] * (count // 4))
+    long = asked("a", "state", words, "people")
+    form = formed(inputs("mlm"), [long])
+    tracemalloc.start()
+    arrays = form.arrays([long])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    rows = len(arrays["start_B"])
+    assert rows > count // STRIDE
+    assert arrays["context_BL"].shape == (rows, L)
+    assert peak < 5000 * rows

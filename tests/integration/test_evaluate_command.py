@@ -1,0 +1,241 @@
+"""`python -m pretrain.evaluate`: a run's numbers on any text are those of its own training."""
+
+import functools
+import importlib
+import json
+import math
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pretrain import evaluate
+from pretrain.data import prepare as preparation
+from pretrain.data.batches import build
+from pretrain.distributed.sharding import make_mesh
+from pretrain.runtime import run_config
+from pretrain.runtime.errors import UserError
+from pretrain.training import logging
+from tests.support import tiny_runs as toys
+
+pytest_plugins = ["tests.support.tiny_runs"]
+
+FOLDER = toys.ROOT / "configs" / "evaluate"
+RECIPES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__init__")
+WIKITEXT = toys.ROOT.parent / "shared" / "data" / "wikitext-2" / "wiki.test.tokens"
+ABOUT = {"source", "batches", "step", "tokens", "words", "bytes"}  # all that is no metric
+
+
+KINDS = {  # of runs: a toy recipe, its changes, and what becomes of its first parameters
+    "plm": ("plm", {}, lambda params: params),
+    "mlm": ("mlm", {}, lambda params: params),
+    "clm": ("clm", {}, lambda params: params),
+    "bilm": ("bilm", {}, lambda params: params),
+    "average": ("clm", {"train.average": 0.5}, lambda params: params),
+    "zeros": ("clm", {"optim.lr": 0.0}, lambda params: jax.tree.map(jnp.zeros_like, params)),
+}
+
+
+@pytest.fixture(scope="module")
+def run(toy, tmp_path_factory):
+    """The workdir of a run of that kind, made at its first use; not to be changed."""
+
+    @functools.cache
+    def make(kind):
+        recipe, changes, prepare = KINDS[kind]
+        config = toy.config(recipe, {"train.eval_batches": 0, **changes})
+        workdir = tmp_path_factory.mktemp(kind)
+        run_config.write_config(workdir, json.loads(config.to_json_best_effort()))
+        preparation.prepare(**config.corpus).tokenizer.save(workdir / "tokenizer")
+        toys.train(config, workdir, prepare=prepare)
+        return workdir
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _one_device(monkeypatch):
+    """Compiles in half the time; the tests of the command have two."""
+    one = functools.partial(make_mesh, devices=jax.devices()[:1])
+    monkeypatch.setattr(evaluate, "make_mesh", one)
+
+
+@pytest.fixture(scope="module")
+def held_out(toy, tmp_path_factory) -> pathlib.Path:
+    """The documents that the toy runs hold out, as a text of their own."""
+    corpus = preparation.prepare(**toy.config("clm").corpus)
+    documents = toy.text.read_text().strip().split("\n\n")
+    assert len(documents) == len(corpus.splits["all"])
+    path = tmp_path_factory.mktemp("text") / "held_out.txt"
+    path.write_text("\n\n".join(documents[i] for i in corpus.splits["held_out"]) + "\n")
+    return path
+
+
+@pytest.fixture
+def on(toy):
+    """The recipe `text` for a text, changed."""
+
+    def recipe(path, **changes):
+        config = importlib.import_module("configs.evaluate.text").get_config()
+        fields = {"corpus.source": f"text:{path}", "corpus.cache": str(toy.cache), "batches.B": 8}
+        config.update_from_flattened_dict(fields | changes)
+        return config
+
+    return recipe
+
+
+def told(workdir) -> dict[str, float]:
+    """What the last held-out evaluation of a training run said."""
+    line = [line for line in toys.written(workdir) if "held_out/loss" in line][-1]
+    return {name.split("/")[1]: value for name, value in line.items() if "/" in name}
+
+
+def assert_close(found: dict, expected: dict, rel: float) -> None:
+    """Words and whole numbers are equal, the others nearly."""
+    assert list(found) == list(expected)
+    for name, value in expected.items():
+        near = pytest.approx(value, rel=rel) if isinstance(value, float) else value
+        assert found[name] == near, name
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param("plm", marks=pytest.mark.slow), "mlm", "clm", "bilm", "average"]
+)
+def test_the_documents_held_out_give_the_numbers_that_training_gave(run, held_out, on, kind):
+    found = evaluate.evaluated(on(held_out), run(kind))
+    assert found["step"] == toys.STEPS
+    numbers = {name: value for name, value in found.items() if name not in ABOUT}
+    assert numbers == pytest.approx(told(run(kind)), rel=1e-6)
+
+
+def test_of_a_run_that_averages_the_average_is_evaluated(run, held_out, on):
+    plain, average = (evaluate.evaluated(on(held_out), run(kind)) for kind in ("clm", "average"))
+    assert plain["loss"] != pytest.approx(average["loss"], rel=1e-3)
+
+
+def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(run, toy, on):
+    workdir = run("zeros")
+    V = run_config.read_config(workdir)["model"]["V"]
+    corpus = preparation.prepare(**toy.config("clm").corpus)
+    tokens, words, size = len(corpus.tokens), corpus.words.sum(), corpus.bytes.sum()
+    assert words == len(toy.text.read_text().split())
+    assert size == len(toy.text.read_bytes().replace(b"\n\n", b"\n"))
+    found = evaluate.evaluated(on(toy.text), workdir)
+    assert (found["tokens"], found["words"], found["bytes"]) == (tokens, words, size)
+    assert found["perplexity"] == pytest.approx(V, rel=1e-5)
+    assert found["word_perplexity"] == pytest.approx(math.exp(tokens * math.log(V) / words), 1e-4)
+    assert found["byte_perplexity"] == pytest.approx(math.exp(tokens * math.log(V) / size), 1e-4)
+
+
+def test_no_number_depends_on_how_many_rows_a_batch_has(run, held_out, on):
+    few, many = (evaluate.evaluated(on(held_out, **{"batches.B": B}), run("clm")) for B in (8, 56))
+    assert (few.pop("batches")["B"], many.pop("batches")["B"]) == (8, 56)
+    assert_close(many, few, rel=1e-5)
+
+
+def test_every_token_counts_once_however_much_context_it_has(run, held_out, toy):
+    recipe = importlib.import_module("configs.evaluate.wikitext2").get_config()
+    recipe.corpus.update(source=f"text:{held_out}", cache=str(toy.cache), detokenise="")
+    half = evaluate.evaluated(recipe, run("clm"))
+    recipe.batches.context = 0
+    none = evaluate.evaluated(recipe, run("clm"))
+    assert (half.pop("batches")["context"], none.pop("batches")["context"]) == (16, 0)
+    for name in ("tokens", "words", "bytes", "unigram"):
+        assert half[name] == none[name]
+    assert half["loss"] != none["loss"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_recipe_holds_a_text_and_rows_as_long_as_the_runs(name):
+    recipe = importlib.import_module(f"configs.evaluate.{name}").get_config()
+    assert set(recipe) == {"corpus", "batches"}
+    rows = evaluate.rows(toys.get_config("clm").batches, recipe.batches)
+    assert (rows["name"], rows["L"], rows["B"]) == ("windows", 32, 16)
+    assert rows.get("context") == {"wikitext2": 16}.get(name)
+
+
+def test_of_a_layout_that_is_not_the_runs_own_only_the_length_is_the_runs():
+    own, changes = toys.get_config("mlm").batches, toys.get_config("clm").batches
+    assert evaluate.rows(own, changes) == {"name": "windows", "B": 8, "L": 32}
+
+
+# --- at the keyboard -------------------------------------------------------------------------
+
+
+def command(toy, *flags, devices: int = 1) -> subprocess.CompletedProcess:
+    cache = f"--config.corpus.cache={toy.cache}"
+    words = [sys.executable, "-m", "pretrain.evaluate", *flags, cache]
+    environment = toy.environment(devices)
+    return subprocess.run(words, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_the_command_prints_the_numbers_and_adds_them_to_the_workdir(
+    toy, run, held_out, on, tmp_path
+):
+    workdir = shutil.copytree(run("clm"), tmp_path / "run")
+    flags = [f"--workdir={workdir}", f"--config={FOLDER}/text.py", "--config.batches.B=8"]
+    for devices in (1, 2):
+        done = command(toy, *flags, f"--config.corpus.source=text:{held_out}", devices=devices)
+        assert done.returncode == 0, done.stderr
+    lines = logging.read_lines(workdir / "evaluations.jsonl")
+    assert len(lines) == 2
+    for line in lines:
+        assert line.pop("recipe") == "text"
+        assert_close(line, evaluate.evaluated(on(held_out), workdir), rel=1e-5)
+    for name, value in lines[-1].items():
+        shown = f"{value:.4f}" if isinstance(value, float) else value
+        assert re.search(rf"^{name} +{re.escape(str(shown))}$", done.stdout, re.MULTILINE)
+    assert str(workdir / "evaluations.jsonl") in done.stdout
+
+
+MISTAKES = {
+    "no workdir": ({"workdir": None}, "--workdir"),
+    "no run": ({"workdir": "nowhere"}, "nowhere"),
+    "no text": ({"config.corpus.source": "text:no/such.txt"}, "no/such.txt"),
+    "too long": ({"config.batches.L": "33"}, "L=33: this model reads rows of at most 32"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_in_a_line(toy, run, mistake):
+    changes, named = MISTAKES[mistake]
+    fields = {"workdir": run("clm"), "config": FOLDER / "text.py"}
+    fields |= {"config.corpus.source": f"text:{toy.text}", **changes}
+    done = command(toy, *(f"--{name}={value}" for name, value in fields.items() if value))
+    assert done.returncode == (2 if mistake == "no workdir" else 1)
+    assert "Traceback" not in done.stderr
+    assert named in done.stderr.splitlines()[-1]
+
+
+def test_without_a_tokenizer_or_a_checkpoint_it_says_so(run, held_out, on, tmp_path):
+    workdir = shutil.copytree(run("clm"), tmp_path / "run")
+    (workdir / "checkpoints").rename(workdir / "elsewhere")
+    with pytest.raises(UserError, match=f"no checkpoint in {workdir}/checkpoints"):
+        evaluate.evaluated(on(held_out), workdir)
+    (workdir / "tokenizer").rename(workdir / "gone")
+    with pytest.raises(UserError, match=f"{workdir}/tokenizer: no tokenizer was saved there"):
+        evaluate.evaluated(on(held_out), workdir)
+
+
+def test_told_to_terminate_it_gives_no_half_result(run, held_out, on, monkeypatch):
+    monkeypatch.setattr(evaluate.processes, "Stop", lambda: lambda: True)
+    with pytest.raises(UserError, match="there is no result"):
+        evaluate.evaluated(on(held_out), run("clm"))
+
+
+@pytest.mark.skipif(not WIKITEXT.exists(), reason="WikiText-2 is not here")
+def test_wikitext_2_has_the_words_that_its_perplexities_are_counted_in(tmp_path):
+    recipe = importlib.import_module("configs.evaluate.wikitext2").get_config()
+    recipe.corpus.update(source=f"text:{WIKITEXT}", cache=str(tmp_path))
+    tokens = {"name": "byte_bpe", "V": 300}
+    corpus = preparation.prepare(**recipe.corpus, tokens=tokens, held_out=0)
+    text = build(corpus=corpus, split="all", name="windows", B=512, L=128, context=64)
+    batches = [text.batch(step) for step in range(text.steps_per_epoch)]
+    assert round(sum(np.float64(batch["words_B"]).sum() for batch in batches)) == 245_569
+    assert sum(batch["predict_BL"].sum() for batch in batches) == len(corpus.tokens)

@@ -1,0 +1,254 @@
+"""What befalls a run - a kill, a request to stop, numbers that explode - costs it no step."""
+
+import functools
+import random
+import signal
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from pretrain.checkpoint.manager import Checkpoints
+from pretrain.data.batches.phases import Phases
+from pretrain.distributed.processes import multihost_utils
+from pretrain.runtime.errors import UserError
+from pretrain.training import hooks
+from tests.pretrain.checkpoint.test_faults import no_file_above
+from tests.support import tiny_runs as toys
+
+pytest_plugins = ["tests.support.tiny_runs"]
+
+LONG = {"train.save_every": 1, "train.eval_every": 8}
+ENDLESS = {"optim.steps": 2000, "train.save_every": 5000, "train.eval_every": 5000}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(toy, tmp_path_factory):
+    """The workdir of a run that nothing befell, for each recipe and number of steps."""
+
+    @functools.cache
+    def run(recipe, steps):
+        workdir = tmp_path_factory.mktemp("undisturbed")
+        toys.finish(toy.start(recipe, workdir, LONG | {"optim.steps": steps}))
+        return workdir
+
+    return run
+
+
+# --- kill -9 ---------------------------------------------------------------------------------
+
+
+def kill_somewhere(toy, recipe, workdir, changes, draw) -> bool:
+    """Starts the run, and kills it within moments of its first new step; False if it got away."""
+    before = len(toys.written(workdir))
+    process = toy.start(recipe, workdir, changes)
+    while process.poll() is None and len(toys.written(workdir)) <= before:
+        time.sleep(0.01)
+    time.sleep(draw.random())
+    process.kill()
+    process.communicate()
+    return process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+@pytest.mark.parametrize(
+    ("kills", "steps"),
+    [(2, 16), pytest.param(20, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+)
+def test_a_run_killed_again_and_again_arrives_bit_for_bit(
+    toy, undisturbed, tmp_path, recipe, kills, steps
+):
+    whole, draw = undisturbed(recipe, steps), random.Random(kills)
+    changes = LONG | {"optim.steps": steps}
+    hit = [kill_somewhere(toy, recipe, tmp_path, changes, draw) for _ in range(kills)]
+    assert hit[0]
+    toys.finish(toy.start(recipe, tmp_path, changes))
+    assert toys.sums(tmp_path, steps) == toys.sums(whole, steps)
+    assert toys.written(tmp_path) == toys.written(whole)
+    counted = [line["step"] for line in toys.written(tmp_path) if "loss" in line]
+    assert counted == list(range(1, steps + 1))
+
+
+# --- asked to stop ---------------------------------------------------------------------------
+
+MOMENTS = {  # what a run does when it is asked: the changes that make it do little else
+    "training": {},
+    "evaluating": {"train.eval_every": 1, "train.eval_batches": 0, "evals.held_out.B": 2},
+    "saving": {"train.save_every": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "moment"),
+    [
+        pytest.param(
+            recipe,
+            moment,
+            marks=() if (recipe, moment) == ("bilm", "evaluating") else pytest.mark.slow,
+        )
+        for recipe in toys.RECIPES
+        for moment in MOMENTS
+    ],
+)
+def test_asked_to_stop_a_run_saves_its_step_and_goes_on_exactly(toy, tmp_path, recipe, moment):
+    changes = ENDLESS | MOMENTS[moment]
+    process = toy.start(recipe, tmp_path / "run", changes)
+    toys.wait_for(lambda: toys.written(tmp_path / "run"), process)
+    process.send_signal(signal.SIGTERM)
+    toys.finish(process)
+    stop = toys.checkpoints(tmp_path / "run")[-1]
+    assert 0 < stop < 2000
+    # The schedule is that of 2000 steps; only the end is moved, and the data are read afresh.
+    end = {"train.save_every": stop + 2, "train.keep_every": stop + 2}
+    straight, resumed = tmp_path / "straight", tmp_path / "run"
+    for workdir in (straight, resumed):
+        process = toy.start(recipe, workdir, changes | end)
+        toys.wait_for(lambda w=workdir: toys.past(w, stop + 2), process)
+        process.kill()
+        process.communicate()
+    assert toys.sums(resumed, stop + 2) == toys.sums(straight, stop + 2)
+    assert _until(resumed, stop + 2) == _until(straight, stop + 2)
+
+
+def _until(workdir, step) -> list[dict]:
+    return [line for line in toys.written(workdir) if line["step"] <= step]
+
+
+def test_a_request_to_stop_is_heard_whatever_step_is_being_saved(toy, tmp_path):
+    """Orbax asks the same service, counting steps; an answer to one must not use up the other's."""
+    asked: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multihost_utils, "reached_preemption_sync_point", asked.append)
+        saved = Checkpoints(tmp_path)
+        saved.save(7, {"step": jax.numpy.int32(7)}, {})
+        saved.close()
+    assert asked == []
+
+
+# --- a disk that is full ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+def test_a_save_that_failed_ends_the_run_at_the_next_step(toy, tmp_path, monkeypatch, recipe):
+    save = hooks.Save.__call__
+
+    def save_and_fail(self, step, state):
+        with no_file_above(2000):
+            save(self, step, state)
+            while self.saved.manager.is_saving_in_progress():
+                time.sleep(0.01)
+
+    monkeypatch.setattr(hooks.Save, "__call__", save_and_fail)
+    with pytest.raises(UserError, match="could not be written in"):
+        toys.train(toy.config(recipe, {"train.eval_every": 0}), tmp_path)
+    assert [line["step"] for line in toys.written(tmp_path)] == [1, 2]  # saved every 2
+
+
+@pytest.mark.slow
+def test_a_save_that_failed_in_one_process_ends_all(toy, tmp_path):
+    toys.build(toy.config("bilm"))  # prepares the corpus
+    changes = {"optim.steps": 100_000, "train.save_every": 50, "model.U": 256}
+    words = ["bilm", tmp_path, changes]
+    limited = ["sh", "-c", 'test $JAX_PROCESS_ID = 0 || ulimit -f 30; exec "$@"', "sh"]
+    processes = toy.together([*limited, *toy.command(*words)])
+    first, second = (process.communicate()[1].rstrip() for process in processes)
+    assert [process.returncode for process in processes] == [75, 1]
+    assert second.splitlines()[-1].startswith("error: a checkpoint could not be written in")
+    assert first.splitlines()[-1].startswith("error: process 1 of 2 was lost")
+    assert toys.written(tmp_path)[-1]["step"] < 5000
+
+
+# --- numbers that explode --------------------------------------------------------------------
+
+
+class Poisoned:
+    """A layout whose batches of these steps have weights that no loss survives."""
+
+    def __init__(self, layout, steps):
+        self.layout, self.poisoned = layout, set(steps)
+
+    def __getattr__(self, name):
+        return getattr(self.layout, name)
+
+    def batch(self, step, rows=slice(None)):
+        batch = self.layout.batch(step, rows)
+        if step in self.poisoned:
+            batch["weight_B"] = np.full_like(batch["weight_B"], np.inf)
+        return batch
+
+
+def poison(layout, steps):
+    """The same layout, or each of two in turn, with these batches poisoned."""
+    if not isinstance(layout, Phases):
+        return Poisoned(layout, steps)
+    then = Poisoned(layout.then, {step - layout.steps for step in steps})
+    return Phases(Poisoned(layout.first, steps), then, layout.steps)
+
+
+def train(config, workdir, poisoned):
+    """A run whose batches of these numbers are poisoned."""
+    with pytest.MonkeyPatch.context() as patch:
+        objective, layout, evals = toys.build(config)
+        patch.setattr(toys, "build", lambda _: (objective, poison(layout, poisoned), evals))
+        return toys.train(config, workdir)
+
+
+def events(workdir) -> list[dict]:
+    return [line for line in toys.written(workdir) if line.get("event") == "skipped"]
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+@pytest.mark.parametrize("log_every", [1, 4])
+def test_a_step_that_is_not_finite_is_skipped_counted_and_named(toy, tmp_path, recipe, log_every):
+    config = toy.config(recipe, {"train.log_every": log_every})
+    state = train(config, tmp_path, [2, 3])  # batches are counted from 0: steps 3 and 4
+    assert (int(state.step), int(state.skipped), int(state.in_a_row)) == (6, 2, 0)
+    assert events(tmp_path) == [
+        {"step": 3, "event": "skipped", "batch": 2, "in_a_row": 1},
+        {"step": 4, "event": "skipped", "batch": 3, "in_a_row": 2},
+    ]
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state.params)))
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
+    config = toy.config(recipe, {"train.save_every": 1, "train.keep": 9})
+    train(config, tmp_path, [3, 4, 5])
+    before, after = toys.sums(tmp_path, 3), toys.sums(tmp_path, 6)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"step", "skipped", "in_a_row"}
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+def test_when_patience_ends_the_last_finite_state_is_saved_and_can_be_gone_on_from(
+    toy, tmp_path, recipe
+):
+    config = toy.config(recipe, {"train.patience": 2, "train.save_every": 100})
+    with pytest.raises(hooks.NotFiniteError, match=r"2 steps in a row, up to step 4.*optim\.lr"):
+        train(config, tmp_path, [2, 3, 4, 5])
+    assert [event["batch"] for event in events(tmp_path)] == [2, 3]
+    assert toys.checkpoints(tmp_path)
+    state = train(config, tmp_path, [])
+    assert (int(state.step), int(state.in_a_row)) == (6, 0)
+
+
+EXPLODE = {"train.patience": 3, "optim.steps": 20, "train.save_every": 100}
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+def test_a_learning_rate_that_explodes_ends_the_run_in_a_line(toy, tmp_path, recipe):
+    done = toy.run(recipe, tmp_path, EXPLODE | {"optim.lr": 1e30})
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "error: 3 steps in a row" in done.stderr
+    assert events(tmp_path)[-1]["in_a_row"] == 3
+    assert toys.checkpoints(tmp_path)
+
+
+@pytest.mark.parametrize("recipe", toys.ONE)
+def test_weights_that_overflow_are_never_saved_and_the_run_says_so(toy, tmp_path, recipe):
+    done = toy.run(recipe, tmp_path, EXPLODE | {"optim.lr": 1e39})
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "not finite" in done.stderr.split("error: ")[-1]

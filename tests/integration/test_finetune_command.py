@@ -1,0 +1,168 @@
+"""`python -m finetune.main`: killed, started again, and in two processes, it is the same job."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pretrain.checkpoint import integrity
+from pretrain.training import logging
+from tests.support import tiny_runs as toys
+from tests.support.tiny_models import run
+
+pytest_plugins = ["tests.support.tiny_runs"]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+__all__ = ["run"]
+
+STEPS = 12
+
+
+@pytest.fixture
+def command(run, tmp_path):
+    """() -> the words of a job in a folder of this name."""
+    rows = [f"{i % 2} {'ab ' * (i % 2)}cd ef gh ij {'kl ' * (i % 5)}mn" for i in range(37)]
+    (tmp_path / "rows").write_text("\n".join(rows) + "\n")
+    flags = {
+        "init": run("mlm").workdir,
+        "data.train": tmp_path / "rows",
+        "data.dev": tmp_path / "rows",
+        "data.test": "",
+        "batches.B": 8,
+        "batches.L": 24,
+        "batches.eval_B": 8,
+        "optim.lr": 1e-3,
+        "optim.steps": STEPS,
+        "train.log_every": 1,
+        "train.eval_every": 4,
+        "train.save_every": 2,
+    }
+
+    def command(name):
+        job = [sys.executable, "-m", "finetune.main", "--config=configs/finetune/sst2.py"]
+        job += [f"--config.{field}={value}" for field, value in flags.items()]
+        return [*job, f"--workdir={tmp_path / name}"]
+
+    return command
+
+
+def start(words, toy, devices=1):
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(words, cwd=toys.ROOT, env=toy.environment(devices), **pipes)
+
+
+def finished(words, toy, devices=1) -> str:
+    process = start(words, toy, devices)
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return out
+
+
+def evaluations(workdir) -> dict[int, dict[str, float]]:
+    """By step."""
+    lines = logging.read_lines(workdir / "metrics.jsonl")
+    found = {x["step"]: {k: v for k, v in x.items() if "/" in k} for x in lines}
+    return {step: values for step, values in found.items() if values}
+
+
+def learned(workdir):
+    """The digests of what the last checkpoint holds, and where it was; without how long it took."""
+    record = integrity.read_record(workdir / "checkpoints" / str(STEPS))
+    assert set(record["position"].pop("time")) == {"began", "productive"}
+    return record
+
+
+@pytest.fixture
+def straight(command, toy, tmp_path):
+    first, *_, last = finished(command("straight"), toy).splitlines()
+    assert first == f"Finished at step {STEPS} of {STEPS}."
+    assert f"python -m finetune.predict --workdir={tmp_path / 'straight'}" in last
+    predicted = (tmp_path / "straight" / "predictions" / "dev.jsonl").read_text().splitlines()
+    rows = [int(line.split()[0]) for line in (tmp_path / "rows").read_text().splitlines()]
+    told = [int(json.loads(line)["label"]) for line in predicted]
+    hits = [one == other for one, other in zip(told, rows, strict=True)]
+    best = max(x["dev/accuracy"] for x in evaluations(tmp_path / "straight").values())
+    assert sum(hits) / len(rows) == pytest.approx(best)
+    return tmp_path / "straight"
+
+
+KILLED = """
+import itertools, os, runpy, signal, sys, time
+last, below, operations = int(sys.argv.pop(1)), sys.argv.pop(1), itertools.count(1)
+
+def slow(name):
+    call = getattr(os, name)
+    def wrapped(path, *args, **kwargs):
+        if below in str(path) and "checkpoints" in str(path):
+            time.sleep(0.05 * ("best" in str(path)))
+            n = next(operations)
+            if n == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+            print("operation", n, file=sys.stderr, flush=True)
+        return call(path, *args, **kwargs)
+    return wrapped
+
+for name in ("mkdir", "rename", "replace", "rmdir", "unlink"):
+    setattr(os, name, slow(name))
+sys.argv[0] = "finetune.main"
+runpy.run_module("finetune.main", run_name="__main__")
+"""
+
+
+def test_killed_at_any_operation_on_checkpoints_a_job_keeps_the_same_best(command, toy, tmp_path):
+    def job(name, last):
+        words = [*command(name), "--config.train.best=-dev/loss", "--config.train.eval_every=2"]
+        code = words.index("-m")
+        return [*words[:code], "-c", KILLED, str(last), str(tmp_path / name), *words[code + 2 :]]
+
+    process = start(job("whole", 0), toy)
+    said = process.communicate()[1]
+    assert process.returncode == 0, said
+    count = sum(line.startswith("operation") for line in said.splitlines())
+    assert count > 40
+    for number in range(6):
+        name = f"killed-{number}"
+        process = start(job(name, 1 + number * (count - 1) // 5), toy)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        finished(job(name, 0), toy)
+        assert evaluations(tmp_path / name) == evaluations(tmp_path / "whole")
+        assert best(tmp_path / name) == best(tmp_path / "whole")
+        assert learned(tmp_path / name) == learned(tmp_path / "whole")
+        predicted = Path("predictions") / "dev.jsonl"
+        assert (tmp_path / name / predicted).read_text() == (
+            tmp_path / "whole" / predicted
+        ).read_text()
+        shutil.rmtree(tmp_path / name)
+
+
+def best(workdir):
+    """Step and record of the best weights."""
+    folder = workdir / "best" / "checkpoints"
+    step = integrity.steps(folder)[0]
+    return step, integrity.read_record(folder / str(step))
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_a_job_that_was_ended_goes_on_as_if_it_had_not_been(command, toy, tmp_path, straight, sign):
+    process = start(command("ended"), toy)
+    toys.wait_for((tmp_path / "ended" / "checkpoints" / "2").exists, process)
+    process.send_signal(sign)
+    process.communicate()
+    assert process.returncode == (0 if sign == signal.SIGTERM else -sign)
+    finished(command("ended"), toy)
+    assert evaluations(tmp_path / "ended") == evaluations(straight)
+    assert learned(tmp_path / "ended") == learned(straight)
+
+
+def test_two_processes_learn_and_score_what_one_does(command, toy, tmp_path, straight):
+    launch = [sys.executable, "-m", "launch.local", "-n", "2", "--"]
+    finished([*launch, *command("two")], toy, devices=2)
+    assert (tmp_path / "two" / "predictions" / "dev.jsonl").exists()
+    one, two = evaluations(straight), evaluations(tmp_path / "two")
+    assert list(one) == list(two)
+    for step, values in one.items():
+        assert two[step] == pytest.approx(values, rel=1e-3)

@@ -1,0 +1,191 @@
+"""Real processes that know who they are, share the GPUs, and end together."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from launch import local
+from tests.support import tiny_runs as toys
+from tests.support.fake_clouds import TALKER, has_ended, wait_for
+from tests.support.tiny_runs import ROOT
+
+WHO = "import os; print(os.environ['JAX_PROCESS_ID'], 'of', os.environ['JAX_NUM_PROCESSES'])"
+MINE = "import os; print(os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ.get('JAX_PLATFORMS'))"
+
+
+def begin(code: str, *options: str, n: int = 2, **more: str) -> subprocess.Popen:
+    own = {k: v for k, v in os.environ.items() if k not in ("JAX_PLATFORMS", *more)} | more
+    command = [sys.executable, "-m", "launch.local", "-n", str(n), *options]
+    return subprocess.Popen(
+        [*command, "--", sys.executable, "-c", code],
+        cwd=ROOT,
+        env=own,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def launch(code: str, *options: str, n: int = 2, **more: str) -> subprocess.CompletedProcess:
+    process = begin(code, *options, n=n, **more)
+    out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def test_every_process_is_told_who_it_is_and_its_lines_are_marked():
+    done = launch(WHO, n=3, JAX_PLATFORMS="cpu")
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == ["[0] 0 of 3", "[1] 1 of 3", "[2] 2 of 3"]
+
+
+def test_what_a_process_says_on_either_stream_arrives_whole_whatever_the_bytes():
+    code = "import os; os.write(1, b'a\\n\\xff\\n'); os.write(2, b'b\\n'); os.write(1, b'no end')"
+    assert launch(code, n=1).stdout.splitlines() == ["[0] a", "[0] \ufffd", "[0] b", "[0] no end"]
+
+
+def test_the_first_failure_ends_all_and_its_code_is_passed_on():
+    code = "import os, sys, time; time.sleep(0 if os.environ['JAX_PROCESS_ID'] == '1' else 600)"
+    done = launch(f"{code}; sys.exit(7)", JAX_PLATFORMS="cpu")
+    assert done.returncode == 7
+    assert "process 1 with 7 failed" in done.stdout
+
+
+def test_the_code_of_a_process_that_a_signal_ended_is_that_of_a_shell():
+    assert launch("import os; os.kill(os.getpid(), 9)", n=1).returncode == 128 + 9
+
+
+def test_nothing_that_a_process_has_started_outlives_a_failure(tmp_path):
+    child = f"import os, time; open('{tmp_path}/pid', 'w').write(str(os.getpid())); time.sleep(600)"
+    code = f"""
+import os, subprocess, sys, time
+if os.environ["JAX_PROCESS_ID"] == "0":
+    subprocess.run([sys.executable, "-c", {child!r}])
+while not os.path.exists("{tmp_path}/pid") or not open("{tmp_path}/pid").read():
+    time.sleep(0.01)
+sys.exit(1)
+"""
+    assert launch(code, JAX_PLATFORMS="cpu").returncode == 1
+    assert has_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_processes_whose_output_nobody_reads_save_and_end(tmp_path):
+    process = begin(TALKER.format(saved=f"{tmp_path}/saved-"), JAX_PLATFORMS="cpu")
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait() == 1
+    assert process.stderr.read() == (
+        "[launch] nobody reads the output any more: ending the program\n"
+    )
+    assert len(list(tmp_path.glob("saved-*"))) == 2
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_a_full_disk_under_the_output_stops_no_process(code):
+    talk = f"import sys; print(('x' * 999 + '\\n') * 1000, end=''); sys.exit({code})"
+    command = [sys.executable, "-m", "launch.local", "-n", "1", "--", sys.executable, "-c", talk]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True)
+        mute = subprocess.run(command, cwd=ROOT, stdout=full, stderr=full)
+    assert done.returncode == mute.returncode == code
+    assert done.stderr.splitlines() == [
+        "[launch] the output cannot be written, the program goes on: No space left on device",
+        f"[launch] {1000 + (code > 0)} lines of output could not be written",
+    ]
+
+
+def test_processes_do_not_outlive_a_launcher_that_is_killed():
+    process = begin("import os, time; print(os.getpid()); time.sleep(600)", JAX_PLATFORMS="cpu")
+    pids = [int(process.stdout.readline().split()[1]) for _ in range(2)]
+    process.kill()
+    process.communicate()
+    while not all(map(has_ended, pids)):
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_passed_on_to_all_and_an_orderly_end_is_a_success(signum):
+    code = f"""
+import signal, sys
+signal.signal({int(signum)}, lambda *_: (print("saved"), sys.exit(0)))
+print("ready")
+signal.pause()
+"""
+    process = begin(code, JAX_PLATFORMS="cpu")
+    assert {process.stdout.readline() for _ in range(2)} == {"[0] ready\n", "[1] ready\n"}
+    process.send_signal(signum)
+    out, _ = process.communicate(timeout=60)
+    assert sorted(out.splitlines()) == ["[0] saved", "[1] saved"]
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("n", "visible", "seen"),
+    [
+        (2, "0,1", ["[0] 0 None", "[1] 1 None"]),
+        (2, "GPU-a,GPU-b,GPU-c,GPU-d", ["[0] GPU-a,GPU-b None", "[1] GPU-c,GPU-d None"]),
+        (1, "3,5", ["[0] 3,5 None"]),
+        (2, "", ["[0]  None", "[1]  None"]),
+    ],
+)
+def test_each_process_is_shown_its_equal_share_of_the_gpus(n, visible, seen):
+    assert sorted(launch(MINE, n=n, CUDA_VISIBLE_DEVICES=visible).stdout.splitlines()) == seen
+
+
+def test_gpus_that_cannot_be_shared_evenly_are_refused():
+    done = launch(MINE, n=2, CUDA_VISIBLE_DEVICES="0,1,2")
+    assert done.returncode == 2
+    assert "3 GPUs cannot be shared evenly by 2 processes" in done.stderr
+
+
+def test_on_the_cpu_and_with_fake_devices_no_gpu_is_shared():
+    both = {"CUDA_VISIBLE_DEVICES": "0"}
+    assert launch(MINE, JAX_PLATFORMS="cpu", **both).stdout.count(" 0 cpu") == 2
+    assert launch(MINE, "--devices=2", **both).stdout.count(" 0 cpu") == 2
+
+
+def test_gpus_are_counted_where_no_variable_names_them(monkeypatch, tmp_path):
+    for name in ("nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(local.pathlib, "Path", lambda _: tmp_path)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    assert local.gpus() == ["0", "1", "2"]
+
+
+def test_a_missing_command_is_refused():
+    command = [sys.executable, "-m", "launch.local", "-n", "2"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "name a command" in done.stderr
+
+
+@pytest.mark.slow
+def test_two_real_processes_train_save_when_told_to_and_go_on(toy, tmp_path):
+    def train(steps: int) -> subprocess.Popen:
+        changes = {"optim.steps": steps, "train.save_every": 0}
+        program = toy.command("bilm", tmp_path, changes, "--accept_changes")
+        command = [sys.executable, "-m", "launch.local", "-n", "2", "--devices=2", "--", *program]
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=toy.environment(),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+
+    process = train(100_000)
+    wait_for(lambda: toys.written(tmp_path), process)
+    process.terminate()
+    out, _ = process.communicate()
+    assert process.returncode == 0, out
+    (step,) = toys.checkpoints(tmp_path)
+    assert f"[0] Stopped at step {step}" in out
+    process = train(step + 2)
+    out, _ = process.communicate()
+    assert process.returncode == 0, out
+    assert f"[0] Finished at step {step + 2}" in out

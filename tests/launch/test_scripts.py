@@ -1,0 +1,210 @@
+"""What all launch scripts have in common: help, dry runs, quoting, and nothing secret."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support import fake_clouds
+from tests.support.fake_clouds import ROOT
+
+SCRIPTS = sorted(path.name for path in (ROOT / "launch").glob("*.sh"))
+LAUNCHERS = {
+    "tpu_vm.sh": ["--zone", "z", "--type", "v4-8", "--bucket", "b", "--setup", "true"],
+    "slurm.sh": ["--commit", "HEAD"],
+    "gke.sh": [
+        "--image=i",
+        "--build",
+        "--accelerator=a",
+        "--topology=2x2",
+        "--bucket=b",
+        "--delete",
+    ],
+    "sky.sh": ["--bucket", "gs://b"],
+}
+DOES = {  # a word of each command that a dry run is to show, in order
+    "tpu_vm.sh": ["describe", "create", "describe", "scp", "install", "start", "follow", "delete"],
+    "slurm.sh": ["archive", "sbatch"],
+    "gke.sh": ["docker build", "docker push", "get jobset", "apply", "logs", "delete"],
+    "sky.sh": ["archive", "jobs launch"],
+}
+
+
+def test_every_script_is_a_launcher_or_a_part_of_one():
+    assert {*SCRIPTS} == {*LAUNCHERS, "common.sh", "worker.sh"}
+
+
+def test_shellcheck_finds_nothing():
+    beside = pathlib.Path(sys.executable).with_name("shellcheck")
+    found = shutil.which("shellcheck") or (str(beside) if beside.exists() else "")
+    if not found:
+        pytest.skip("shellcheck is not installed")
+    done = subprocess.run(
+        [found, "--external-sources", *SCRIPTS], cwd=ROOT / "launch", capture_output=True, text=True
+    )
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_bash_is_told_to_be_strict(script):
+    text = (ROOT / "launch" / script).read_text()
+    assert "set -euo pipefail" in text or "/common.sh" in text
+    if script != "common.sh":
+        assert text.startswith("#!/usr/bin/env bash\n# ")
+        assert os.access(ROOT / "launch" / script, os.X_OK)
+
+
+@pytest.mark.parametrize("script", LAUNCHERS)
+def test_help_names_every_option_and_where_data_may_be(script):
+    done = subprocess.run([ROOT / "launch" / script, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "--workdir" in done.stdout
+    assert "gs://" in done.stdout
+    source = (ROOT / "launch" / script).read_text()
+    assigned = re.findall(r"^([a-z_]+)=.*?# --", source, re.MULTILINE)
+    listed = re.findall(r"^  --([a-z-]+)", done.stdout, re.MULTILINE)
+    assert {*listed} == {*(name.replace("_", "-") for name in assigned), "dry-run"}
+    assert all(len(line) <= 100 for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("script", LAUNCHERS)
+def test_a_dry_run_shows_every_command_and_runs_none(script, tmp_path):
+    fake_clouds.needs_git()
+    played = fake_clouds.Played(tmp_path)
+    for name in ("sbatch", "srun", "scontrol", "kubectl", "xpk", "docker", "sky", "ssh", "scp"):
+        played.stub(name)
+    done = played.run(script, *LAUNCHERS[script], "--dry-run", "--", "python", "-c", "print('a b')")
+    assert done.returncode == 0, done.stderr
+    assert not played.calls()
+    shown = [line for line in done.stdout.splitlines() if line.startswith("+ ")]
+    for word in DOES[script]:
+        while word not in shown.pop(0):
+            pass
+    assert not list(played.repository.glob("runs"))
+
+
+@pytest.mark.parametrize("script", LAUNCHERS)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--no-such-option"], "there is no option --no-such-option"),
+        (["--name"], "--name wants a value"),
+        (["--dry-run=yes"], "--dry-run takes no value"),
+        (["stray"], "there is no option stray"),
+        (["--commit", "no-such-commit", "--", "x"], "there is no commit no-such-commit"),
+        (["--"], "name a program to run, after --"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_said_in_a_line(script, words, said):
+    before = [] if "option" in said else LAUNCHERS[script]
+    before = before[:0] if script == "slurm.sh" else before
+    command = [ROOT / "launch" / script, *before, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "option", "value"),
+    [
+        ("tpu_vm.sh", "--bucket", "b; touch x"),
+        ("tpu_vm.sh", "--bucket", "$(touch x)"),
+        ("tpu_vm.sh", "--zone", "-z"),
+        ("gke.sh", "--bucket", "b\n  evil: yes"),
+        ("gke.sh", "--bucket", "b:"),
+        ("gke.sh", "--image", "i # x"),
+        ("gke.sh", "--service-account", "a, b: c"),
+        ("gke.sh", "--chips", "4, evil: 1"),
+        ("sky.sh", "--bucket", "gs://b\nx: y"),
+        ("slurm.sh", "--name", "a;b"),
+        ("slurm.sh", "--name", "a\nb"),
+        ("slurm.sh", "--gpus", "a[$(touch x)]"),
+    ],
+)
+def test_a_value_that_another_shell_or_yaml_would_read_is_refused(script, option, value, tmp_path):
+    command = [ROOT / "launch" / script, *LAUNCHERS[script], option, value, "--dry-run", "--", "x"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"[launch] error: {option} ")
+    assert not done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("script", "option", "value"),
+    [
+        ("slurm.sh", "--name", "bert-mini-lr=0.0001-seed=0"),
+        ("sky.sh", "--bucket", "gs://my_bucket.of/x/"),
+        ("gke.sh", "--image", "europe-docker.pkg.dev:443/a-b/c_d/quartet"),
+    ],
+)
+def test_names_and_addresses_as_they_are_pass(script, option, value):
+    fake_clouds.needs_git()
+    command = [ROOT / "launch" / script, *LAUNCHERS[script], option, value, "--dry-run", "--", "x"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert value in done.stdout
+
+
+@pytest.mark.parametrize("name", ["Bert", "a_b", "x" * 41, "-a", "a.b"])
+def test_names_that_a_cloud_refuses_are_refused_here(name):
+    command = [ROOT / "launch" / "sky.sh", "--bucket", "gs://b", "--name", name, "--", "x"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "--name" in done.stderr
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)))
+def test_a_quoted_command_is_read_as_it_was(words):
+    source = f'source {ROOT}/launch/common.sh; quoted "$@"'
+    line = subprocess.run(["bash", "-c", source, "x", *words], capture_output=True).stdout
+    again = subprocess.run(["sh", "-c", b"printf '%s\\0' x " + line], capture_output=True).stdout
+    assert again.decode().split("\0")[1:-1] == words
+
+
+def test_no_file_holds_a_secret_or_names_a_host():
+    for path in sorted((ROOT / "launch").iterdir()):
+        if path.is_file():
+            text = path.read_text()
+            assert not re.search(r"(?i)password|secret|token|api.?key|BEGIN .*KEY", text), path
+            assert not re.search(r"https?://|\b\d+\.\d+\.\d+\.\d+\b|@[\w-]+\.", text), path
+
+
+@pytest.mark.slow
+def test_gcloud_knows_every_flag_that_it_is_given(tmp_path):
+    if not shutil.which("gcloud"):
+        pytest.skip("gcloud is not installed")
+    options = ["--spot", "--reserved", "--project=p", "--dry-run", "--"]
+    script = [ROOT / "launch" / "tpu_vm.sh", *LAUNCHERS["tpu_vm.sh"]]
+    plain = subprocess.run([*script, *options, "x"], capture_output=True, text=True)
+    alpha = subprocess.run(
+        [*script, "--autocheckpoint", "--iap", *options, "x"], capture_output=True, text=True
+    )
+    lines = plain.stdout.splitlines() + [x for x in alpha.stdout.splitlines() if " alpha " in x]
+    verbs = {}
+    for line in lines:
+        if line.startswith("+ gcloud"):
+            words = line[2:].split("'--command")[0].split()
+            cut = 6 if "alpha" in words else 5
+            verbs.setdefault(tuple(words[:cut]), set()).update(
+                re.findall(r"--[a-z-]+", " ".join(words[cut:]))
+            )
+    assert len(verbs) == 9
+    for verb, flags in verbs.items():
+        told = subprocess.run(
+            [*verb, "--help"],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"CLOUDSDK_CONFIG": str(tmp_path), "PAGER": "cat"},
+        ).stdout
+        known = {*re.findall(r"--[a-z-]+", re.sub(r"\x1b\[\d*m", "", told))}
+        assert flags <= known | {"--quiet", "--format"}, verb

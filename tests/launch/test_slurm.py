@@ -1,0 +1,139 @@
+"""launch/slurm.sh against a Slurm played on this machine, and against what JAX reads of it."""
+
+import os
+import pathlib
+import shlex
+import sys
+
+import pytest
+
+from tests.support import fake_clouds
+
+# The step of a job: each task is run as Slurm would, with what JAX recognises it by.
+SRUN = """\
+import subprocess
+cut = next(n for n, word in enumerate(words) if n and not word.startswith("--"))
+told = {"SLURM_JOB_ID": "7", "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "1"}
+told |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_STEP_NUM_NODES": "1"}
+sys.exit(subprocess.run(words[cut:], env=os.environ | told).returncode)
+"""
+DEVICES = """
+import jax
+jax.distributed.initialize()
+print("devices", jax.config.values["jax_cuda_visible_devices"], "of", jax.process_count())
+"""
+
+
+@pytest.fixture
+def slurm(tmp_path):
+    fake_clouds.needs_git()
+    played = fake_clouds.Played(tmp_path)
+    played.stub("sbatch")
+    played.stub("scontrol")
+    played.stub("srun", SRUN)
+    venv = tmp_path / "venv" / "bin"
+    venv.mkdir(parents=True)
+    os.symlink(played.bin / "python3", venv / "python")
+    return played
+
+
+def inside(slurm, *words, program="true", **more):
+    venv = str(slurm.folder / "venv")
+    options = ("--inside", "--venv", venv, *words, "--", "sh", "-c", program)
+    return slurm.run("slurm.sh", *options, SLURM_JOB_ID="7", **more)
+
+
+def test_a_job_is_submitted_that_runs_this_script_again(slurm):
+    words = ["python", "-c", "import sys; print(sys.argv)", "a b", "it's"]
+    options = ["--nodes", "2", "--gpus=4", "--partition", "p", "--flags", "--mem=0 --exclusive"]
+    done = slurm.run("slurm.sh", "--name", "bert", *options, "--", *words)
+    assert done.returncode == 0, done.stderr
+    (call,) = slurm.calls("sbatch")
+    flags = {"--job-name=bert", "--nodes=2", "--gpus-per-node=4", "--ntasks-per-node=4", "--mem=0"}
+    flags |= {"--partition=p", "--exclusive", "--requeue", "--signal=TERM@300"}
+    flags |= {"--open-mode=append", f"--chdir={slurm.repository}"}
+    assert flags <= {*call["words"]}
+    wrapped = next(word[7:] for word in call["words"] if word.startswith("--wrap="))
+    slurm.executable("job", f"#!/bin/sh\n{wrapped}\n")
+    os.symlink(slurm.folder / "venv", slurm.repository / ".venv")
+    (slurm.repository / "launch" / "slurm.sh").rename(slurm.repository / "launch" / "real.sh")
+    slurm.executable("../repo/launch/slurm.sh", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    said = slurm.run("../../bin/job").stdout.splitlines()
+    assert said[said.index("--") + 1 :] == words
+
+
+@pytest.mark.parametrize(
+    ("options", "tasks"),
+    [
+        (["--per", "gpu", "--gpus", "8"], 8),
+        (["--per", "node", "--gpus", "8"], 1),
+        (["--gpus", "0"], 1),
+    ],
+)
+def test_there_is_a_task_for_each_gpu_or_for_each_node(slurm, options, tasks):
+    slurm.run("slurm.sh", *options, "--", "true")
+    (call,) = slurm.calls("sbatch")
+    assert f"--ntasks-per-node={tasks}" in call["words"]
+    assert ("--gpus-per-node=8" in call["words"]) == ("8" in options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("per", "seen"), [("node", "0,1,2"), ("gpu", "0")])
+def test_jax_takes_all_gpus_of_its_node_or_the_one_of_its_task(slurm, per, seen):
+    program = f"{sys.executable} -c {shlex.quote(DEVICES)}"
+    done = inside(slurm, "--per", per, "--gpus", "3", program=program)
+    assert f"devices {seen} of 1" in done.stdout, done.stderr
+    (call,) = slurm.calls("srun")
+    assert "--gpu-bind=none" in call["words"]
+
+
+def test_the_first_task_that_fails_ends_all_and_its_code_is_the_jobs(slurm):
+    done = inside(slurm, program="exit 9")
+    assert done.returncode == 9
+    (call,) = slurm.calls("srun")
+    assert {"--label", "--kill-on-bad-exit=1"} <= {*call["words"]}
+    assert not slurm.calls("scontrol")
+
+
+def test_a_program_that_was_stopped_before_its_end_goes_back_into_the_queue(slurm):
+    assert inside(slurm, program="echo Stopped at step 3 of 9.").returncode == 0
+    (call,) = slurm.calls("scontrol")
+    assert call["words"] == ["scontrol", "requeue", "7"]
+
+
+def test_a_program_that_has_finished_does_not(slurm):
+    assert inside(slurm, program="echo Finished at step 9 of 9.").returncode == 0
+    assert not slurm.calls("scontrol")
+
+
+def test_a_job_that_was_cancelled_stays_so(slurm):
+    go = slurm.folder / "go"
+    program = f"while ! test -e {go}; do sleep 0.01; done; echo Stopped at step 3 of 9."
+    options = ("--inside", "--venv", str(slurm.folder / "venv"), "--", "sh", "-c", program)
+    process = slurm.start("slurm.sh", *options, SLURM_JOB_ID="7")
+    fake_clouds.wait_for(lambda: slurm.calls("srun"), process)
+    process.terminate()
+    go.touch()
+    _, err = process.communicate()
+    assert process.returncode == 75, err
+    assert not slurm.calls("scontrol")
+
+
+def test_restarts_are_limited(slurm):
+    stopped = "echo Stopped at step 3 of 9."
+    done = inside(slurm, "--restarts", "2", program=stopped, SLURM_RESTART_COUNT="2")
+    assert done.returncode == 2
+    assert "gave up after 2 restarts" in done.stderr
+    assert not slurm.calls("scontrol")
+
+
+def test_a_commit_is_run_from_a_copy_that_shares_data_and_runs(slurm):
+    (slurm.repository / "program.py").write_text("changed")
+    for _ in range(2):
+        slurm.run("slurm.sh", "--commit", "HEAD", "--", "true")
+    first, second = slurm.calls("sbatch")
+    assert first["words"] == second["words"]
+    folder = next(word[8:] for word in first["words"] if word.startswith("--chdir="))
+    assert pathlib.Path(folder, "program.py").read_text() == fake_clouds.PROGRAM
+    for name in ("data", "runs"):
+        assert os.path.samefile(f"{folder}/{name}", slurm.repository / name)

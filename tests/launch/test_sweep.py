@@ -1,0 +1,131 @@
+"""Each point of a recipe's sweep is one command, which gives it those values."""
+
+import itertools
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from launch import sweep
+from tests.support.tiny_runs import ROOT
+
+RECIPE = """
+from configs import bert
+
+def get_config(preset="mini"):
+    return bert.get_config(preset)
+
+def get_sweep():
+    return [
+        {"optim.lr": lr, "seed": n, "corpus.source": "text:it's here/*.txt", "objective.words": on}
+        for lr in (1e-4, 3e-3) for n, on in ((0, True), (1, False))
+    ]
+"""
+# What a main makes of a command: its recipe after all flags, and its workdir.
+READ = """
+from absl import app, flags
+from ml_collections import config_flags
+config = config_flags.DEFINE_config_file("config")
+workdir = flags.DEFINE_string("workdir", None, "")
+def main(_):
+    c = config.value
+    print(c.optim.lr, c.seed, c.corpus.source, c.objective.words, c.train.save_every, workdir.value)
+app.run(main)
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    path = tmp_path / "swept.py"
+    path.write_text(RECIPE)
+    return path
+
+
+def broken(recipe, old, new):
+    recipe.write_text(RECIPE.replace(old, new))
+    with pytest.raises(ValueError, match=r".") as error:
+        sweep.commands(str(recipe), ["python"])
+    return str(error.value)
+
+
+def test_a_shell_that_runs_the_lines_gives_each_run_its_values(recipe, tmp_path):
+    program = [sys.executable, "-c", READ, "--config.train.save_every=77"]
+    command = [sys.executable, "-m", "launch.sweep", f"--config={recipe}:mini", "--runs=/r"]
+    lines = subprocess.run([*command, "--", *program], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(["sh"], input=lines.stdout, cwd=ROOT, capture_output=True, text=True)
+    points = itertools.product((1e-4, 3e-3), ((0, True), (1, False)))
+    name = "/r/swept-mini-lr={}-seed={}-source=text_it_s_here__.txt-words={}"
+    assert done.stdout.splitlines() == [
+        f"{lr} {seed} text:it's here/*.txt {on} 77 {name.format(lr, seed, on)}"
+        for lr, (seed, on) in points
+    ]
+
+
+def test_a_prefix_names_each_job(recipe):
+    lines = sweep.commands(str(recipe), ["python"], prefix="launch/slurm.sh --name job-{n} --")
+    assert [line.split()[:4] for line in lines] == [
+        ["launch/slurm.sh", "--name", f"job-{n}", "--"] for n in range(4)
+    ]
+    named = sweep.commands(str(recipe), ["python"], prefix="--name {run}")
+    for line in named:
+        words = shlex.split(line)
+        assert f"--workdir=runs/{words[1]}" in words
+
+
+def test_keys_that_end_alike_are_told_apart_in_the_names(recipe):
+    recipe.write_text(
+        RECIPE[: RECIPE.index("def get_sweep")]
+        + "def get_sweep():\n    return [{'batches.name': 'pairs', 'objective.name': 'mlm'}]\n"
+    )
+    (line,) = sweep.commands(str(recipe), ["python"])
+    assert "--workdir=runs/swept-mini-batches.name=pairs-objective.name=mlm" in line
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("def get_sweep", "def other", "has no get_sweep()"),
+        ("optim.lr", "optim.rate", "names optim.rate, which is not in the recipe"),
+        ("optim.lr", "seed.lr", "names seed.lr, which is not in the recipe"),
+        ("(1e-4, 3e-3)", "(1e-4, 1e-4)", "would share the workdir swept-mini-lr=0.0001"),
+        ("(1e-4, 3e-3)", "()", "get_sweep() returns no points"),
+    ],
+)
+def test_what_is_wrong_with_a_sweep_is_said(recipe, old, new, said):
+    assert said in broken(recipe, old, new)
+
+
+def test_a_recipe_that_there_is_not_and_a_missing_program_are_refused(recipe):
+    for words, said in ((["--config=no.py", "--", "x"], "no recipe no.py"), ([], "name a program")):
+        command = [sys.executable, "-m", "launch.sweep", f"--config={recipe}", *words]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert said in done.stderr
+
+
+SWEPT = [
+    path for path in sorted((ROOT / "configs").rglob("*.py")) if "get_sweep" in path.read_text()
+]
+
+
+@pytest.mark.parametrize("path", SWEPT, ids=lambda path: path.stem)
+def test_the_sweep_of_every_recipe_that_has_one_is_a_command_each(path):
+    lines = sweep.commands(str(path), ["python", "-m", "pretrain.main"])
+    assert len({line.split("--workdir=")[1] for line in lines}) == len(lines) >= 3
+
+
+def test_the_objectives_can_be_swept_over():
+    assert {"bert", "elmo", "gpt", "gpt2", "xlnet"} <= {path.stem for path in SWEPT}
+
+
+@pytest.mark.parametrize(
+    ("named", "workdir"),
+    [
+        ("configs/finetune/glue.py", "runs/glue-mrpc-lr=5e-05"),
+        ("configs/finetune/glue.py:rte", "runs/glue-rte-lr=5e-05"),
+        ("configs/bert.py", "runs/bert-mini-lr=0.0003"),
+    ],
+)
+def test_a_run_is_named_after_the_preset_that_it_takes(named, workdir):
+    assert f"--workdir={workdir} " in sweep.commands(named, ["python"])[0]

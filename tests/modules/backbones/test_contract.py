@@ -1,0 +1,107 @@
+"""`states` of every backbone: each layer's are those of a model that ends there."""
+
+import dataclasses
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from tests.modules.backbones import test_transformer_peers as peers
+from tests.support import tiny_models, xlnet_inputs, xlnet_reference
+from tests.support import transformer_inputs as cases
+from tests.support import transformer_reference as reference
+from tests.support.xlnet_inputs import off, quick_jit
+
+pytest_plugins = ["tests.support.tiny_models"]
+pytestmark = pytest.mark.usefixtures("exactly")
+
+RAGGED = np.arange(11) < [[11], [7], [4]]
+TRANSFORMERS = {
+    "BERT": cases.BERT,
+    "GPT-1": cases.GPT1,
+    "GPT-2": cases.GPT2,
+    "banded": cases.GPT2 | {"window": 3},
+}
+
+
+@pytest.mark.parametrize("system", TRANSFORMERS)
+def test_a_layers_states_are_the_reference_s_of_a_model_with_so_many_layers(system):
+    model = cases.tiny(**TRANSFORMERS[system])
+    params, tokens_BL, pre = cases.draw(model), cases.tokens(*RAGGED.shape), model.norm == "pre"
+    h_NBLD = quick_jit(functools.partial(model.apply, method="states"))(
+        {"params": params}, tokens_BL, RAGGED
+    )
+    assert h_NBLD.shape == (model.N + 1, *RAGGED.shape, model.D)
+    kind = dict(pre=pre, causal=model.attention == "causal", window=model.window)
+    for n in range(model.N + 1):
+        below = params | {"layers": jax.tree.map(lambda x, n=n: x[:n], params["layers"])}
+        for row, length in enumerate(RAGGED.sum(1)):
+            theirs = reference.states(
+                below, tokens_BL[row], length=length, epsilon=model.epsilon, **kind
+            )
+            own = np.asarray(h_NBLD[n, row], float)
+            if pre and n < model.N:  # the reference norms its top, whichever that is
+                own = reference._norm(own, reference._exact(params["final_norm"]), model.epsilon)
+            assert off(own[:length], theirs[:length]) < 3e-6
+
+
+@pytest.mark.parametrize("system", peers.PEERS)
+def test_every_layers_states_are_hugging_face_s(system):
+    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    kind, flags, fields, arranged = peers.PEERS[system]
+    model = cases.tiny(
+        V=peers.V,
+        D=peers.D,
+        H=peers.H,
+        K=peers.D // peers.H,
+        N=peers.N,
+        F=peers.F,
+        L=peers.L,
+        **fields,
+    )
+    peer = peers.drawn_peer(torch, transformers, kind, flags)
+    tokens_BL, valid_BL = cases.tokens(3, peers.L), np.arange(peers.L) < [[peers.L], [5], [9]]
+    given = dict(attention_mask=torch.tensor(valid_BL).long(), output_hidden_states=True)
+    theirs = [x.detach().numpy() for x in peer(torch.tensor(tokens_BL), **given).hidden_states]
+    weights = {
+        peers.original(name): peers.turned(name, x.detach().numpy())
+        for name, x in peer.named_parameters()
+    }
+    params = {"params": jax.tree.map(np.float32, arranged(weights, peers.H))}
+    ours = quick_jit(functools.partial(model.apply, method="states"))(params, tokens_BL, valid_BL)
+    for own, their in zip(ours, theirs, strict=True):
+        assert off(own * valid_BL[..., None], their * valid_BL[..., None]) < 5e-6
+
+
+@pytest.mark.parametrize("untied", [True, False])
+def test_a_content_layers_states_are_the_reference_s_of_a_model_with_so_many_layers(untied):
+    cfg = xlnet_reference.Config(n_layer=3, untie_r=untied)
+    weights, model = xlnet_reference.random_weights(cfg, 0), xlnet_inputs.backbone(cfg)
+    rng = np.random.default_rng(0)
+    tokens_BL = rng.integers(0, cfg.n_token, RAGGED.shape)
+    segments_BL = rng.integers(0, 3, RAGGED.shape)
+    h_NBLD = quick_jit(functools.partial(model.apply, method="states"))(
+        {"params": xlnet_reference.ours(weights, cfg)}, tokens_BL, RAGGED, segments_BL=segments_BL
+    )
+    assert len(h_NBLD) == cfg.n_layer + 1
+    for n in range(cfg.n_layer + 1):
+        fewer = dataclasses.replace(cfg, n_layer=n)
+        for row, valid_L in enumerate(RAGGED):
+            hidden_LL = np.broadcast_to(~valid_L, (len(valid_L),) * 2)
+            theirs, _ = xlnet_reference.transformer(
+                fewer, weights, tokens_BL[row], segments_BL[row], perm_mask=hidden_LL
+            )
+            assert off(h_NBLD[n, row][valid_L], theirs[valid_L]) < 3e-6
+
+
+@pytest.mark.parametrize("kind", tiny_models.KINDS)
+def test_the_last_states_are_what_encode_gives(run, kind):
+    backbone, params = run(kind).backbone, {"params": tiny_models.drawn(run(kind).backbone)}
+    W = backbone.example().shape[2:]
+    tokens = np.random.default_rng(0).integers(0, 20, (*RAGGED.shape, *W))
+    top = quick_jit(functools.partial(backbone.apply, method="encode", train=False))
+    every = quick_jit(functools.partial(backbone.apply, method="states"))
+    h_BLD, h_NBLD = (f(params, tokens, RAGGED)[..., RAGGED, :] for f in (top, every))
+    assert off(h_NBLD[-1], h_BLD) < 1e-6

@@ -1,0 +1,287 @@
+"""ELMo's sizes, directions, padding, dropout and softmax."""
+
+import json
+import math
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import modules
+from modules.activation_sharding import placing
+from pretrain.distributed.sharding import Layout, make_mesh
+from tests.support.xlnet_inputs import off, quick_jit
+
+GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())
+B, L, V = 3, 6, 11
+SIZES = dict(V=V, D=4, U=6, N=2, inputs="words", dropout=0.0)
+SPELLED = dict(inputs="characters", E=3, filters=((1, 2), (2, 3)), highways=1, W=5)
+LENGTHS = np.array([[6], [3], [4]])
+VALID_BL = np.arange(L) < LENGTHS
+
+
+def tiny(**fields):
+    return modules.build("elmo", **SIZES | fields)
+
+
+def shapes(model, method="encode"):
+    tokens = model.example()
+    both = jnp.stack([tokens] * model.Z, 1)
+    args = (tokens, jnp.ones((1, 1), bool)) if method == "encode" else (both,)
+    make = lambda: model.init(jax.random.key(0), *args, train=False, method=method)  # noqa: E731
+    return jax.eval_shape(make)["params"]
+
+
+def drawn(model, seed: int = 0, scale: float = 0.7):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda x: np.float32(rng.normal(0, scale, x.shape)), shapes(model))
+
+
+def tokens(model, *shape, seed: int = 1):
+    characters = model.inputs == "characters"
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, 261 if characters else V, shape + (model.W,) * characters)
+
+
+def call(model, params, *args, **given):
+    return model.apply({"params": params}, *args, **given)
+
+
+run = quick_jit(call, static_argnums=0, static_argnames=("method", "train"))
+
+
+def counted(tree):
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(tree))
+
+
+# --- parameters ------------------------------------------------------------------------------
+
+
+def test_the_parameter_counts_are_the_published_ones():
+    golden = GOLDEN["params_elmo"]
+    encoder = shapes(modules.build("elmo"))
+    assert counted(encoder) == golden["encoder"] == 93_600_848
+    assert counted(encoder["layers"]) == 2 * 2 * golden["per_cell"]
+    whole = shapes(modules.build("elmo", V=793_471))
+    assert counted(whole) - counted(encoder) == golden["softmax"] == 407_050_623
+
+
+@pytest.mark.parametrize(("U", "D", "millions"), [(1024, 128, 13.6), (2048, 256, 28.0)])
+def test_the_smaller_sizes_have_the_published_parameters(U, D, millions):
+    model = modules.build("elmo", U=U, D=D, highways=1)
+    assert round(counted(shapes(model)) / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize("fields", [{}, SPELLED, dict(tied=True), dict(Z=1), SPELLED | dict(V=0)])
+def test_every_method_makes_the_same_parameters(fields):
+    model = tiny(**fields)
+    made, other = shapes(model), shapes(model, "__call__")
+    assert jax.tree.map(np.shape, made) == jax.tree.map(np.shape, other)
+    assert ("softmax_VD" in made) == (model.V > 0 and not model.tied)
+    assert ("token_VD" in made) == (model.inputs == "words")
+
+
+def test_weights_begin_as_the_original_s():
+    model = tiny(V=400, D=16, U=32)
+    args = (jax.random.key(0), model.example(), jnp.ones((1, 1), bool))
+    init = quick_jit(model.init, static_argnames=("train", "method"))
+    params = init(*args, train=False, method="encode")["params"]
+    token_VD, cells = params["token_VD"], params["layers"]
+    assert 0.99 < np.abs(token_VD).max() <= 1
+    assert np.std(token_VD) == pytest.approx(1 / np.sqrt(3), rel=0.03)
+    assert np.std(params["softmax_VD"]) == pytest.approx(1 / 4, rel=0.03)
+    np.testing.assert_array_equal(params["bias_V"], 0)
+    assert cells["wx_ZDGU"].shape == (2, 2, 16, 4, 32)
+    assert not np.array_equal(cells["wx_ZDGU"][0], cells["wx_ZDGU"][1])
+    bound = np.sqrt(6 / (16 + 16 + 4 * 32))
+    assert 0.98 * bound < np.abs(cells["wh_ZDGU"]).max() <= bound
+
+
+# --- directions and padding --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [{}, SPELLED], ids=["words", "characters"])
+def test_a_padded_row_gives_what_the_row_alone_gives(fields):
+    model = tiny(**fields)
+    params, text = drawn(model), tokens(model, B, L)
+    h_NBLD = run(model, params, text, VALID_BL, method="states")
+    np.testing.assert_array_equal(h_NBLD[:, ~VALID_BL], 0)
+    for b in (1, 2):
+        n = LENGTHS[b, 0]
+        alone = run(model, params, text[b : b + 1, :n], np.ones((1, n), bool), method="states")
+        np.testing.assert_allclose(h_NBLD[:, b, :n], alone[:, 0], rtol=2e-6, atol=1e-6)
+
+
+def test_no_direction_sees_what_it_has_not_read():
+    model = tiny(V=L)
+    params = drawn(model)
+
+    def states(token_VD):
+        """Of a text of L different words."""
+        args = (jnp.arange(L)[None], jnp.ones((1, L), bool))
+        changed = params | {"token_VD": token_VD}
+        return call(model, changed, *args, train=False, method="encode")[0]
+
+    slopes = quick_jit(jax.jacrev(states))(params["token_VD"])  # [L, 2D, L, D]
+    seen = np.abs(slopes).max(-1).reshape(L, 2, model.D, L).max(2)
+    later = np.triu(np.ones((L, L), bool), 1)
+    np.testing.assert_array_equal(seen[:, 0] > 0, ~later)
+    np.testing.assert_array_equal(seen[:, 1] > 0, ~later.T)
+
+
+@pytest.mark.parametrize("fields", [{}, SPELLED, dict(residual=False), dict(Z=1)])
+def test_a_text_read_in_both_directions_is_each_direction_s_own_reading(fields):
+    model = tiny(**fields)
+    params, text = drawn(model), tokens(model, B, L)
+    ones_BL = np.ones((B, L), bool)
+    h_NBLD = run(model, params, text, ones_BL, method="states")
+    last_BLD = run(model, params, text, ones_BL, train=False, method="encode")
+    np.testing.assert_array_equal(h_NBLD[-1], last_BLD)
+    own = np.stack([text, text[:, ::-1]][: model.Z], 1)
+    h_BZLD, _ = run(model, params, own, train=False)
+    np.testing.assert_allclose(h_NBLD[-1, ..., :4], h_BZLD[:, 0], rtol=2e-6, atol=1e-6)
+    if model.Z == 2:
+        np.testing.assert_allclose(h_NBLD[-1, ..., 4:], h_BZLD[:, 1, ::-1], rtol=2e-6, atol=1e-6)
+        np.testing.assert_array_equal(h_NBLD[0, ..., :4], h_NBLD[0, ..., 4:])
+    if model.inputs == "words":
+        np.testing.assert_array_equal(h_NBLD[0, ..., :4], params["token_VD"][text])
+
+
+def test_states_go_from_batch_to_batch_and_end_where_a_text_begins():
+    model = tiny()
+    params, text = drawn(model), tokens(model, B, 2, 2 * L)
+    whole, end = run(model, params, text, train=False)
+    state = model.fresh_state(B)
+    sizes = {"c_NBZU": (2, B, 2, model.U), "h_NBZD": (2, B, 2, model.D)}
+    assert jax.tree.map(np.shape, state) == sizes
+    parts = []
+    for begin in (0, L):
+        h_BZLD, state = run(model, params, text[:, :, begin : begin + L], state, train=False)
+        parts.append(h_BZLD)
+    np.testing.assert_allclose(np.concatenate(parts, 2), whole, rtol=2e-6, atol=1e-7)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), state, end)
+    fresh_BZL = np.zeros((B, 2, L), bool)
+    fresh_BZL[1, :, 0] = True
+    second, _ = run(model, params, text[:, :, L:], state, fresh_BZL=fresh_BZL, train=False)
+    alone, _ = run(model, params, text[:, :, L:], train=False)
+    np.testing.assert_allclose(second[1], alone[1], rtol=2e-6, atol=1e-7)
+    assert off(second[0], alone[0]) > 1e-3
+
+
+# --- dropout -----------------------------------------------------------------------------------
+
+
+def test_the_residual_adds_the_input_as_it_was_dropped_out():
+    """A last layer that gives nothing: what is left has gone through two masks, not one."""
+    model = tiny(D=32, dropout=0.5)
+    params = drawn(model, scale=0.3)
+    params["layers"]["wp_ZUD"][1] = 0
+    args = (tokens(model, B, 2, L),)
+    dropped, _ = run(model, params, *args, train=True, rngs={"dropout": jax.random.key(0)})
+    assert np.mean(dropped == 0) == pytest.approx(0.75, abs=0.04)
+    gone_BLD = np.asarray(dropped[:, 0] == 0)
+    assert not np.array_equal(gone_BLD[:, 0], gone_BLD[:, 1])  # a mask for each position
+    undropped, _ = run(model, params, *args, train=False, rngs={"dropout": jax.random.key(0)})
+    assert np.mean(undropped == 0) == 0
+
+
+def test_encoding_drops_nothing_after_the_last_layer():
+    model = tiny(D=32, dropout=0.5)
+    args = (drawn(model), tokens(model, B, L), np.ones((B, L), bool))
+    rngs = {"dropout": jax.random.key(0)}
+    h_BLD, other = (
+        run(model, *args, train=train, rngs=rngs, method="encode") for train in (True, False)
+    )
+    assert off(h_BLD, np.float64(other)) > 0.1
+    assert np.mean(h_BLD == 0) < 0.6  # of the residual, and not of a half of everything
+
+
+# --- softmax -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_the_loss_is_the_softmax_s(tied):
+    model = tiny(tied=tied)
+    params, rng = drawn(model), np.random.default_rng(2)
+    h_BPD = rng.normal(0, 1, (B, L, model.D)).astype(np.float32)
+    targets_BP, weights_BP = rng.integers(0, V, (B, L)), rng.random((B, L)).astype(np.float32)
+    w_VD, bias_V = params["token_VD" if tied else "softmax_VD"], params["bias_V"]
+    logits_BPV = np.float64(h_BPD) @ np.float64(w_VD).T + bias_V
+    log_BPV = logits_BPV - np.log(np.exp(logits_BPV).sum(-1, keepdims=True))
+    own_BP = np.take_along_axis(log_BPV, targets_BP[..., None], -1)[..., 0]
+    assert off(call(model, params, h_BPD, method="logits"), logits_BPV) < 1e-6
+    args = (h_BPD, targets_BP, weights_BP)
+    sums = call(model, params, *args, chunks=4, method="cross_entropy")
+    total, weight = sums["loss"]
+    assert total == pytest.approx(-(own_BP * weights_BP).sum(), rel=1e-5)
+    assert weight == pytest.approx(weights_BP.sum(), rel=1e-6)
+    np.testing.assert_array_equal(call(model, params, method="softmax")[0], w_VD)
+
+
+# --- cost, types, machines ---------------------------------------------------------------------
+
+
+def test_the_original_s_step_costs_what_was_counted_by_hand():
+    """Millions a word: CNN 53, highways 101 and projection 6 either way; LSTMs 453, softmax 50."""
+    model = modules.build("elmo")
+    assert model.flops(1, 1, 8192) == pytest.approx((2 * (53 + 101 + 6) + 453 + 50) * 1e6, rel=2e-3)
+    assert model.flops(2, 3, 8192) == pytest.approx(6 * model.flops(1, 1, 8192))
+    words = modules.build("elmo", inputs="words", V=10)
+    assert words.flops(1, 1, 8192) == pytest.approx((453 + 50) * 1e6, rel=2e-3)
+
+
+def test_bfloat16_is_near_float32():
+    model = tiny(**SPELLED)
+    args = (drawn(model, scale=0.3), tokens(model, B, 2, L))
+    expected, _ = run(model, *args, train=False)
+    h_BZLD, state = run(model.clone(dtype="bfloat16"), *args, train=False)
+    assert h_BZLD.dtype == jnp.bfloat16
+    assert all(x.dtype == jnp.float32 for x in state.values())
+    assert off(h_BZLD, np.float64(expected)) < 0.02
+
+
+def test_loss_and_gradients_are_the_same_on_any_mesh():
+    model = tiny(D=8, U=8, V=16)
+    params, batch = drawn(model), {"tokens_BZL": tokens(model, 8, 2, L)}
+    batch["fresh_BZL"] = np.random.default_rng(3).random((8, 2, L)) < 0.2
+    batch |= model.fresh_state(8)
+
+    def loss(params, batch):
+        state = {name: batch[name] for name in ("c_NBZU", "h_NBZD")}
+        given = dict(fresh_BZL=batch["fresh_BZL"], train=False)
+        h_BZLD, state = call(model, params, batch["tokens_BZL"], state, **given)
+        return (h_BZLD**2).sum() + (state["c_NBZU"] ** 2).sum()
+
+    expected = quick_jit(jax.value_and_grad(loss))(params, batch)
+    for shape in (dict(data=8), dict(data=2, fsdp=2, tensor=2)):
+        layout = Layout(make_mesh(**shape))
+        placed = [jax.device_put(tree, layout.of(tree)) for tree in (params, batch)]
+        with placing(layout):
+            value, slopes = quick_jit(jax.value_and_grad(lambda *args: loss(*args)))(*placed)
+        assert value == pytest.approx(float(expected[0]), rel=1e-5)
+        for name in ("token_VD", "layers"):
+            offs = jax.tree.map(off, slopes[name], jax.tree.map(np.asarray, expected[1][name]))
+            assert max(jax.tree.leaves(offs)) < 1e-5, offs
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(inputs="letters"), "inputs='letters' is none of characters, words"),
+        (dict(V=0), "inputs='words' needs V"),
+        (SPELLED | dict(tied=True), "tied=True needs the embedding of inputs='words'"),
+        (dict(Z=0), "Z=0 directions: there are 1 or 2"),
+        (dict(activation="gelu"), "activation='gelu' is none of"),
+    ],
+)
+def test_a_wrong_field_is_named(fields, message):
+    with pytest.raises(ValueError, match=message):
+        tiny(**fields)
+
+
+def test_a_backbone_without_a_softmax_says_so():
+    model = tiny(**SPELLED | dict(V=0))
+    with pytest.raises(ValueError, match="V=0: this backbone has no softmax"):
+        call(model, drawn(model), np.zeros((1, 1, model.D), np.float32), method="logits")

@@ -1,0 +1,124 @@
+"""What ELMo's training program and its published files compute, ours computes."""
+
+import json
+import os
+from pathlib import Path
+
+import h5py
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import modules
+from tests.support import elmo_weights as golden
+from tests.support.xlnet_inputs import off, quick_jit
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def direction_losses(bound, h_BZLD, next_BZL):
+    """The mean loss of each direction."""
+    weights_BL = jnp.ones(next_BZL[:, 0].shape)
+    sums = [
+        bound.cross_entropy(h_BZLD[:, z], next_BZL[:, z], weights_BL, chunks=2)["loss"]
+        for z in range(2)
+    ]
+    return jnp.stack([total / weight for total, weight in sums])
+
+
+@pytest.mark.parametrize("name", golden.CASES)
+def test_losses_states_and_gradients_of_two_batches_are_the_original_s(name):
+    fields, params, batches = golden.load(name)
+    model = modules.build("elmo", **fields)
+
+    def loss(params, state, tokens, next_BZL):
+        bound = model.bind({"params": params})
+        h_BZLD, state = bound(tokens, state, train=False)
+        each = direction_losses(bound, h_BZLD, next_BZL)
+        return each.mean(), (each, state)
+
+    run = quick_jit(jax.value_and_grad(loss, has_aux=True))
+    state = model.fresh_state(3)
+    for batch in batches:
+        (value, (each, state)), slopes = run(params, state, batch["tokens"], batch["next"])
+        assert off(value, batch["loss"]) < 2e-6
+        assert off(each, batch["losses"]) < 2e-6
+        for leaf, x in state.items():
+            assert off(x, batch[leaf]) < 2e-6, leaf
+        offs = jax.tree.map(off, slopes, batch["slopes"])
+        assert max(jax.tree.leaves(offs)) < 1e-5, offs
+
+
+@pytest.mark.parametrize("name", golden.CASES)
+def test_every_weight_of_the_original_has_a_place_in_ours(name):
+    fields, params, _ = golden.load(name)
+    model = modules.build("elmo", **fields)
+    valid_BL = jnp.ones((1, 1), bool)
+    made = jax.eval_shape(
+        lambda: model.init(
+            jax.random.key(0), model.example(), valid_BL, train=False, method="encode"
+        )
+    )
+    assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, made["params"])
+    with np.load(golden.FOLDER / f"{name}.npz") as file:
+        theirs = sum(file[key].size for key in file.files if key.startswith("w/"))
+    assert sum(x.size for x in jax.tree.leaves(params)) == theirs
+
+
+# --- the published files ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published():
+    """(model, parameters, sentences [file, sentence] of words, expected [file, sentence])."""
+    beside = Path(__file__).parents[4] / "shared/fixtures/published/bilm-tf/model"
+    folder = Path(os.environ.get("ELMO_MODEL", beside))
+    if not folder.exists():
+        pytest.skip("set ELMO_MODEL to the folder of bilm-tf's tests/fixtures/model")
+    fields, params = golden.published(folder)
+    texts = json.loads((folder / "lm_embeddings_sentences.json").read_text())
+    expected = []
+    for i in range(len(texts)):
+        with h5py.File(folder / f"lm_embeddings_{i}.hdf5") as file:
+            expected.append([file[str(k)][...] for k in range(len(texts[i]))])
+    sentences = [[line.split() for line in file] for file in texts]
+    return modules.build("elmo", **fields), params, sentences, expected
+
+
+def read_in_order(model, params, sentences, carried: bool):
+    """The last layer's states of every sentence, [file][sentence]; a file is a row."""
+
+    @quick_jit
+    def read(chars, valid_BL, state):
+        variables = {"params": params}
+        return model.apply(variables, chars, valid_BL, state=state, method="states")
+
+    longest = 2 + max(len(words) for file in sentences for words in file)
+    state, out = model.fresh_state(len(sentences)), []
+    for batch in zip(*sentences, strict=True):
+        chars = np.full((len(batch), longest, model.W), 260)
+        lengths = [2 + len(words) for words in batch]
+        for b, words in enumerate(batch):
+            chars[b, : lengths[b]] = golden.characters(words, model.W)
+        h_NBLD, new = read(chars, np.arange(longest) < np.array(lengths)[:, None], state)
+        state = new if carried else state
+        out.append([h_NBLD[-1, b, 1 : n - 1] for b, n in enumerate(lengths)])
+    return list(zip(*out, strict=True))
+
+
+def test_published_embeddings_are_reproduced_in_the_order_of_their_sentences(published):
+    """Each file was a row of the original's batches, whose states were never cleared."""
+    model, params, sentences, expected = published
+    for carried in (True, False):
+        ours = read_in_order(model, params, sentences, carried)
+        far = [
+            [np.abs(x - np.concatenate(list(y), -1)).max() for x, y in zip(*files, strict=True)]
+            for files in zip(ours, expected, strict=True)
+        ]
+        assert np.max(far, axis=0)[0] < 1e-5
+        assert (np.max(far) < 1e-5) == carried

@@ -1,0 +1,200 @@
+"""Every switch gives the slow reference's numbers; who reaches whom."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import modules
+from tests.support import transformer_inputs as cases
+from tests.support import transformer_reference as reference
+from tests.support.xlnet_inputs import off, quick_jit
+
+B, L = 3, 11
+RAGGED = np.arange(L) < [[L], [7], [4]]
+GROUPS = np.array([[0] * 4 + [1] * 7, [2] * 6 + [0] * 5, [1] * 11])
+SLOTS = np.array([[10, 0, 3, 3], [5, 6, 0, 1], [0, 1, 2, 3]])
+
+BANDED = dict(attention="causal", window=3)
+
+# name: (fields, arguments besides the tokens)
+CASES = {
+    "both sides": (dict(norm="post"), {}),
+    "both sides, normed before": (dict(norm="pre"), dict(valid_BL=RAGGED)),
+    "BERT, padded": (cases.BERT, dict(valid_BL=RAGGED, segments_BL=GROUPS % 2)),
+    "BERT, padded, slots": (cases.BERT, dict(valid_BL=RAGGED, slots_BP=SLOTS)),
+    "both sides, groups, slots": (dict(norm="pre"), dict(groups_BL=GROUPS, slots_BP=SLOTS)),
+    "left to right, normed after": (cases.GPT1, dict(valid_BL=RAGGED)),
+    "left to right, groups, padded": (cases.GPT2, dict(valid_BL=RAGGED, groups_BL=GROUPS)),
+    "left to right, slots": (cases.GPT2, dict(slots_BP=SLOTS)),
+    "banded": (dict(norm="pre", N=4, **BANDED), {}),
+    "banded, groups, padded": (
+        dict(norm="pre", **BANDED),
+        dict(groups_BL=GROUPS, valid_BL=RAGGED),
+    ),
+    "banded, slots of a banded layer": (dict(norm="post", N=2, **BANDED), dict(slots_BP=SLOTS)),
+    "one layer, slots": (dict(norm="pre", N=1), dict(slots_BP=SLOTS)),
+}
+
+WITH_SLOPES = [
+    "BERT, padded, slots",
+    "left to right, groups, padded",
+    "banded, groups, padded",
+    "banded, slots of a banded layer",
+]
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def expected(
+    model, params, tokens_BL, segments_BL=None, valid_BL=None, groups_BL=None, slots_BP=None
+):
+    """The reference's states of all rows."""
+    rows = []
+    for b in range(B):
+        own = dict(segments_L=segments_BL, groups_L=groups_BL)
+        own = {k: x if x is None else x[b] for k, x in own.items()}
+        length = None if valid_BL is None else valid_BL[b].sum()
+        h_LD = reference.states(
+            params,
+            tokens_BL[b],
+            pre=model.norm == "pre",
+            causal=model.attention == "causal",
+            window=model.window,
+            epsilon=model.epsilon,
+            length=length,
+            **own,
+        )
+        rows.append(h_LD if slots_BP is None else h_LD[slots_BP[b]])
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_numbers_are_the_reference_s(case):
+    model, params, tokens_BL, given, real = drawn(case)
+    own = quick_jit(cases.forward(model, tokens_BL, **given))(params)
+    theirs = expected(model, params, tokens_BL, **given)
+    assert off(own * real[..., None], theirs * real[..., None]) < 2e-6
+
+
+@pytest.mark.parametrize("case", WITH_SLOPES)
+def test_slopes_are_the_reference_s(case):
+    model, params, tokens_BL, given, real = drawn(case)
+    weigh = np.random.default_rng(1).normal(0, 1, (*real.shape, model.D)) * real[..., None]
+    run = cases.forward(model, tokens_BL, **given)
+    slopes = quick_jit(jax.grad(lambda params: (run(params) * weigh).sum()))(params)
+    theirs = functools.partial(expected, model, tokens_BL=tokens_BL, **given)
+    check_slopes(params, slopes, lambda params: (theirs(params) * weigh).sum())
+
+
+def drawn(case):
+    """(model, parameters, tokens, other arguments, which of the states are of real tokens)."""
+    fields, given = CASES[case]
+    model = cases.tiny(**fields)
+    real = given.get("valid_BL", np.ones((B, L), bool))
+    real = np.take_along_axis(real, given["slots_BP"], 1) if "slots_BP" in given else real
+    return model, cases.draw(model), cases.tokens(B, L), given, real
+
+
+def check_slopes(params, slopes, theirs):
+    """Our gradient against central differences of the reference, one weight at a time."""
+    rng = np.random.default_rng(2)
+    leaves, structure = jax.tree.flatten(jax.tree.map(np.float64, params))
+    slopes = [np.float64(x) for x in jax.tree.leaves(slopes)]
+    whole = np.sqrt(sum((x**2).sum() for x in slopes))
+    for i, slope in enumerate(slopes):
+        way = rng.normal(0, 1, slope.shape)
+        way /= np.linalg.norm(way)
+        ahead, behind = (
+            theirs(structure.unflatten([*leaves[:i], leaves[i] + step * way, *leaves[i + 1 :]]))
+            for step in (1e-5, -1e-5)
+        )
+        size = max(np.linalg.norm(slope), 1e-3 * whole)
+        assert abs((slope * way).sum() - (ahead - behind) / 2e-5) < 1e-5 * size
+
+
+# --- who reaches whom ------------------------------------------------------------------------
+
+
+def reached(model, params, L, **given):
+    """[L, L]: by whose position, and so by whose embedding, a state of one row can be moved."""
+    tokens_BL = cases.tokens(1, L)
+
+    def projected(position_LD):
+        h_BLD = model.apply(
+            {"params": params | {"position_LD": position_LD}}, tokens_BL, **given, train=False
+        )
+        return h_BLD[0] @ jnp.arange(1.0, model.D + 1)
+
+    slope_LLD = quick_jit(jax.jacrev(projected))(params["position_LD"])
+    return np.any(slope_LLD[:, :L] != 0, axis=-1)
+
+
+GROUPS_8, i_L1, j_L = np.array([0, 0, 0, 1, 1, 2, 1, 2]), np.arange(8)[:, None], np.arange(8)
+SAME = GROUPS_8[:, None] == GROUPS_8
+REACH = {
+    "both sides": (dict(norm="post"), {}, i_L1 + j_L >= 0),
+    "causal, normed after": (cases.GPT1, {}, j_L <= i_L1),
+    "causal, normed before": (cases.GPT2, {}, j_L <= i_L1),
+    "groups": (dict(norm="post"), dict(groups_BL=GROUPS_8[None]), SAME),
+    "causal groups": (cases.GPT2, dict(groups_BL=GROUPS_8[None]), SAME & (j_L <= i_L1)),
+    "padding": (dict(norm="post"), dict(valid_BL=j_L[None] < 5), (j_L < 5) | (i_L1 == j_L)),
+}
+
+
+@pytest.mark.parametrize("case", REACH)
+def test_the_gradient_from_what_is_not_seen_is_exactly_zero(case):
+    fields, given, visible_LL = REACH[case]
+    model = cases.tiny(**fields)
+    np.testing.assert_array_equal(reached(model, cases.draw(model), 8, **given), visible_LL)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("silent", [0, 1])
+def test_every_second_layer_sees_its_window_alone(norm, silent):
+    model = cases.tiny(norm=norm, N=2, **BANDED)
+    params = cases.draw(model)
+    attention = params["layers"]["attention"]
+    attention |= {name: attention[name].at[silent].set(0) for name in ("wo_HKD", "bo_D")}
+    band_LL = (j_L <= i_L1) & (j_L > i_L1 - 3)
+    np.testing.assert_array_equal(reached(model, params, 8), j_L <= i_L1 if silent else band_LL)
+
+
+def test_padding_leaves_the_real_states_alone():
+    model = cases.tiny(**cases.BERT)
+    params, tokens_BL = cases.draw(model), cases.tokens(B, 7)
+    alone = quick_jit(cases.forward(model, tokens_BL))(params)
+    padded_BL = np.pad(tokens_BL, ((0, 0), (0, 4)), constant_values=9)
+    encode = functools.partial(model.apply, method="encode", train=False)
+    padded = quick_jit(lambda p: encode({"params": p}, padded_BL, np.arange(L) < [[7]] * B))(params)
+    assert off(padded[:, :7], alone) < 1e-6
+
+
+# --- at the door -----------------------------------------------------------------------------
+
+
+def test_a_row_longer_than_the_positions_is_refused():
+    model = cases.tiny(L=8)
+    with pytest.raises(ValueError, match=r"9 tokens .* L=8"):
+        jax.eval_shape(cases.forward(model, cases.tokens(1, 9)), cases.shapes(model))
+
+
+@pytest.mark.parametrize(
+    "field", ["activation", "remat", "dtype", "initializer", "attention", "norm", "head"]
+)
+def test_a_word_that_means_nothing_is_refused(field):
+    with pytest.raises(ValueError, match=f"{field}='no such' is none of"):
+        modules.build("transformer", V=8, **{field: "no such"})
+
+
+def test_logits_are_tied_to_the_embedding():
+    model = cases.tiny(**cases.GPT2)
+    params, h_BLD = cases.draw(model), jnp.ones((B, L, model.D))
+    logits = model.apply({"params": params}, h_BLD, method="logits")
+    np.testing.assert_allclose(logits, h_BLD @ params["token_VD"].T, atol=1e-5)

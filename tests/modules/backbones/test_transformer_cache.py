@@ -1,0 +1,94 @@
+"""The cache remembers what a whole row would see."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.support import transformer_inputs as cases
+from tests.support.xlnet_inputs import off, quick_jit
+
+B, L = 3, 12
+TOKENS_BL = cases.tokens(B, L)
+MODELS = {
+    "pre": cases.tiny(**cases.GPT2),
+    "post": cases.tiny(**cases.GPT1),
+    "banded": cases.tiny(**cases.GPT2, window=3),
+}
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+@functools.cache
+def reader(kind):
+    """(model, parameters, extend, states of the whole rows)."""
+    model = MODELS[kind]
+    params = cases.draw(model)
+    extend = quick_jit(lambda *args: model.apply({"params": params}, *args, method="extend"))
+    return model, params, extend, quick_jit(cases.forward(model, TOKENS_BL))(params)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("kind", MODELS)
+def test_reading_in_pieces_is_reading_at_once(kind, size):
+    model, _, extend, whole = reader(kind)
+    cache, pieces = model.cache(B, L), []
+    for start in range(0, L, size):
+        h_BLD, cache = extend(TOKENS_BL[:, start : start + size], cache)
+        pieces.append(h_BLD)
+    assert off(jnp.concatenate(pieces, 1), whole) < 2e-6
+    assert (cache.length_B == L).all()
+
+
+def ragged(extend, cache, whole, chunks, room=4):
+    """Reads so many tokens of each row in each chunk; the states of the real ones are as whole."""
+    rng, read_B = np.random.default_rng(1), np.zeros(B, int)
+    for lengths_B in np.array(chunks):
+        tokens_BL = rng.integers(0, 40, (B, room))  # behind a row's own tokens: any
+        for b, n in enumerate(lengths_B):
+            tokens_BL[b, :n] = TOKENS_BL[b, read_B[b] : read_B[b] + n]
+        h_BLD, cache = extend(tokens_BL, cache, lengths_B)
+        for b, n in enumerate(lengths_B):
+            if n:
+                assert off(h_BLD[b, :n], whole[b, read_B[b] : read_B[b] + n]) < 2e-6
+        read_B += lengths_B
+    assert (cache.length_B == read_B).all()
+    return cache
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_rows_may_be_read_at_paces_of_their_own(kind):
+    model, _, extend, whole = reader(kind)
+    ragged(extend, model.cache(B, L), whole, [(4, 2, 1), (1, 0, 3), (2, 4, 3)])
+
+
+def test_a_chunk_s_padding_may_stick_out_of_the_room():
+    model, _, extend, whole = reader("pre")
+    ragged(extend, model.cache(B, L), whole, [(4, 4, 4), (4, 4, 4), (2, 1, 4), (2, 2, 0)])
+
+
+def test_what_is_behind_a_row_s_length_never_matters():
+    model, _, extend, _ = reader("banded")
+    lengths_B = jnp.array([4, 0, 2])
+    _, cache = extend(TOKENS_BL[:, :4], model.cache(B, L), lengths_B)
+    unread_BJ = jnp.arange(L) >= lengths_B[:, None]
+    noise = 100 * jax.random.normal(jax.random.key(0), cache.k_NBJHK.shape)
+    dirty = [jnp.where(unread_BJ[..., None, None], noise, x) for x in cache[:2]]
+    clean, kept = extend(TOKENS_BL[:, 4:8], cache)
+    np.testing.assert_array_equal(
+        extend(TOKENS_BL[:, 4:8], cache._replace(k_NBJHK=dirty[0], v_NBJHK=dirty[1]))[0], clean
+    )
+    assert (kept.length_B == lengths_B + 4).all()
+
+
+def test_the_cache_holds_what_the_model_computes_in():
+    cache = cases.tiny(**cases.GPT2, dtype="bfloat16").cache(2, 5)
+    assert cache.k_NBJHK.dtype == cache.v_NBJHK.dtype == jnp.bfloat16
+    assert cache.k_NBJHK.shape == cache.v_NBJHK.shape == (3, 2, 5, 2, 8)
+    assert not cache.length_B.any()

@@ -1,0 +1,179 @@
+"""What the released BERT and GPT-2 compute, ours computes."""
+
+import functools
+import json
+import pathlib
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.support import transformer_inputs as cases
+from tests.support.xlnet_inputs import off, quick_jit
+
+FOLDER = pathlib.Path(__file__).parents[2] / "fixtures"
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def load(name, prefix=""):
+    """(flags, weights, inputs, outputs, gradients)."""
+    with np.load(FOLDER / f"{name}.npz") as file:
+        parts = ("w/" + prefix, "in/", "out/", "out/grad/" + prefix)
+        groups = [
+            {k.removeprefix(part): file[k] for k in file.files if k.startswith(part)}
+            for part in parts
+        ]
+        return json.loads(str(file["cfg"])), *groups
+
+
+# --- BERT ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def bert():
+    flags, weights, inputs, golden, slopes = load("bert/bert_tiny")
+    D, H = flags["hidden_size"], flags["num_attention_heads"]
+    model = cases.tiny(
+        V=flags["vocab_size"],
+        D=D,
+        H=H,
+        K=D // H,
+        N=flags["num_hidden_layers"],
+        F=flags["intermediate_size"],
+        L=flags["max_position_embeddings"],
+        **cases.BERT,
+    )
+    given = dict(segments_BL=inputs["segment_ids"], valid_BL=inputs["input_mask"] == 1)
+    given["tokens_BL"] = inputs["input_ids"]
+    slots_BP = np.pad(inputs["masked_lm_positions"], ((0, 0), (1, 0)))  # the first position too
+    return SimpleNamespace(
+        model=model,
+        weights=weights,
+        given=given,
+        inputs=inputs,
+        golden=golden,
+        slopes=slopes,
+        slots_BP=slots_BP,
+    )
+
+
+def test_all_of_bert_s_weights_have_a_place_in_ours(bert):
+    ours, expected = cases.bert(bert.weights, bert.model.H), cases.shapes(bert.model)
+    assert jax.tree.map(np.shape, ours) == jax.tree.map(np.shape, expected)
+    next_sentence = bert.weights["cls/seq_relationship/output_weights"].size + 2
+    sizes = sum(x.size for x in jax.tree.leaves(ours)) + next_sentence
+    assert sizes == sum(x.size for x in bert.weights.values())
+
+
+@pytest.mark.parametrize("layers", [0, 1, 2, 3])
+def test_bert_s_embedding_and_every_layer_are_the_original_s(bert, layers):
+    params = cases.bert(bert.weights, bert.model.H)
+    params["layers"] = jax.tree.map(lambda x: x[:layers], params["layers"])
+    h_BLD = quick_jit(cases.forward(bert.model.clone(N=layers), **bert.given))(params)
+    name = f"layer_{layers - 1}" if layers else "embedding_output"
+    assert off(h_BLD, bert.golden[name]) < 2e-6
+    assert layers < 3 or off(h_BLD, bert.golden["sequence_output"]) < 2e-6
+
+
+def bert_outputs(bert, slots, params, w_CD, bias_C):
+    """The total loss, and all that the original has computed on the way."""
+    bound, places_BP1 = bert.model.bind({"params": params}), bert.slots_BP[..., None]
+    h_BPD = bound(**bert.given, slots_BP=bert.slots_BP if slots else None, train=False)
+    h_BPD = h_BPD if slots else jnp.take_along_axis(h_BPD, places_BP1, 1)
+    ids_BP, weights_BP = (bert.inputs[f"masked_lm_{name}"] for name in ("ids", "weights"))
+    args = (h_BPD[:, 1:], ids_BP, weights_BP)
+    total, weight = bound.cross_entropy(*args, chunks=3, train=False)["loss"]
+    pooled_BD = bound.pool(h_BPD[:, 0])
+    log_BC = jax.nn.log_softmax(pooled_BD @ w_CD.T + bias_C)
+    nsp_loss = -jnp.take_along_axis(log_BC, bert.inputs["next_sentence_labels"], 1).mean()
+    mlm_loss = total / (weight + 1e-5)
+    log_BPV = jax.nn.log_softmax(bound.logits(h_BPD[:, 1:]))
+    out = dict(sequence_output=h_BPD, pooled_output=pooled_BD, mlm_loss=mlm_loss)
+    out |= dict(mlm_log_probs=log_BPV.reshape(-1, bert.model.V))
+    return mlm_loss + nsp_loss, out | dict(nsp_loss=nsp_loss, nsp_log_probs=log_BC)
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_bert_s_heads_losses_and_gradients_are_the_original_s(bert, slots):
+    heads = [f"cls/seq_relationship/output_{name}" for name in ("weights", "bias")]
+    args = (cases.bert(bert.weights, bert.model.H), *(bert.weights[name] for name in heads))
+    outputs = functools.partial(bert_outputs, bert, slots)
+    run = quick_jit(jax.value_and_grad(outputs, (0, 1, 2), has_aux=True))
+    (total, out), (slopes, *head_slopes) = run(*args)
+    assert off(total, bert.golden["total_loss"]) < 2e-6
+    read_BPD = np.take_along_axis(bert.golden["sequence_output"], bert.slots_BP[..., None], 1)
+    for name, value in out.items():
+        golden = read_BPD if name == "sequence_output" else bert.golden[name]
+        assert off(value, golden) < 2e-6, name
+    assert cases.slopes_off(slopes, cases.bert(bert.slopes, bert.model.H)) < 1e-5
+    for name, slope in zip(heads, head_slopes, strict=True):
+        assert off(slope, bert.slopes[name]) < 1e-5
+
+
+# --- GPT-2 -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    flags, weights, inputs, golden, slopes = load("gpt2/gpt2_tiny", "model/")
+    D, H = flags["n_embd"], flags["n_head"]
+    model = cases.tiny(
+        V=flags["n_vocab"],
+        D=D,
+        H=H,
+        K=D // H,
+        N=flags["n_layer"],
+        F=4 * D,
+        L=flags["n_ctx"],
+        **cases.GPT2,
+    )
+    return model, weights, inputs["input_ids"], golden, slopes
+
+
+def test_all_of_gpt2_s_weights_have_a_place_in_ours(gpt2):
+    model, weights, *_ = gpt2
+    ours, expected = cases.gpt(weights, model.H), cases.shapes(model)
+    assert jax.tree.map(np.shape, ours) == jax.tree.map(np.shape, expected)
+    assert sum(x.size for x in jax.tree.leaves(ours)) == sum(x.size for x in weights.values())
+
+
+def test_gpt2_s_logits_loss_and_gradients_are_the_original_s(gpt2):
+    model, weights, tokens_BL, golden, golden_slopes = gpt2
+    ones_BL = jnp.ones(tokens_BL[:, 1:].shape)
+
+    def loss(params):
+        bound = model.bind({"params": params})
+        h_BLD = bound(tokens_BL, train=False)
+        args = (h_BLD[:, :-1], tokens_BL[:, 1:], ones_BL)
+        total, weight = bound.cross_entropy(*args, chunks=3, train=False)["loss"]
+        return total / weight, bound.logits(h_BLD)
+
+    run = quick_jit(jax.value_and_grad(loss, has_aux=True))
+    (value, logits), slopes = run(cases.gpt(weights, model.H))
+    assert off(logits, golden["logits"]) < 2e-6
+    assert off(value, golden["loss"]) < 2e-6
+    assert cases.slopes_off(slopes, cases.gpt(golden_slopes, model.H)) < 1e-5
+
+
+def test_gpt2_s_keys_values_and_continuation_are_the_original_s(gpt2):
+    model, weights, tokens_BL, golden, _ = gpt2
+    params = {"params": jax.tree.map(jnp.asarray, cases.gpt(weights, model.H))}
+    extend = quick_jit(lambda *args: model.apply(params, *args, method="extend"))
+    B, L = tokens_BL.shape
+    _, cache = extend(tokens_BL, model.cache(B, L))
+    both = np.stack([cache.k_NBJHK, cache.v_NBJHK])
+    assert off(np.einsum("cNBJHK->BNcHJK", both), golden["present"]) < 2e-6
+    past = L - golden["logits_with_past"].shape[1]
+    _, cache = extend(tokens_BL[:, :past], model.cache(B, L))
+    h_BLD, cache = extend(tokens_BL[:, past:], cache)
+    logits = model.apply(params, h_BLD, method="logits")
+    assert off(logits, golden["logits_with_past"]) < 2e-6
+    assert off(logits, golden["logits"][:, past:]) < 2e-6
+    assert (cache.length_B == L).all()

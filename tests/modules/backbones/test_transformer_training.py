@@ -1,0 +1,247 @@
+"""modules/backbones/transformer.py in training: how weights begin, what is dropped, what a step
+costs."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from modules.layers.attention import sight
+from tests.support import transformer_inputs as cases
+from tests.support.jaxpr import programs_of
+from tests.support.xlnet_inputs import off, quick_jit
+
+B, L = 2, 8
+TOKENS_BL = cases.tokens(B, L)
+RNGS = {"dropout": jax.random.key(0)}
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+# --- how weights begin -----------------------------------------------------------------------
+
+
+def begun(**fields):
+    model = cases.tiny(V=600, D=64, H=4, K=16, F=128, N=4, L=150, **fields)
+    return quick_jit(model.init, static_argnames="train")(
+        jax.random.key(0), TOKENS_BL, train=False
+    )["params"]
+
+
+def deviates(x, expected):
+    return abs(float(np.std(x)) / expected - 1) > 4 / math.sqrt(2 * x.size)
+
+
+def test_gpt2_begins_smaller_where_it_returns_to_the_sum():
+    params = begun(**cases.GPT2, residual_scale=True, position_scale=0.01)
+    attention, ffn = params["layers"]["attention"], params["layers"]["ffn"]
+    for x in (params["token_VD"], ffn["wi_DF"], *(attention[f"w{n}_DHK"] for n in "qkv")):
+        assert not deviates(x, 0.02)
+    for x in (attention["wo_HKD"], ffn["wo_FD"]):
+        assert not deviates(x, 0.02 / math.sqrt(2 * 4))
+    assert not deviates(params["position_LD"], 0.01)
+    assert np.abs(params["token_VD"]).max() > 3.5 * 0.02
+
+
+def test_bert_begins_within_two_deviations():
+    params = begun(**cases.BERT, initializer="truncated")
+    attention, ffn = params["layers"]["attention"], params["layers"]["ffn"]
+    drawn = [params[name] for name in ("token_VD", "position_LD", "head_DD", "pool_DD")]
+    drawn += [attention[f"w{n}"] for n in ("q_DHK", "k_DHK", "v_DHK", "o_HKD")]
+    for x in (*drawn, ffn["wi_DF"], ffn["wo_FD"]):
+        assert np.abs(x).max() <= 2 * 0.02 + 1e-7
+        assert abs(float(np.std(x)) / (0.8796 * 0.02) - 1) < 4 / math.sqrt(2 * x.size)
+    assert not params["bias_V"].any()
+    biases = [x for name, x in (*attention.items(), *ffn.items()) if name.startswith("b")]
+    assert len(biases) == 6
+    assert not any(x.any() for x in biases)
+
+
+# --- dropout ---------------------------------------------------------------------------------
+
+
+def block_parts(silent):
+    """x -> what a block adds to x, in evaluation and in training, one of its halves silenced."""
+    model = cases.tiny(N=1, **cases.GPT2, dropout=0.5)
+    params = jax.tree.map(lambda x: x[0], cases.draw(model)["layers"])
+    for name in silent:
+        params[name[0]] |= {name[1]: jnp.zeros_like(params[name[0]][name[1]])}
+    x_BLD = jnp.asarray(np.random.default_rng(0).normal(0, 1, (B, L, model.D)), jnp.float32)
+    block = model.bind({"params": cases.draw(model)})._block()
+
+    def added(train):
+        y_BLD, _ = block.apply(
+            {"params": params}, x_BLD, sight(L, causal=True), train=train, rngs=RNGS
+        )
+        return np.asarray(y_BLD - x_BLD)
+
+    return added(train=False), added(train=True)
+
+
+@pytest.mark.parametrize("silent", ["attention", "ffn"])
+def test_a_block_drops_from_the_two_sums_it_makes_and_nowhere_else(silent):
+    out, bias = {"attention": ("wo_HKD", "bo_D"), "ffn": ("wo_FD", "bo_D")}[silent]
+    whole, dropped = block_parts([(silent, out), (silent, bias)])
+    kept = dropped != 0
+    assert 0.4 < kept.mean() < 0.6
+    np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("fields", [cases.GPT1, cases.BERT])
+def test_the_embedding_is_dropped_once_it_is_normed(fields):
+    model = cases.tiny(N=0, dropout=0.5, **fields)
+    params = cases.draw(model)
+    whole, dropped = (
+        np.asarray(model.apply({"params": params}, TOKENS_BL, train=train, rngs=RNGS))
+        for train in (False, True)
+    )
+    kept = dropped != 0
+    assert 0.35 < kept.mean() < 0.65
+    np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
+
+
+def test_attention_dropout_is_a_rate_of_its_own():
+    params = cases.draw(cases.tiny())
+
+    def states(train=True, key=0, **rates):
+        model = cases.tiny(**rates)
+        rngs = {"dropout": jax.random.key(key)}
+        call = lambda p: model.apply({"params": p}, TOKENS_BL, train=train, rngs=rngs)  # noqa: E731
+        return np.asarray(quick_jit(call)(params))
+
+    still = states()
+    moved = states(attention_dropout=0.5)
+    assert (moved != still).any(-1).all()
+    assert (moved != states(attention_dropout=0.5, key=1)).any()
+    np.testing.assert_allclose(states(train=False, attention_dropout=0.5), still, atol=1e-5)
+
+
+def gpt1():
+    model = cases.tiny(**cases.GPT1, dropout=0.3, table_dropout=True, N=1)
+    return model, cases.draw(model)
+
+
+def test_what_dropout_takes_out_of_the_table_it_takes_out_of_embedding_and_logits_alike():
+    model, params = gpt1()
+    targets_BL, weights_BL = np.roll(TOKENS_BL, -1, 1), jnp.ones((B, L))
+
+    def loss(tables):
+        bound = model.bind({"params": params | tables}, rngs=RNGS)
+        h_BLD = bound(TOKENS_BL, train=True)
+        sums = bound.cross_entropy(h_BLD, targets_BL, weights_BL, chunks=2, train=True)
+        table_RD = bound._table(True)  # tokens, then positions
+        logits_BLR = h_BLD @ table_RD.T
+        log_BLR = jax.nn.log_softmax(logits_BLR)
+        plain = -jnp.take_along_axis(log_BLR, targets_BL[..., None], -1).sum()
+        return sums["loss"][0], (
+            plain,
+            table_RD,
+            bound._embed(TOKENS_BL, None, jnp.arange(L), True),
+        )
+
+    tables = {name: params[name] for name in ("token_VD", "position_LD")}
+    run = quick_jit(jax.value_and_grad(loss, has_aux=True))
+    (value, (plain, table_RD, x_BLD)), slopes = run(tables)
+    np.testing.assert_allclose(value, plain, rtol=1e-6)
+    np.testing.assert_array_equal(x_BLD, table_RD[TOKENS_BL] + table_RD[model.V + np.arange(L)])
+    reached = jnp.concatenate([slopes["token_VD"], slopes["position_LD"]]) != 0
+    np.testing.assert_array_equal(reached, table_RD != 0)
+    assert 0.65 < reached.mean() < 0.75
+
+
+def test_outside_training_the_table_is_whole():
+    model, params = gpt1()
+    bound = model.bind({"params": params})
+    table_RD = np.concatenate([params["token_VD"], params["position_LD"]])
+    np.testing.assert_array_equal(bound._table(False), table_RD)
+
+
+# --- what changes nothing --------------------------------------------------------------------
+
+
+def loss_and_slopes(params, **fields):
+    model = cases.tiny(**cases.GPT2, **fields)
+
+    def loss(params):
+        args = dict(slots_BP=np.array([[1, 5], [7, 0]]), train=True, rngs=RNGS)
+        h_BPD = model.apply({"params": params}, TOKENS_BL, **args)
+        return jnp.square(h_BPD + 1).sum()
+
+    return quick_jit(jax.value_and_grad(loss))(params)
+
+
+def test_remat_and_unrolling_repeat_loss_gradients_and_dropout():
+    rates = dict(dropout=0.3, attention_dropout=0.3)
+    params = cases.draw(cases.tiny(**cases.GPT2))
+    value, slopes = loss_and_slopes(params, **rates)
+    for fields in (dict(remat="dots"), dict(remat="full", unroll=2)):
+        again, again_slopes = loss_and_slopes(params, **rates, **fields)
+        assert off(again, value) < 2e-6
+        assert cases.slopes_off(again_slopes, slopes) < 1e-5
+
+
+@pytest.mark.parametrize("fields", [cases.BERT, cases.GPT2])
+def test_bfloat16_is_near_float32(fields):
+    params = cases.draw(cases.tiny(**fields), scale=0.1)
+    exact, half = (
+        quick_jit(cases.forward(cases.tiny(**fields, dtype=dtype), TOKENS_BL))(params)
+        for dtype in ("float32", "bfloat16")
+    )
+    assert half.dtype == jnp.bfloat16
+    assert off(half, np.asarray(exact, np.float64)) < 2e-2
+
+
+# --- what a step costs -----------------------------------------------------------------------
+
+
+def products(jaxpr, times=1):
+    """Floating-point operations of all products in this program and those inside it."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            depth = math.prod(eqn.invars[0].aval.shape[i] for i in contracted)
+            total += times * 2 * math.prod(eqn.outvars[0].aval.shape) * depth
+        inner = times * eqn.params["length"] if eqn.primitive.name == "scan" else times
+        # Of the ways platforms go, one.
+        programs = programs_of(eqn)[: 1 if "branches" in eqn.params else None]
+        total += sum(products(x, inner) for x in programs)
+    return total
+
+
+def executed(model, P):
+    """Products of the gradient of a loss at the first P positions."""
+    slots_BP = np.tile(np.arange(P), (B, 1))
+
+    def loss(params):
+        bound = model.bind({"params": params})
+        h_BPD = bound(TOKENS_BL, slots_BP=slots_BP, train=False)
+        args = (h_BPD, slots_BP, jnp.ones((B, P)))
+        return bound.cross_entropy(*args, chunks=2, train=False)["loss"][0]
+
+    return products(jax.make_jaxpr(jax.grad(loss))(cases.draw(model)).jaxpr)
+
+
+@pytest.mark.parametrize("P", [2, L])
+@pytest.mark.parametrize("head", ["tied", "transform"])
+def test_flops_are_the_products_a_step_executes(P, head):
+    model = cases.tiny(head=head)
+    assert model.flops(B, L, P) == executed(model, P)
+
+
+@pytest.mark.parametrize("window", [0, 3])
+def test_flops_count_only_the_scores_of_what_is_seen(window):
+    model = cases.tiny(attention="causal", window=window, N=4, L=512)
+    L, A = 512, model.H * model.K
+    seen_L = np.arange(1, L + 1)
+    near_L = np.minimum(seen_L, window) if window else seen_L
+    pairs = 2 * seen_L.sum() + 2 * near_L.sum()
+    everything = cases.tiny(N=4, L=512).flops(B, L, L)
+    expected = everything - 12 * B * A * (4 * L * L - pairs)
+    assert model.flops(B, L, L) == pytest.approx(expected, rel=2e-3)

@@ -1,0 +1,221 @@
+"""Who reaches whom, and what may be changed without changing a number."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from modules import masks
+from pretrain.objectives import corruption
+from tests.support import xlnet_reference as reference
+from tests.support.xlnet_inputs import arguments, backbone, draw_inputs, quick_jit
+
+PLAIN = reference.Config(n_token=40)
+WEIGHTS = jax.tree.map(jnp.asarray, reference.ours(reference.random_weights(PLAIN, 1), PLAIN))
+LOOPED = reference.Config(n_layer=3, mem_len=5, bi_data=True)
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def close(a, b, tolerance=2e-6):
+    np.testing.assert_allclose(a, b, atol=tolerance * float(np.abs(b).max()), rtol=0)
+
+
+def states(cfg, params, *args, **given):
+    call = backbone(cfg).apply
+    return quick_jit(lambda p: call({"params": p}, *args, **given, train=False))(params)
+
+
+# --- who reaches whom ------------------------------------------------------------------------
+
+
+def permuted_row():
+    """Twelve tokens in a drawn order, four of them predicted: (tokens, content, slots)."""
+    order_L = jax.random.permutation(jax.random.key(3), 12)
+    slots_P = jnp.array([9, 1, 4, 6])
+    picked_L = jnp.zeros(12, bool).at[slots_P].set(True)
+    special_L = jnp.arange(12) == 11
+    rank_L, below_L = corruption.ranks(order_L, picked_L, special_L)
+    return 7 + jnp.arange(12)[None], masks.permuted(rank_L[None], below_L[None]), slots_P[None]
+
+
+def queries(params, tokens_BL, content, slots_BP):
+    query = jnp.take_along_axis(content, slots_BP[..., None], axis=1)
+    given = dict(content=content, slots_BP=slots_BP, query=query)
+    return backbone(PLAIN).apply({"params": params}, tokens_BL, **given, train=False).g_BPD[0]
+
+
+def test_the_gradient_from_an_invisible_place_is_exactly_zero():
+    tokens_BL, content, slots_BP = permuted_row()
+
+    def projected(token_VD):
+        params = WEIGHTS | {"token_VD": token_VD}
+        return queries(params, tokens_BL, content, slots_BP) @ jnp.arange(1.0, PLAIN.d_model + 1)
+
+    slope_PVD = quick_jit(jax.jacrev(projected))(WEIGHTS["token_VD"])
+    reached_PL = np.abs(slope_PVD[:, tokens_BL[0]]).max(-1) > 0
+    np.testing.assert_array_equal(reached_PL, content[0][slots_BP[0]])
+    assert not any(reached_PL[p, slot] for p, slot in enumerate(slots_BP[0]))
+
+
+def test_the_token_at_a_predicted_place_does_not_move_its_own_output_by_a_bit():
+    tokens_BL, content, slots_BP = permuted_row()
+    run = quick_jit(lambda tokens_BL: queries(WEIGHTS, tokens_BL, content, slots_BP))
+    before_PD = run(tokens_BL)
+    moved_PP = []
+    for slot in slots_BP[0]:
+        after_PD = run(tokens_BL.at[0, slot].set(2))
+        moved_PP.append(np.any(before_PD != after_PD, axis=-1))
+    assert not np.diag(moved_PP).any()
+    assert np.sum(moved_PP) == 4 * 3 / 2  # of two predicted places the later sees the earlier
+
+
+# --- encode and logits -----------------------------------------------------------------------
+
+
+def test_encode_computes_the_content_stream_alone():
+    rng = np.random.default_rng(0)
+    tokens_BL = rng.integers(0, 40, (2, 8))
+    both = tokens_BL, np.ones((2, 8), bool)
+    model = backbone(PLAIN)
+    encode = quick_jit(lambda p: model.apply({"params": p}, *both, train=False, method="encode"))
+    whole = states(PLAIN, WEIGHTS, tokens_BL)
+    assert whole.g_BPD is None
+    h_BLD = encode(WEIGHTS)
+    close(h_BLD, whole.h_BLD)
+
+
+@pytest.mark.parametrize("left", [0, 3])
+def test_padding_on_either_side_leaves_the_real_states_alone(left):
+    rng = np.random.default_rng(0)
+    short_BL, segments_BL = rng.integers(0, 40, (2, 8)), rng.integers(0, 2, (2, 8))
+    pad = ((0, 0), (left, 3 - left))
+
+    def encode(tokens_BL, valid_BL, segments_BL):
+        return quick_jit(
+            lambda p: backbone(PLAIN).apply(
+                {"params": p},
+                tokens_BL,
+                valid_BL,
+                train=False,
+                segments_BL=segments_BL,
+                method="encode",
+            )
+        )(WEIGHTS)
+
+    alone = encode(short_BL, np.ones((2, 8), bool), segments_BL)
+    real = np.pad(np.ones((2, 8), bool), pad)
+    padded = encode(np.pad(short_BL, pad), real, np.pad(segments_BL, pad))
+    close(padded[:, left : left + 8], alone)
+
+
+def test_logits_are_tied_to_the_embedding():
+    h_BLD = np.random.default_rng(0).normal(0, 1, (2, 3, PLAIN.d_model)).astype(np.float32)
+    logits = backbone(PLAIN).apply({"params": WEIGHTS}, h_BLD, method="logits")
+    close(logits, h_BLD @ WEIGHTS["token_VD"].T + WEIGHTS["bias_V"])
+
+
+# --- memory ----------------------------------------------------------------------------------
+
+
+def test_two_windows_with_memory_are_one_long_window_from_left_to_right():
+    short = reference.Config(n_token=40, attn_type="uni", n_layer=3, mem_len=8)
+    params = reference.ours(reference.random_weights(short, 2), short)
+    tokens_BL = np.random.default_rng(0).integers(0, 40, (2, 16))
+    empty_NBMD = jnp.zeros((3, 2, 8, short.d_model))
+    not_the_memory = jnp.arange(16) >= 8
+    first = states(
+        short, params, tokens_BL[:, :8], memory_NBMD=empty_NBMD, content=not_the_memory[None, None]
+    )
+    second = states(short, params, tokens_BL[:, 8:], memory_NBMD=first.memory_NBMD)
+    long = states(short, params, tokens_BL)
+    close(jnp.concatenate([first.h_BLD, second.h_BLD], axis=1), long.h_BLD)
+
+
+def test_no_gradient_flows_into_the_memory_that_is_kept():
+    cfg = reference.Config(mem_len=5)
+    params = reference.ours(reference.random_weights(cfg, 2), cfg)
+    given = arguments(cfg, draw_inputs(cfg, np.random.default_rng(0), 6))
+
+    def kept(params):
+        out = backbone(cfg).apply({"params": params}, **given, train=False)
+        return (out.memory_NBMD**2).sum()
+
+    slopes = quick_jit(jax.grad(kept))(params)
+    assert all(not np.any(x) for x in jax.tree.leaves(slopes))
+
+
+def test_windows_with_memory_are_the_whole_row_where_each_sees_its_window_and_m_before():
+    cfg = reference.Config(n_token=40, n_layer=3, mem_len=6, reuse_len=2)
+    params = reference.ours(reference.random_weights(cfg, 2), cfg)
+    rng, L = np.random.default_rng(0), 4
+    tokens_BL, segments_BL = rng.integers(0, 40, (2, 12)), rng.integers(0, 2, (2, 12))
+    valid_BL = np.arange(12) >= np.array([[0], [5]])
+    found = quick_jit(
+        lambda p: backbone(cfg).apply(
+            {"params": p},
+            tokens_BL,
+            valid_BL,
+            L,
+            train=False,
+            segments_BL=segments_BL,
+            method="encode_windows",
+        )
+    )(params)
+    begin_L, key_L = np.arange(12) // L * L, np.arange(12)
+    near = (key_L >= begin_L[:, None] - 6) & (key_L < begin_L[:, None] + L)
+    whole = states(cfg, params, tokens_BL, segments_BL, content=near & valid_BL[:, None])
+    close(found[valid_BL], whole.h_BLD[valid_BL])
+    at_once = states(cfg, params, tokens_BL, segments_BL, content=valid_BL[:, None])
+    assert not np.allclose(found[valid_BL], at_once.h_BLD[valid_BL], atol=1e-2)
+
+
+# --- what changes nothing --------------------------------------------------------------------
+
+
+def loss_and_slopes(given, **fields):
+    model = backbone(LOOPED, **fields)
+    params = reference.ours(reference.random_weights(LOOPED, 5), LOOPED)
+
+    def loss(params):
+        out = model.apply(
+            {"params": params}, **given, train=True, rngs={"dropout": jax.random.key(0)}
+        )
+        return jnp.square(out.g_BPD[:, :-1] + 1).sum()
+
+    return quick_jit(jax.value_and_grad(loss))(params)
+
+
+@pytest.fixture(scope="module")
+def with_dropout():
+    given = arguments(LOOPED, draw_inputs(LOOPED, np.random.default_rng(0), 6))
+    with jax.default_matmul_precision("highest"):
+        return given, loss_and_slopes(given, dropout=0.3)
+
+
+@pytest.mark.parametrize("fields", [dict(remat="dots"), dict(remat="full", unroll=2)])
+def test_remat_and_unrolling_repeat_loss_gradients_and_dropout(with_dropout, fields):
+    given, (loss, slopes) = with_dropout
+    again, again_slopes = loss_and_slopes(given, dropout=0.3, **fields)
+    close(again, loss)
+    jax.tree.map(lambda a, b: close(a, b + 0.0, 1e-5) if np.any(b) else None, again_slopes, slopes)
+
+
+def test_without_dropout_distances_may_be_shared_or_not():
+    given = arguments(LOOPED, draw_inputs(LOOPED, np.random.default_rng(0), 6))
+    rates = dict(dropout=0.0, attention_dropout=0.0)
+    shared, shared_slopes = loss_and_slopes(given, **rates)
+    own, own_slopes = loss_and_slopes(given, **rates, shared_distances=False)
+    close(own, shared)
+    jax.tree.map(lambda a, b: close(a, b, 1e-5) if np.any(b) else None, own_slopes, shared_slopes)
+
+
+def test_the_order_of_slots_is_the_order_of_outputs():
+    tokens_BL, content, slots_BP = permuted_row()
+    run = quick_jit(lambda slots_BP: queries(WEIGHTS, tokens_BL, content, slots_BP))
+    turn = jnp.array([2, 0, 3, 1])
+    close(run(slots_BP[:, turn]), run(slots_BP)[turn])

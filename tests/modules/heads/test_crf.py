@@ -1,0 +1,338 @@
+"""All paths counted by brute force say what it should find."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from modules.activation_sharding import placing
+from modules.heads import crf
+from modules.heads.crf import CRF, Chain
+from pretrain.distributed.sharding import Layout, make_mesh
+
+L, C = 5, 3
+ROWS = {  # what is valid
+    "whole": [1, 1, 1, 1, 1],
+    "padded right": [1, 1, 1, 0, 0],
+    "padded left": [0, 0, 1, 1, 1],
+    "with gaps": [1, 0, 1, 0, 1],
+    "of one": [0, 0, 1, 0, 0],
+    "of none": [0, 0, 0, 0, 0],
+}
+VALID_BL = np.array(list(ROWS.values()), bool)
+B = len(ROWS)
+ALLOWED = Chain(  # tag 2 neither begins nor follows 0; 1 does not end
+    np.array([1, 1, 0], bool),
+    np.array([1, 0, 1], bool),
+    np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]], bool),
+)
+likelihood = jax.jit(crf.log_likelihood)
+partition = jax.jit(crf.log_partition)
+decode = jax.jit(crf.viterbi)
+marginals = jax.jit(crf.marginals)
+loss = jax.jit(crf.loss)
+
+
+def draw(seed=0, rows=B, length=L, tags=C):
+    rng = np.random.default_rng(seed)
+    chain = Chain(*(rng.normal(0, 1, s).astype("f") for s in (tags, tags, (tags, tags))))
+    emissions_BLC = rng.normal(0, 2, (rows, length, tags)).astype("f")
+    return emissions_BLC, chain, rng.integers(0, tags, (rows, length))
+
+
+def score(x_LC, chain, path):
+    """Of one path through these positions, in float64."""
+    if not len(path):
+        return 0.0
+    own = sum(float(x_LC[i, tag]) for i, tag in enumerate(path))
+    moves = sum(float(chain.transition_CC[pair]) for pair in itertools.pairwise(path))
+    return own + moves + float(chain.start_C[path[0]]) + float(chain.end_C[path[-1]])
+
+
+def legal(path, allowed):
+    ends = not path or (allowed.start_C[path[0]] and allowed.end_C[path[-1]])
+    return ends and all(allowed.transition_CC[pair] for pair in itertools.pairwise(path))
+
+
+def paths(x_LC, chain, allowed=None):
+    """Every path that is allowed, and its score."""
+    every = itertools.product(range(x_LC.shape[1]), repeat=len(x_LC))
+    kept = [path for path in every if allowed is None or legal(path, allowed)]
+    return kept, np.array([score(x_LC, chain, path) for path in kept])
+
+
+def log_sum(scores):
+    return np.log(np.exp(scores - scores.max()).sum()) + scores.max()
+
+
+def counts(path, weight=1.0):
+    """How often a path has each tag at each position, begins and ends with it, and moves."""
+    own_LC, start_C, end_C, moves_CC = (np.zeros(s) for s in ((len(path), C), C, C, (C, C)))
+    for i, tag in enumerate(path):
+        own_LC[i, tag] = weight
+    for pair in itertools.pairwise(path):
+        moves_CC[pair] += weight
+    if path:
+        start_C[path[0]] = end_C[path[-1]] = weight
+    return own_LC, Chain(start_C, end_C, moves_CC)
+
+
+def expected(x_LC, chain, allowed=None):
+    """The same on average over all paths."""
+    every, scores = paths(x_LC, chain, allowed)
+    shares = np.exp(scores - log_sum(scores))
+    each = [counts(path, share) for path, share in zip(every, shares, strict=True)]
+    return jax.tree.map(lambda *x: sum(x), *each)
+
+
+@pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["free", "constrained"])
+def test_partition_is_the_sum_over_all_allowed_paths(allowed):
+    x_BLC, chain, _ = draw()
+    found_B = partition(x_BLC, crf.held(chain, allowed) if allowed else chain, VALID_BL)
+    wanted_B = [log_sum(paths(x_BLC[b, VALID_BL[b]], chain, allowed)[1]) for b in range(B)]
+    np.testing.assert_allclose(found_B, wanted_B, atol=1e-5)
+    assert found_B[list(ROWS).index("of none")] == 0
+
+
+def test_likelihood_is_the_tags_share_among_all_paths():
+    x_BLC, chain, tags_BL = draw()
+    found_B = likelihood(x_BLC, tags_BL, chain, VALID_BL)
+    for b, valid_L in enumerate(VALID_BL):
+        own = score(x_BLC[b, valid_L], chain, tuple(tags_BL[b, valid_L]))
+        wanted = own - log_sum(paths(x_BLC[b, valid_L], chain)[1])
+        np.testing.assert_allclose(found_B[b], wanted, atol=1e-5, err_msg=list(ROWS)[b])
+
+
+def test_likelihoods_of_all_paths_add_up_to_one():
+    x_BLC, chain, _ = draw(rows=1)
+    tags_BL = np.array(list(itertools.product(range(C), repeat=L)))
+    log_p_B = likelihood(np.repeat(x_BLC, len(tags_BL), 0), tags_BL, chain)
+    np.testing.assert_allclose(np.exp(np.asarray(log_p_B, float)).sum(), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["free", "constrained"])
+def test_gradients_are_expected_counts_less_the_tags_own(allowed):
+    x_BLC, chain, tags_BL = draw(1)
+    tags_BL = np.zeros_like(tags_BL) if allowed else tags_BL  # all 0: allowed
+
+    @functools.partial(jax.jit, static_argnums=2)
+    @functools.partial(jax.grad, argnums=(0, 1))
+    def slope(x_BLC, chain, held):
+        chain = crf.held(chain, ALLOWED) if held else chain
+        return crf.loss(x_BLC, tags_BL, chain, VALID_BL)[0]
+
+    found_BLC, found = slope(x_BLC, chain, allowed is not None)
+    wanted_BLC, wanted = np.zeros((B, L, C)), Chain(np.zeros(C), np.zeros(C), np.zeros((C, C)))
+    for b, valid_L in enumerate(VALID_BL):
+        mean_LC, mean = expected(x_BLC[b, valid_L], chain, allowed)
+        own_LC, own = counts(tuple(tags_BL[b, valid_L]))
+        wanted_BLC[b, valid_L] = mean_LC - own_LC
+        wanted = jax.tree.map(lambda x, y, z: x + y - z, wanted, mean, own)
+    np.testing.assert_allclose(found_BLC, wanted_BLC, atol=1e-5)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), found, wanted)
+
+
+@pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["free", "constrained"])
+def test_marginals_are_the_share_of_paths_through_each_tag(allowed):
+    x_BLC, chain, _ = draw(2)
+    found_BLC = marginals(x_BLC, crf.held(chain, allowed) if allowed else chain, VALID_BL)
+    for b, valid_L in enumerate(VALID_BL):
+        wanted_LC, _ = expected(x_BLC[b, valid_L], chain, allowed)
+        np.testing.assert_allclose(found_BLC[b, valid_L], wanted_LC, atol=1e-5)
+    assert not found_BLC[~VALID_BL].any()
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+@pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["free", "constrained"])
+def test_the_decoded_path_is_the_best_of_all_that_are_allowed(allowed, seed):
+    x_BLC, chain, _ = draw(seed)
+    tags_BL, score_B = decode(x_BLC, crf.held(chain, allowed) if allowed else chain, VALID_BL)
+    for b, valid_L in enumerate(VALID_BL):
+        every, scores = paths(x_BLC[b, valid_L], chain, allowed)
+        assert tuple(tags_BL[b, valid_L]) == every[scores.argmax()]
+        np.testing.assert_allclose(score_B[b], scores.max(), atol=1e-5)
+    assert tags_BL.dtype == jnp.int32
+    assert not tags_BL[~VALID_BL].any()
+
+
+def test_of_equally_good_paths_the_one_lowest_from_its_end_is_decoded():
+    rng, ties = np.random.default_rng(6), 0
+    chain = Chain(*(rng.integers(0, 2, s).astype("f") for s in (C, C, (C, C))))
+    x_BLC = rng.integers(0, 2, (B, L, C)).astype("f")
+    tags_BL, score_B = decode(x_BLC, chain, VALID_BL)
+    for b, valid_L in enumerate(VALID_BL):
+        every, scores = paths(x_BLC[b, valid_L], chain)
+        best = [path for path, s in zip(every, scores, strict=True) if s == scores.max()]
+        assert tuple(tags_BL[b, valid_L]) == min(best, key=lambda path: path[::-1])
+        assert score_B[b] == scores.max()
+        ties += len(best) > 1
+    assert ties >= 3
+
+
+def test_where_all_paths_are_forbidden_the_one_with_fewest_offences_is_decoded():
+    x_BLC, chain, _ = draw(7, rows=B)
+    walls = np.zeros((C, C), bool)
+    walls[2, 1] = walls[1, 2] = True  # 2 to 1 to 2 is the only way; and nothing may begin
+    allowed = Chain(np.zeros(C, bool), np.array([0, 1, 0], bool), walls)
+    tags_BL, score_B = decode(x_BLC, crf.held(chain, allowed), np.ones((B, L), bool))
+    np.testing.assert_array_equal(tags_BL, [[1, 2, 1, 2, 1]] * B)
+    assert np.isfinite(score_B).all()
+
+
+def test_forbidden_tags_have_a_loud_but_finite_loss_and_finite_gradients():
+    x_BLC, chain, tags_BL = draw(8)
+    tags_BL = np.full_like(tags_BL, 2)
+    with_chain = lambda chain: crf.loss(x_BLC, tags_BL, crf.held(chain, ALLOWED), VALID_BL)[0]  # noqa: E731
+    total, slopes = jax.jit(jax.value_and_grad(with_chain))(chain)
+    assert 1e29 < total < 1e33
+    assert all(np.isfinite(x).all() for x in slopes)
+    assert slopes.start_C[2] == slopes.transition_CC[0, 2] == slopes.end_C[1] == 0
+
+
+def test_padding_and_gaps_change_no_bit():
+    """Nor does what stands there, be it NaN or a tag that there is not."""
+    x_BLC, chain, tags_BL = draw(9)
+    x_BLC[~VALID_BL], tags_BL = np.nan, np.where(VALID_BL, tags_BL, -100)
+    found = likelihood(x_BLC, tags_BL, chain, VALID_BL), partition(x_BLC, chain, VALID_BL)
+    tags, scores = decode(x_BLC, chain, VALID_BL)
+    slope = jax.jit(jax.grad(lambda x, y, v: crf.loss(x, y, chain, v)[0]))
+    slopes_BLC = slope(x_BLC, tags_BL, VALID_BL)
+    for b, valid_L in enumerate(VALID_BL[:-1]):
+        n = valid_L.sum()
+        x, y = (np.repeat(a[b : b + 1, valid_L], B, 0) for a in (x_BLC, tags_BL))
+        whole = np.ones((B, n), bool)
+        alone = likelihood(x, y, chain, whole), partition(x, chain, whole)
+        np.testing.assert_array_equal([a[b] for a in found], [a[b] for a in alone])
+        tags_alone, scores_alone = decode(x, chain, whole)
+        np.testing.assert_array_equal(tags[b, valid_L], tags_alone[b])
+        assert scores[b] == scores_alone[b]
+        np.testing.assert_array_equal(slopes_BLC[b, valid_L], slope(x, y, whole)[b])
+    assert not slopes_BLC[~VALID_BL].any()
+
+
+def test_likelihoods_of_long_rows_keep_their_digits():
+    """Their partitions are 4000 nats and more, of which float32 knows no ten-thousandth."""
+    x_BLC, chain, tags_BL = draw(10, rows=2, length=512, tags=7)
+    x_BLC *= 3
+    for b in range(2):  # row 0: tags that fit, so that its loss is small; row 1: as drawn
+        tags_BL[b] = x_BLC[b].argmax(-1) if b == 0 else tags_BL[b]
+    x_BLC[0] += 9 * np.eye(7, dtype="f")[tags_BL[0]]
+    found_B = likelihood(x_BLC, tags_BL, chain, np.ones((2, 512), bool))
+    x64_BLC, chain64 = x_BLC.astype(float), Chain(*(x.astype(float) for x in chain))
+    for b in range(2):
+        alpha_C = chain64.start_C + x64_BLC[b, 0]
+        for x_C in x64_BLC[b, 1:]:
+            alpha_C = np.logaddexp.reduce(alpha_C[:, None] + chain64.transition_CC, 0) + x_C
+        partition = np.logaddexp.reduce(alpha_C + chain64.end_C)
+        wanted = score(x64_BLC[b], chain64, tuple(tags_BL[b])) - partition
+        assert partition > 4000
+        np.testing.assert_allclose(found_B[b], wanted, rtol=1e-6, atol=1e-4)
+
+
+def test_the_backward_pass_keeps_no_matrix_of_tags_for_each_position():
+    x_BLC, chain, tags_BL = draw(rows=4, length=64, tags=37)
+    slope = jax.jit(jax.grad(lambda x_BLC: crf.loss(x_BLC, tags_BL, chain)[0]))
+    memory = slope.lower(x_BLC).compile().memory_analysis()
+    assert 0 < memory.temp_size_in_bytes < 0.3 * 4 * x_BLC.size * 37
+
+
+def test_what_comes_in_half_precision_is_summed_in_float32():
+    x_BLC, chain, tags_BL = draw(11)
+    half, chain_half = (
+        jnp.asarray(x_BLC, jnp.bfloat16),
+        Chain(*(x.astype("bfloat16") for x in chain)),
+    )
+    found_B = likelihood(half, tags_BL, chain_half, VALID_BL)
+    rounded = np.asarray(half, "f"), tags_BL, Chain(*(x.astype("f") for x in chain_half))
+    np.testing.assert_array_equal(found_B, likelihood(*rounded, VALID_BL))
+    assert found_B.dtype == marginals(half, chain_half, VALID_BL).dtype == jnp.float32
+
+
+def test_loss_weighs_whole_rows_and_an_empty_row_weighs_nothing():
+    x_BLC, chain, tags_BL = draw(12)
+    own_B = likelihood(x_BLC, tags_BL, chain, VALID_BL)
+    total, weight = loss(x_BLC, tags_BL, chain, VALID_BL)
+    np.testing.assert_allclose(total, -own_B.sum(), rtol=1e-6)
+    assert weight == B - 1
+    weights_B = np.array([0.5, 0, 2, 0, 0, 7])
+    total, weight = loss(x_BLC, tags_BL, chain, VALID_BL, weights_B=weights_B)
+    np.testing.assert_allclose(total, -(0.5 * own_B[0] + 2 * own_B[2]), rtol=1e-6)
+    assert weight == 2.5
+
+
+def test_it_begins_as_a_softmax_of_each_position():
+    x_BLC, _, tags_BL = draw(13)
+    model = CRF(C)
+    start = jax.jit(model.init_with_output)
+    (total, weight), params = start(jax.random.key(0), x_BLC, tags_BL)
+    wanted = optax.softmax_cross_entropy_with_integer_labels(x_BLC, tags_BL).sum()
+    np.testing.assert_allclose(total, wanted, rtol=1e-5)
+    assert weight == B
+    shapes = jax.tree.map(jnp.shape, params["params"])
+    assert shapes == {"start_C": (C,), "end_C": (C,), "transition_CC": (C, C)}
+    found_BLC = jax.jit(lambda p: model.apply(p, x_BLC, method="marginals"))(params)
+    np.testing.assert_allclose(found_BLC, jax.nn.softmax(x_BLC), atol=1e-5)
+
+
+def test_constraints_hold_where_they_are_given():
+    x_BLC, chain, _ = draw(14)
+    model, params, tags_BL = CRF(C), {"params": chain._asdict()}, np.zeros((B, L), int)
+    run = jax.jit(model.apply, static_argnames="method")
+    free, _ = run(params, x_BLC, tags_BL, VALID_BL)
+    fewer, _ = run(params, x_BLC, tags_BL, VALID_BL, allowed=ALLOWED)
+    held = crf.held(chain, ALLOWED)
+    np.testing.assert_allclose(free, loss(x_BLC, tags_BL, chain, VALID_BL)[0], rtol=1e-6)
+    np.testing.assert_allclose(fewer, loss(x_BLC, tags_BL, held, VALID_BL)[0], rtol=1e-6)
+    assert fewer < free - 1  # fewer paths to share with
+    decoded = [
+        run(params, x_BLC, VALID_BL, allowed=each, method="decode")[0] for each in (None, ALLOWED)
+    ]
+    np.testing.assert_array_equal(decoded[0], decode(x_BLC, chain, VALID_BL)[0])
+    np.testing.assert_array_equal(decoded[1], decode(x_BLC, held, VALID_BL)[0])
+    assert (decoded[0] != decoded[1]).any()
+
+
+def test_training_finds_tags_that_only_their_neighbours_tell():
+    """Every second position says nothing; its tag is one more than the one before."""
+    rng = np.random.default_rng(15)
+    tags_BL = (rng.integers(0, C, (16, 1)) + np.arange(L)) % C
+    x_BLC = 4 * np.eye(C, dtype="f")[tags_BL]
+    x_BLC[:, 1::2] = 0
+    model, tx = CRF(C), optax.adam(0.1)
+    params = jax.jit(model.init)(jax.random.key(0), x_BLC, tags_BL)
+    state = tx.init(params)
+
+    @jax.jit
+    def step(params, state):
+        slopes = jax.grad(lambda p: model.apply(p, x_BLC, tags_BL)[0] / len(x_BLC))(params)
+        updates, state = tx.update(slopes, state)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(50):
+        params, state = step(params, state)
+    found_BL, _ = jax.jit(lambda p: model.apply(p, x_BLC, method="decode"))(params)
+    np.testing.assert_array_equal(found_BL, tags_BL)
+
+
+def test_rows_over_devices_give_the_same_loss():
+    x_BLC, chain, tags_BL = draw(16, rows=8)
+    valid_BL = np.concatenate([VALID_BL, VALID_BL[:2]])
+    slope = jax.value_and_grad(lambda x, c: crf.loss(x, tags_BL, c, valid_BL)[0], (0, 1))
+    layout = Layout(make_mesh(data=4, fsdp=2))
+    with placing(layout):
+        many = jax.jit(slope)(layout.put({"x_BLC": x_BLC}, 8)["x_BLC"], chain)
+    one = jax.jit(slope)(x_BLC, chain)
+    assert many[1][0].sharding.spec[0] == ("data", "fsdp")
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), many, one)
+
+
+def test_emissions_of_another_number_of_tags_are_refused():
+    x_BLC, chain, _ = draw(tags=4)
+    with pytest.raises(ValueError, match="a chain of C=3 tags, emissions of 4"):
+        crf.viterbi(x_BLC, draw()[1])
+    with pytest.raises(ValueError, match="a chain of C=4 tags, emissions of 3"):
+        crf.log_partition(draw()[0], chain)

@@ -1,0 +1,437 @@
+"""What a loop over words in float64 computes, the layers compute."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from modules.layers import rnn
+from modules.layers.rnn import Recurrent
+from tests.support.jaxpr import programs_in
+from tests.support.xlnet_inputs import off, quick_jit
+
+B, L, X, U, D = 3, 5, 4, 6, 3
+CLIPS = dict(clip_cell=0.5, clip_projection=0.2)
+LAYERS = {
+    "lstm": dict(cell="lstm"),
+    "lstmp": dict(cell="lstm", D=D, **CLIPS),
+    "lstm_free": dict(cell="lstm", D=D, forget_bias=0.0),
+    "gru": dict(cell="gru"),
+    "tanh": dict(cell="rnn"),
+    "relu": dict(cell="rnn", activation="relu"),
+}
+LENGTHS = (5, 3, 4)
+AT_THE_END = np.arange(L) < np.array(LENGTHS)[:, None]
+AT_THE_BEGIN = AT_THE_END[:, ::-1]
+
+
+def layer(name: str, Z: int = 2, **fields):
+    return Recurrent(U, **LAYERS[name] | dict(Z=Z) | fields)
+
+
+def drawn(model, seed: int = 0, scale: float = 0.7):
+    """Parameters, and a state, so large that everything matters and the clips are met."""
+    rng = np.random.default_rng(seed)
+    shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1, X)))["params"]
+    params = jax.tree.map(lambda x: np.float32(rng.normal(0, scale, x.shape)), shapes)
+    state = model.fresh_state(B)
+    return params, jax.tree.map(lambda x: np.float32(rng.normal(0, 0.3, x.shape)), state)
+
+
+def text(seed: int = 1, directions: int = 0):
+    shape = (B, directions, L, X) if directions else (B, L, X)
+    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+
+
+def forward(model, params, *args, **given):
+    return model.apply({"params": params}, *args, **given)
+
+
+run = quick_jit(forward, static_argnums=0)
+
+
+# --- the loop over words -----------------------------------------------------------------------
+
+
+def sigmoid(xp, x):
+    return 1 / (1 + xp.exp(-x))
+
+
+def one_word(xp, model, w, x, c, h):
+    """The cells as their papers have them: (c, h) after a word."""
+    a = [x @ w["wx"][:, gate] + w["b"][gate] for gate in range(w["wx"].shape[1])]
+    r = [h @ w["wh"][:, gate] for gate in range(len(a))]
+    if model.cell == "rnn":
+        return c, xp.tanh(a[0] + r[0]) if model.activation == "tanh" else xp.maximum(a[0] + r[0], 0)
+    if model.cell == "gru":
+        reset, update = sigmoid(xp, a[0] + r[0]), sigmoid(xp, a[1] + r[1])
+        return c, update * h + (1 - update) * xp.tanh(a[2] + reset * (r[2] + w["bh"]))
+    i, j, f, o = (left + right for left, right in zip(a, r, strict=True))
+    c = sigmoid(xp, f + model.forget_bias) * c + sigmoid(xp, i) * xp.tanh(j)
+    c = xp.clip(c, -model.clip_cell, model.clip_cell) if model.clip_cell else c
+    h = sigmoid(xp, o) * xp.tanh(c)
+    if not model.D:
+        return c, h
+    h = h @ w["wp"]
+    return c, xp.clip(
+        h, -model.clip_projection, model.clip_projection
+    ) if model.clip_projection else h
+
+
+def one_row(model, w, x_LX, state, order, valid_L, fresh_L):
+    """(y of each place, the state at the end) of one row, read in this order."""
+    c, h = state.get("c"), state["h"]
+    y = {}
+    for place in order:
+        if fresh_L[place]:
+            c, h = c if c is None else 0 * c, 0 * h
+        if valid_L[place]:
+            c, h = one_word(np, model, w, x_LX[place], c, h)
+        y[place] = h if valid_L[place] else 0 * h
+    return np.stack([y[place] for place in range(len(x_LX))]), {"c": c, "h": h}
+
+
+def by_hand(model, params, x, state, valid, fresh):
+    """What the layer returns, row by row, direction by direction and word by word."""
+    one_text, Z = x.ndim == 3, model.Z
+    y, new = [], {name: [] for name in state}
+    for b in range(len(x)):
+        rows = []
+        for z in range(Z):
+            w = {name.split("_")[0]: each[z] for name, each in params.items()}
+            order = range(L)[::-1] if one_text and z else range(L)
+            at = (b,) if one_text else (b, z)
+            own = {name[0]: each[b, z] for name, each in state.items()}
+            row, own = one_row(model, w, x[at], own, order, valid[at], fresh[at])
+            rows.append((row, own))
+        y.append(np.stack([row for row, _ in rows], 1 if one_text else 0))
+        for name, each in new.items():
+            each.append(np.stack([own[name[0]] for _, own in rows]))
+    return np.stack(y), {name: np.stack(each) for name, each in new.items()}
+
+
+def masks(one_text: bool):
+    rng = np.random.default_rng(2)
+    if one_text:
+        return AT_THE_END, rng.random((B, L)) < 0.3
+    return np.stack([AT_THE_END, AT_THE_BEGIN], 1), rng.random((B, 2, L)) < 0.3
+
+
+def wide(tree):
+    return jax.tree.map(np.float64, tree)
+
+
+@pytest.mark.parametrize("one_text", [True, False], ids=["one text", "a text each"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_outputs_and_states_are_those_of_a_loop_over_words(name, one_text):
+    model = layer(name)
+    params, state = drawn(model)
+    x, (valid, fresh) = text(directions=0 if one_text else 2), masks(one_text)
+    y, new = run(model, params, x, state, valid=valid, fresh=fresh)
+    given = (wide(params), wide(x), wide(state), valid, fresh)
+    expected, expected_state = by_hand(model, *given)
+    assert off(y, expected) < 1e-6
+    for leaf, each in expected_state.items():
+        assert off(new[leaf], each) < 1e-6
+    if model.clip_cell:
+        assert 0.05 < np.mean(np.abs(expected) == model.clip_projection) < 0.8
+        assert 0.05 < np.mean(np.abs(expected_state["c_BZU"]) == model.clip_cell) < 0.8
+
+
+def plain_scan(model, params, x, state, valid, fresh):
+    """`by_hand` for all rows at once, and so that it compiles quickly."""
+    one_text = x.ndim == 3
+    if one_text:
+        x, valid, fresh = (jnp.stack([each, each[:, ::-1]], 1) for each in (x, valid, fresh))
+
+    def one_direction(z):
+        w = {name.split("_")[0]: each[z] for name, each in params.items()}
+
+        def step(old, now):
+            x_BX, valid_B1, fresh_B1 = now
+            old = jax.tree.map(lambda s: jnp.where(fresh_B1, 0, s), old)
+            c, h = one_word(jnp, model, w, x_BX, old.get("c"), old["h"])
+            new = {"c": c, "h": h} if "c" in old else {"h": h}
+            new = jax.tree.map(lambda s, t: jnp.where(valid_B1, s, t), new, old)
+            return new, jnp.where(valid_B1, h, 0)
+
+        given = (x[:, z].swapaxes(0, 1), valid[:, z].T[..., None], fresh[:, z].T[..., None])
+        return jax.lax.scan(step, {name[0]: each[:, z] for name, each in state.items()}, given)
+
+    ends, (forwards_LBD, backwards_LBD) = zip(*map(one_direction, range(2)), strict=True)
+    backwards_LBD = backwards_LBD[::-1] if one_text else backwards_LBD
+    new = {name: jnp.stack([end[name[0]] for end in ends], 1) for name in state}
+    y_ZLBD = jnp.stack([forwards_LBD, backwards_LBD])
+    return y_ZLBD.transpose((2, 1, 0, 3) if one_text else (2, 0, 1, 3)), new
+
+
+def weighed(y, new):
+    """A number that depends on every output."""
+    draws = np.random.default_rng(4)
+    return sum((x * draws.normal(0, 1, x.shape)).sum() for x in (y, *new.values()))
+
+
+@pytest.mark.parametrize(
+    ("name", "one_text"),
+    [*((name, False) for name in LAYERS), ("lstmp", True), ("gru", True)],
+    ids=lambda x: {True: "one text", False: "a text each"}.get(x, x),
+)
+def test_all_gradients_are_those_of_a_plain_scan(name, one_text):
+    model = layer(name, dtype="float64")
+    x, (valid, fresh) = text(directions=0 if one_text else 2), masks(one_text)
+
+    def plain(*given):
+        return weighed(*plain_scan(model, *given, valid, fresh))
+
+    def ours(*given):
+        return weighed(*forward(model, *given, valid=valid, fresh=fresh))
+
+    with jax.enable_x64(True):
+        params, state = drawn(model)
+        given = wide((params, x, state))
+        value, slopes = quick_jit(jax.value_and_grad(ours, (0, 1, 2)))(*given)
+        other, expected = quick_jit(jax.value_and_grad(plain, (0, 1, 2)))(*given)
+    assert off(value, other) < 1e-12
+    offs = jax.tree.map(off, slopes, expected)
+    assert max(jax.tree.leaves(offs)) < 1e-12, offs
+
+
+# --- padding, beginnings, states ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("valid_BL", [AT_THE_END, AT_THE_BEGIN], ids=["end", "begin"])
+@pytest.mark.parametrize("name", ["lstmp", "gru"])
+def test_a_padded_row_gives_what_the_row_alone_gives(name, valid_BL):
+    model = layer(name)
+    (params, state), x_BLX = drawn(model), text()
+    y_BLZD, new = run(model, params, x_BLX, state, valid=valid_BL)
+    for b, row in enumerate(valid_BL):
+        own = {name: each[b : b + 1] for name, each in state.items()}
+        alone, end = run(model, params, x_BLX[b : b + 1, row], own)
+        np.testing.assert_allclose(y_BLZD[b, row], alone[0], rtol=2e-6, atol=1e-7)
+        np.testing.assert_array_equal(y_BLZD[b, ~row], 0)
+        for leaf, each in end.items():
+            np.testing.assert_allclose(new[leaf][b], each[0], rtol=2e-6, atol=1e-7)
+
+
+def test_what_stands_in_the_padding_changes_nothing_at_all():
+    model = layer("lstmp")
+    (params, state), x_BLX = drawn(model), text()
+    other_BLX = np.where(AT_THE_END[..., None], x_BLX, 1e6)
+
+    def loss(x_BLX):
+        out = forward(model, params, x_BLX, state, valid=AT_THE_END)
+        return weighed(*out), out
+
+    slopes = quick_jit(jax.grad(loss, has_aux=True))
+    jax.tree.map(np.testing.assert_array_equal, slopes(x_BLX), slopes(other_BLX))
+
+
+def test_a_fresh_position_begins_as_a_row_does():
+    model = layer("lstmp")
+    (params, state), x_BZLX = drawn(model), text(directions=2)
+    fresh_BZL = np.zeros((B, 2, L), bool)
+    fresh_BZL[0, 0, 2] = fresh_BZL[1, 1, 3] = True
+    y_BZLD, _ = run(model, params, x_BZLX, state, fresh=fresh_BZL)
+    whole, _ = run(model, params, x_BZLX, state)
+    for b, z, begin in ((0, 0, 2), (1, 1, 3)):
+        rest, _ = run(model, params, x_BZLX[:, :, begin:])
+        np.testing.assert_allclose(y_BZLD[b, z, begin:], rest[b, z], rtol=2e-6, atol=1e-7)
+        assert off(whole[b, z, begin:], rest[b, z]) > 0.01
+    np.testing.assert_array_equal(y_BZLD[2], whole[2])
+
+
+@pytest.mark.parametrize("name", ["lstmp", "gru"])
+def test_two_halves_with_the_state_between_them_are_the_whole(name):
+    model = layer(name)
+    (params, _), x_BZLX = drawn(model), text(directions=2)
+    whole, end = run(model, params, x_BZLX)
+    first, state = run(model, params, x_BZLX[:, :, :2])
+    second, state = run(model, params, x_BZLX[:, :, 2:], state)
+    np.testing.assert_allclose(np.concatenate([first, second], 2), whole, rtol=2e-6, atol=1e-7)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), state, end)
+
+
+# --- the ways to compute it --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["lstmp", "gru", "relu"])
+def test_directions_in_turn_and_at_once_are_the_same(name, monkeypatch):
+    model = layer(name)
+    (params, state), x_BLX = drawn(model), text()
+    given = dict(valid=AT_THE_END, fresh=masks(True)[1])
+
+    def computed():
+        def loss(*args):
+            return weighed(*forward(model, *args, **given))
+
+        return quick_jit(jax.value_and_grad(loss, (0, 1, 2)))(params, x_BLX, state)
+
+    value, slopes = computed()
+    monkeypatch.setattr(rnn, "in_turn", rnn.at_once)
+    other, others = computed()
+    assert other == pytest.approx(float(value), rel=1e-5)
+    offs = jax.tree.map(off, others, slopes)
+    assert max(jax.tree.leaves(offs)) < 1e-5, offs
+
+
+def test_unrolling_the_scan_changes_nothing():
+    model = layer("lstmp")
+    (params, state), x_BLX = drawn(model), text()
+    ones, twos = (run(model.clone(unroll=n), params, x_BLX, state) for n in (1, 2))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7), twos, ones)
+
+
+@pytest.mark.parametrize("name", ["lstmp", "gru", "tanh"])
+def test_bfloat16_is_near_float32(name):
+    model = layer(name)
+    (params, state), x_BLX = drawn(model, scale=0.3), text()
+
+    def computed(dtype):
+        def loss(params, x_BLX):
+            out = forward(model.clone(dtype=dtype), params, x_BLX, state)
+            return weighed(*out), out
+
+        return quick_jit(jax.grad(loss, (0, 1), has_aux=True))(params, x_BLX)
+
+    slopes, (y, new) = computed("bfloat16")
+    expected_slopes, (expected, expected_new) = computed("float32")
+    assert y.dtype == jnp.bfloat16
+    assert all(each.dtype == jnp.float32 for each in jax.tree.leaves((new, slopes)))
+    assert off(y, np.float64(expected)) < 0.01
+    offs = jax.tree.map(off, (new, slopes), wide((expected_new, expected_slopes)))
+    assert max(jax.tree.leaves(offs)) < 0.05, offs
+
+
+def scans(jaxpr):
+    """All scans in a program, wherever they stand."""
+    equations = (eqn for program in programs_in(jaxpr) for eqn in program.eqns)
+    return [eqn for eqn in equations if eqn.primitive.name == "scan"]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_no_step_adds_up_the_gradient_of_a_weight(name):
+    model = layer(name)
+    (params, state), x_BLX = drawn(model), text()
+
+    def loss(params):
+        return weighed(*forward(model, params, x_BLX, state))
+
+    found = scans(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)
+    assert len(found) >= 4  # forwards and backwards, for either way of taking the directions
+    for scan in found:
+        first, many = scan.params["num_consts"], scan.params["num_carry"]
+        carried = {x.aval.shape[-2:] for x in scan.invars[first : first + many]}
+        assert carried <= {(B, U), (B, D)}
+
+
+# --- weights and fields ------------------------------------------------------------------------
+
+
+def test_weights_begin_as_glorot_s_of_the_joined_product():
+    model = Recurrent(64, D=32, Z=2)
+    params = quick_jit(model.init)(jax.random.key(0), jnp.zeros((1, 1, 48)))["params"]
+    shapes = {
+        "wx_ZDGU": (2, 48, 4, 64),
+        "wh_ZDGU": (2, 32, 4, 64),
+        "b_ZGU": (2, 4, 64),
+        "wp_ZUD": (2, 64, 32),
+    }
+    assert jax.tree.map(np.shape, params) == shapes
+    bounds = {"wx_ZDGU": 48 + 32 + 256, "wh_ZDGU": 48 + 32 + 256, "wp_ZUD": 64 + 32}
+    for name, size in bounds.items():
+        bound = np.sqrt(6 / size)
+        assert 0.98 * bound < np.abs(params[name]).max() <= bound
+        assert np.std(params[name]) == pytest.approx(bound / np.sqrt(3), rel=0.02)
+    np.testing.assert_array_equal(params["b_ZGU"], 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(cell="elman"), "cell='elman' is none of lstm, gru, rnn"),
+        (dict(cell="gru", D=4), "cell='gru' has no projection and no clips"),
+        (dict(cell="rnn", clip_cell=3.0), "cell='rnn' has no projection and no clips"),
+        (dict(activation="gelu"), "activation='gelu' is none of tanh, relu"),
+        (dict(Z=3), "Z=3 directions: there are 1 or 2"),
+        (dict(dtype="int8"), "dtype='int8' is none of"),
+    ],
+)
+def test_a_wrong_field_is_named(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Recurrent(U, **fields)
+
+
+# --- PyTorch -----------------------------------------------------------------------------------
+
+GATES = {
+    "lstm": (0, 2, 1, 3),
+    "lstm_free": (0, 2, 1, 3),
+    "gru": (0, 1, 2),
+    "tanh": (0,),
+    "relu": (0,),
+}
+
+
+def peer(torch, name: str):
+    """PyTorch's layer; its gates are those of `GATES` in order."""
+    kind = {"lstm": torch.nn.LSTM, "lstm_free": torch.nn.LSTM, "gru": torch.nn.GRU}
+    fields = dict(nonlinearity=name) if name not in kind else {}
+    fields |= dict(proj_size=D) if name == "lstm_free" else {}
+    made = kind.get(name, torch.nn.RNN)(X, U, batch_first=True, bidirectional=True, **fields)
+    for w in made.parameters():
+        torch.nn.init.normal_(w, std=0.7)
+    return made
+
+
+def from_peer(name: str, get):
+    """Its weights, or their gradients, as ours are arranged."""
+
+    def gates(kind: str, z: int):
+        x = get(f"{kind}_l0" + "_reverse" * z)
+        return x.reshape(len(GATES[name]), U, *x.shape[1:])[list(GATES[name])]
+
+    def both(make):
+        return np.stack([make(z) for z in range(2)])
+
+    tree = {
+        f"w{k}_ZDGU": both(lambda z, k=k: np.moveaxis(gates(f"weight_{k}h", z), -1, 0))
+        for k in "ih"
+    }
+    tree["wx_ZDGU"] = tree.pop("wi_ZDGU")
+    inner, outer = (both(functools.partial(gates, f"bias_{k}h")) for k in "ih")
+    tree["b_ZGU"] = inner + outer
+    if name == "gru":  # the candidate's two biases stand inside and outside of the reset
+        tree["b_ZGU"][:, 2], tree["bh_ZU"] = inner[:, 2], outer[:, 2]
+    if name == "lstm_free":
+        tree["wp_ZUD"] = both(lambda z: get("weight_hr_l0" + "_reverse" * z).T)
+    return tree
+
+
+@pytest.mark.parametrize("name", GATES)
+def test_outputs_and_gradients_are_pytorch_s(name):
+    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+    torch.manual_seed(0)
+    made = peer(torch, name)
+    model = layer(name, **dict(forget_bias=0.0) if "lstm" in name else {})
+    x_BLX = text()
+    theirs, _ = made(torch.from_numpy(x_BLX))
+    weigh = np.random.default_rng(5).normal(0, 1, theirs.shape).astype(np.float32)
+    (theirs * torch.from_numpy(weigh)).sum().backward()
+    named = dict(made.named_parameters())
+    params = from_peer(name, lambda key: named[key].detach().numpy().copy())
+
+    def loss(params):
+        y_BLZD, _ = forward(model, params, x_BLX)
+        return (y_BLZD.reshape(B, L, -1) * weigh).sum(), y_BLZD
+
+    (_, y_BLZD), slopes = quick_jit(jax.value_and_grad(loss, has_aux=True))(params)
+    assert off(y_BLZD.reshape(B, L, -1), theirs.detach().numpy()) < 1e-6
+    expected = from_peer(name, lambda key: named[key].grad.numpy().copy())
+    expected["b_ZGU"] = expected["b_ZGU"] / (1 if name == "gru" else 2)  # both biases' are the same
+    if name == "gru":
+        expected["b_ZGU"][:, :2] /= 2
+    offs = jax.tree.map(off, slopes, expected)
+    assert max(jax.tree.leaves(offs)) < 1e-5, offs

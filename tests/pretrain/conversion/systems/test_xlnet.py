@@ -1,0 +1,460 @@
+"""XLNet's releases are read as they are, and written so."""
+
+import dataclasses
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+import tokenizers as library
+from sentencepiece import SentencePieceProcessor
+from tokenizers import decoders, models, normalizers, pre_tokenizers
+
+import modules
+from configs import xlnet as recipe
+from pretrain.checkpoint import integrity
+from pretrain.conversion.name_map import account
+from pretrain.conversion.systems import Source, xlnet
+from pretrain.data import tokenizers
+from pretrain.data.tokenizers import sentencepiece
+from pretrain.formats import safetensors, tensorflow
+from pretrain.inference.trained_run import Run
+from pretrain.runtime.errors import UserError
+from tests.modules.backbones.test_two_stream_golden import FILES, load
+from tests.support import array_mapping as cases
+from tests.support import xlnet_reference as reference
+from tests.support.xlnet_inputs import off, quick_jit
+
+SIZES = dict(d_model=16, n_head=2, d_head=8, n_layer=2, d_inner=24)
+CONFIGS = {
+    "npz": dict(n_token=31, ff_activation="gelu", untie_r=True, **SIZES),
+    "hugging_face": dict(model_type="xlnet", vocab_size=31, ff_activation="gelu", **SIZES),
+}
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    """A vocabulary of 31 pieces."""
+    texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
+    return sentencepiece.Tokenizer.learn(iter(texts), V=31)
+
+
+@pytest.fixture
+def release(tmp_path, tokens):
+    """A folder without weights, of whose configuration the test says what is not as in CONFIGS."""
+
+    def make(kind, names=(), options=None, tokens_config=None, **fields):
+        knows = tmp_path / xlnet.KINDS[kind].knows
+        config = {name: x for name, x in (CONFIGS[kind] | fields).items() if x is not ...}
+        knows.write_text(json.dumps(config))
+        (tmp_path / "spiece.model").write_bytes(tokens.model)
+        if tokens_config:
+            (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokens_config))
+        return Source(tmp_path, kind, dict.fromkeys(names), options or {})
+
+    return make
+
+
+# --- names -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "untied"), [("npz", True), ("npz", False), ("hugging_face", True)]
+)
+def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, untied):
+    described = xlnet.described(release(kind, untie_r=untied))
+    shapes = cases.shapes(described.model)
+    ours = cases.randomly(shapes)
+    theirs = cases.written(xlnet.table(kind, shapes), shapes, ours)
+    assert not any(np.isnan(x).any() for x in theirs.values())
+    assert sum(x.size for x in theirs.values()) == sum(x.size for x in ours.values())
+    table = xlnet.table(kind, shapes, list(theirs))
+    assert not table.absent
+    cases.assert_same(cases.read(table, shapes, theirs), ours)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_golden_weights_are_arranged_as_the_golden_test_has_them(name):
+    cfg, weights, *_ = load(name)
+    assert_as_reference(weights, cfg)
+
+
+def test_biases_of_all_layers_together_are_arranged_as_the_reference_has_them():
+    cfg = reference.Config(untie_r=False)
+    assert_as_reference(reference.random_weights(cfg, 0), cfg)
+
+
+def assert_as_reference(weights, cfg):
+    expected = integrity.flatten({"backbone": reference.ours(weights, cfg)})
+    shapes = {name: x.shape for name, x in expected.items()}
+    found = cases.read(xlnet.table("npz", shapes, list(weights)), shapes, weights)
+    cases.assert_same(found, expected)
+
+
+def test_what_an_optimiser_keeps_is_left_out_and_a_fine_tuned_head_is_unexpected():
+    weights = reference.random_weights(cfg := reference.Config(), 0)
+    shapes = cases.shapes(
+        dict(
+            name="two_stream",
+            V=cfg.n_token,
+            D=cfg.d_model,
+            H=cfg.n_head,
+            K=cfg.d_head,
+            N=cfg.n_layer,
+            F=cfg.d_inner,
+        )
+    )
+    slots = {f"{name}/{slot}": x for name, x in weights.items() for slot in ("Adam", "Adam_1")}
+    slots |= {"model/r_w/adam_m": np.zeros(1), "global_step": np.zeros((), np.int64)}
+    found = weights | slots
+    settled = account(xlnet.table("npz", shapes, found), shapes, cases.specs(found))
+    assert sum(map(len, settled.ignored.values())) == len(slots)
+    head = "model/sequnece_summary/summary/kernel"
+    found = weights | {head: np.zeros((16, 16), np.float32)}
+    table = xlnet.table("npz", shapes, found)
+    with pytest.raises(UserError, match=rf"{head}: \(16, 16\) is unexpected"):
+        account(table, shapes, cases.specs(found))
+    assert account(table, shapes, cases.specs(found), "model/sequnece.*").ignored
+
+
+def test_what_only_predictions_need_may_be_absent_and_nothing_else(release):
+    shapes = cases.shapes(xlnet.described(release("npz")).model)
+    names = set(xlnet.table("npz", shapes).specs(shapes, np.float32))
+    both = {"model/transformer/mask_emb/mask_emb", "model/lm_loss/bias"}
+    absent = xlnet.table("npz", shapes, names - both).absent
+    assert set(absent) == {"backbone/query_1D", "backbone/bias_V"}
+    assert not xlnet.table("npz", shapes, names - {"model/transformer/seg_embed"}).absent
+
+
+# --- the original's checkpoints ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["empty", "tune", "pre"])
+def test_published_checkpoints_compute_what_they_say(case, tokens, tmp_path):
+    folder = cases.PUBLISHED / f"xlnet-tf/tests/test_checkpoint_{case}"
+    if not folder.exists():
+        pytest.skip(f"the published checkpoints are not there: {folder}")
+    (tmp_path / "spiece.model").write_bytes(tokens.model)
+    with tensorflow.opened(folder) as file:
+        source = Source(folder, "tensorflow", file.specs, {"vocabulary": str(tmp_path)})
+        described = xlnet.described(source)
+        shapes = cases.shapes(described.model)
+        table = xlnet.table("tensorflow", shapes, list(file.specs))
+        params = cases.read(table, shapes, {name: file.read(name) for name in file.specs})
+    assert set(table.absent) == (
+        set() if case == "pre" else {"backbone/query_1D", "backbone/bias_V"}
+    )
+    found = xlnet.checked(cases.run(described, params, tmp_path / "run"), source)
+    memories = () if case == "empty" else ("memory 0", "memory 1")
+    assert found.keys() == {"output", *memories}
+    for name, (difference, most) in found.items():
+        assert difference <= most == 1e-6, name
+    if case == "pre":
+        params["backbone/layers/ffn_norm/bias_D"] += np.float32(0.001)
+        found = xlnet.checked(cases.run(described, params, tmp_path / "run"), source)
+        assert found["output"][0] > 1e-6
+
+
+def test_a_release_that_says_nothing_of_what_it_computes_is_not_compared(release):
+    assert xlnet.checked(None, release("npz")) == {}
+
+
+# --- Hugging Face's ----------------------------------------------------------------------------
+
+PEERS = {
+    "erf gelu": dict(),
+    "tanh gelu": dict(ff_activation="gelu_new"),
+    "left to right, clamped": dict(attn_type="uni", clamp_len=3, same_length=True),
+}
+
+
+@pytest.mark.parametrize("case", PEERS)
+def test_hugging_face_s_states_and_scores_are_ours(release, case):
+    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    fields = CONFIGS["hugging_face"] | PEERS[case]
+    peer = drawn_peer(torch, transformers.XLNetLMHeadModel(transformers.XLNetConfig(**fields)))
+    theirs = {name: x.numpy() for name, x in peer.state_dict().items()}
+    model = xlnet.described(release("hugging_face", **PEERS[case])).model
+    shapes = cases.shapes(model)
+    table = xlnet.table("hugging_face", shapes, list(theirs))
+    assert_same_outputs(torch, peer, model, cases.read(table, shapes, theirs))
+
+    bare = {name.removeprefix("transformer."): x for name, x in theirs.items() if "lm" not in name}
+    table = xlnet.table("hugging_face", shapes, list(bare))
+    found = cases.read(table, shapes, bare)
+    assert set(table.absent) == {"backbone/bias_V"}
+    np.testing.assert_array_equal(found["backbone/token_VD"], theirs["lm_loss.weight"])
+
+
+@pytest.mark.parametrize("untied", [True, False])
+def test_their_class_reads_what_is_written(release, tokens, tmp_path, untied):
+    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    model = xlnet.described(release("npz", untie_r=untied)).model
+    shapes = cases.shapes(model)
+    params, table = cases.randomly(shapes), xlnet.table("hugging_face", shapes)
+    arrays = cases.written(table, shapes, params)
+    safetensors.write(tmp_path / "out", cases.specs(arrays), arrays.items())
+    run = Run(tmp_path, None, tokens, modules.build(**model))
+    xlnet.companions(run, tmp_path / "out", "hugging_face", "float32")
+
+    peer, loading = transformers.XLNetLMHeadModel.from_pretrained(
+        tmp_path / "out", output_loading_info=True
+    )
+    assert not any(loading.values()), loading
+    assert_same_outputs(torch, peer.eval(), model, params)
+    whole = arrays | {copy: arrays[name] for copy, name in table.copies.items()}
+    peer.load_state_dict({name: torch.tensor(x) for name, x in whole.items()}, strict=True)
+    theirs = transformers.XLNetTokenizer.from_pretrained(tmp_path / "out")
+    text = "a bad cab, dédé"
+    assert theirs.encode(text, add_special_tokens=False) == tokens.encode([text])[0].tolist()
+
+
+def drawn_peer(torch, peer):
+    """Their model with weights so large that all of them matter."""
+    torch.manual_seed(0)
+    for name, parameter in peer.named_parameters():
+        parameter.data.normal_(float(name.endswith("layer_norm.weight")), 0.4)
+    return peer.eval()
+
+
+def assert_same_outputs(torch, peer, model, params):
+    """States where there is no padding, and scores of the vocabulary."""
+    rng = np.random.default_rng(0)
+    tokens_BL, segments_BL = rng.integers(0, 31, (3, 9)), rng.integers(0, 3, (3, 9))
+    valid_BL = np.arange(9) < ([[9], [4], [7]] if model["attention"] == "bi" else [[9]] * 3)
+    ours = modules.build(**model)
+
+    @quick_jit
+    def forward(params):
+        bound = ours.bind({"params": params})
+        h_BLD = bound.encode(tokens_BL, valid_BL, train=False, segments_BL=segments_BL)
+        return h_BLD, bound.logits(h_BLD)
+
+    given = dict(token_type_ids=segments_BL)
+    if model["attention"] == "bi":  # theirs fails on a mask of several rows where it is "uni"
+        given["attention_mask"] = valid_BL.astype(int)
+    with torch.no_grad():
+        out = peer(
+            torch.tensor(tokens_BL),
+            output_hidden_states=True,
+            **{name: torch.tensor(x) for name, x in given.items()},
+        )
+    with jax.default_matmul_precision("highest"):
+        h_BLD, logits_BLV = forward(cases.backbone(params))
+    for own, other in ((h_BLD, out.hidden_states[-1]), (logits_BLV, out.logits)):
+        keep_BL1 = valid_BL[..., None]
+        assert off(own * keep_BL1, other.numpy() * keep_BL1) < 2e-5
+
+
+# --- configurations ----------------------------------------------------------------------------
+
+
+def test_the_authors_configuration_means_the_paper_s_recipe(release):
+    described = xlnet.described(release("npz", n_head=12, d_head=64))
+    base = recipe.get_config("base")
+    same = (
+        "H",
+        "K",
+        "M",
+        "reuse",
+        "untied",
+        "activation",
+        "dropout",
+        "attention_dropout",
+        "init_scale",
+    )
+    for name in same:
+        assert described.model[name] == base.model[name], name
+    for name in ("name", "L", "reuse", "both_ways"):
+        assert described.batches[name] == base.batches[name], name
+    assert described.objective["name"] == base.objective.name
+
+
+SWITCHES = {
+    "the erf gelu": ("hugging_face", {}, {"activation": "gelu_erf"}),
+    "the tanh gelu": ("hugging_face", {"ff_activation": "gelu_new"}, {"activation": "gelu"}),
+    "relu": ("npz", {"ff_activation": "relu"}, {"activation": "relu"}),
+    "biases together": ("npz", {"untie_r": False}, {"untied": False}),
+    "biases of each layer whatever it says": ("hugging_face", {"untie_r": False}, {"untied": True}),
+    "older names": (
+        "hugging_face",
+        {"n_token": 31, "hidden_size": 32, "d_model": ..., "d_head": None},
+        {"D": 32, "K": 16},
+    ),
+    "memory": (
+        "hugging_face",
+        {"mem_len": 5, "reuse_len": 4, "dropout": 0.2},
+        {"M": 5, "reuse": 4, "dropout": 0.2, "attention_dropout": 0.2},
+    ),
+    "memory switched off": (
+        "hugging_face",
+        {"mem_len": None, "reuse_len": None},
+        {"M": 384, "reuse": 256},
+    ),
+    "left to right": (
+        "hugging_face",
+        {"attn_type": "uni", "clamp_len": 3, "same_length": True},
+        {"attention": "uni", "clamp": 3, "same_length": True},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SWITCHES)
+def test_a_configuration_s_switches_become_ours(release, case):
+    kind, fields, expected = SWITCHES[case]
+    model = xlnet.described(release(kind, **fields)).model
+    assert {name: model[name] for name in expected} == expected
+
+
+REFUSED = [
+    ("npz", {"ff_activation": "gelu_new"}, "ff_activation is 'gelu_new'"),
+    ("npz", {"untie_r": None}, "untie_r is None"),
+    ("npz", {"n_layer": 0}, "n_layer is 0"),
+    ("npz", {"d_head": "8"}, "d_head is '8'"),
+    ("npz", {"n_token": 33}, "has 31 pieces, but the weights have 33 rows"),
+    ("npz", {"dropout": 1.0}, "dropout is 1.0, and should be below 1"),
+    ("hugging_face", {"dropout": None}, "dropout is None, and should be a number"),
+    ("hugging_face", {"initializer_range": float("inf")}, "initializer_range is inf"),
+    ("hugging_face", {"bi_data": True}, "bi_data is True, and only False can be computed"),
+    ("hugging_face", {"n_head": 2, "num_attention_heads": 4}, "two names of one number"),
+    ("hugging_face", {"n_layer": 10**9, "names": ["a"]}, "n_layer is 1,000,000,000, and the"),
+    ("hugging_face", {"ff_activation": "silu"}, "ff_activation is 'silu'"),
+    ("hugging_face", {"layer_norm_eps": 1e-5}, "layer_norm_eps is 1e-05, and only 1e-12"),
+    ("hugging_face", {"tie_word_embeddings": False}, "tie_word_embeddings is False"),
+    ("hugging_face", {"attn_type": "both"}, "attn_type is 'both'"),
+    ("hugging_face", {"clamp_len": -2}, "clamp_len is -2"),
+    ("hugging_face", {"tokens_config": {"remove_space": False}}, "remove_space is False"),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "reason"), REFUSED)
+def test_what_cannot_be_computed_is_refused_by_name(release, kind, fields, reason):
+    with pytest.raises(UserError, match=reason):
+        xlnet.described(release(kind, **fields))
+
+
+def test_the_vocabulary_is_the_release_s_own_or_the_one_that_is_named(release, tokens, tmp_path):
+    source = release("hugging_face", tokens_config={"do_lower_case": True, "keep_accents": True})
+    found = xlnet.described(source).tokenizer
+    assert (found.model, found.lower, found.keep_accents) == (tokens.model, True, True)
+    source = release("hugging_face", options={"lower": False})
+    assert not xlnet.described(source).tokenizer.lower
+
+    (tmp_path / "spiece.model").unlink()
+    with pytest.raises(UserError, match=r"has no spiece\.model"):
+        xlnet.described(source)
+    (elsewhere := tmp_path / "elsewhere").mkdir()
+    (elsewhere / "spiece.model").write_bytes(tokens.model)
+    source = release("hugging_face", options={"vocabulary": str(elsewhere)})
+    (tmp_path / "spiece.model").unlink()
+    assert xlnet.described(source).tokenizer.model == tokens.model
+    (elsewhere / "spiece.model").write_bytes(b"broken")
+    with pytest.raises(UserError, match=r"spiece\.model: is broken"):
+        xlnet.described(source)
+
+
+@pytest.fixture
+def alone(release, tokens, tmp_path):
+    """A release whose vocabulary is in a tokenizer.json alone."""
+    pieces = SentencePieceProcessor(model_proto=tokens.model)
+    scores = [(x, pieces.get_score(i)) for i, x in enumerate(tokens.pieces)]
+    whole = library.Tokenizer(models.Unigram(scores, unk_id=0))
+    whole.normalizer = normalizers.Sequence([normalizers.NFKD(), normalizers.StripAccents()])
+    whole.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]
+    )
+    whole.decoder = decoders.Metaspace()
+    whole.add_special_tokens(["<unk>", "<s>", "</s>", *map("<{}>".format, MARKS)])
+    source = release("hugging_face")
+    (tmp_path / "spiece.model").unlink()
+    whole.save(str(tmp_path / "tokenizer.json"))
+    return source
+
+
+MARKS = ("cls", "sep", "pad", "mask", "eod", "eop")
+TEXTS = ["a bad cab, dédé", "abc\n  cab", "", "a <sep> <mask> b"]
+
+
+def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp_path):
+    described = xlnet.described(alone)
+    found = described.tokenizer
+    assert "not XLNet's own way: for that, put spiece.model" in described.notes[0]
+    fields = dict(name="unigram", model=str(tmp_path / "tokenizer.json"))
+    assert tokenizers.learn(iter(()), **fields) == found
+    assert len(tokenizers.settings(**fields)["model"]) == 64
+    theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    found.save(tmp_path / "saved")
+    for each in (found, tokenizers.load(tmp_path / "saved")):
+        assert (each.pieces, each.special) == (tokens.pieces, tokens.special)
+        np.testing.assert_array_equal(each.word_start_V, tokens.word_start_V)
+        encoded = [ids.tolist() for ids in each.encode(TEXTS)]
+        assert encoded[:3] == [theirs.encode(text).ids for text in TEXTS[:3]]
+        assert not set(encoded[3]) & {each.special[name] for name in MARKS}
+        assert each.decode(encoded[0]) == "a bad cab<unk> dede"
+    assert found.offsets(TEXTS[:1])[0].ends[-1] == len(TEXTS[0])
+
+
+def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):
+    described = xlnet.described(alone)
+    model = described.model | {"activation": "gelu"}
+    run = Run(tmp_path, None, described.tokenizer, modules.build(**model))
+    for kind in ("hugging_face", "npz"):
+        (tmp_path / kind).mkdir()
+    xlnet.companions(run, tmp_path / "hugging_face", "hugging_face", "float32")
+    again = xlnet.described(Source(tmp_path / "hugging_face", "hugging_face", {}))
+    assert again.tokenizer == described.tokenizer
+    with pytest.raises(UserError, match="is SentencePiece: this run has another"):
+        xlnet.companions(run, tmp_path / "npz", "npz", "float32")
+
+
+def test_a_tokenizer_json_that_is_none_is_refused(alone, tmp_path):
+    with pytest.raises(UserError, match=r"--lower: .*tokenizer\.json says how text is prepared"):
+        xlnet.tokenizer(dataclasses.replace(alone, options={"lower": True}))
+    for text in ("{}", "[]", '{"model": {"type": "BPE"}}', "\0"):
+        (tmp_path / "tokenizer.json").write_text(text)
+        with pytest.raises(UserError, match=r"tokenizer\.json: is no tokenizer\.json"):
+            xlnet.tokenizer(alone)
+
+
+def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
+    shapes = cases.shapes(xlnet.described(release("hugging_face")).model)
+    ours, whole = cases.randomly(shapes), xlnet.table("hugging_face", shapes)
+    theirs = cases.written(whole, shapes, ours)
+    theirs["lm_loss.weight"] = theirs.pop("transformer.word_embedding.weight")
+    cases.assert_same(cases.read(xlnet.table("hugging_face", shapes, theirs), shapes, theirs), ours)
+
+
+@pytest.mark.parametrize("kind", ["npz", "hugging_face"])
+def test_what_is_written_beside_the_weights_describes_the_run(release, tokens, tmp_path, kind):
+    fields = {} if kind == "npz" else {"attn_type": "uni", "clamp_len": 3, "mem_len": 5}
+    described = xlnet.described(release(kind, ff_activation="relu", **fields))
+    own = sentencepiece.Tokenizer(tokens.model, lower=kind != "npz", keep_accents=kind != "npz")
+    run = Run(tmp_path, None, own, modules.build(**described.model))
+    (out := tmp_path / "out").mkdir()
+    xlnet.companions(run, out, kind, "float32")
+    again = xlnet.described(Source(out, kind, {}))
+    assert again.model == described.model
+    assert (again.tokenizer.lower, again.tokenizer.keep_accents) == (kind != "npz",) * 2
+
+
+UNWRITABLE = [
+    ("npz", {"attention": "uni"}, "model.attention='uni': theirs can only be 'bi'"),
+    ("npz", {"clamp": 3}, "model.clamp=3: theirs can only be -1"),
+    ("npz", {"activation": "gelu_erf"}, "activation is 'gelu_erf'"),
+    ("hugging_face", {"K": 4}, "model.K=4: theirs can only be 8"),
+]
+
+
+@pytest.mark.parametrize(("kind", "fields", "reason"), UNWRITABLE)
+def test_a_run_that_theirs_could_not_compute_is_not_written(
+    release, tokens, tmp_path, kind, fields, reason
+):
+    model = xlnet.described(release("npz")).model | fields
+    run = Run(tmp_path, None, tokens, modules.build(**model))
+    (out := tmp_path / "out").mkdir()
+    with pytest.raises(UserError, match=re.escape(reason)):
+        xlnet.companions(run, out, kind, "float32")
+    assert not list(out.iterdir())

@@ -1,0 +1,307 @@
+"""Whatever fails, no trace is left, and one line says what it was."""
+
+import errno
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pretrain.checkpoint import streaming_writer
+from pretrain.conversion import exporter, importer
+from pretrain.conversion.systems import bert
+from pretrain.formats import npz, safetensors
+from pretrain.formats.base import writing
+from pretrain.runtime.errors import UserError
+from tests.support import array_files, bert_release
+from tests.support.array_mapping import specs
+from tests.support.failing_disk import DISK, digests
+
+ROOT = pathlib.Path(__file__).parents[3]
+FOREVER = 1 << 30  # operations
+
+
+def quiet(_):
+    pass
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """The golden BERT as an .npz release."""
+    folder = tmp_path_factory.mktemp("release") / "bert"
+    bert_release.golden(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(release, tmp_path_factory):
+    """The run that came of it."""
+    workdir = tmp_path_factory.mktemp("runs") / "bert"
+    importer.bring(release, workdir, quiet)
+    return workdir
+
+
+@pytest.fixture
+def plain_checkpoint(monkeypatch):
+    """A checkpoint is a file, quickly written: for what is around it."""
+
+    def write(workdir, step, leaves):
+        folder = workdir / "checkpoints" / str(step)
+        with writing(folder):
+            folder.mkdir(parents=True)
+            (folder / "arrays").write_bytes(b"".join(x.tobytes() for _, x in leaves))
+
+    monkeypatch.setattr(streaming_writer, "write", write)
+
+
+@pytest.fixture
+def plain_read(monkeypatch):
+    """All weights are ones, quickly read."""
+    monkeypatch.setattr(exporter, "read", lambda run, name, shape: np.ones(shape, np.float32))
+
+
+def refused(folder, work, after=FOREVER):
+    """The line that says why the work failed, or the list; all below the folder is as it was."""
+    before = digests(folder)
+    with DISK.failing(folder, after), pytest.raises(UserError) as caught:
+        work()
+    assert digests(folder) == before
+    assert all(line.startswith("  ") for line in str(caught.value).splitlines()[1:])
+    return " ".join(str(caught.value).split())
+
+
+def count_operations(folder, work):
+    with DISK.failing(folder, FOREVER) as disk:
+        work()
+    return disk.count
+
+
+# --- every operation -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_an_import_leaves_nothing_whichever_operation_fails(
+    release, tmp_path, plain_checkpoint, is_there
+):
+    workdir = tmp_path / "new" / "run"
+    if is_there:
+        workdir.mkdir(parents=True)
+        (workdir / "notes").write_text("mine")
+        (workdir / "lock").write_text("")
+    count = count_operations(
+        tmp_path / "tried", lambda: importer.bring(release, tmp_path / "tried" / "run", quiet)
+    )
+    shutil.rmtree(tmp_path / "tried")
+    assert count > 10
+    for after in range(count - 2 * is_there):  # of which two make the folders
+        said = refused(tmp_path, lambda: importer.bring(release, workdir, quiet), after)
+        assert "No space left on device" in said
+    importer.bring(release, workdir, quiet)
+
+
+@pytest.mark.parametrize("kind", ["hugging_face", "npz"])
+def test_an_export_leaves_nothing_whichever_operation_fails(run, tmp_path, plain_read, kind):
+    def export(folder):
+        exporter.hand_out(run, folder, quiet, kind=kind)
+
+    count = count_operations(tmp_path / "tried", lambda: export(tmp_path / "tried" / "out"))
+    shutil.rmtree(tmp_path / "tried")
+    assert count >= 6
+    for after in range(count):
+        said = refused(tmp_path, lambda: export(tmp_path / "new" / "out"), after)
+        assert "No space left on device" in said
+    export(tmp_path / "new" / "out")
+
+
+@pytest.mark.slow
+def test_a_whole_import_leaves_nothing_whichever_operation_fails(release, tmp_path):
+    count = count_operations(
+        tmp_path / "tried", lambda: importer.bring(release, tmp_path / "tried" / "run", quiet)
+    )
+    shutil.rmtree(tmp_path / "tried")
+    tried = sorted({*range(0, count, 5), *range(count - 20, count)})
+    for after in tried:
+        said = refused(
+            tmp_path, lambda: importer.bring(release, tmp_path / "new" / "run", quiet), after
+        )
+        assert "No space left on device" in said
+    print(f"{len(tried)} of {len(tried)} left nothing, of {count} operations")
+
+
+# --- a full disk ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [0, 500, 2000])
+def test_an_import_to_a_full_disk_leaves_nothing(release, tmp_path, room):
+    with array_files.small_disk(room):
+        said = refused(tmp_path, lambda: importer.bring(release, tmp_path / "run", quiet))
+    assert os.strerror(errno.EFBIG) in said
+
+
+@pytest.mark.slow
+def test_an_import_leaves_nothing_however_full_the_disk_is(release, tmp_path):
+    importer.bring(release, tmp_path / "run", quiet)
+    sizes = {x.stat().st_size for x in (tmp_path / "run").rglob("*") if x.is_file()}
+    shutil.rmtree(tmp_path / "run")
+    rooms = sorted({size - 1 for size in sizes if 0 < size < 0.9 * max(sizes)})  # the rest vary
+    for room in rooms:
+        with array_files.small_disk(room):
+            refused(tmp_path, lambda: importer.bring(release, tmp_path / "run", quiet))
+    print(f"{len(rooms)} of {len(rooms)} left nothing")
+
+
+@pytest.mark.parametrize("room", [0, 300, 3000])
+def test_an_export_to_a_full_disk_leaves_nothing(run, tmp_path, room):
+    with array_files.small_disk(room):
+        said = refused(tmp_path, lambda: exporter.hand_out(run, tmp_path / "out", quiet))
+    assert os.strerror(errno.EFBIG) in said
+
+
+@pytest.mark.slow
+def test_the_command_says_of_a_full_disk_one_line(release, tmp_path):
+    for blocks in (0, 1, 2, 8):
+        words = [sys.executable, "-m", "pretrain.convert", f"--source={release}"]
+        words = ["bash", "-c", f'trap "" XFSZ; ulimit -f {blocks}; exec "$@"', "bash", *words]
+        done = subprocess.run(
+            [*words, f"--workdir={tmp_path}/run"], cwd=ROOT, capture_output=True, text=True
+        )
+        assert done.returncode == 1
+        assert len(done.stderr.splitlines()) == 1, done.stderr
+        assert done.stderr.startswith("error: ")
+        assert digests(tmp_path) == {}
+
+
+# --- sources and places that are not what they should be -----------------------------------------
+
+
+def rewritten(folder, change):
+    with npz.opened(folder / "model.npz") as file:
+        arrays = {name: file.read(name).copy() for name in file.specs}
+    change(arrays)
+    npz.write(folder / "model.npz", specs(arrays), arrays.items())
+
+
+def flipped(folder):
+    data = (folder / "model.npz").read_bytes()
+    place = data.index(b"bert/pooler/dense/kernel") + 300
+    (folder / "model.npz").write_bytes(array_files.flipped(data, place, 3))
+
+
+BIAS = "bert/pooler/dense/bias"
+BROKEN = {
+    "is not finite": lambda at: rewritten(at, lambda x: x[BIAS].fill(np.nan)),
+    "bias: is float64": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype("f8")})),
+    "bias: is int32": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype("i4")})),
+    "bias: is int8": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype("i1")})),
+    "bias: is bool": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype(bool)})),
+    "Bad CRC-32": flipped,
+    "other: cannot be read": lambda at: (at / "other").symlink_to("/proc/self/mem"),
+}
+
+
+@pytest.mark.parametrize("reason", BROKEN)
+def test_a_broken_release_leaves_the_workdir_absent(release, tmp_path, reason):
+    source = pathlib.Path(shutil.copytree(release, tmp_path / "source"))
+    BROKEN[reason](source)
+    said = refused(tmp_path, lambda: importer.bring(source, tmp_path / "new" / "run", quiet))
+    assert reason in said
+
+
+def test_a_release_that_fails_its_check_makes_no_run(
+    release, tmp_path, monkeypatch, plain_checkpoint
+):
+    checks = {"a vector": (0.5, 1e-3)}
+    monkeypatch.setattr(bert, "checked", lambda run, source: checks, raising=False)
+    workdir = tmp_path / "run"
+    said = refused(tmp_path, lambda: importer.bring(release, workdir, quiet, check=True))
+    assert "a vector is not what the release says" in said
+    checks["a vector"] = (1e-4, 1e-3)
+    told = []
+    importer.bring(release, workdir, told.append, check=True)
+    assert told[-1] == "check: a vector differs by 1.0e-04, of at most 1e-03"
+
+
+@pytest.mark.parametrize("part", ["checkpoints", "tokenizer", "config.json"])
+def test_a_run_that_is_there_is_not_touched(release, run, tmp_path, part):
+    workdir = pathlib.Path(shutil.copytree(run, tmp_path / "run"))
+    for other in {"checkpoints", "tokenizer", "config.json", "origin.json"} - {part}:
+        shutil.rmtree(workdir / other, ignore_errors=True) or (workdir / other).unlink(True)
+    said = refused(tmp_path, lambda: importer.bring(release, workdir, quiet))
+    assert f"{workdir} holds " in said
+
+
+def test_what_a_killed_import_left_is_removed_and_told(release, run, tmp_path, plain_checkpoint):
+    workdir = tmp_path / "run"
+    shutil.copytree(run / "tokenizer", workdir / ".draft" / "tokenizer")
+    shutil.copytree(run / "checkpoints", workdir / "checkpoints")
+    said = []
+    importer.bring(release, workdir, said.append)
+    assert said[0].startswith("removed what a killed process left: ")
+    assert sorted(x.name for x in workdir.iterdir()) == sorted([*importer.PARTS, "lock"])
+    assert [x.name for x in (workdir / "checkpoints" / "0").iterdir()] == ["arrays"]
+
+
+def test_what_a_killed_export_left_is_removed_and_told(run, tmp_path, plain_read):
+    (tmp_path / ".out.draft").mkdir()
+    (tmp_path / ".out.draft" / "model.safetensors").write_text("")
+    said = []
+    exporter.hand_out(run, tmp_path / "out", said.append)
+    assert said[0].startswith("removed what a killed process left: ")
+    assert [x.name for x in tmp_path.iterdir()] == ["out"]
+
+
+NO_PLACE = {
+    "there already": lambda at: (at / "out").symlink_to(at / "nothing"),
+    "is there already": lambda at: (at / "out").mkdir(),
+    "Not a directory": lambda at: (at / "new").write_text(""),
+}
+
+
+@pytest.mark.parametrize("reason", NO_PLACE)
+def test_a_place_that_cannot_be_written_is_told_in_a_line(run, tmp_path, reason):
+    NO_PLACE[reason](tmp_path)
+    place = tmp_path / ("new/out" if "directory" in reason else "out")
+    assert reason in refused(tmp_path, lambda: exporter.hand_out(run, place, quiet))
+
+
+def test_names_too_long_for_the_disk_are_told_in_a_line(release, run, tmp_path):
+    almost, long = tmp_path / ("x" * 250), tmp_path / ("x" * 300)
+    for said in (
+        refused(tmp_path, lambda: exporter.hand_out(run, almost, quiet)),
+        refused(tmp_path, lambda: exporter.hand_out(run, long, quiet)),
+        refused(tmp_path, lambda: importer.bring(release, long, quiet)),
+    ):
+        assert "File name too long" in said
+    said = refused(tmp_path, lambda: importer.bring(long, tmp_path / "run", quiet))
+    assert "does not exist" in said
+
+
+def test_a_run_that_theirs_cannot_compute_leaves_nothing(run, tmp_path):
+    other = pathlib.Path(shutil.copytree(run, tmp_path / "other"))
+    config = json.loads((other / "config.json").read_text())
+    config["model"]["normed_embedding"] = False
+    (other / "config.json").write_text(json.dumps(config))
+    said = refused(tmp_path, lambda: exporter.hand_out(other, tmp_path / "new" / "out", quiet))
+    assert "normed_embedding=False: theirs can only be True" in said
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"dtype": "int8"}', '{"dtype": [1]}'])
+def test_an_origin_that_was_edited_is_told_in_a_line(run, tmp_path, text):
+    other = pathlib.Path(shutil.copytree(run, tmp_path / "other"))
+    (other / "origin.json").write_text(text)
+    said = refused(tmp_path, lambda: exporter.hand_out(other, tmp_path / "out", quiet))
+    assert "origin.json: dtype is " in said
+
+
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"weight_map": ' + "9" * 5000 + "}"])
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_json_that_no_reader_can_hold_is_told_in_a_line(tmp_path, name, text):
+    head = len(text).to_bytes(8, "little") if name.endswith("safetensors") else b""
+    (tmp_path / name).write_bytes(head + text.encode())
+    with pytest.raises(UserError, match=f"{name}: is broken") as caught:
+        safetensors.opened(tmp_path)
+    assert "\n" not in str(caught.value)

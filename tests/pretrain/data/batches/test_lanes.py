@@ -1,0 +1,300 @@
+"""Lanes: rows go on from batch to batch, both ways, and are the same whoever asks for them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pretrain.data import batches as layouts
+from pretrain.data.batches import lanes
+from pretrain.data.batches.loader import stream
+from pretrain.runtime.errors import UserError
+from tests.support import corpora
+
+FIELDS: dict[str, Any] = {"B": 4, "L": 32, "reuse": 12}
+SEP, CLS, EOD = 4, 3, 7
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return corpora.make(tmp_path_factory.mktemp("lanes"), held_out=0.2)
+
+
+def build(corpus, split="train", **fields):
+    return layouts.build("lanes", corpus, split=split, **FIELDS | fields)
+
+
+def text_of(corpus, documents):
+    spans = zip(corpus.documents[documents], corpus.documents[documents + 1], strict=True)
+    return np.concatenate([corpus.tokens[i:j] for i, j in spans]).astype(np.int32)
+
+
+def reused(layout, steps):
+    """What each row reads over the steps: [B, steps * reuse]."""
+    parts = [layout.batch(step)["tokens_BL"][:, : layout.reuse] for step in steps]
+    return np.concatenate(parts, axis=1)
+
+
+def find(part, whole):
+    """Where `part` occurs in `whole`."""
+    windows = np.lib.stride_tricks.sliding_window_view(whole, len(part))
+    return np.flatnonzero((windows == part).all(1))
+
+
+def segments(batch, row):
+    """Tokens of A and of B."""
+    tokens, segment = batch["tokens_BL"][row], batch["segments_BL"][row]
+    return tokens[segment == 0][FIELDS["reuse"] : -1], tokens[segment == 1][:-1]
+
+
+def test_a_row_goes_on_where_it_stopped(corpus):
+    layout = build(corpus, split="held_out")
+    text = text_of(corpus, corpus.splits["held_out"])
+    rows = reused(layout, range(layout.steps_per_epoch))
+    for row in (0, 1):
+        whole = np.tile(text if row == 0 else text[::-1], 2)
+        np.testing.assert_array_equal(rows[row], whole[: rows.shape[1]])
+
+
+def test_a_follows_the_reused_part_at_once(corpus):
+    layout = build(corpus, seed=3)
+    for step in range(20):
+        now, later = layout.batch(step)["tokens_BL"], layout.batch(step + 1)["tokens_BL"]
+        a_ends = (now == SEP).argmax(1)
+        for row in range(layout.B):
+            a = now[row, layout.reuse : a_ends[row]][: layout.reuse]
+            np.testing.assert_array_equal(a, later[row, : len(a)])
+
+
+def test_training_lanes_share_the_text_of_each_epoch_without_overlap(corpus):
+    layout = build(corpus, seed=1)
+    text = text_of(corpus, corpus.splits["train"])
+    for epoch in (0, 1):
+        steps = range(epoch * layout.steps_per_epoch, (epoch + 1) * layout.steps_per_epoch)
+        rows = reused(layout, steps)
+        for way in (0, 1):
+            read = np.bincount(rows[way::2].ravel(), minlength=layout.corpus.manifest["V"])
+            there = np.bincount(text, minlength=len(read))
+            assert (read <= there).all()
+            assert there.sum() - read.sum() < layout.reuse * layout.lanes + layout.reuse
+
+
+def test_backward_rows_read_the_same_text_from_its_other_end(corpus):
+    layout = build(corpus, B=2)
+    rows = reused(layout, range(layout.steps_per_epoch))
+    rest = len(text_of(corpus, corpus.splits["train"])) - rows.shape[1]
+    np.testing.assert_array_equal(rows[0][rest:], rows[1][::-1][: rows.shape[1] - rest])
+
+
+def test_rows_say_which_way_they_read(corpus):
+    assert build(corpus).batch(0)["backward_B"].tolist() == [False, True, False, True]
+    assert "backward_B" not in build(corpus, both_ways=False).batch(0)
+
+
+def test_a_row_is_reused_a_sep_b_sep_cls(corpus):
+    layout = build(corpus)
+    for step in range(10):
+        batch = layout.batch(step)
+        assert {v.shape[0] for v in batch.values()} == {4}
+        for tokens, segment in zip(batch["tokens_BL"], batch["segments_BL"], strict=True):
+            first, second = np.flatnonzero(tokens == SEP)
+            assert layout.reuse < first < second == layout.L - 2
+            assert np.flatnonzero(tokens == CLS).tolist() == [layout.L - 1]
+            expected = [0] * (first + 1) + [1] * (second - first) + [2]
+            assert segment.tolist() == expected
+
+
+def test_half_of_the_bs_follow_their_a(corpus):
+    layout = build(corpus, L=64)
+    follows = np.concatenate([layout.batch(step)["consecutive_B"] for step in range(200)])
+    assert abs(follows.mean() - 0.5) < 0.06
+
+
+def test_the_label_says_whether_b_follows_in_the_text(corpus):
+    layout = build(corpus, both_ways=False, L=60, B=4)
+    order = np.tile(text_of(corpus, _order(layout, 0)), 2)
+    for step in range(10):
+        batch = layout.batch(step)
+        for row, follows in enumerate(batch["consecutive_B"]):
+            begin = (row * layout.steps_per_epoch + step) * layout.reuse + layout.reuse
+            a, b = segments(batch, row)
+            gap = find(b, order[begin + len(a) :][: len(b) + layout.pair])
+            np.testing.assert_array_equal(order[begin : begin + len(a)], a)
+            assert bool(len(gap)) == bool(follows)
+
+
+def _order(layout, epoch):
+    """The documents of an epoch in reading order, from their sizes."""
+    begins = layout.stream(epoch).shift + layout.stream(epoch).begins[:-1]
+    return np.searchsorted(layout.corpus.documents, begins)
+
+
+def test_a_random_b_begins_a_sentence_anywhere_in_the_split(corpus):
+    layout = build(corpus, both_ways=False)
+    text = text_of(corpus, _order(layout, 0))
+    begins = []
+    for step in range(60):
+        batch = layout.batch(step)
+        for row in np.flatnonzero(batch["consecutive_B"] == 0):
+            found = find(segments(batch, row)[1], text)
+            if len(found) == 1:
+                begins.append(found[0])
+    parts = np.histogram(begins, bins=4, range=(0, len(text)))[0]
+    assert len(begins) > 50
+    assert parts.min() > len(begins) / 12
+    assert all(begin == 0 or text[begin - 1] in (EOD, 9) for begin in begins)  # 9 is "."
+
+
+def test_a_backward_b_begins_with_the_end_of_a_sentence(corpus):
+    layout = build(corpus)
+    for step in range(20):
+        batch = layout.batch(step)
+        for row in (1, 3):
+            assert segments(batch, row)[1][0] in (EOD, 9)
+
+
+@pytest.mark.parametrize("size", [2, 5, 17, 18])
+def test_truncation_takes_from_the_longer_segment_one_token_at_a_time(size):
+    for a in range(1, 2 * size):
+        for b in range(max(1, size - a), 2 * size):
+            left = [a, b]
+            while sum(left) > size:
+                left[left[0] <= left[1]] -= 1
+            kept = lanes.truncated(np.array(a), np.array(b), size)
+            assert [int(n) for n in kept] == left
+
+
+def test_starts_mark_documents_in_reading_order(corpus):
+    layout = build(corpus, both_ways=True, seed=5)
+    for step in range(1, 40):
+        batch = layout.batch(step)
+        text_BL = batch["segments_BL"] == 0
+        text_BL[:, 0] = False  # what precedes it is in another batch
+        opens_BL = np.roll(batch["tokens_BL"] == EOD, 1, axis=1)
+        opens_BL[1::2] = (batch["tokens_BL"] == EOD)[1::2]
+        opens_BL &= text_BL & (batch["tokens_BL"] != SEP)
+        np.testing.assert_array_equal(batch["starts_BL"] & text_BL, opens_BL)
+
+
+def test_a_b_from_elsewhere_has_no_starts(corpus):
+    layout = build(corpus, B=8, L=48)
+    seen = 0
+    for step in range(60):
+        batch = layout.batch(step)
+        b_BL = (batch["segments_BL"] == 1) & (batch["consecutive_B"] == 0)[:, None]
+        seen += (b_BL & (batch["tokens_BL"] == EOD)).sum()
+        assert not (batch["starts_BL"] & b_BL).any()
+    assert seen > 0
+
+
+def test_every_row_starts_anew_with_an_epoch(corpus):
+    layout = build(corpus)
+    for epoch in (0, 1, 2):
+        step = epoch * layout.steps_per_epoch
+        assert layout.batch(step)["starts_BL"][:, 0].all()
+        assert not layout.batch(step + 1)["starts_BL"][:, 0].all()
+
+
+def test_words_start_where_the_tokenizer_says(corpus):
+    batch = build(corpus).batch(3)
+    pieces = np.array(corpus.tokenizer.pieces)[batch["tokens_BL"]]
+    expected = [[p[0] in "▁<" or p in '.()"-' for p in row] for row in pieces]
+    np.testing.assert_array_equal(batch["word_starts_BL"], expected)
+
+
+def test_documents_come_in_another_order_each_epoch_and_for_each_seed(corpus):
+    orders = {tuple(_order(build(corpus, seed=s), e)) for s in (0, 1) for e in (0, 1, 2)}
+    assert len(orders) == 6
+    assert {tuple(sorted(order)) for order in orders} == {tuple(corpus.splits["train"])}
+
+
+def test_held_out_text_is_never_trained_on(corpus):
+    train, held_out = corpus.splits["train"], corpus.splits["held_out"]
+    assert set(train).isdisjoint(held_out)
+    assert sorted([*train, *held_out]) == list(range(12))
+    assert set(_order(build(corpus), 3)) == set(train)
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_hosts_together_see_the_global_batch(corpus, hosts):
+    layout = build(corpus)
+    size = layout.B // hosts
+    for step in (0, 7, layout.steps_per_epoch + 1):
+        whole = layout.batch(step)
+        parts = [build(corpus).batch(step, slice(h * size, h * size + size)) for h in range(hosts)]
+        for key, value in whole.items():
+            np.testing.assert_array_equal(np.concatenate([part[key] for part in parts]), value)
+
+
+def test_a_batch_does_not_depend_on_what_was_asked_before(corpus):
+    layout = build(corpus)
+    in_order = [layout.batch(step) for step in range(3 * layout.steps_per_epoch)]
+    for step in (2, len(in_order) - 1, layout.steps_per_epoch):
+        for key, value in build(corpus).batch(step).items():
+            np.testing.assert_array_equal(value, in_order[step][key])
+
+
+def test_evaluation_reads_every_window_once(corpus):
+    layout = build(corpus, split="held_out", B=8, L=24, reuse=7)
+    text = text_of(corpus, corpus.splits["held_out"])
+    windows = -(-len(text) // 7)
+    assert windows % layout.lanes, "this test wants filler"
+    batches = [batch for _, batch in stream(layout)]
+    weights = np.stack([batch["weight_B"] for batch in batches])
+    assert weights.sum() == 2 * windows
+    for way, whole in ((0, text), (1, text[::-1])):
+        lanes_read = [
+            np.concatenate([b["tokens_BL"][row, :7] for b in batches if b["weight_B"][row]])
+            for row in range(way, 8, 2)
+            if weights[:, row].any()
+        ]
+        read = np.concatenate(lanes_read)
+        np.testing.assert_array_equal(read[: len(whole)], whole)
+        assert len(read) - len(whole) < 7
+
+
+def test_evaluation_is_the_same_each_time(corpus):
+    first, second = (list(stream(build(corpus, split="held_out"))) for _ in range(2))
+    for (_, a), (_, b) in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a["tokens_BL"], b["tokens_BL"])
+
+
+def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
+    def of(**fields):
+        return build(corpus, **fields).fingerprint()
+
+    assert of() == of()
+    for changed in (dict(seed=1), dict(B=2), dict(L=33), dict(reuse=11), dict(split="held_out")):
+        assert of(**changed) != of(), changed
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(B=5), "B=5 with both_ways"),
+        (dict(B=0), "B=0"),
+        (dict(reuse=29), r"reuse=29 does not fit L=32.*between 1 and L - 5"),
+        (dict(reuse=0), "reuse=0 does not fit"),
+        (dict(split="held_out", B=4000), r"held-out split has \d+ windows of 12 tokens but batch"),
+        (dict(B=100_000), r"training split has \d+ windows .* has 100000 rows: use a smaller B"),
+        (dict(split="test"), "split='test': this corpus has train, held_out"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_the_door(corpus, fields, message):
+    with pytest.raises(UserError, match=message):
+        build(corpus, **fields)
+
+
+def test_a_misspelt_field_is_named(corpus):
+    with pytest.raises(TypeError, match="reuze"):
+        build(corpus, reuze=3)
+
+
+def test_an_empty_split_is_refused(corpus):
+    with pytest.raises(UserError, match="0 windows"):
+        lanes.Lanes(corpus, np.array([], np.int64), **FIELDS)
+
+
+def test_the_smallest_rows_work(corpus):
+    batch = build(corpus, L=6, reuse=1, B=1, both_ways=False).batch(0)
+    assert batch["segments_BL"].tolist() == [[0, 0, 0, 1, 1, 2]]

@@ -1,0 +1,213 @@
+"""Pairs: <cls> A <sep> B <sep> and padding, the same rows whoever asks for them."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from pretrain.data.batches import pairs
+from pretrain.data.batches.loader import stream
+from pretrain.runtime.errors import UserError
+from tests.support import corpora
+from tests.support.pair_corpora import CLS, EOD, PAD, SEP, build, made, of
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return corpora.make(tmp_path_factory.mktemp("pairs"), held_out=0.2)
+
+
+def test_a_row_is_cls_a_sep_b_sep_and_padding(corpus):
+    layout = build(corpus, short=0.5)
+    seen = set()
+    for step in range(10):
+        rows = pairs.Instances(*(field[step * 8 : step * 8 + 8] for field in layout.instances(0)))
+        batch = layout.batch(step)
+        assert {key: value.dtype.name for key, value in batch.items()} == {
+            "tokens_BL": "int32",
+            "segments_BL": "int32",
+            "valid_BL": "bool",
+            "word_starts_BL": "bool",
+            "weight_B": "float32",
+            "consecutive_B": "int32",
+        }
+        for row, (a_begin, a, b_begin, b, follows) in enumerate(zip(*rows, strict=True)):
+            a_part, b_part = corpus.tokens[a_begin:][:a], corpus.tokens[b_begin:][:b]
+            padding = layout.L - a - b - 3
+            expected = [CLS, *a_part, SEP, *b_part, SEP, *[PAD] * padding]
+            assert batch["tokens_BL"][row].tolist() == expected
+            segments = [0] * (a + 2) + [1] * (b + 1) + [0] * padding
+            assert batch["segments_BL"][row].tolist() == segments
+            assert batch["valid_BL"][row].tolist() == [n < a + b + 3 for n in range(layout.L)]
+            assert batch["consecutive_B"][row] == follows
+            seen.add((bool(padding), bool(follows)))
+    assert len(seen) == 4
+
+
+def test_a_row_without_b_is_cls_a_sep_and_padding(corpus):
+    layout = build(corpus, next_sentence=False)
+    batch = layout.batch(1)
+    assert set(batch) == {"tokens_BL", "segments_BL", "valid_BL", "word_starts_BL", "weight_B"}
+    assert not batch["segments_BL"].any()
+    for row, (begin, a) in enumerate(zip(*(f[8:16] for f in layout.instances(0)[:2]), strict=True)):
+        expected = [CLS, *corpus.tokens[begin : begin + a], SEP, *[PAD] * (layout.L - a - 2)]
+        assert batch["tokens_BL"][row].tolist() == expected
+        assert batch["valid_BL"][row].sum() == a + 2
+
+
+def test_the_end_of_a_document_is_in_no_row():
+    corpus = made([5, 0], [4, 3], [9])  # the first one ends with a sentence of nothing
+    layout = of(corpus, B=3, L=40)
+    for step in range(20):
+        assert not (layout.batch(step)["tokens_BL"] == EOD).any()
+
+
+def test_words_start_where_the_tokenizer_says(corpus):
+    batch = build(corpus).batch(3)
+    word_start_V = corpus.tokenizer.word_start_V
+    np.testing.assert_array_equal(batch["word_starts_BL"], word_start_V[batch["tokens_BL"]])
+
+
+def test_every_row_of_an_epoch_comes_once_but_for_a_few(corpus):
+    layout = build(corpus, B=2)
+    counts = [len(layout.instances(epoch).a) for epoch in range(6)]
+    assert layout.steps_per_epoch == counts[0] // 2
+    size = layout.steps_per_epoch * 2
+    assert min(counts) + 1 < size < max(counts), "this test wants fewer rows than steps, and more"
+    for epoch, count in enumerate(counts):
+        steps = range(epoch * layout.steps_per_epoch, (epoch + 1) * layout.steps_per_epoch)
+        batches = [layout.batch(step) for step in steps]
+        assert all(batch["weight_B"].all() for batch in batches)
+        rows = np.concatenate([batch["tokens_BL"] for batch in batches])
+        unique, times = np.unique(rows, axis=0, return_counts=True)
+        assert len(unique) == min(count, size)
+        assert times.max() == (2 if count < size else 1)
+
+
+def test_epochs_and_seeds_draw_other_rows_in_another_order(corpus):
+    layouts = [build(corpus, seed=seed) for seed in (0, 1)]
+    drawn = [layout.instances(epoch) for layout in layouts for epoch in (0, 1)]
+    assert len({each.a_begin.tobytes() for each in drawn}) == 4
+    assert len({np.sort(each.a_begin).tobytes() for each in drawn}) == 4
+    for each in drawn:
+        assert np.corrcoef(each.a_begin, np.arange(len(each.a)))[0, 1] < 0.25
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 4])
+def test_hosts_together_see_the_global_batch(corpus, hosts):
+    layout = build(corpus)
+    size = layout.B // hosts
+    for step in (0, 7, layout.steps_per_epoch + 1):
+        whole = layout.batch(step)
+        parts = [build(corpus).batch(step, slice(h * size, h * size + size)) for h in range(hosts)]
+        for key, value in whole.items():
+            np.testing.assert_array_equal(np.concatenate([part[key] for part in parts]), value)
+
+
+def test_a_batch_does_not_depend_on_what_was_asked_before(corpus):
+    layout = build(corpus)
+    in_order = [layout.batch(step) for step in range(4 * layout.steps_per_epoch)]
+    for step in (2, len(in_order) - 1, layout.steps_per_epoch):
+        for key, value in build(corpus).batch(step).items():
+            np.testing.assert_array_equal(value, in_order[step][key])
+
+
+def test_threads_that_begin_an_epoch_together_draw_it_once(corpus, monkeypatch):
+    layout, drawn, draw = build(corpus), [], pairs.Pairs._drawn
+
+    def slow(self, epoch):
+        drawn.append(epoch)
+        time.sleep(0.05)
+        return draw(self, epoch)
+
+    monkeypatch.setattr(pairs.Pairs, "_drawn", slow)
+    step = layout.steps_per_epoch
+    threads = [threading.Thread(target=layout.batch, args=(step,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert drawn == [1]
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_evaluation_reads_every_row_once_in_order(corpus, next_sentence):
+    layout = build(corpus, split="held_out", B=32, next_sentence=next_sentence)
+    rows = layout.instances(0)
+    assert len(rows.a) % 32, "this test wants filler"
+    assert (np.diff(rows.a_begin) > 0).all()
+    batches = [batch for _, batch in stream(layout)]
+    whole = {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
+    assert whole["weight_B"].tolist() == [1] * len(rows.a) + [0] * (-len(rows.a) % 32)
+    text, filler = whole["weight_B"] == 1, whole["weight_B"] == 0
+    firsts = [tokens[1:6].tolist() for tokens in whole["tokens_BL"][text]]
+    for first, begin, a in zip(firsts, rows.a_begin, rows.a, strict=True):
+        assert first[:a] == corpus.tokens[begin : begin + min(a, 5)].tolist()
+    assert (whole["tokens_BL"][filler] == PAD).all()
+    assert not any(whole[key][filler].any() for key in whole if key.endswith(("valid_BL", "_B")))
+
+
+def test_evaluation_is_the_same_each_time(corpus):
+    first, second = (list(stream(build(corpus, split="held_out"))) for _ in range(2))
+    for (_, a), (_, b) in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a["tokens_BL"], b["tokens_BL"])
+
+
+def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
+    def of(**fields):
+        return build(corpus, **fields).fingerprint()
+
+    assert of() == of()
+    for changed in (
+        dict(seed=1),
+        dict(B=2),
+        dict(L=97),
+        dict(short=0.2),
+        dict(next_sentence=False),
+        dict(faithful=True),
+        dict(split="held_out"),
+    ):
+        assert of(**changed) != of(), changed
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(B=0), "B=0"),
+        (dict(L=4), "L=4: a row is two segments and 3 special tokens"),
+        (dict(short=1.5), r"short=1.5: it is a share"),
+        (dict(short=-0.1), r"short=-0.1"),
+        (dict(B=100_000), r"training split makes \d+ rows of L=96 but batch has 100000: use a sm"),
+        (dict(split="test"), "split='test': this corpus has train, held_out"),
+    ],
+)
+def test_what_does_not_fit_is_refused_at_the_door(corpus, fields, message):
+    with pytest.raises(UserError, match=message):
+        build(corpus, **fields)
+
+
+def test_a_single_document_has_no_b_from_elsewhere():
+    corpus = made([5, 5, 5, 5], [0])
+    with pytest.raises(UserError, match="training split has 1 documents with text but"):
+        of(corpus, L=12)
+    assert of(corpus, L=12, next_sentence=False).batch(0)["weight_B"].all()
+
+
+def test_a_text_of_nothing_is_refused():
+    with pytest.raises(UserError, match=r"held-out split has 0 documents.*need 1 or more"):
+        of(made([0], [0]), L=12, next_sentence=False, shuffle=False)
+
+
+def test_a_vocabulary_without_special_tokens_is_refused():
+    corpus = made([5, 5], [5, 5])
+    del corpus.tokenizer.special["sep"], corpus.tokenizer.special["pad"]
+    with pytest.raises(UserError, match="no <sep> and no <pad>, which pairs need"):
+        of(corpus, L=12)
+
+
+def test_the_smallest_rows_work():
+    for step in range(4):
+        batch = of(made([5, 5], [5, 5]), L=5).batch(step)
+        assert batch["segments_BL"].tolist() == [[0, 0, 0, 1, 1]]
+        assert batch["valid_BL"].all()

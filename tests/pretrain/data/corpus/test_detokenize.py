@@ -1,0 +1,111 @@
+"""Detokenised text reads like text, and can be put back word for word."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pretrain.data import prepare
+from pretrain.data.corpus import sentences
+from pretrain.data.corpus.detokenize import retokenise, wikitext
+from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.text_files import LONGEST
+from pretrain.runtime.errors import UserError
+from tests.support import corpora
+
+REAL = Path(__file__).parents[5] / "shared" / "data" / "wikitext-2"
+COUNTS = {"test": (241_211, 4_358), "valid": (213_886, 3_760)}  # words, lines, as published
+
+LINES = {
+    " a co @-@ star of 1 @,@ 000 @,@ 000 films , 3 @.@ 5 m long . \n": (
+        "a co-star of 1,000,000 films, 3.5 m long.\n"
+    ),
+    ' He did n \'t ( as of 2000 – 05 ) say : " It \'s mine , " but " yes ! " ; why ? \n': (
+        'He did n\'t (as of 2000–05) say: "It\'s mine," but "yes!"; why?\n'
+    ),
+    " US $ 5 , £ 3 or 50 % [ sic ] of the players ' pay ... \n": (
+        "US $5, £3 or 50% [sic] of the players' pay ...\n"
+    ),
+    " Mr. J. Smith of the U.S. met the <unk> in St. Louis . \n": (
+        "Mr. J. Smith of the U.S. met the <unk> in St. Louis.\n"
+    ),
+    " = = Career = = \n": "= = Career = =\n",
+    ' An odd " quote , and vitamin C . \n': 'An odd " quote, and vitamin C .\n',
+    " \n": "\n",
+}
+LEFT = ["Not spaced.\n", " two  blanks \n", " his 1,000th \n", " Foo. bar \n", " Windows . \r\n"]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_line_becomes_running_text_and_back(line):
+    assert wikitext(line) == LINES[line]
+    assert retokenise(wikitext(line)) == line
+
+
+@pytest.mark.parametrize("line", LEFT)
+def test_a_line_that_could_not_be_put_back_is_left(line):
+    assert wikitext(line) == line
+
+
+@pytest.mark.parametrize("unit", ["x", "a.", " ", "-", "'", '"', ". ", " .", "1 @,@ ", "@"])
+def test_an_endless_line_of_anything_ends_and_comes_back(unit):
+    for line in (unit * LONGEST, f" {unit * LONGEST} \n"):
+        assert wikitext(line) == line or retokenise(wikitext(line)) == line
+
+
+def test_words_are_counted_before_and_a_line_end_is_one(tmp_path):
+    (tmp_path / "a.txt").write_text("".join(LINES) * 200)
+    corpus = load(tmp_path, tokens={"name": "byte_bpe", "V": 300})
+    assert corpus.tokenizer.decode(corpus.tokens[:-1]) == "".join(LINES.values()) * 200
+    assert corpus.words.tolist() == [200 * (len("".join(LINES).split()) + len(LINES))]
+    assert corpus.bytes.tolist() == [200 * len("".join(LINES).encode())]
+
+
+def test_an_over_long_line_stays_as_it_is(tmp_path):
+    line = " odd ," * LONGEST + " \n"
+    (tmp_path / "a.txt").write_text(" One , two . \n" + line + " One , two . \n")
+    corpus = load(tmp_path, tokens={"name": "byte_bpe", "V": 260})
+    expected = f"One, two.\n{line}One, two.\n"
+    assert corpus.tokenizer.decode(corpus.tokens[:-1]) == expected
+
+
+def load(folder: Path, **fields) -> Corpus:
+    how = {"source": f"text:{folder}/a.txt", "cache": str(folder), "held_out": 0.0}
+    return prepare.prepare(**how, sentences="whole", detokenise="wikitext", **fields)
+
+
+def test_an_unknown_style_is_answered_with_the_known_ones(tmp_path):
+    corpora.write(tmp_path, documents=2)
+    with pytest.raises(UserError, match="detokenise='ptb': choose one of '', 'wikitext'"):
+        corpora.make(tmp_path, detokenise="ptb")
+
+
+def real(split: str) -> list[str]:
+    path = REAL / f"wiki.{split}.tokens"
+    if not path.exists():
+        pytest.skip(f"WikiText-2 is not at {path}")
+    return re.findall(r"[^\n]*\n", path.read_text())
+
+
+@pytest.mark.parametrize("split", COUNTS)
+def test_almost_all_of_wikitext_2_becomes_text_and_back(split):
+    lines = real(split)
+    texts = [wikitext(line) for line in lines]
+    pairs = list(zip(lines, texts, strict=True))
+    changed = [line for line, words in pairs if words != line]
+    assert all(words == line or retokenise(words) == line for line, words in pairs)
+    for size in (len, lambda part: len("".join(part).split())):
+        assert size(changed) > 0.99 * size(lines)
+    joined = "".join(texts)
+    assert sum(map(joined.count, ("@-@", "@,@", "@.@", " ,"))) < 0.01 * len(lines)
+
+
+@pytest.mark.parametrize("split", COUNTS)
+def test_wikitext_2_has_the_words_and_line_ends_of_the_literature(split):
+    lines = real(split)
+    pieces = list(sentences.pieces(lines, "file", "whole", "wikitext"))
+    words, ends = COUNTS[split]
+    assert len(lines) == ends
+    assert sum(piece.words for piece in pieces) == words + ends
+    assert sum(piece.bytes for piece in pieces) == len("".join(lines).encode())
+    assert "".join(piece.text for piece in pieces) == "".join(map(wikitext, lines))

@@ -1,0 +1,94 @@
+"""Byte-level BPE as GPT-2 uses it: any text comes back, and blanks belong to words."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pretrain.runtime.errors import UserError
+from tests.support.tokenizer_data import V, learn, pieces, published, starts
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return learn("byte_bpe")
+
+
+@pytest.fixture(scope="module")
+def gpt2():
+    return published("byte_bpe", "gpt2")
+
+
+@given(text=st.text(max_size=60))
+def test_any_text_comes_back(learned, text):
+    assert learned.decode(learned.encode([text])[0]) == text
+
+
+ODD = [
+    " ",
+    "  two  blanks ",
+    "\r\n\r\n\tx\n",
+    "\0\x1f\x7f",
+    "👩‍👩‍👧 ﷽ e\u0301",
+    "<|endoftext|>",
+    "\ufeff\ufffd",
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_odd_text_comes_back(learned, gpt2, text):
+    for tokenizer in (learned, gpt2):
+        (ids,) = tokenizer.encode([text])
+        assert tokenizer.decode(ids) == text
+        assert tokenizer.special["eod"] not in ids
+
+
+def test_the_end_of_a_document_is_the_last_piece_and_the_only_special_one(learned):
+    assert learned.special == {"eod": V["byte_bpe"] - 1}
+    assert learned.decode([learned.special["eod"]]) == "<|endoftext|>"
+
+
+def test_all_bytes_are_pieces(learned):
+    assert sum(len(piece) == 1 for piece in learned.pieces) == 256
+
+
+def test_words_start_with_a_blank_of_any_kind(learned):
+    found = {piece for piece, start in starts(learned).items() if start}
+    assert {"Ġ", "Ċ", "ĉ", "č", "<|endoftext|>"} <= found
+    assert all(piece[0] in "ĠĊĉčċČ" or piece == "<|endoftext|>" for piece in found)
+    assert any(len(piece) > 2 for piece in found)
+    assert not found & {"a", "<", "."}
+
+
+def test_the_published_vocabulary_gives_the_published_ids(gpt2):
+    assert gpt2.special == {"eod": 50_256}
+    assert gpt2.encode(["Hello world"])[0].tolist() == [15496, 995]
+    assert gpt2.encode(["<|endoftext|>"])[0].tolist() == [27, 91, 437, 1659, 5239, 91, 29]
+
+
+def test_the_published_vocabulary_cuts_words_as_gpt2_does(gpt2):
+    assert pieces(gpt2, "I've  2 cats\n\nhere") == [
+        "I",
+        "'ve",
+        "Ġ",
+        "Ġ2",
+        "Ġcats",
+        "Ċ",
+        "Ċ",
+        "here",
+    ]
+
+
+def test_files_that_are_no_vocabulary_are_named(tmp_path):
+    vocabulary, merges = tmp_path / "vocab.json", tmp_path / "merges.txt"
+    learn("byte_bpe").save(tmp_path)
+    ids = json.loads(vocabulary.read_text())
+    for content in ("{", "[]", '{"a": 1}', '{"a": 0}'):
+        vocabulary.write_text(content)
+        with pytest.raises(UserError, match=r"vocab\.json: "):
+            learn("byte_bpe", model=str(tmp_path))
+    vocabulary.write_text(json.dumps(ids))
+    merges.write_text("#version: 0.2\na qqqq\n")
+    with pytest.raises(UserError, match=r"merges\.txt: 'a qqqq'"):
+        learn("byte_bpe", model=str(tmp_path))

@@ -1,0 +1,136 @@
+"""WordPiece as BERT uses it: its clean-up, its pieces, its special tokens."""
+
+import pytest
+
+from pretrain.data import tokenizers
+from pretrain.data.tokenizers.wordpiece import Tokenizer
+from pretrain.runtime.errors import UserError
+from tests.support.tokenizer_data import TEXTS, learn, pieces, published, starts
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SMALL = [*SPECIAL, "un", "##aff", "##able", "##a", "un##", "cafe", "café", "Cafe", "Café", "a", ","]
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return learn("wordpiece")
+
+
+@pytest.fixture(scope="module")
+def uncased():
+    return published("wordpiece", "bert/bert_base_uncased_vocab.txt")
+
+
+@pytest.fixture(scope="module")
+def cased():
+    return published("wordpiece", "bert/bert_base_cased_vocab.txt", V=28_996, lower=False)
+
+
+@pytest.fixture(scope="module")
+def chinese():
+    return published("wordpiece", "bert-chinese/vocab.txt", V=21_128)
+
+
+def test_special_tokens_come_first_and_separators_end_documents(learned):
+    assert learned.pieces[:5] == SPECIAL
+    assert learned.special == dict(pad=0, unk=1, cls=2, sep=3, mask=4, eod=3)
+
+
+def test_words_start_where_no_mark_says_otherwise(learned):
+    assert all(start != piece.startswith("##") for piece, start in starts(learned).items())
+    assert 0 < learned.word_start_V.sum() < learned.V
+    assert all(learned.word_start_V[:5])
+
+
+def test_each_text_of_the_corpus_has_its_pieces_again(learned):
+    for text, ids in zip(TEXTS, learned.encode(TEXTS), strict=True):
+        assert learned.special["unk"] not in ids
+        assert learned.decode(ids) == text.lower()
+
+
+def test_the_longest_piece_that_fits_is_taken_and_a_word_without_pieces_is_unknown():
+    small = Tokenizer(SMALL)
+    assert pieces(small, "Unaffable,unaffa unaffx") == [
+        "un",
+        "##aff",
+        "##able",
+        ",",
+        "un",
+        "##aff",
+        "##a",
+        "[UNK]",
+    ]
+
+
+def test_a_word_of_more_than_200_letters_is_unknown():
+    small = Tokenizer(SMALL)
+    assert pieces(small, "a" * 200) == ["a"] + ["##a"] * 199
+    assert pieces(small, "a" * 201) == ["[UNK]"]
+
+
+@pytest.mark.parametrize(
+    ("lower", "keep_accents", "piece"),
+    [(True, None, "cafe"), (True, True, "café"), (False, None, "Café"), (False, False, "Cafe")],
+)
+def test_accents_go_with_capitals_unless_asked_otherwise(tmp_path, lower, keep_accents, piece):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join(SMALL))
+    fields = dict(V=len(SMALL), model=str(path), lower=lower, keep_accents=keep_accents)
+    made = tokenizers.learn(iter(()), name="wordpiece", **fields)
+    assert pieces(made, "Café") == [piece]
+    assert tokenizers.settings("wordpiece", **fields)["keep_accents"] == ("é" in piece)
+
+
+def test_a_vocabulary_without_the_special_tokens_is_refused(tmp_path):
+    path = tmp_path / "words.txt"
+    path.write_text("[PAD]\n[UNK]\nhello\n")
+    with pytest.raises(UserError, match=r"words\.txt.* no \[CLS\]"):
+        learn("wordpiece", V=3, model=str(path))
+
+
+def test_a_vocabulary_that_is_not_text_is_refused_by_its_byte(tmp_path):
+    path = tmp_path / "words.bin"
+    path.write_bytes(b"[PAD]\n\xff")
+    with pytest.raises(UserError, match=r"words\.bin: byte 6 is not UTF-8"):
+        learn("wordpiece", V=3, model=str(path))
+
+
+def test_the_published_uncased_vocabulary_gives_the_published_ids(uncased):
+    assert uncased.special == dict(pad=0, unk=100, cls=101, sep=102, mask=103, eod=102)
+    (ids,) = uncased.encode(["Hello, my dog is cute"])
+    assert ids.tolist() == [7592, 1010, 2026, 3899, 2003, 10140]
+
+
+def test_the_published_vocabularies_cut_words_as_bert_does(uncased, cased):
+    assert pieces(uncased, "John Johanson’s naïve house") == [
+        "john",
+        "johan",
+        "##son",
+        "’",
+        "s",
+        "naive",
+        "house",
+    ]
+    assert pieces(cased, "Embeddings naïve") == [
+        "Em",
+        "##bed",
+        "##ding",
+        "##s",
+        "na",
+        "##ï",
+        "##ve",
+    ]
+
+
+def test_chinese_is_cut_at_every_character(chinese):
+    assert pieces(chinese, "北京2008年 BERT模型") == [
+        "北",
+        "京",
+        "2008",
+        "年",
+        "be",
+        "##rt",
+        "模",
+        "型",
+    ]
+    assert chinese.pieces.count("\u2028") == 1

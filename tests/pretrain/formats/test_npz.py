@@ -1,0 +1,197 @@
+"""NumPy's own files: .npz both ways with its checksums, and GPT-1's pieces of one long array."""
+
+import io
+import json
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from pretrain.formats import npy_shards, npz
+from pretrain.runtime.errors import UserError
+from tests.support import array_files as cases
+
+
+def write(path, arrays):
+    npz.write(path, cases.specs(arrays), iter(arrays.items()))
+
+
+def test_what_is_written_numpy_reads(tmp_path):
+    path = tmp_path / "new" / "w.npz"
+    write(path, cases.arrays())
+    with np.load(path) as file:
+        assert file.files == list(cases.arrays())
+        cases.assert_same(dict(file), cases.arrays())
+    cases.assert_same(cases.content(npz.opened, path), cases.arrays())
+
+
+def test_the_same_arrays_give_the_same_bytes(tmp_path):
+    for name in ("one", "two"):
+        write(tmp_path / name, cases.arrays())
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_what_numpy_wrote_is_read_whatever_its_order(tmp_path, save):
+    held = cases.arrays() | {"zeros": np.zeros((500, 500))}
+    turned = {"big": held["a"].astype(">i4"), "fortran": np.asfortranarray(held["a"])}
+    save(tmp_path / "w.npz", **held, **turned)
+    held |= {"big": held["a"], "fortran": held["a"]}
+    cases.assert_same(cases.content(npz.opened, tmp_path / "w.npz"), held)
+
+
+def test_objects_and_texts_are_named_and_not_opened(tmp_path):
+    path, touched = tmp_path / "w.npz", tmp_path / "touched"
+    np.savez(path, a=np.ones(2), b=np.array([cases.Evil(touched)]), c=np.array(["text"]))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("notes.txt", "text")
+    with npz.opened(path) as file:
+        assert list(file.specs) == ["a"]
+        assert file.others == {"b": "object", "c": "<U4", "notes.txt": "no array"}
+        cases.assert_same({"a": file.read("a")}, {"a": np.ones(2)})
+    assert not touched.exists()
+
+
+SMALL = {"a/b": np.arange(6, dtype="float32").reshape(2, 3), "c": np.ones(3, "int8")}
+
+
+def test_every_flipped_bit_is_noticed_or_without_effect(tmp_path):
+    path = tmp_path / "w.npz"
+    write(path, SMALL)
+    whole, silent = path.read_bytes(), 0
+    for place in range(len(whole)):
+        path.write_bytes(cases.flipped(whole, place, place % 8))
+        silent += not cases.noticed(npz.opened, path, SMALL)
+    assert silent < 150  # fields that are of no use here, such as dates and permissions
+
+
+def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):
+    path = tmp_path / "w.npz"
+    write(path, SMALL)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match=r"w\.npz"):
+            npz.opened(path)
+
+
+def header(shape: str) -> bytes:
+    text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    text += b" " * (-len(text) - 11 % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+
+
+@pytest.mark.parametrize(
+    "shape", ["(2**60,)", f"({2**60},)", f"({2**62}, 4)", "(-4,)", "(5,)", "4", ""]
+)
+def test_an_absurd_shape_is_refused_when_it_is_opened(tmp_path, shape):
+    path = tmp_path / "w.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", header(shape) + bytes(16))
+    with pytest.raises(UserError, match=r"w\.npz"):
+        npz.opened(path)
+
+
+def test_a_name_that_is_there_twice_is_refused(tmp_path):
+    data = io.BytesIO()
+    np.save(data, np.ones(2))
+    with zipfile.ZipFile(tmp_path / "w.npz", "w") as archive:
+        archive.writestr("x.npy", data.getvalue())
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("x.npy", data.getvalue())
+    with pytest.raises(UserError, match="x is there twice"):
+        npz.opened(tmp_path / "w.npz")
+
+
+@pytest.mark.parametrize("name", ["none", "folder", "text"])
+def test_what_is_no_such_file_is_refused(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").write_text("text")
+    with pytest.raises(UserError, match=name):
+        npz.opened(tmp_path / name)
+
+
+def test_bfloat16_is_refused_before_anything_is_written(tmp_path):
+    with pytest.raises(UserError, match="there is no type for b, which is bfloat16: make it"):
+        write(tmp_path / "w.npz", {"a": np.ones(1), "b": cases.bfloat16()})
+    assert not list(tmp_path.iterdir())
+
+
+SHAPES = [[3, 4], [0, 5], [], [1, 7, 2], [2]]
+
+
+@pytest.fixture
+def pieces(tmp_path):
+    """29 numbers in three pieces, so that two arrays straddle."""
+    whole = np.arange(29, dtype="float32")
+    for number, piece in enumerate(np.split(whole, [5, 14])):
+        np.save(tmp_path / f"params_{number}.npy", piece)
+    (tmp_path / "params_shapes.json").write_text(json.dumps(SHAPES))
+    return tmp_path
+
+
+def test_arrays_are_cut_out_of_the_pieces_as_gpt1s_own_code_does(pieces):
+    whole = np.concatenate([np.load(pieces / f"params_{n}.npy") for n in range(3)], 0)
+    ends = np.cumsum([np.prod(shape, dtype=int) for shape in SHAPES])
+    parts = np.split(whole, ends)[:-1]
+    held = {str(i): part.reshape(SHAPES[i]) for i, part in enumerate(parts)}
+    cases.assert_same(cases.content(npy_shards.opened, pieces), held)
+
+
+OTHER_SHAPES = [
+    *("[[29], [1]]", "[[28]]", "[]", f"[[{2**60}]]", f"[[{2**80}, 0, 1], [28]]", "[[-29]]"),
+    *("[[29.0]]", "[29]", '["ab"]', "{", '{"a": [29]}', "[[true, 29]]"),
+]
+
+
+@pytest.mark.parametrize("shapes", OTHER_SHAPES)
+def test_shapes_that_are_not_those_of_the_pieces_are_refused(pieces, shapes):
+    (pieces / "params_shapes.json").write_text(shapes)
+    with pytest.raises(UserError, match=pieces.name):
+        npy_shards.opened(pieces)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_missing_piece_is_noticed(pieces, number):
+    (pieces / f"params_{number}.npy").unlink()
+    with pytest.raises(UserError, match=f"params_{number}.npy" if number < 2 else "14 numbers"):
+        npy_shards.opened(pieces)
+
+
+def test_a_piece_cut_short_anywhere_is_noticed_when_it_is_opened(pieces):
+    path = pieces / "params_1.npy"
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match=r"params_1\.npy: "):
+            npy_shards.opened(pieces)
+
+
+@pytest.mark.parametrize("what", ["pickle", "objects", "zip", "matrix", "another type"])
+def test_a_piece_of_something_else_is_refused(pieces, what):
+    path = pieces / "params_1.npy"
+    data = io.BytesIO()
+    if what == "pickle":
+        data.write(pickle.dumps(cases.Evil(pieces / "touched")))
+    elif what == "zip":
+        np.savez(data, np.arange(9, dtype="float32"))
+    else:
+        arrays = {
+            "objects": np.array([cases.Evil(pieces / "touched")] * 9),
+            "matrix": np.ones((3, 3), "float32"),
+            "another type": np.ones(9),
+        }
+        np.save(data, arrays[what])
+    path.write_bytes(data.getvalue())
+    with pytest.raises(UserError, match="the types" if what == "another type" else "params_1"):
+        npy_shards.opened(pieces)
+    assert not (pieces / "touched").exists()
+
+
+def test_a_folder_without_them_is_refused(tmp_path):
+    with pytest.raises(UserError, match=r"params_shapes\.json: cannot be read: No such file"):
+        npy_shards.opened(tmp_path)
+    (tmp_path / "params_shapes.json").write_text("[]")
+    with pytest.raises(UserError, match=r"there is no params_0\.npy"):
+        npy_shards.opened(tmp_path)

@@ -1,0 +1,270 @@
+"""A sentence's vectors are its own, whatever stands beside it."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from pretrain.data.tokenizers.character_ids import characters
+from pretrain.inference import length_buckets
+from pretrain.inference.embedder import Embedder
+from pretrain.inference.embedding_inputs import Pieces
+from pretrain.inference.layer_selection import chosen
+from pretrain.inference.text_format import frame
+from pretrain.runtime.errors import UserError
+from tests.support.tiny_models import KINDS, LSTM, layout
+from tests.support.xlnet_inputs import off, quick_jit
+
+pytest_plugins = ["tests.support.tiny_models"]
+pytestmark = pytest.mark.usefixtures("exactly")
+
+FRAMES = {  # what stands before and behind a text, and the segment of the last mark
+    "mlm": (["cls"], ["sep"], 0),
+    "clm": ([], [], 0),
+    "plm": ([], ["sep", "cls"], 2),
+    "bilm": (["bos"], ["eos"], 0),
+}
+
+
+def framed(run, kind, line, params):
+    """(tokens, all layers' states) of a line and its marks: by itself, without padding."""
+    tokenizer, (before, after, segment) = run.tokenizer, FRAMES[kind]
+    before, after = ([tokenizer.special[name] for name in names] for names in (before, after))
+    if kind == "bilm":
+        words = line.split()
+        tokens = characters(["<S>", *words, "</S>"], LSTM["W"]).astype(np.int32)[None]
+    else:
+        ids = tokenizer.encode([line])[0]
+        words = [tokenizer.pieces[i] for i in ids]
+        tokens = np.array([[*before, *ids, *after]], np.int32)
+    L = tokens.shape[1]
+    more = {"segments_BL": np.array([[0] * (L - 1) + [segment]])} if segment else {}
+    states = quick_jit(functools.partial(run.backbone.apply, method="states"))
+    h_NBLD = states({"params": params}, tokens, np.ones((1, L), bool), **more)
+    return words, np.asarray(h_NBLD)[:, 0]
+
+
+def alone(run, kind, line, params):
+    """(tokens, all layers' vectors) of a line."""
+    words, states = framed(run, kind, line, params)
+    before, after = (len(names) for names in FRAMES[kind][:2])
+    return words, states[:, before : states.shape[1] - after]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
+    many = [lines[8]] * 12  # more rows than their padded length
+    embedder = Embedder(run(kind), layout(), chosen("all", count=3), tokens=768)
+    found = {x.number: x for x in embedder([(0, lines[:4]), (4, lines[4:]), (9, many)])}
+    assert sorted(found) == list(range(len(lines) + len(many)))
+    for number in range(9, 21):
+        assert off(found[number].vectors, found[8].vectors) < 1e-5
+    for number in (0, 3):
+        words, expected = alone(run(kind), kind, lines[number], embedder.params)
+        assert found[number].tokens == words
+        assert off(found[number].vectors, expected) < 1e-5
+    assert found[2].vectors.shape == (3, 0, expected.shape[-1])
+    assert off(found[5].vectors, found[0].vectors) < 1e-5
+    assert embedder.empty == 2
+    assert embedder.speed.words == sum(len(line.split()) for line in [*lines, *many])
+
+
+def test_every_word_is_read_with_its_own_characters_and_none_is_taken_for_a_mark(run):
+    embedder = Embedder(run("bilm"), layout(), chosen("0", count=3), tokens=64)
+    line = "ralor never-seen ralor </S> <UNK>"
+    [found] = embedder([(0, [line])])
+    assert found.tokens == line.split()
+    one, other, again, mark, unknown = found.vectors
+    np.testing.assert_array_equal(one, again)
+    assert off(other, one) > 0.01
+    np.testing.assert_array_equal(mark, unknown)
+
+
+def test_a_word_is_spelled_out_once_for_all_its_places_in_a_block(run, monkeypatch):
+    embedder = Embedder(run("bilm"), layout(), chosen("top", count=3), tokens=64)
+    read, spelled = embedder._words, []
+
+    def counted(chars_VW):
+        spelled.append(len(chars_VW))
+        return read(chars_VW)
+
+    monkeypatch.setattr(embedder, "_words", counted)
+    block = ["ralor anew ralor", "anew", "ralor ralor"]
+    assert len(list(embedder([(0, block), (3, ["other"])]))) == 4
+    assert spelled == [2 + 2, 2 + 1]  # the marks, and the words
+
+
+def test_full_batches_have_rows_of_about_one_length(run):
+    embedder = Embedder(run("bilm"), layout(), chosen("top", count=3), tokens=64)
+    lengths = [30, 30, 8, 8, 8, 8, 8, 8, 8, 2, 2]
+    texts = [" ".join(["no"] * n) for n in lengths]
+    batches = embedder._batches(0, texts).batches
+    assert sorted(row.number for rows in batches for row in rows) == list(range(len(texts)))
+    for rows in batches:
+        L = embedder._length(rows)
+        full, part = embedder._rows(L)
+        assert len(rows) <= part or 2 * min(len(row.ids) for row in rows) >= L
+        assert len(rows) <= full
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_whole_line_is_the_mean_of_its_positions_or_the_first_of_them(run, lines, kind):
+    one = run(kind)
+    made = {
+        pool: next(
+            Embedder(one, layout(), chosen("all", count=3), tokens=64, pool=pool)([(0, lines[:1])])
+        ).vectors
+        for pool in ("mean", "first")
+    }
+    states = framed(one, kind, lines[0], Embedder(one, layout(), chosen("0", count=3)).params)[1]
+    assert off(made["mean"], states.mean(1)) < 1e-5
+    assert off(made["first"], states[:, 0]) < 1e-5
+
+
+class Numbers(nn.Module):
+    """A backbone that computes next to nothing: three layers of states [id, place, both]."""
+
+    V: int
+    L: int = 32
+
+    def example(self):
+        return jnp.zeros((1, self.L), jnp.int32)
+
+    def states(self, ids_BL, valid_BL):
+        place_BL = jnp.arange(ids_BL.shape[1]) + 0 * ids_BL
+        h_BLD = jnp.stack([ids_BL, place_BL, ids_BL * place_BL], -1).astype(jnp.float32)
+        return jnp.stack([h_BLD, 2 * h_BLD, 3 - h_BLD])
+
+
+LAYERS = {  # what becomes of all layers' states
+    "all": lambda h_NLD: h_NLD,
+    "top": lambda h_NLD: h_NLD[2],
+    "mean": lambda h_NLD: h_NLD.mean(0),
+    "1": lambda h_NLD: h_NLD[1],
+}
+POOLED = {"": lambda h: h, "mean": lambda h: h.mean(-2), "first": lambda h: h[..., 0, :]}
+
+
+@pytest.mark.parametrize("layers", LAYERS)
+@pytest.mark.parametrize("pool", POOLED)
+def test_more_rows_than_tokens_are_each_as_alone(run, pool, layers):
+    tokenizer = run("clm").tokenizer
+    one = run("clm")._replace(backbone=Numbers(tokenizer.V))
+    texts = [tokenizer.decode([i, i + 1, i + 2][: 1 + i % 3]) for i in range(100, 112)]
+    embedder = Embedder(one, layout(), chosen(layers, count=3), params={}, pool=pool)
+    found = {x.number: x.vectors for x in embedder([(0, texts)])}
+    assert len(found) == 12
+    for number, ids in enumerate(tokenizer.encode(texts)):
+        alone = Numbers(0).states(ids[None], None)[:, 0]
+        assert off(found[number], POOLED[pool](LAYERS[layers](alone))) < 1e-6
+
+
+def test_lines_without_words_have_vectors_without_rows(run):
+    embedder = Embedder(run("bilm"), layout(), chosen("top", count=3), tokens=64)
+    assert [x.vectors.shape for x in embedder([(0, ["", " "])])] == [(0, 16)] * 2
+
+
+def test_a_word_beyond_the_models_vocabulary_is_the_unknown_one(run):
+    tokenizer, V = run("bilm").tokenizer, 10
+    line = " ".join([*tokenizer.pieces[5:15], "never-seen"])
+    [tokens], [ids], _ = Pieces(tokenizer, V)([line])
+    assert ids.tolist() == [5, 6, 7, 8, 9, *[tokenizer.special["unk"]] * 6]
+    assert tokens == [*tokenizer.pieces[5:15], "<UNK>"]
+
+
+def test_eight_devices_give_what_one_gives(run, lines):
+    one, eight = (
+        {
+            x.number: x.vectors
+            for x in Embedder(run("mlm"), layout(devices), chosen("all", count=3), tokens=64)(
+                [(0, lines)]
+            )
+        }
+        for devices in (1, 8)
+    )
+    for number, expected in one.items():
+        np.testing.assert_allclose(eight[number], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_layers_are_chosen_and_mixed():
+    h_NBLD = np.random.default_rng(0).normal(0, 1, (3, 2, 5, 4)).astype(np.float32)
+    found = {layers: chosen(layers, count=3)(h_NBLD) for layers in ("all", "top", "1", "2,0")}
+    expected = {"all": h_NBLD, "top": h_NBLD[2], "1": h_NBLD[1], "2,0": h_NBLD[[2, 0]]}
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    np.testing.assert_allclose(chosen("mean", count=3)(h_NBLD), h_NBLD.mean(0), atol=1e-6)
+    mixed = 0.5 * h_NBLD[0] - 2 * h_NBLD[2]
+    np.testing.assert_allclose(chosen("0,2", "0.5,-2", count=3)(h_NBLD), mixed, atol=1e-6)
+
+
+def test_a_sum_of_layers_is_added_up_in_float32():
+    h_NBLD = jnp.full((2, 1, 1, 1), 1 / 3, jnp.bfloat16)
+    summed = chosen("all", "0.1,0.001", count=2)(h_NBLD)
+    np.testing.assert_allclose(summed, 0.101 * float(h_NBLD[0, 0, 0, 0]), rtol=1e-6)
+
+
+WRONG_LAYERS = {
+    ("3", ""): "layers 0 to 2",
+    ("-1", ""): "layers 0 to 2",
+    ("first", ""): "all, top, mean or numbers",
+    ("all", "1,0"): "2 weights for 3 layers",
+    ("0,1", "1,x"): "as weights numbers",
+    ("mean", "1,0,0"): "leave out --mix",
+}
+
+
+@pytest.mark.parametrize(("layers", "mix"), WRONG_LAYERS)
+def test_layers_that_are_not_there_and_weights_for_others_are_refused(layers, mix):
+    with pytest.raises(UserError, match=WRONG_LAYERS[layers, mix]):
+        chosen(layers, mix, count=3)
+
+
+def test_bfloat16_gives_nearly_the_same_in_float32(run, lines):
+    exact = run("mlm")
+    rough = exact._replace(backbone=exact.backbone.clone(dtype="bfloat16"))
+    one, other = (
+        next(Embedder(each, layout(), chosen("all", count=3), tokens=64)([(0, lines[:1])])).vectors
+        for each in (exact, rough)
+    )
+    assert other.dtype == np.float32
+    assert 1e-4 < off(other, one) < 0.1
+
+
+@pytest.mark.parametrize("longest", [8, 32, 100, 512])
+def test_rows_are_padded_by_a_quarter_at_most_and_to_few_lengths(longest):
+    lengths = length_buckets.ladder(longest)
+    assert len(lengths) <= 4 * np.log2(longest / 8) + 2
+    for n in range(8, longest + 1):
+        assert n <= next(L for L in lengths if n <= L) <= 1.25 * n
+
+
+def test_programs_are_few_however_many_lengths_and_batches_there_are(run, toy):
+    words = toy.text.read_text().split()
+    choice, rng = chosen("top", count=3), np.random.default_rng(0)
+    embedder = Embedder(run("bilm"), layout(), choice, tokens=32)
+    lengths = rng.integers(0, 30, 80)
+    blocks = [(at, [" ".join(words[:n]) for n in lengths[at : at + 20]]) for at in (0, 20, 40, 60)]
+    assert len(list(embedder(blocks))) == 80
+    assert embedder._programs.cache_info().misses <= 2 * len(length_buckets.ladder(32))
+    assert embedder._programs.cache_info().hits > 10
+
+
+def test_a_line_that_is_too_long_is_named_or_cut(run, lines):
+    long = " ".join(lines) * 4
+    room = 32 - 2
+    refused = Embedder(run("mlm"), layout(), chosen("all", count=3))
+    with pytest.raises(UserError, match=f"line 8 has .* tokens, of which {room} can be read"):
+        list(refused([(7, [long])]))
+    cutting = Embedder(run("mlm"), layout(), chosen("all", count=3), cut=True, tokens=64)
+    [found] = cutting([(7, [long])])
+    whole = run("mlm").tokenizer.encode([long])[0]
+    assert found.tokens == [run("mlm").tokenizer.pieces[i] for i in whole[:room]]
+    assert found.vectors.shape == (3, room, 16)
+    assert cutting.cuts == 1
+
+
+def test_of_an_objective_that_is_not_known_the_frame_is_not_either():
+    with pytest.raises(UserError, match="'nsp'"):
+        frame("nsp")

@@ -1,0 +1,339 @@
+"""`pretrain.generate`: the cache changes nothing, rows are alone, texts end where told."""
+
+import functools
+import shutil
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+import modules
+from pretrain.data.tokenizers import byte_bpe
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.generator import Row, Writer
+from pretrain.inference.sampling import Sampler
+from pretrain.inference.trained_run import Run, backbone_params, opened
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.run_config import write_config
+from tests.support import tiny_runs as toys
+from tests.support import transformer_inputs as cases
+from tests.support.xlnet_inputs import quick_jit
+
+pytest_plugins = ["tests.support.tiny_runs"]
+
+PROMPTS = ["HELLO", "", "abcdefg", "b"]
+TOKENS = 9  # with the longest prompt, all that fits
+MODELS = {
+    "pre": cases.tiny(**cases.GPT2),
+    "post": cases.tiny(**cases.GPT1),
+    "banded": cases.tiny(**cases.GPT2, window=3),
+}
+
+
+class Letters:
+    """A token is a letter, "A" the first; "X" ends a document."""
+
+    special = {"eod": ord("X") - ord("A")}
+
+    def __init__(self, V: int = 1 << 10):
+        self.V = V
+
+    def encode(self, texts):
+        return [np.array([ord(letter) - ord("A") for letter in text], np.int32) for text in texts]
+
+    def decode(self, ids):
+        return "".join(chr(ord("A") + int(token)) for token in ids)
+
+
+@functools.cache
+def writer(kind: str = "banded", devices: int = 1, **sampling) -> Writer:
+    """With weights drawn at random."""
+    model = MODELS[kind]
+    layout = Layout(make_mesh(data=1, fsdp=-1, devices=jax.devices()[:devices]))
+    params = cases.draw(model)
+    params = jax.device_put(params, layout.of(params))
+    run = Run(None, ConfigDict(dict(objective=dict(name="clm"))), Letters(), model)
+    return Writer(run, layout, Sampler(**sampling), params)
+
+
+def written(writer: Writer, prompts=PROMPTS, tokens: int = TOKENS, **options) -> list[str]:
+    """The whole texts, without the prompts."""
+    texts = [""] * len(prompts)
+    for row, text, _ in writer.texts(prompts, tokens=tokens, **options):
+        texts[row] += text
+    return texts
+
+
+# --- the model -------------------------------------------------------------------------------
+
+
+@functools.cache
+def likeliest(kind: str):
+    """The likeliest token at every place of a row that is computed whole."""
+    model, params = MODELS[kind], {"params": cases.draw(MODELS[kind])}
+
+    def choose(tokens_BL):
+        h_BLD = model.apply(params, tokens_BL, train=False)
+        return model.apply(params, h_BLD, method="logits").argmax(-1)
+
+    return quick_jit(choose)
+
+
+def recomputed(kind: str, prompt: str, tokens: int = TOKENS, bos: bool = True) -> str:
+    """The likeliest token after all that is written so far, each time of the whole anew."""
+    choose, L, letters = likeliest(kind), MODELS[kind].L, Letters()
+    eod = letters.special["eod"]
+    ids = [*[eod] * bos, *letters.encode([prompt])[0].tolist()]
+    for _ in range(tokens):
+        row_1L = np.pad(ids, (0, L - len(ids)))[None]
+        ids.append(int(choose(row_1L)[0, len(ids) - 1]))
+        if ids[-1] == eod:
+            return letters.decode(ids[bos:-1])[len(prompt) :]
+    return letters.decode(ids[bos:])[len(prompt) :]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_reading_on_writes_what_recomputing_everything_writes(kind):
+    texts = written(writer(kind, temperature=0.0))
+    assert texts == [recomputed(kind, prompt) for prompt in PROMPTS]
+    assert max(map(len, texts)) == TOKENS
+    assert len({*texts}) > 1
+
+
+def test_without_bos_the_prompt_is_all_that_is_read():
+    prompts = [prompt for prompt in PROMPTS if prompt]
+    pen = writer("pre", temperature=0.0)
+    texts = written(pen, prompts, tokens=TOKENS + 1, bos=False)
+    assert texts == [recomputed("pre", prompt, TOKENS + 1, bos=False) for prompt in prompts]
+    assert [text[:TOKENS] for text in texts] != written(pen, prompts)
+    with pytest.raises(UserError, match="bos=False: an empty prompt leaves nothing to go on"):
+        written(pen, [""], bos=False)
+    with pytest.raises(UserError, match=f"there is room for {TOKENS + 1}$"):
+        written(pen, ["abcdefg"], tokens=TOKENS + 2, bos=False)
+
+
+def test_rows_beyond_the_vocabulary_are_never_written():
+    pen = writer.__wrapped__("pre", temperature=100.0)
+    assert max(ord(x) for x in "".join(written(pen, ["A"] * 8))) > ord("E")
+    pen.run = pen.run._replace(tokenizer=Letters(5))
+    pen._programs.cache_clear()
+    assert {*"".join(written(pen, ["A"] * 8))} == {*"ABCDE"}
+
+
+def test_a_text_does_not_depend_on_the_others():
+    pen = writer()
+    together = written(pen)
+    assert written(pen, PROMPTS[:1]) == together[:1]
+    assert written(pen, ["GFEDCB", "", "a", "b", "c"])[1] == together[1]
+
+
+def test_a_seed_repeats_its_texts_and_another_gives_others():
+    first = written(writer(), seed=1)
+    assert written(writer.__wrapped__(), seed=1) == first
+    assert written(writer(), seed=2) != first
+
+
+def test_equal_prompts_go_on_differently_unless_greedy():
+    assert len({*written(writer(), ["A"] * 4)}) > 1
+    assert len({*written(writer(temperature=0.0), ["A"] * 4)}) == 1
+
+
+def test_the_best_of_one_is_greedy():
+    assert written(writer(top_k=1)) == written(writer(temperature=0.0))
+
+
+@pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS * 2])
+def test_eight_devices_write_what_one_writes(prompts):
+    spread = writer(devices=8)
+    assert not spread.params["token_VD"].sharding.is_fully_replicated
+    assert written(spread, prompts) == written(writer(), prompts)
+
+
+def test_what_does_not_fit_is_refused_with_the_room_there_is():
+    with pytest.raises(UserError, match=r"'abcdefg' of 7 tokens and 10 more .* room for 9"):
+        writer().texts(PROMPTS, tokens=TOKENS + 1)
+
+
+def test_no_prompts_give_no_texts_and_no_program():
+    assert list(writer().texts([])) == []
+
+
+@pytest.mark.parametrize("options", [dict(tokens=0), dict(stops=["x", ""])])
+def test_no_tokens_and_empty_stops_are_refused(options):
+    with pytest.raises(UserError, match="one token or more, no empty stop"):
+        writer().texts(PROMPTS, **options)
+
+
+def test_prompts_of_about_one_length_share_their_programs():
+    pen = writer.__wrapped__()
+    for prompt in ("abcd", "abcde", "abcdef"):
+        written(pen, [prompt], tokens=2)
+    assert pen._programs.cache_info().misses == 1
+
+
+def test_only_causal_models_write():
+    run = Run(None, ConfigDict(dict(objective=dict(name="mlm"))), Letters(), cases.tiny())
+    with pytest.raises(UserError, match="objective is mlm: only causal models"):
+        Writer(run, Layout(make_mesh()))
+
+
+def test_rows_end_each_at_its_own_end_and_the_tokens_until_then_are_counted():
+    pen, prompts = writer(temperature=3.0), PROMPTS * 4
+    pieces = list(pen.texts(prompts, tokens=TOKENS))
+    lengths = [sum(len(text) for i, text, _ in pieces if i == row) for row in range(len(prompts))]
+    assert min(lengths) < TOKENS == max(lengths)
+    assert sorted(row for row, _, last in pieces if last) == [*range(len(prompts))]
+    ends = sum(length < TOKENS for length in lengths)
+    assert pen.speed.written == sum(lengths) + ends - len(prompts)  # the first are not counted
+    assert pen.speed.read == sum(1 + len(prompt) for prompt in prompts)
+    assert pen.speed.reading > 0
+    assert pen.speed.writing > 0
+
+
+# --- a text ----------------------------------------------------------------------------------
+
+BYTES = byte_bpe.Tokenizer([*byte_bpe.BYTES, byte_bpe.EOD], [])  # each byte is a token
+EOD = BYTES.special["eod"]
+
+
+def shown(ids, prompt: str = "", tokens: int = 100, stops=()) -> list[str]:
+    """What a row shows as each of these tokens comes, until it is done."""
+    row, pieces = Row(BYTES, encoded(prompt), tokens, stops), []
+    while not row.done and len(pieces) < len(ids):
+        pieces.append(row.add(ids[len(pieces)]))
+    return pieces
+
+
+def encoded(text: str) -> list[int]:
+    return BYTES.encode([text])[0].tolist()
+
+
+def test_a_character_is_shown_when_it_is_whole():
+    assert shown(encoded("aé€"), prompt="é ") == ["a", "", "é", "", "", "€"]
+
+
+def test_half_a_character_is_shown_when_nothing_follows():
+    assert shown([*encoded("a€")[:-1], EOD]) == ["a", "", "", "\ufffd"]
+    assert shown(encoded("a€")[:-1], tokens=3) == ["a", "", "\ufffd"]
+
+
+def test_half_a_character_is_shown_when_another_follows():
+    assert shown([encoded("é")[0], *encoded("ab")]) == ["", "\ufffda", "b"]
+
+
+def test_a_text_ends_with_its_document():
+    assert shown([*encoded("ab"), EOD, *encoded("c")]) == ["a", "b", ""]
+
+
+def test_a_text_ends_after_so_many_tokens():
+    assert shown(encoded("abcdef"), tokens=4) == ["a", "b", "c", "d"]
+
+
+def test_a_text_ends_before_a_stop_string():
+    assert shown(encoded("ab.\n\ncd"), stops=["\n\n"]) == ["a", "b", ".", "", ""]
+    assert shown(encoded("ab.\ncd"), stops=["\n\n"]) == ["a", "b", ".", "", "\nc", "d"]
+
+
+def test_the_first_of_the_stop_strings_counts():
+    assert "".join(shown(encoded("one two three"), stops=["ree", "wo t", "two"])) == "one "
+
+
+def test_what_begins_a_stop_string_is_shown_when_nothing_follows():
+    assert shown([*encoded("aEN"), EOD], stops=["END"]) == ["a", "", "", "EN"]
+    assert shown(encoded("aEN"), tokens=3, stops=["END"]) == ["a", "", "EN"]
+
+
+def test_stop_strings_in_the_prompt_do_not_count():
+    assert shown(encoded("x END"), prompt="END E", stops=["END"]) == ["x", " ", "", "", ""]
+
+
+# --- at the keyboard -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gpt(toy, tmp_path_factory):
+    """The workdir of a finished toy run; not to be changed."""
+    workdir = tmp_path_factory.mktemp("gpt") / "run"
+    done = toy.run("clm", workdir)
+    assert done.returncode == 0, done.stderr
+    return workdir
+
+
+def generate(toy, workdir, *words, devices: int = 1) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "pretrain.generate", f"--workdir={workdir}", *words]
+    environment = toy.environment(devices) | {"JAX_PLATFORMS": "cpu"}
+    return subprocess.run(command, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
+
+
+def one_device() -> Layout:
+    return Layout(make_mesh(devices=jax.devices()[:1]))
+
+
+def assert_refused(done, *named) -> None:
+    assert done.returncode > 0
+    assert "Traceback" not in done.stdout + done.stderr
+    assert all(name in done.stderr for name in named), done.stderr
+
+
+def test_one_text_is_printed_behind_its_prompt(toy, gpt):
+    done = generate(toy, gpt, "--prompt=Ba", "--tokens=12", "--top_k=50", "--seed=3")
+    assert done.returncode == 0, done.stderr
+    texts = written(Writer(opened(gpt), one_device(), Sampler(top_k=50)), ["Ba"], 12, seed=3)
+    assert done.stdout == f"Ba{texts[0]}\n"
+    assert "read 3 tokens at" in done.stderr
+    assert "wrote 11 tokens at" in done.stderr
+
+
+def test_texts_are_printed_each_under_its_number_on_any_devices(toy, gpt, tmp_path):
+    (tmp_path / "prompts.txt").write_text("Ba\n\n")
+    words = f"--prompts={tmp_path}/prompts.txt", "--prompt=Fe", "--samples=2", "--tokens=5"
+    done = generate(toy, gpt, *words, devices=8)
+    assert done.returncode == 0, done.stderr
+    prompts = ["Fe", "Fe", "Ba", "Ba", "", ""]
+    texts = written(Writer(opened(gpt), one_device()), prompts, 5)
+    for number, (prompt, text) in enumerate(zip(prompts, texts, strict=True), 1):
+        assert f"--- {number} of 6\n{prompt}{text}\n" in done.stdout
+
+
+def test_without_a_prompt_a_text_begins_from_nothing_and_stops_where_told(toy, gpt):
+    free = generate(toy, gpt, "--tokens=8", "--greedy").stdout
+    stop = free[2:4].replace("\n", "\\n")
+    assert stop
+    done = generate(toy, gpt, "--tokens=8", "--greedy", f"--stop={stop}")
+    assert done.stdout == free[: free.index(free[2:4])] + "\n"
+
+
+MISTAKES = {
+    "more than fits": (["--prompt=Ba", "--tokens=40"], ["'Ba'", "32 positions", "room for 30"]),
+    "no tokens": (["--tokens=0"], ["--tokens=0"]),
+    "nothing to draw from": (["--top_p=0"], ["top_p=0"]),
+    "no such flag": (["--promt=Ba"], ["promt"]),
+    "not UTF-8": (["--prompt=\udcff"], ["not UTF-8"]),
+    "no such file": (["--prompts=no/such.txt"], ["--prompts=no/such.txt"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_in_a_line(toy, gpt, mistake):
+    words, named = MISTAKES[mistake]
+    assert_refused(generate(toy, gpt, *words), *named)
+
+
+def test_a_folder_without_a_run_is_named(toy, tmp_path):
+    assert_refused(generate(toy, tmp_path / "none"), f"{tmp_path}/none holds no run")
+
+
+def test_a_run_of_another_objective_is_refused(toy, gpt, tmp_path):
+    shutil.copytree(gpt / "tokenizer", tmp_path / "tokenizer")
+    write_config(tmp_path, toy.config("mlm").to_dict())
+    assert_refused(generate(toy, tmp_path), "objective is mlm", "only causal models")
+
+
+def test_the_average_writes_where_the_run_keeps_one(toy, tmp_path):
+    config = toy.config("clm", {"train.average": 0.5})
+    state = toys.train(config, tmp_path)
+    kept = Run(tmp_path, config, Letters(), modules.build(**config.model))
+    toys.assert_same(backbone_params(kept, one_device()), state.average["backbone"])

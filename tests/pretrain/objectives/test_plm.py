@@ -1,0 +1,198 @@
+"""Who is predicted, from what, and what outlives a window."""
+
+import functools
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from pretrain.objectives import corruption, plm
+from pretrain.runtime.errors import UserError
+from pretrain.training import train_state
+from tests.support.recording_backbone import (
+    ONE_IN,
+    REUSE,
+    SPECIAL,
+    B,
+    L,
+    M,
+    P,
+    Spy,
+    V,
+    big_weights,
+    draw,
+    listen,
+    spied,
+    tiny,
+)
+from tests.support.xlnet_inputs import quick_jit
+
+# --- who is predicted ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fields", [dict(), dict(spans=False), dict(faithful=True), dict(perm=2)])
+def test_one_in_so_many_is_predicted_and_never_a_special_token(fields):
+    for seed in range(3):
+        batch = draw(seed)
+        sums, asked, _ = listen(spied(**fields), batch, seed=seed)
+        assert asked["slots_BP"].shape == (B, P)
+        assert all(len(set(row)) == P for row in asked["slots_BP"].tolist())
+        assert ((asked["slots_BP"] < REUSE).sum(1) == P - P // 2).all()
+        assert (asked["ids_BP"] > 4).all()
+        own = np.take_along_axis(batch["tokens_BL"], asked["slots_BP"], 1)
+        np.testing.assert_array_equal(asked["ids_BP"], own)
+        assert sums["loss"][1] == B * P
+
+
+def test_where_too_few_can_be_predicted_the_rest_weighs_nothing():
+    batch = draw()
+    batch["tokens_BL"][1, 1:] = 4
+    sums, asked, _ = listen(spied(), batch)
+    assert asked["weights_BP"].sum(1).tolist() == [P, 1, P]
+    assert asked["ids_BP"][asked["weights_BP"] > 0].min() > 4
+    assert sums["loss"][1] == 2 * P + 1
+
+
+def test_a_query_sees_what_the_content_at_its_place_sees_and_not_itself():
+    _, asked, _ = listen(spied(), draw())
+    rows = np.take_along_axis(asked["content"], asked["slots_BP"][..., None], 1)
+    np.testing.assert_array_equal(asked["query"], rows)
+    assert not np.take_along_axis(asked["query"], M + asked["slots_BP"][..., None], 2).any()
+
+
+def test_the_reused_part_never_sees_the_rest_which_sees_all_of_it():
+    _, asked, _ = listen(spied(), draw())
+    assert not asked["content"][:, :REUSE, M + REUSE :].any()
+    assert asked["content"][:, REUSE:, M : M + REUSE].all()
+
+
+def test_context_sees_context_and_orders_keep_to_their_chunks():
+    batch = draw()
+    _, asked, _ = listen(spied(perm=2), batch)
+    for b in range(B):
+        seen = asked["content"][b, REUSE:, M + REUSE :]
+        hidden_L = np.isin(np.arange(L), asked["slots_BP"][b]) | (batch["tokens_BL"][b] < 5)
+        context_R = ~hidden_L[REUSE:]
+        np.testing.assert_array_equal(seen[context_R], np.tile(context_R, (context_R.sum(), 1)))
+        for i, j in np.argwhere(seen[:, ~context_R][~context_R]):
+            assert np.flatnonzero(~context_R)[j] // 2 <= np.flatnonzero(~context_R)[i] // 2
+
+
+def test_words_of_rows_read_backwards_are_picked_whole_in_reading_order(monkeypatch):
+    monkeypatch.setattr(corruption, "singles", lambda rng, eligible_L, goal: eligible_L & False)
+    batch = draw()
+    batch["tokens_BL"][:] = 9
+    reading = np.arange(L) % 3 == 0  # words of three pieces, one of which lies across the parts
+    batch["word_starts_BL"] = np.stack([reading, reading[::-1], reading[::-1]])
+    words = 0
+    for seed in range(30):
+        _, asked, _ = listen(spied(one_in=2), batch, seed=seed)
+        picked = np.zeros((B, L), bool)
+        for b, (row, real) in enumerate(zip(asked["slots_BP"], asked["weights_BP"], strict=True)):
+            picked[b, row[real > 0]] = True
+        # the goal, 6 in each part, is two words: nothing is cut
+        by_word = picked.reshape(B, L // 3, 3)
+        np.testing.assert_array_equal(by_word.any(-1), by_word.all(-1))
+        words += by_word[1:].all(-1).sum()
+    assert words > 20
+
+
+def started(objective, tx, batch):
+    """(a step to jit, the state before it)."""
+    key, run = jax.random.key(7), functools.partial(train_state.train_step, objective, tx)
+    begin = quick_jit(functools.partial(train_state.init, objective, tx))(key, batch)
+    return quick_jit(functools.partial(run, key)), begin
+
+
+def test_corruption_differs_by_step_and_repeats_for_the_same_seed_and_step():
+    objective, tx, batch = tiny(memory=0, dropout=0.2), optax.sgd(0.0), draw()
+    step, begin = started(objective, tx, batch)
+    first, sums = step(begin, batch)
+    _, again = step(begin, batch)
+    _, later = step(first, batch)
+    assert sums["loss"][0] == again["loss"][0]
+    assert sums["loss"][0] != later["loss"][0]
+    _, other = listen(spied(), batch, seed=1)[:2]
+    assert np.any(listen(spied(), batch, seed=2)[1]["slots_BP"] != other["slots_BP"])
+
+
+# --- sums ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def gradient(chunks):
+    """Jitted: (params, batch) -> (gradients, sums), of a backbone that has just begun to read."""
+    objective, rngs = tiny(chunks=chunks, memory=0), {"corrupt": jax.random.key(3)}
+
+    def loss(params, batch):
+        sums = objective.apply({"params": params}, batch, train=False, rngs=rngs)
+        return sums["loss"][0], sums
+
+    return quick_jit(jax.grad(loss, has_aux=True))
+
+
+@pytest.fixture(scope="module")
+def params():
+    return big_weights()
+
+
+def test_chunks_of_the_vocabulary_s_softmax_change_no_number(params):
+    slopes, sums = gradient(1)(params, draw())
+    other_slopes, other_sums = gradient(4)(params, draw())
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)  # noqa: E731
+    jax.tree.map(close, (other_slopes, other_sums), (slopes, sums))
+
+
+def test_a_row_of_weight_zero_counts_nothing(params):
+    batch = draw()
+    batch["weight_B"] = np.array([1, 0, 1], np.float32)
+    other = {**batch, "tokens_BL": batch["tokens_BL"].copy()}
+    other["tokens_BL"][1, :8] = 11
+    (slopes, sums), (other_slopes, other_sums) = (gradient(1)(params, b) for b in (batch, other))
+    assert sums["loss"][1] == 2 * P
+    jax.tree.map(np.testing.assert_array_equal, sums, other_sums)
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)  # noqa: E731
+    jax.tree.map(close, slopes, other_slopes)
+
+
+def test_evaluation_counts_what_was_predicted():
+    batch = draw()
+    batch["weight_B"] = np.array([1, 0, 1], np.float32)
+    sums, asked, _ = listen(spied(), batch, train=False)
+    counts_V, weight = sums["unigram_V"]
+    expected_V = np.bincount(asked["ids_BP"][[0, 2]].ravel(), minlength=V)
+    np.testing.assert_array_equal(counts_V, expected_V)
+    assert weight == 2 * P
+    assert "unigram_V" not in listen(spied(), batch)[0]
+
+
+@pytest.mark.parametrize("case", ["all taken away", "as released"])
+def test_every_ablation_learns(case):
+    released = case == "as released"
+    taken = dict(faithful=True, reset=False, perm=2) if released else dict(memory=0, spans=False)
+    objective, tx = tiny(**taken), optax.adam(0.03)
+    batch = draw(both_ways=released)
+    step, at = started(objective, tx, batch)
+    assert ("memory" in at.carry) == released
+    losses = []
+    for _ in range(40):
+        at, sums = step(at, batch)
+        losses.append(float(sums["loss"][0] / sums["loss"][1]))
+    assert losses[0] == pytest.approx(np.log(V), abs=0.1)
+    assert np.mean(losses[-5:]) < losses[0] - 0.3
+
+
+@pytest.mark.parametrize(
+    ("reuse", "perm", "message"),
+    [(0, 0, "reuse=0"), (L, 0, f"reuse={L}"), (REUSE, 3, r"perm=3 must divide")],
+)
+def test_windows_that_cannot_be_cut_are_refused(reuse, perm, message):
+    objective = plm.Objective(Spy(reuse=reuse), one_in=ONE_IN, perm=perm, special=SPECIAL)
+    with pytest.raises(UserError, match=message):
+        listen(objective, draw())
+
+
+def test_a_window_too_short_to_predict_from_is_refused():
+    with pytest.raises(UserError, match=f"one_in=13 leaves nothing to predict in L={L}"):
+        listen(spied(one_in=13), draw())

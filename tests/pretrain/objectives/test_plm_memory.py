@@ -1,0 +1,69 @@
+"""What outlives a window, and who sees it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.support.recording_backbone import REUSE, B, L, M, big_weights, draw, listen, spied, tiny
+from tests.support.xlnet_inputs import quick_jit
+
+
+def stream(seed):
+    """A lane of tokens, all different, in documents: (tokens, where documents begin)."""
+    rng = np.random.default_rng(seed)
+    T = REUSE * 6 + L
+    starts_BT = rng.random((B, T)) < 0.07
+    return np.arange(100, 100 + B * T).reshape(B, T), starts_BT
+
+
+def window(tokens_BT, starts_BT, w):
+    cut = slice(w * REUSE, w * REUSE + L)
+    batch = draw(both_ways=False)
+    return batch | {"tokens_BL": tokens_BT[:, cut], "starts_BL": starts_BT[:, cut]}
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_memory_is_seen_within_a_document_and_by_no_other(seed):
+    tokens_BT, starts_BT = stream(seed)
+    document_BT, carry = np.cumsum(starts_BT, 1), None
+    hidden = shown = 0
+    for w in range(6):
+        _, asked, carry = listen(spied(), window(tokens_BT, starts_BT, w), carry)
+        for b, i, m in np.ndindex(B, L, M):
+            held = w * REUSE - M + m  # where in the lane this entry of the memory was read
+            same = held >= 0 and document_BT[b, held] == document_BT[b, w * REUSE + i]
+            assert asked["content"][b, i, m] == same
+            if held >= 0:
+                assert asked["memory_NBMD"][0, b, m, 0] == tokens_BT[b, held]
+                hidden, shown = hidden + (not same), shown + same
+    assert hidden > 100
+    assert shown > 100
+
+
+def test_without_reset_all_of_the_memory_is_seen_from_the_first_window_on():
+    tokens_BT, starts_BT = stream(0)
+    _, asked, carry = listen(spied(reset=False), window(tokens_BT, starts_BT, 0))
+    assert asked["content"][..., :M].all()
+    assert not asked["memory_NBMD"].any()
+    _, asked, _ = listen(spied(reset=False), window(tokens_BT, starts_BT, 1), carry)
+    assert asked["content"][..., :M].all()
+    np.testing.assert_array_equal(asked["memory_NBMD"][0, ..., 0], tokens_BT[:, REUSE - M : REUSE])
+
+
+def test_what_memory_is_dead_moves_no_bit_of_the_loss_and_what_is_alive_does():
+    objective, batch, rngs = tiny(), draw(), {"corrupt": jax.random.key(3)}
+    params = big_weights()
+    batch["starts_BL"][:, 4] = True
+    alive_BM = np.arange(M) >= np.array([[M], [3], [M]])
+    noise = jax.random.normal(jax.random.key(1), (2, B, M, 8))
+
+    @quick_jit
+    def loss(h_NBMD):
+        memory = {"h_NBMD": h_NBMD, "alive_BM": alive_BM}
+        sums = objective.apply({"params": params, "memory": memory}, batch, train=False, rngs=rngs)
+        return sums["loss"][0]
+
+    dead = noise.at[:, jnp.arange(B) != 1].add(5.0).at[:, 1, :3].add(5.0)
+    assert loss(noise) == loss(dead)
+    assert loss(noise) != loss(noise.at[:, 1, 3:].add(5.0))

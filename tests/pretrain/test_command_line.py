@@ -1,0 +1,235 @@
+"""What is said of a command line that is not as it should be."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from absl import app, flags
+from absl.testing import flagsaver
+
+import finetune.main
+import pretrain.evaluate
+import pretrain.main
+from pretrain import command_line
+from tests.support.tiny_runs import ROOT
+
+# Mains by the words that they want besides flags; those of launch/ have Python's own parser.
+MAINS = {
+    "benchmarks.data": 0,
+    "benchmarks.embed": 0,
+    "benchmarks.step": 0,
+    "benchmarks.sts": 1,
+    "finetune.main": 0,
+    "finetune.predict": 2,
+    "finetune.results": 1,
+    "pretrain.compile": 0,
+    "pretrain.convert": 0,
+    "pretrain.data.prepare": 0,
+    "pretrain.embed": 2,
+    "pretrain.evaluate": 0,
+    "pretrain.generate": 0,
+    "pretrain.main": 0,
+    "pretrain.neighbours": 1,
+    "pretrain.plot": 1,
+}
+LAUNCH = ("launch.attempt", "launch.local", "launch.sweep")
+FOLDERS = ("benchmarks", "finetune", "launch", "pretrain")
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """Reads a command line, as a main does."""
+    monkeypatch.chdir(ROOT)
+    app.define_help_flags()
+
+    def read(*words: str, has_words: bool = False) -> list[str]:
+        monkeypatch.setattr(sys, "argv", ["main", *words])
+        return command_line.read(sys.argv, has_words)[1:]
+
+    with flagsaver.flagsaver():
+        yield read
+
+
+@pytest.fixture
+def refused(read, capsys):
+    """What is said of a command line, in one line, and the exit code."""
+
+    def refused(*words: str, **options) -> tuple[str, int]:
+        with pytest.raises(SystemExit) as ended:
+            read(*words, **options)
+        out, said = capsys.readouterr()
+        assert not out
+        assert said.startswith("error: ")
+        assert said.count("\n") == 1
+        return said, ended.value.code
+
+    return refused
+
+
+BERT = "--config=configs/bert.py"
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("config.optim.lr=1e-9", "write --config.optim.lr=1e-9"),
+        ("config.optim.lr", "write --config.optim.lr=..."),
+        ("workdir=runs/x", "write --workdir=runs/x"),
+    ],
+)
+@pytest.mark.parametrize("has_words", [False, True])
+def test_a_flag_without_its_dashes_is_refused(refused, word, named, has_words):
+    said, code = refused(BERT, word, has_words=has_words)
+    assert named in said
+    assert code == 2
+
+
+def test_a_word_is_refused_where_none_is_wanted(refused):
+    said, code = refused(BERT, "stray")
+    assert "stray is no flag" in said
+    assert code == 2
+
+
+def test_an_unknown_flag_is_refused_whatever_word_follows(refused):
+    said, code = refused("--workdr=x", "help", has_words=True)
+    assert "Did you mean: workdir" in said
+    assert code == 2
+
+
+def test_a_flag_that_is_not_given_is_asked_for(refused):
+    flags.mark_flag_as_required("workdir")
+    said, code = refused(BERT)
+    assert "--workdir=... is to be given" in said
+    assert code == 2
+
+
+def test_a_command_that_takes_words_has_them(read):
+    assert read("a.txt", "--workdir=x", "b=c.h5", has_words=True) == ["a.txt", "b=c.h5"]
+    assert flags.FLAGS.workdir == "x"
+
+
+@pytest.mark.parametrize("named", [[BERT], ["--config", "configs/bert.py"]])
+def test_values_may_stand_before_the_recipe(read, named):
+    assert read("--config.optim.steps=4", *named, "--config.seed=3") == []
+    assert (flags.FLAGS.config.optim.steps, flags.FLAGS.config.seed) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["optim.learning_rate=1"], ["did you mean optim.lr?", "optim has b1, b2, clip"]),
+        (["optim.stesp=1"], ["did you mean optim.steps?"]),
+        (["optimm.lr=1"], ["did you mean optim.lr?", "the recipe has batches, corpus"]),
+        (["model.zzz=1"], ["no such key; model has D, F, H"]),
+        (["seed.x=1"], ["seed is a value, not a section"]),
+        (["optim.lr=2", "evals.held_out_32.bee=1"], ["evals.held_out_32 has B, L, split"]),
+        (["optim.lr=abc"], ["config.optim.lr=abc"]),
+    ],
+)
+def test_a_key_that_is_not_there_is_named_with_those_that_are(refused, words, named):
+    said, code = refused(BERT, *(f"--config.{word}" for word in words))
+    assert code == 2
+    for part in named:
+        assert part in said
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("bert", ["did you mean configs/bert.py?"]),
+        ("configs/trec.py", ["did you mean configs/finetune/trec.py?"]),
+        ("zz/nope.py:mini", [str(ROOT / "zz" / "nope.py")]),
+        ("configs", [str(ROOT / "configs")]),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--config.seed=1"]])
+def test_a_recipe_that_is_not_there_is_named_with_where_recipes_are(refused, path, named, more):
+    said, code = refused(f"--config={path}", *more)
+    assert code == 2
+    for part in (path, "configs/*.py", *named):
+        assert part in said
+
+
+def test_values_without_a_recipe_ask_for_one(refused):
+    said, code = refused("--config.seed=1")
+    assert "--config=configs/" in said
+    assert code == 2
+
+
+START = "from ml_collections import ConfigDict\n\n\ndef get_config():\n"
+BROKEN = {  # a recipe, and the line that is named; 0: none
+    "syntax": (START + "    return (\n", 5, "SyntaxError"),
+    "exception": (START + "    return {}['key']\n", 5, "KeyError: 'key'"),
+    "value": (START + "    return int('x')\n", 5, "invalid literal"),
+    "below": (START + "    return ConfigDict({1: 2}).x\n", 5, "AttributeError"),
+    "exit": ("import sys\n\nsys.exit()\n", 3, "SystemExit"),
+    "missing import": ("import no_such_package\n", 1, "no_such_package"),
+    "binary": ("\x00\x01", 1, "null bytes"),
+    "bytes": ("def get_config():\n    return b'abc'\n", 0, "returns a bytes"),
+    "dict": ("def get_config():\n    return {'seed': 0}\n", 0, "returns a dict"),
+    "empty": ("", 0, "no get_config()"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_recipe_that_fails_is_named_by_file_and_line(refused, tmp_path, kind):
+    text, line, named = BROKEN[kind]
+    path = tmp_path / "recipe.py"
+    path.write_text(text)
+    said, code = refused(f"--config={path}")
+    assert said.startswith(f"error: {path}" + f", line {line}: " * (line > 0))
+    assert named in said
+    assert code == 1
+
+
+@pytest.mark.parametrize("module", [pretrain.main, finetune.main, pretrain.evaluate])
+def test_help_lists_the_flags_of_a_job_and_ends_well(read, capsys, monkeypatch, module):
+    monkeypatch.setattr(sys, "argv", [module.__name__, "--help"])
+    with pytest.raises(SystemExit) as ended:
+        command_line.read(sys.argv)
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    wanted = ["--config: ", "--config.optim.lr=", "--workdir: "]
+    for flag in [*wanted, *["--[no]accept_changes: "] * (module != pretrain.evaluate)]:
+        assert flag in said
+
+
+def test_every_main_reads_its_command_line_so():
+    files = [x for x in ROOT.glob("*/**/*.py") if x.relative_to(ROOT).parts[0] in FOLDERS]
+    mains = {x: x.read_text() for x in files if re.search(r"^def main\(", x.read_text(), re.M)}
+    names = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in mains}
+    assert names == {*MAINS, *LAUNCH}
+    for path, text in mains.items():
+        own = (
+            r"argparse" if path.parent.name == "launch" else r"    (cli\.start|command_line\.run)\("
+        )
+        assert re.search(own, text), path
+
+
+def command(name: str, *words: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*MAINS, *LAUNCH])
+def test_every_main_helps_and_shows_an_example(name):
+    done = command(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"python -m {name}" in done.stdout
+    assert "--help" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAINS)
+def test_every_main_refuses_a_flag_without_its_dashes(name):
+    there = command(name, "--helpfull").stdout
+    given = {"config": "configs/bert.py", "workdir": "no-run", "topology": "v5e:2x2", "word": "a"}
+    words = [
+        f"--{flag}={x}" for flag, x in given.items() if re.search(rf"^  --{flag}:", there, re.M)
+    ]
+    done = command(name, *words, *["none"] * MAINS[name], "config.optim.lr=1e-9")
+    assert done.returncode == 2, done.stderr
+    assert "write --config.optim.lr=1e-9" in done.stderr

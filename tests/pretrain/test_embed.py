@@ -1,0 +1,211 @@
+"""`pretrain.embed`: all lines of a text come to the file, also after a kill or an error."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import h5py
+import jax
+import numpy as np
+import pytest
+
+from pretrain import embed
+from pretrain.distributed.sharding import make_mesh
+from pretrain.inference import embedding_file
+from pretrain.runtime.errors import UserError
+from tests.support import array_files
+from tests.support import tiny_runs as toys
+from tests.support.tiny_models import STEP, drawn, save
+
+pytest_plugins = ["tests.support.tiny_models"]
+pytestmark = pytest.mark.usefixtures("exactly")
+
+
+def read(path) -> dict[str, np.ndarray]:
+    with h5py.File(path) as file:
+        return {name: x[:] for name, x in file.items() if name != embedding_file.INDEX}
+
+
+@pytest.fixture
+def text(lines, tmp_path):
+    """The lines in a file, blocks of three."""
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f" {line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def threes(monkeypatch):
+    monkeypatch.setattr(embed, "LINES", 3)
+    monkeypatch.setattr(embed, "make_mesh", lambda: make_mesh(devices=jax.devices()[:1]))
+
+
+@pytest.fixture
+def write(run, threes):
+    """Writes a text's vectors; returns what was said."""
+
+    def write(text, out, kind="clm", **options):
+        said = []
+        embed.embed(run(kind), text, out, said.append, tokens=64, **options)
+        return said
+
+    return write
+
+
+def test_the_file_is_as_readers_of_elmo_files_expect_it(run, write, text, lines, tmp_path):
+    said = write(text, tmp_path / "out.h5")
+    with h5py.File(tmp_path / "out.h5") as file:
+        assert set(file) == {str(i) for i in range(len(lines))} | {"sentence_to_index"}
+        assert file["sentence_to_index"].shape == (1,)
+        index = json.loads(file["sentence_to_index"][0])
+        assert index == {line: str(i) for i, line in enumerate(lines)}  # the last of equal ones
+        for i, line in enumerate(lines):
+            ids = run("clm").tokenizer.encode([line])[0]
+            assert file[str(i)].shape == (3, len(ids), 16)
+            assert file[str(i)].dtype == np.float32
+            pieces = [run("clm").tokenizer.pieces[token] for token in ids]
+            assert json.loads(file[str(i)].attrs["tokens"]) == pieces
+    assert said[0] == "2 lines have no tokens: their arrays have no rows"
+    assert said[-1].startswith("9 sentences, 21 words")
+    assert not (tmp_path / "out.h5.partial").exists()
+
+
+def test_tokens_of_a_line_of_any_length_are_kept(tmp_path):
+    tokens = [f"token {n}" for n in range(20_000)]
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        embedding_file.add(file, 0, tokens, np.zeros((2, 20_000, 1), np.float32))
+    with h5py.File(tmp_path / "a.h5") as file:
+        assert json.loads(file["0"].attrs["tokens"]) == tokens
+
+
+def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
+    write, text, tmp_path, monkeypatch
+):
+    write(text, tmp_path / "straight.h5")
+    add = embedding_file.add
+
+    def fails(file, number, *rest):
+        if number == 6:
+            raise OSError("no space left on device")
+        add(file, number, *rest)
+
+    monkeypatch.setattr(embedding_file, "add", fails)
+    with pytest.raises(UserError, match=r"00000002.h5: cannot be written: no space left"):
+        write(text, tmp_path / "out.h5")
+    monkeypatch.setattr(embedding_file, "add", add)
+    assert write(text, tmp_path / "out.h5")[-1].startswith("3 sentences")
+    toys.assert_same(read(tmp_path / "out.h5"), read(tmp_path / "straight.h5"))
+
+
+def test_a_full_disk_is_named_and_what_was_done_stays_done(tmp_path):
+    blocks = embedding_file.Blocks(tmp_path / "out.h5", {})
+    with blocks.block() as file:
+        embedding_file.add(file, 0, ["a"], np.ones((1, 1, 4), "float32"))
+    full = r"00000001\.h5: cannot be written: File too large"
+    large = np.ones((1, 1000, 4), "float32")
+    with (
+        array_files.small_disk(6000),
+        pytest.raises(UserError, match=full),
+        blocks.block() as file,
+    ):
+        embedding_file.add(file, 1, ["a"], large)
+    assert blocks.done == 1
+    blocks.join(["a"])
+    assert list(read(tmp_path / "out.h5")) == ["0"]
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from pretrain import embed
+from pretrain.inference import embedding_file as vectors
+from pretrain.inference import trained_run as finished
+add = vectors.add
+def slowly(*sentence):
+    add(*sentence)
+    time.sleep(0.2)
+vectors.add, embed.LINES = slowly, 3
+workdir, text, out = map(Path, sys.argv[1:])
+embed.embed(finished.opened(workdir), text, out, tokens=64)
+"""
+
+
+def test_a_kill_in_mid_write_loses_one_block_and_changes_nothing(run, write, toy, text, tmp_path):
+    write(text, tmp_path / "straight.h5")
+    out, workdir = tmp_path / "out.h5", run("clm").workdir
+    words = [sys.executable, "-c", KILLED, workdir, text, out]
+    process = subprocess.Popen(
+        list(map(str, words)),
+        cwd=toys.ROOT,
+        env=toy.environment(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    begun = embedding_file.partial(out) / ".00000001.h5.draft"
+    toys.wait_for(begun.exists, process)
+    with pytest.raises(UserError, match="in use by pid"):
+        write(text, out)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not out.exists()
+    assert write(text, out)[-1].startswith(f"{9 - 3 * 1} sentences")
+    toys.assert_same(read(out), read(tmp_path / "straight.h5"))
+
+
+def test_what_was_begun_from_something_else_is_refused_by_name(
+    run, write, text, tmp_path, monkeypatch
+):
+    out = tmp_path / "out.h5"
+    monkeypatch.setattr(embedding_file.Blocks, "join", lambda *_: None)  # as if stopped before
+    write(text, out)
+    with pytest.raises(UserError, match=r"out.h5.partial was begun .* delete(.|\n)*choice.layers"):
+        write(text, out, layers="top")
+    save(run("clm").workdir, drawn(run("clm").backbone, seed=1), STEP + 1)
+    with pytest.raises(UserError, match=r"step: 3 -> 4\n  weights: "):
+        write(text, out)
+    text.write_text("something else\n")
+    with pytest.raises(UserError, match="text: "):
+        write(text, out)
+
+
+def test_a_line_without_an_end_is_refused_at_the_door(tmp_path, write):
+    (tmp_path / "in.txt").write_text("a\n" + "word " * 300_000)
+    with pytest.raises(UserError, match=r"in.txt, line 2: longer than 1,048,576 characters"):
+        write(tmp_path / "in.txt", tmp_path / "out.h5")
+    assert not (tmp_path / "out.h5.partial").exists()
+
+
+# --- at the keyboard -------------------------------------------------------------------------
+
+
+def command(toy, *words, devices=1):
+    command = [sys.executable, "-m", "pretrain.embed", *map(str, words)]
+    environment = toy.environment(devices) | {"JAX_PLATFORMS": "cpu"}
+    return subprocess.run(command, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_the_command_writes_the_file_on_any_devices_and_does_not_replace_it(
+    run, toy, write, text, tmp_path
+):
+    write(text, tmp_path / "expected.h5", "mlm", layers="all", mix="1,0,-1")
+    flags = f"--workdir={run('mlm').workdir}", "--mix=1,0,-1", text, tmp_path / "out.h5"
+    done = command(toy, *flags, devices=4)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("9 sentences, 21 words: ")
+    expected, found = (read(tmp_path / f"{name}.h5") for name in ("expected", "out"))
+    assert found.keys() == expected.keys()
+    for name, x in found.items():
+        np.testing.assert_allclose(x, expected[name], rtol=1e-4, atol=1e-4)
+    again = command(toy, *flags)
+    assert again.returncode == 1
+    assert "out.h5 is there already: take another name, or --overwrite" in again.stderr
+
+
+def test_a_file_that_is_missing_on_the_command_line_is_asked_for(toy, tmp_path):
+    done = command(toy, f"--workdir={tmp_path}", "in.txt")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "error: name two files: the text, and the file to write: in.txt out.h5"
+    )

@@ -1,0 +1,65 @@
+"""Goodput counts what a run's lives together have made of their time."""
+
+import time
+
+from pretrain.training import logging
+from pretrain.training.goodput import Goodput
+from pretrain.training.logging import Meter
+from tests.support import tiny_runs as toys
+
+pytest_plugins = ["tests.support.tiny_runs"]
+
+
+def test_it_is_the_share_of_the_time_since_the_first_start():
+    goodput = Goodput(100.0, now=lambda: 200.0)
+    goodput.add(30.0)
+    goodput.add(20.0)
+    assert goodput.share() == 0.5
+
+
+def test_steps_lost_with_a_life_and_the_time_without_one_count_as_lost():
+    first = Goodput(0.0, now=lambda: 100.0)
+    first.add(60.0)
+    saved = first.begun(more=20.0)
+    first.add(30.0)  # and then the machine is gone
+    second = Goodput(250.0, now=lambda: 400.0)
+    second.resume(saved)
+    second.add(80.0)
+    assert second.share() == (60 + 20 + 80) / 400
+
+
+def test_a_run_killed_before_its_first_checkpoint_has_lost_that_time():
+    again = Goodput(0.0, now=lambda: 100.0)  # as its heartbeat says
+    again.resume({})
+    again.add(25.0)
+    assert again.share() == 0.25
+
+
+def test_compiling_and_waiting_for_data_are_no_steps(monkeypatch):
+    clock = iter([0.0, 1.0, 3.0, 10.0, 11.0, 14.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    meter, sums = Meter(), {"in_a_row": (0, 1)}
+    meter.add(sums)  # the first, which compiles
+    for _ in range(2):
+        with meter.waiting():
+            pass  # 1 second of the 3 and 4 that the step takes
+        meter.add(sums)
+    assert meter.busy == 5.0
+
+
+def test_a_run_writes_it_down_and_resumes_it(toy, tmp_path):
+    changes = {"train.eval_every": 0, "train.log_every": 4, "train.save_every": 6}
+    began = time.time()
+    toys.train(toy.config("bilm", changes | {"optim.steps": 12}), tmp_path)
+    took = time.time() - began
+    lines = [x for x in logging.read_lines(tmp_path / "metrics.jsonl") if "goodput" in x]
+    assert [line["step"] for line in lines] == [4, 8, 12]
+    steps = sum(4 / line["steps_per_s"] for line in lines[1:])  # nearly all of it is busy
+    assert 0.5 * steps < lines[-1]["goodput"] * took < took
+
+    # One step more, which compiles: nothing of it is busy.
+    toys.train(toy.config("bilm", changes | {"optim.steps": 13}), tmp_path)
+    again = [x for x in logging.read_lines(tmp_path / "metrics.jsonl") if "goodput" in x][-1]
+    assert again["step"] == 13
+    assert 0.5 * steps < again["goodput"] * (time.time() - began)  # what was done is not forgotten
+    assert again["goodput"] < lines[-1]["goodput"]

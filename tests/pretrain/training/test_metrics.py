@@ -1,0 +1,295 @@
+"""Sums stay sums until printed, and what was written once is neither lost nor repeated."""
+
+import json
+import math
+import random
+import struct
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tensorboardX import record_writer
+from tensorboardX.proto import event_pb2
+
+from pretrain.runtime.errors import UserError
+from pretrain.training import goodput, hooks, logging, metrics
+from pretrain.training.curves import curves
+from pretrain.training.logging import Meter, Writer
+
+
+def lines_of(workdir):
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_mean_is_divided_once_over_all_batches():
+    small, large = {"loss": (6.0, 2.0)}, {"loss": (1.0, 8.0)}
+    values = metrics.means(metrics.add(metrics.add({}, small), large))
+    assert values["loss"] == pytest.approx(0.7)  # the mean of the two means would be 1.5625
+    assert values["perplexity"] == pytest.approx(math.exp(0.7))
+
+
+def test_a_mean_over_nothing_is_zero_and_a_huge_loss_has_a_perplexity():
+    assert metrics.means({"accuracy": (0.0, 0.0)}) == {"accuracy": 0.0}
+    assert math.isfinite(metrics.means({"loss": (1e9, 1.0)})["perplexity"])
+
+
+def test_a_histogram_becomes_what_the_best_constant_guess_costs():
+    one, other = ({"unigram_V": (np.array(c), sum(c))} for c in ([3.0, 1, 0], [1.0, 1, 2]))
+    values = metrics.means(metrics.add(one, other))
+    assert values == {"unigram": pytest.approx(-sum(p * math.log(p) for p in (0.5, 0.25, 0.25)))}
+
+
+def test_an_equal_histogram_costs_the_logarithm_of_its_size():
+    assert metrics.means({"x_V": (np.ones(120), 120.0)})["x"] == pytest.approx(math.log(120))
+
+
+def test_a_resumed_run_forgets_what_it_wrote_beyond_the_checkpoint(tmp_path):
+    for step, steps in ((0, range(1, 6)), (3, range(4, 8))):
+        writer = Writer(tmp_path, step)
+        for each in steps:
+            writer.write(each, loss=float(each), life=step)
+        writer.close()
+    assert [line["step"] for line in lines_of(tmp_path)] == list(range(1, 8))
+    assert [line["life"] for line in lines_of(tmp_path)] == [0, 0, 0, 3, 3, 3, 3]
+
+
+def test_a_resumed_run_forgets_a_line_cut_short(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"st')
+    writer = Writer(tmp_path, 2)
+    writer.write(3)
+    writer.close()
+    assert [line["step"] for line in lines_of(tmp_path)] == [1, 2, 3]
+
+
+def test_every_line_is_strict_json(tmp_path):
+    writer = Writer(tmp_path, 0)
+    writer.write(1, loss=math.nan, norm=math.inf, lr=np.float32(0.5), event="skipped", batch=7)
+    writer.close()
+    line = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=pytest.fail)
+    assert line == {"step": 1, "loss": None, "norm": None, "lr": 0.5, "event": "skipped"} | {
+        "batch": 7
+    }
+
+
+@pytest.mark.parametrize("end", ['{"step": 3', '{"step": 3\n', ""])
+def test_a_last_line_cut_short_is_left_out(tmp_path, end):
+    (tmp_path / "m").write_text('{"step": 1}\n{"step": 2}\n' + end)
+    assert logging.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 2}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"st',
+        b"5",
+        b"[]",
+        b"null",
+        b'{"a": 1}',
+        b'{"step": 1.5}',
+        b'{"step": -1}',
+        b'{"step": true}',
+        b'{"step": 2, "loss": 1e999}',
+        b'{"step": 2, "loss": \xff}',
+        b'{"step": ' + b"9" * 5000 + b"}",
+        b"[" * 200_000,
+    ],
+)
+def test_any_other_broken_line_is_left_out_and_named(tmp_path, capsys, line):
+    (tmp_path / "m").write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 3}\n')
+    assert logging.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 3}]
+    assert capsys.readouterr().err == f"{tmp_path / 'm'}: damaged lines are left out: 2\n"
+
+
+def test_a_metrics_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"cannot read .*metrics\.jsonl: Is a directory"):
+        Writer(tmp_path, 0)
+
+
+def damaged(raw: bytes, draw: random.Random) -> tuple[bytes, set[int]]:
+    """A flipped bit, random bytes or a hole somewhere; and which lines that has touched."""
+    at, length = draw.randrange(len(raw)), draw.choice([1, 1, 1, 8, 60])
+    touched = raw[at : at + length]
+    flip = bytes([touched[0] ^ 1 << draw.randrange(8)])
+    other = draw.choice([flip if length == 1 else draw.randbytes(length), b"\0" * length, b""])
+    first = raw.count(b"\n", 0, at)
+    return raw[:at] + other + raw[at + length :], set(
+        range(first, first + touched.count(b"\n") + 2 if b"\n" in touched else first + 1)
+    )
+
+
+def test_whatever_befalls_the_file_a_run_goes_on_with_all_other_lines(tmp_path, capsys):
+    writer = Writer(tmp_path, 0)
+    for step in range(1, 21):
+        writer.write(step, loss=4.0 / step, lr=1e-3)
+        writer.write(step, **{"held_out/loss": 5.0 / step, "held_out/perplexity": 9.0})
+    writer.close()
+    raw, draw = (tmp_path / "metrics.jsonl").read_bytes(), random.Random(0)
+    lines, told = logging.read_lines(tmp_path / "metrics.jsonl"), 0
+    for _ in range(150):
+        text, touched = damaged(raw, draw)
+        (tmp_path / "metrics.jsonl").write_bytes(text)
+        Writer(tmp_path, 20).close()
+        found = lines_of(tmp_path)
+        sound = [line for number, line in enumerate(lines) if number not in touched]
+        assert [line for line in found if line in sound] == sound
+        assert len(found) <= len(lines)
+        said = capsys.readouterr().err
+        assert said.count("\n") <= 1
+        told += "damaged lines are left out" in said
+    assert told > 60  # the others changed a digit, or a name
+
+
+def test_a_run_without_metrics_has_no_lines(tmp_path):
+    assert logging.read_lines(tmp_path / "metrics.jsonl") == []
+
+
+# --- TensorBoard ---------------------------------------------------------------------------------
+
+
+def points(workdir) -> list[tuple[int, str, float]]:
+    """What TensorBoard would show of all lives: what a later life begins anew is hidden."""
+    shown: list[tuple[int, str, float]] = []
+    for path in sorted((workdir / "tensorboard").iterdir()):
+        raw = path.read_bytes()
+        while raw:
+            size = struct.unpack("<Q", raw[:8])[0]
+            event = event_pb2.Event.FromString(raw[12 : 12 + size])
+            raw = raw[16 + size :]
+            if event.session_log.status == event_pb2.SessionLog.START:
+                shown = [point for point in shown if point[0] < event.step]
+            shown += [(event.step, x.tag, x.simple_value) for x in event.summary.value]
+    return shown
+
+
+def test_what_was_flushed_outlives_a_killed_run(tmp_path):
+    writer = Writer(tmp_path, 0)
+    for step in range(1, 40):
+        writer.write(step, loss=step / 2)
+        writer.write(step, **{"dev/loss": step / 4})
+    writer.flush()
+    expected = [(s, n, s / d) for s in range(1, 40) for n, d in (("loss", 2), ("dev/loss", 4))]
+    assert points(tmp_path) == expected
+
+
+def test_what_a_checkpoint_counts_as_done_is_on_disk_before_it(tmp_path):
+    writer = Writer(tmp_path, 0)
+    log = hooks.Log(writer, None, None, goodput.Goodput(0.0), flops=None, patience=1)
+    writer.write(7, loss=0.5)
+    log.begun()  # for the checkpoint
+    assert points(tmp_path) == [(7, "loss", 0.5)]
+
+
+@pytest.mark.parametrize("step", [0, 3])
+def test_tensorboard_shows_no_step_of_two_lives_twice(tmp_path, step):
+    for life, begin in enumerate((0, step)):
+        writer = Writer(tmp_path, begin)
+        for each in range(begin + 1, 6):
+            writer.write(each, loss=float(life))
+        writer.flush()
+    assert points(tmp_path) == [(s, "loss", float(s > step)) for s in range(1, 6)]
+
+
+@pytest.mark.parametrize("full", ["metrics.jsonl", "tensorboard"])
+def test_a_full_disk_is_named_and_closing_does_not_hide_it(tmp_path, full, capsys):
+    writer = Writer(tmp_path, 0)
+    if full == "metrics.jsonl":
+        (tmp_path / full).unlink()
+        (tmp_path / full).symlink_to("/dev/full")
+    else:
+        writer.board.record.close()
+        writer.board.record = record_writer.RecordWriter("/dev/full")
+    writes = [lambda: writer.write(1, loss=1.0), writer.flush]
+    with pytest.raises(UserError, match=r"cannot write .*: No space left"):
+        [write() for write in writes]
+    writer.close()
+    said = capsys.readouterr().err
+    assert said.count("TensorBoard lacks the last points: No space left") == (
+        full != "metrics.jsonl"
+    )
+
+
+def test_a_tensorboard_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "tensorboard").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*tensorboard: File exists"):
+        Writer(tmp_path, 0)
+
+
+# --- the meter -----------------------------------------------------------------------------------
+
+
+def step_sums(loss, in_a_row=0):
+    return {"loss": (jnp.float32(loss), 1.0), "in_a_row": (jnp.int32(in_a_row), 1)}
+
+
+def take(meter, sums):
+    with meter.waiting():
+        pass
+    return meter.add(sums)
+
+
+def test_the_meter_looks_at_each_step_once_and_one_step_late():
+    meter = Meter()
+    assert take(meter, step_sums(1)) is None
+    assert [float(take(meter, step_sums(n))["loss"][0]) for n in (2, 3)] == [1, 2]
+    last = meter.add(None)
+    assert last is not None
+    assert float(last["loss"][0]) == 3
+    assert meter.add(None) is None
+
+
+def test_the_meter_loses_no_step_between_two_readings():
+    meter, means = Meter(), []
+    for n in range(1, 7):
+        take(meter, step_sums(n))
+        if n % 3 == 0:
+            meter.add(None)
+            means.append(meter.read()[0]["loss"])
+    assert means == [2.0, 5.0]
+
+
+def test_the_meter_leaves_skipped_steps_out():
+    meter = Meter()
+    for loss, in_a_row in ((2, 0), (math.nan, 1), (math.nan, 2), (4, 0)):
+        take(meter, step_sums(loss, in_a_row))
+    meter.add(None)
+    assert meter.read()[0]["loss"] == 3.0
+    take(meter, step_sums(math.nan, 1))
+    meter.add(None)
+    assert meter.read()[0] == {}
+
+
+def run_of(folder, name):
+    """A workdir with the metrics of a short run."""
+    writer = Writer(folder / name, 0)
+    for step in (1, 2):
+        writer.write(step, loss=3.0 / step)
+        writer.write(step, **{"held_out/loss": 4.0 / step, "held_out/unigram": 2.5})
+    writer.close()
+    return folder / name
+
+
+def test_runs_are_drawn_together(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    drawn, plain = [], Axes.plot
+
+    def spy(self, *args, **kwargs):
+        drawn.append((kwargs["label"], *args[:2]))
+        return plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(Axes, "plot", spy)
+    curves([run_of(tmp_path, "a"), run_of(tmp_path, "b")], tmp_path / "both.png")
+    training, held_out = [3.0, 1.5], [4.0, 2.0]
+    assert drawn == [
+        ("a: training", [1, 2], training),
+        ("a: held_out", [1, 2], held_out),
+        ("b: training", [1, 2], training),
+        ("b: held_out", [1, 2], held_out),
+    ]
+    assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_run_without_metrics_cannot_be_drawn(tmp_path):
+    with pytest.raises(UserError, match=r"none holds no metrics\.jsonl"):
+        curves([run_of(tmp_path, "a"), tmp_path / "none"], tmp_path / "both.png")

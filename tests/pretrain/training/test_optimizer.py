@@ -1,0 +1,299 @@
+"""The originals' rates and steps, and what decays, rests or learns slower."""
+
+import importlib
+import json
+import math
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import modules
+from pretrain.runtime.errors import UserError
+from pretrain.training import optimizer, schedules
+from tests.support.xlnet_inputs import quick_jit
+
+GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())[
+    "lr"
+]
+LR, B1, B2, EPS = 0.1, 0.9, 0.99, 1e-3
+
+# --- schedules -------------------------------------------------------------------------------
+
+SCHEDULES = {
+    "xlnet": dict(lr=4e-4, steps=500_000, warmup=40_000, end=0.001),
+    "bert": dict(lr=1e-4, steps=1_000_000, warmup=10_000, join="switch"),
+    "gpt1": dict(lr=1.0, steps=1000, warmup=2, join="product"),
+    "stlr": dict(lr=0.01, steps=1000, decay="slanted"),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_rates_are_the_original_s(name):
+    section = SCHEDULES[name]
+    rate = schedules.schedule(**section)
+    for step, expected in GOLDEN[name].items():
+        step = round(float(step) * (1000 if name == "gpt1" else 1))
+        np.testing.assert_allclose(rate(step), expected, rtol=2e-6, atol=1e-7 * section["lr"])
+
+
+def test_cosine_rsqrt_and_constant_are_their_formulas():
+    make = lambda decay, **more: schedules.schedule(lr=2, steps=100, warmup=20, decay=decay, **more)  # noqa: E731
+    for step in (20, 47, 100):
+        done = (step - 20) / 80
+        cosine = 2 * (0.1 + 0.9 * (1 + math.cos(math.pi * done)) / 2)
+        np.testing.assert_allclose(make("cosine", end=0.1)(step), cosine, rtol=1e-6)
+        np.testing.assert_allclose(make("rsqrt")(step), 2 * math.sqrt(20 / step), rtol=1e-6)
+        assert make("constant")(step) == 2
+    assert all(make(decay)(10) == 1 for decay in ("cosine", "rsqrt", "constant", "linear"))
+
+
+def test_a_decay_may_end_before_the_run_does():
+    rate = schedules.schedule(lr=2, steps=100, warmup=10, decay="cosine", end=0.1, decay_steps=60)
+    halfway = schedules.schedule(lr=2, steps=60, warmup=10, decay="cosine", end=0.1)
+    for step in (0, 5, 10, 35, 59):
+        assert rate(step) == halfway(step)
+    np.testing.assert_allclose([rate(60), rate(80), rate(100)], 0.2, rtol=1e-6)
+
+
+def test_an_unknown_name_says_what_there_is():
+    with pytest.raises(UserError, match="decay='lineal'"):
+        schedules.schedule(lr=1, steps=1, decay="lineal")
+    with pytest.raises(UserError, match=r"optim\.name='sgd' is none of adamw, lamb, adagrad"):
+        optimizer.make(name="sgd", lr=1, steps=1)
+
+
+# --- rules -----------------------------------------------------------------------------------
+
+
+def tree(seed):
+    """Two stacked layers, an embedding and a norm, large and small."""
+    rng = np.random.default_rng(seed)
+    shapes = {"w_DF": (2, 3, 4), "norm": {"scale_D": (2, 3)}}
+    draw = lambda shape: rng.normal(0, rng.choice([0.1, 5]), shape)  # noqa: E731
+    layers = jax.tree.map(draw, shapes, is_leaf=lambda x: isinstance(x, tuple))
+    return {"backbone": {"layers": layers, "token_VD": draw((5, 3))}}
+
+
+GRADS = [tree(seed) for seed in (1, 2, 3)]
+
+
+def steps(params, **section):
+    """Parameters after three steps of a constant rate, from our optimiser."""
+    tx, _ = optimizer.make(lr=LR, steps=3, decay="constant", **section)
+    params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
+    opt, update = tx.init(params), quick_jit(tx.update)
+    for grads in GRADS:
+        grads = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), grads)
+        updates, opt = update(grads, opt, params, norm=1.0)
+        params = jax.tree.map(jnp.add, params, updates)
+    return params
+
+
+def by_hand(params, direction):
+    """The same, leaf by leaf: `direction(name, t, p, m, v)` is what LR is multiplied with."""
+
+    def leaf(path, p, *grads):
+        m = v = np.zeros_like(p)
+        for t, g in enumerate(grads, 1):
+            m, v = B1 * m + (1 - B1) * g, B2 * v + (1 - B2) * g**2
+            p = p - LR * direction(optimizer.path_name(path), t, p, m, v)
+        return p
+
+    return jax.tree_util.tree_map_with_path(leaf, params, *GRADS)
+
+
+def same(a, b, rtol=2e-5):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=rtol, atol=1e-6), a, b)
+
+
+def paper(t, m, v):
+    return (m / (1 - B1**t)) / (np.sqrt(v / (1 - B2**t)) + EPS)
+
+
+def epsilon_hat(t, m, v):
+    return math.sqrt(1 - B2**t) / (1 - B1**t) * m / (np.sqrt(v) + EPS)
+
+
+def uncorrected(t, m, v):
+    return m / (np.sqrt(v) + EPS)
+
+
+ADAMS = {
+    "the paper's": (dict(), paper),
+    "TensorFlow's": (dict(eps_inside=False), epsilon_hat),
+    "BERT's and XLNet's": (dict(correct=False), uncorrected),
+}
+
+
+@pytest.mark.parametrize("variant", ADAMS)
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_three_steps_of_adam_are_those_by_hand(variant, decay):
+    flags, rule = ADAMS[variant]
+
+    def direction(name, t, p, m, v):
+        return rule(t, m, v) + (0 if "norm" in name else decay) * p
+
+    found = steps(tree(0), b1=B1, b2=B2, eps=EPS, weight_decay=decay, **flags)
+    same(found, by_hand(tree(0), direction))
+
+
+def test_the_variants_of_adam_differ():
+    ends = [steps(tree(0), b1=B1, b2=B2, eps=EPS, **flags) for flags, _ in ADAMS.values()]
+    tokens = [end["backbone"]["token_VD"] for end in ends]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(tokens[i] - tokens[j]).max() > 1e-4
+
+
+def test_three_steps_of_lamb_take_each_layer_of_a_stack_by_itself():
+    def direction(name, t, p, m, v):
+        if "norm" in name:
+            return paper(t, m, v)
+        u = paper(t, m, v) + 0.3 * p
+        if "layers" not in name:
+            return u * np.linalg.norm(p) / np.linalg.norm(u)
+        ratios = [np.linalg.norm(p[i]) / np.linalg.norm(u[i]) for i in range(2)]
+        return u * np.reshape(ratios, (2, 1, 1))
+
+    found = steps(tree(0), name="lamb", b1=B1, b2=B2, eps=EPS, weight_decay=0.3)
+    same(found, by_hand(tree(0), direction))
+
+
+def test_lamb_moves_what_is_zero():
+    zero = jax.tree.map(np.zeros_like, tree(0))
+    assert all(np.all(x != 0) for x in jax.tree.leaves(steps(zero, name="lamb")))
+
+
+def test_three_steps_of_adagrad_divide_by_the_root_of_all_squares():
+    def leaf(p, *grads):
+        total = np.full_like(p, 0.7)
+        for g in grads:
+            total = total + g**2
+            p = p - LR * g / np.sqrt(total)
+        return p
+
+    found = steps(tree(0), name="adagrad", accumulator=0.7)
+    same(found, jax.tree.map(leaf, tree(0), *GRADS))
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_clipping_limits_the_norm_of_the_whole_scaled_gradient(factor, scale):
+    section = dict(name="adagrad", lr=1e8, steps=1, decay="constant", accumulator=1e16)
+    params, grads = tree(0), jax.tree.map(lambda x: jnp.float32(factor * x), GRADS[0])
+    norm = math.sqrt(sum((x**2).sum() for x in jax.tree.leaves(grads)))
+    assert (norm > 2) == (factor > 1)
+    updates = []
+    for clip in (0.0, 2.0):  # such Adagrad is plain descent: what comes out is what went in
+        tx, _ = optimizer.make(**section, clip=clip, scale=scale)
+        updates.append(tx.update(grads, tx.init(params), params, norm=norm)[0])
+    same(updates[0], jax.tree.map(lambda g: -scale * g, grads), rtol=1e-3)
+    scaled = jax.tree.map(lambda u: u * min(1, 2 / (norm * scale)), updates[0])
+    same(updates[1], scaled, rtol=1e-3)
+
+
+# --- what decays, rests or learns slower -----------------------------------------------------
+
+
+def update_of_ones(params, **section):
+    """By name: updates of parameters 1 from gradients 1, with rate 1 and Adam's first step 1."""
+    tx, _ = optimizer.make(lr=1, steps=1, decay="constant", eps=0.0, **section)
+    ones = jax.tree.map(lambda x: jnp.ones(x.shape), params)
+    updates = quick_jit(lambda x: tx.update(x, tx.init(x), x, norm=1.0)[0])(ones)
+    return {
+        optimizer.path_name(path): -np.asarray(u)
+        for path, u in jax.tree_util.tree_leaves_with_path(updates)
+    }
+
+
+def xlnet(untied):
+    model = modules.build("two_stream", V=7, D=4, H=2, K=2, N=3, F=6, untied=untied)
+    init = lambda: model.init(jax.random.key(0), jnp.zeros((1, 2), jnp.int32), train=False)  # noqa: E731
+    return {"backbone": jax.eval_shape(init)["params"], "head": {"w_DC": jnp.zeros((4, 2))}}
+
+
+@pytest.fixture(scope="module")
+def untied():
+    return xlnet(untied=True)
+
+
+def test_all_but_norms_and_biases_decay_and_xlnet_s_query_biases_do(untied):
+    updates = update_of_ones(untied, weight_decay=0.5)
+    resting = {name.removeprefix("backbone/") for name, u in updates.items() if u.max() < 1.25}
+    norms = {f"layers/{n}_norm/{x}_D" for n in ("attention", "ffn") for x in ("scale", "bias")}
+    assert resting == norms | {"bias_V", "layers/ffn/bi_F", "layers/ffn/bo_D"}
+    decayed = {
+        name: u for name, u in updates.items() if name.removeprefix("backbone/") not in resting
+    }
+    assert all(np.allclose(u, 1.5) for u in decayed.values())
+    for name in ("content", "position", "segment"):
+        assert f"backbone/layers/attention/biases/{name}_HK" in decayed
+
+
+@pytest.mark.parametrize("recipe", ["bert", "gpt", "gpt2"])
+def test_matrices_and_embeddings_decay_and_vectors_do_not(recipe):
+    config = importlib.import_module(f"configs.{recipe}").get_config("mini")
+    config.model.update(D=8, H=2, K=4, N=2, F=6, L=4, V=11)
+    model = modules.build(**config.model)
+    init = lambda: model.init(jax.random.key(0), jnp.zeros((1, 2), jnp.int32), train=False)  # noqa: E731
+    updates = update_of_ones(jax.eval_shape(init)["params"], weight_decay=0.5)
+    letters = {name: name.rpartition("_")[2] for name in updates}
+    decayed = {name for name, u in updates.items() if u.min() > 1.25}
+    assert decayed == {
+        name for name in updates if len(letters[name]) > 1 and name.split("/")[-1][0] != "b"
+    }
+    assert {"token_VD", "position_LD", "layers/attention/wo_HKD"} < decayed
+
+
+def test_what_is_frozen_rests_even_from_decay(untied):
+    updates = update_of_ones(untied, weight_decay=0.5, freeze="^backbone/")
+    assert {name for name, u in updates.items() if u.any()} == {"head/w_DC"}
+
+
+def test_the_first_pattern_that_matches_sets_the_rate(untied):
+    updates = update_of_ones(untied, rates={"wq_": 3.0, "attention/": 2.0, "^head": 10.0})
+    for name, u in updates.items():
+        first = 3 if "wq_" in name else 2 if "attention/" in name else 10 if "head" in name else 1
+        np.testing.assert_allclose(u, first, rtol=1e-4)
+
+
+def test_rates_fall_from_layer_to_layer_and_the_embedding_lies_lowest(untied):
+    updates = update_of_ones(untied, layers=0.5, weight_decay=0.0)
+    for name, u in updates.items():
+        if name.startswith("backbone/layers/"):
+            expected = np.reshape([0.25, 0.5, 1.0], (3, *[1] * (u.ndim - 1)))
+        else:
+            expected = 0.125 if "token_VD" in name else 1.0
+        np.testing.assert_allclose(u, np.broadcast_to(expected, u.shape), rtol=1e-4)
+
+
+def test_biases_shared_by_all_layers_learn_at_one_rate():
+    updates = update_of_ones(xlnet(untied=False), layers=0.5)
+    shared = [u for name, u in updates.items() if name.startswith("backbone/biases/")]
+    assert len(shared) == 3
+    for u in shared:
+        np.testing.assert_allclose(u, 1.0, rtol=1e-4)
+
+
+def test_layers_begin_to_learn_one_after_the_other_from_the_top(untied):
+    tx, _ = optimizer.make(lr=1, steps=99, decay="constant", weight_decay=0.5, unfreeze=2)
+    params = jax.tree.map(lambda x: jnp.ones(x.shape), untied)
+    update = quick_jit(lambda state: tx.update(params, state, params, norm=1.0))
+    state, begun = tx.init(params), {}
+    for step in range(10):
+        updates, state = update(state)
+        for path, u in jax.tree_util.tree_leaves_with_path(updates):
+            name = optimizer.path_name(path)
+            for n in range(3) if "/layers/" in name else [None]:
+                if np.any(u if n is None else u[n]):
+                    begun.setdefault((name, n), step)
+    for (name, n), step in begun.items():
+        first = {None: 8 if "token_VD" in name else 0, 2: 2, 1: 4, 0: 6}[n]
+        assert step == first, (name, n)
+    assert len(begun) == sum(3 if "/layers/" in name else 1 for name, _ in names(untied))
+
+
+def names(params):
+    return [(optimizer.path_name(p), x) for p, x in jax.tree_util.tree_leaves_with_path(params)]

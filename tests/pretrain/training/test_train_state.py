@@ -1,0 +1,118 @@
+"""One step, however the batch is dealt, and none from a broken gradient."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen as nn
+
+from pretrain.training import train_state as states
+from tests.support.xlnet_inputs import quick_jit
+
+B, D, M = 8, 3, 2
+TX = optax.adam(0.1)
+
+
+class Toy(nn.Module):
+    """A weighted regression on the row and on what the row said before; no randomness."""
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        w_D = self.param("w_D", nn.initializers.normal(1.0), (D,))
+        shape = (2, B if self.is_initializing() else batch["x_BD"].shape[0], M, D)
+        kept = self.variable("memory", "h_NBMD", jnp.zeros, shape)
+        guess_B = (batch["x_BD"] + kept.value.sum((0, 2))) @ w_D
+        if not self.is_initializing():
+            new = jnp.stack([batch["x_BD"], -(batch["x_BD"] ** 2)])[:, :, None]
+            kept.value = jnp.concatenate([kept.value, new], axis=2)[:, :, -M:]
+        total = (batch["weight_B"] * (guess_B - batch["y_B"]) ** 2).sum()
+        return {"loss": (total, batch["weight_B"].sum())}
+
+
+def draw(seed):
+    rng = np.random.default_rng(seed)
+    weight_B = np.array([1, 0, 3, 0.5, 0, 0, 2, 1], np.float32)
+    x_BD, y_B = rng.normal(0, 1, (B, D)), rng.normal(0, 1, B)
+    return {"x_BD": x_BD.astype("f"), "y_B": y_B.astype("f"), "weight_B": weight_B}
+
+
+@functools.cache
+def step(parts=1, average=0.0):
+    return quick_jit(functools.partial(states.train_step, Toy(), TX, parts=parts, average=average))
+
+
+def begin(average=0.0):
+    fresh = states.init(Toy(), TX, jax.random.key(0), draw(0), average=average)
+    return step(average=average)(jax.random.key(1), fresh, draw(1))[0]  # memory is no longer zero
+
+
+def equal(a, b):
+    jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@pytest.mark.parametrize("parts", [2, 4, 8])
+def test_a_batch_in_parts_is_the_batch_at_once(parts):
+    whole, sums = step()(jax.random.key(1), begin(), draw(2))
+    dealt, dealt_sums = step(parts)(jax.random.key(1), begin(), draw(2))
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)  # noqa: E731
+    jax.tree.map(close, (dealt.params, dealt.opt, dealt_sums), (whole.params, whole.opt, sums))
+    equal(dealt.carry, whole.carry)
+    np.testing.assert_array_equal(dealt.carry["memory"]["h_NBMD"][0, :, -1], draw(2)["x_BD"])
+
+
+def test_the_gradient_is_of_the_mean_by_weight():
+    before, batch = begin(), draw(2)
+    _, sums = step(4)(jax.random.key(1), before, batch)
+    x_BD = batch["x_BD"] + np.asarray(before.carry["memory"]["h_NBMD"]).sum((0, 2))
+    error_B = (x_BD @ before.params["w_D"] - batch["y_B"]) * batch["weight_B"]
+    slope_D = 2 * error_B @ x_BD / batch["weight_B"].sum()
+    np.testing.assert_allclose(sums["grad_norm"][0], np.linalg.norm(slope_D), rtol=1e-5)
+    assert sums["loss"][1] == batch["weight_B"].sum()
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e15])  # 1e15: the loss is finite
+def test_a_step_that_is_not_finite_changes_nothing_but_the_counters(parts, bad):
+    before, broken = begin(average=0.5), draw(2)
+    broken["x_BD"][2, 1] = bad
+    once, sums = step(parts, 0.5)(jax.random.key(1), before, broken)
+    twice, _ = step(parts, 0.5)(jax.random.key(1), once, broken)
+    for after in (once, twice):
+        for name in ("params", "carry", "opt", "average"):
+            equal(getattr(after, name), getattr(before, name))
+    counts = [(int(s.step), int(s.skipped), int(s.in_a_row)) for s in (before, once, twice)]
+    assert counts == [(1, 0, 0), (2, 1, 1), (3, 2, 2)]
+    assert sums["in_a_row"][0] == 1
+    healed, _ = step(parts, 0.5)(jax.random.key(1), twice, draw(3))
+    assert (int(healed.skipped), int(healed.in_a_row)) == (2, 0)
+    assert np.any(healed.params["w_D"] != before.params["w_D"])
+
+
+def test_the_average_follows_the_parameters():
+    state = states.init(Toy(), TX, jax.random.key(0), draw(0), average=0.75)
+    expected = np.asarray(state.params["w_D"])
+    for seed in (1, 2, 3):
+        state, _ = step(average=0.75)(jax.random.key(1), state, draw(seed))
+        expected = 0.75 * expected + 0.25 * np.asarray(state.params["w_D"])
+    np.testing.assert_allclose(state.average["w_D"], expected, rtol=1e-6)
+    assert np.any(state.average["w_D"] != state.params["w_D"])
+
+
+def test_a_batch_without_weight_moves_nothing_by_its_gradient():
+    batch = draw(2) | {"weight_B": np.zeros(B, np.float32)}
+    _, sums = step()(jax.random.key(1), begin(), batch)
+    assert sums["grad_norm"][0] == 0
+
+
+def test_eval_reads_the_memory_and_hands_on_the_next():
+    state, batch = begin(), draw(2)
+    run = functools.partial(states.eval_step, Toy(), jax.random.key(0), state.params)
+    sums, carry = run(state.carry, batch)
+    fresh = states.fresh_carry(Toy(), jax.random.key(0), batch)
+    others, _ = run(fresh, batch)
+    assert sums["loss"][0] != others["loss"][0]
+    assert not np.any(fresh["memory"]["h_NBMD"])
+    np.testing.assert_array_equal(carry["memory"]["h_NBMD"][0, :, -1], batch["x_BD"])

@@ -1,0 +1,108 @@
+"""A permutation LM whose backbone only notes what it is asked, and batches for it."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from flax.core import FrozenDict
+
+import modules
+from modules.backbones.two_stream import Streams
+from pretrain.objectives import plm
+from tests.support.xlnet_inputs import quick_jit
+
+B, L, V, REUSE, M, ONE_IN = 3, 24, 40, 10, 7, 4
+P = L // ONE_IN
+SPECIAL = FrozenDict({"cls": 3, "sep": 4})
+
+
+class Spy(nn.Module):
+    """In place of the backbone: notes what it is asked, remembers which token was where."""
+
+    V: int = V
+    D: int = 1
+    N: int = 1
+    M: int = M
+    reuse: int = REUSE
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, tokens_BL, segments_BL, *, memory_NBMD, train, slots_BP, **asked):
+        self.note(**asked, slots_BP=slots_BP, memory_NBMD=memory_NBMD)
+        if memory_NBMD is not None:
+            read_BL1 = tokens_BL[:, : self.reuse, None].astype(jnp.float32)
+            memory_NBMD = jnp.concatenate([memory_NBMD[0], read_BL1], 1)[None, :, -self.M :]
+        return Streams(None, slots_BP[..., None].astype(jnp.float32), memory_NBMD)
+
+    def cross_entropy(self, h_BPD, ids_BP, weights_BP, *, chunks):
+        self.note(ids_BP=ids_BP, weights_BP=weights_BP)
+        return {"loss": ((h_BPD[..., 0] * weights_BP).sum(), weights_BP.sum())}
+
+    def note(self, **arrays):
+        for name, x in arrays.items():
+            self.sow("asked", name, x, reduce_fn=lambda _, new: new, init_fn=lambda: None)
+
+
+def draw(seed=0, both_ways=True):
+    rng = np.random.default_rng(seed)
+    tokens_BL = rng.integers(5, V, (B, L))
+    tokens_BL[:, [REUSE + 5, L - 2]], tokens_BL[:, L - 1] = 4, 3
+    batch = {
+        "tokens_BL": tokens_BL,
+        "segments_BL": np.sort(rng.integers(0, 2, (B, L))),
+        "word_starts_BL": rng.random((B, L)) < 0.7,
+        "starts_BL": np.zeros((B, L), bool),
+        "weight_B": np.ones(B, np.float32),
+    }
+    return batch | ({"backward_B": np.array([False, True, True])} if both_ways else {})
+
+
+@functools.cache
+def program(objective, train):
+    """Jitted: (rngs, batch, carry or None) -> (sums, what is left)."""
+
+    def run(rngs, batch, carry):
+        if carry is None:
+            carry = objective.init({"params": rngs["corrupt"], **rngs}, batch, train=train)
+            carry = {name: x for name, x in carry.items() if name == "memory"}
+        return objective.apply(carry, batch, train=train, rngs=rngs, mutable=["memory", "asked"])
+
+    return quick_jit(run)
+
+
+def listen(objective, batch, carry=None, seed=0, train=True):
+    """(sums, what the spy was asked, the new carry)."""
+    sums, out = program(objective, train)({"corrupt": jax.random.key(seed)}, batch, carry)
+    asked = jax.device_get(out["asked"]["backbone"])
+    return sums, asked, {"memory": out["memory"]} if "memory" in out else {}
+
+
+def spied(**fields):
+    return plm.Objective(Spy(), special=SPECIAL, **{"one_in": ONE_IN, **fields})
+
+
+@functools.cache
+def tiny(dropout=0.0, chunks=2, memory=M, **fields):
+    backbone = modules.build(
+        "two_stream",
+        V=V,
+        D=8,
+        H=2,
+        K=4,
+        N=2,
+        F=12,
+        M=memory,
+        reuse=REUSE,
+        dropout=dropout,
+        attention_dropout=dropout,
+    )
+    return plm.Objective(backbone, one_in=ONE_IN, chunks=chunks, special=SPECIAL, **fields)
+
+
+def big_weights():
+    """Parameters of `tiny()`, large enough that everything matters."""
+    init = quick_jit(functools.partial(tiny(memory=0).init, train=False))
+    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(0)}
+    return jax.tree.map(lambda x: 10 * x, init(rngs, draw())["params"])

@@ -1,0 +1,93 @@
+"""Tagged sentences, and tiny backbones of every system that read them."""
+
+import functools
+
+import jax
+import numpy as np
+
+import modules
+from finetune.inputs.text_format import Inputs
+from finetune.tasks.tag import Form, Task
+from pretrain.data import tokenizers
+from tests.support import transformer_inputs as cases
+from tests.support.xlnet_inputs import quick_jit
+
+TEXT = """\
+fada/B-PER gefin/I-PER lost/O koba/B-LOC
+the/O mone/B-LOC
+koba/B-LOC fada/B-PER gefin/I-PER
+a/O long/O way/O from/O pustro/B-PER to/O mone/B-LOC koba/I-LOC"""
+EXAMPLES = [
+    {
+        "words": [x.split("/")[0] for x in line.split()],
+        "labels": [x.split("/")[1] for x in line.split()],
+        "where": f"a.conll, line {i}",
+    }
+    for i, line in enumerate(TEXT.split("\n"), 1)
+]
+LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+TOKENS = {"mlm": ("wordpiece", 50), "clm": ("byte_bpe", 270), "plm": ("sentencepiece", 44)}
+WIDTHS = dict(D=16, H=2, K=8, N=1, F=24, dropout=0.0, attention_dropout=0.0)
+BACKBONES = {
+    "mlm": dict(name="transformer", **WIDTHS, **cases.BERT, L=64),
+    "clm": dict(name="transformer", **WIDTHS, **cases.GPT2, L=64),
+    "plm": dict(name="two_stream", **WIDTHS),
+    "bilm": dict(
+        name="elmo",
+        V=0,
+        D=8,
+        U=12,
+        N=1,
+        E=4,
+        filters=((1, 4), (2, 8)),
+        highways=1,
+        W=12,
+        dropout=0.0,
+    ),
+}
+SYSTEMS = list(BACKBONES)
+
+
+@functools.cache
+def tokenizer(system):
+    return learned(system, (" ".join(x["words"]) for x in EXAMPLES), TOKENS)
+
+
+def learned(system, texts, tokens):
+    """The system's kind of tokenizer, as large as `tokens` says."""
+    if system == "bilm":
+        return tokenizers.learn(texts, name="words", split="blank")
+    name, V = tokens[system]
+    return tokenizers.learn(texts, name=name, V=V)
+
+
+def form(system, L=40, examples=EXAMPLES, **fields):
+    inputs = Inputs(system, tokenizer(system), L, W=BACKBONES[system].get("W", 0))
+    fields = {"scheme": "iob2"} | fields
+    return Form(inputs, examples, S=BACKBONES[system].get("S", 0), **fields)
+
+
+def task(made, **fields):
+    """Of a form."""
+    size = BACKBONES[made.inputs.system]
+    sized = {} if "V" in size else {"V": made.inputs.tokenizer.V + made.inputs.new}
+    return Task(modules.build(**size, **sized), **{"dropout": 0.0, **made.head(), **fields})
+
+
+def batch(made, examples=EXAMPLES):
+    arrays = made.arrays(examples)
+    return arrays | {"weight_B": np.ones(len(arrays["word_BL"]), np.float32)}
+
+
+def drawn(module, rows, scale=0.4):
+    """Parameters so large that all of them matter."""
+    init = functools.partial(module.init, train=False)
+    shapes = jax.eval_shape(init, jax.random.key(0), rows)["params"]
+    rng = np.random.default_rng(0)
+    return jax.tree.map(lambda x: rng.normal(0, scale, x.shape).astype(np.float32), shapes)
+
+
+def told(module, params, rows, method="predict", **given):
+    return jax.device_get(
+        quick_jit(lambda p, b: module.apply({"params": p}, b, method=method, **given))(params, rows)
+    )
