@@ -11,10 +11,10 @@ from pretrain.runtime.errors import UserError
 from pretrain.training import logging
 from pretrain.training.curves import curves
 
-PARTS = {  # of what a held-out stream says, besides its loss
-    "perplexity": ", perplexity {:.1f}",
-    "word_perplexity": " ({:.1f} per word)",
-    "unigram": "; guessing by frequency alone: {:.3f}",
+PARTS = {  # of what a held-out stream says, besides its loss: decimals and words
+    "perplexity": (1, ", perplexity {}"),
+    "word_perplexity": (1, " ({} per word)"),
+    "unigram": (3, "; guessing by frequency alone: {}"),
 }
 
 
@@ -77,6 +77,14 @@ def _learned(lines: list[dict], name: str) -> str:
     last = next(line for line in reversed(lines) if f"{name}/loss" in line)
     if steps[-1:] != [last["step"]]:
         return f"{name}: loss not finite (at step {last['step']})"
-    text = f"{name}: loss {losses[-1]:.3f} (at step {steps[0]}: {losses[0]:.3f})"
-    values = {part: last.get(f"{name}/{part}") for part in PARTS}
-    return text + "".join(PARTS[k].format(x) for k, x in values.items() if logging.is_number(x))
+    first, now = (_format(x, 3) for x in (losses[0], losses[-1]))
+    text = f"{name}: loss {now} (at step {steps[0]}: {first})"
+    for part, (decimals, words) in PARTS.items():
+        if logging.is_number(x := last.get(f"{name}/{part}")):
+            text += words.format(_format(x, decimals))
+    return text
+
+
+def _format(x: float, decimals: int) -> str:
+    """A number with so many decimals; in powers of ten where it is too large to be read."""
+    return f"{x:.{decimals}f}" if abs(x) < 1e9 else f"{x:.3e}"

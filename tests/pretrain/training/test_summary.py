@@ -61,3 +61,8 @@ def test_a_run_whose_steps_were_all_skipped_is_no_success(close, capsys):
 def test_a_run_that_was_stopped_is_not_judged_yet(close):
     said = close(Ended(step=2, skipped=2), {"loss": None}, {"loss": None})
     assert said.startswith("Stopped at step 2 of 4.")
+
+
+def test_numbers_too_large_to_be_read_are_shortened(close):
+    said = close(Ended(), {"loss": 2e12}, {"loss": 2e12, "perplexity": 1e304})
+    assert "loss 2.000e+12 (at step 2: 2.000e+12), perplexity 1.000e+304" in said
