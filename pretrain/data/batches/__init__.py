@@ -44,5 +44,8 @@ def build(name: str, corpus, *, split: str = "train", seed: int = 0, **fields: A
     """
     if split not in corpus.splits:
         raise UserError(f"split={split!r}: this corpus has {', '.join(corpus.splits)}")
-    layout = getattr(importlib.import_module(f"pretrain.data.batches.{name}"), name.title())
+    module = importlib.import_module(f"pretrain.data.batches.{name}")
+    layout = getattr(module, name.title(), None)
+    if layout is None:
+        raise UserError(f"batches.name={name!r}: there is no such layout")
     return layout(corpus, corpus.splits[split], seed=seed, shuffle=split == "train", **fields)
