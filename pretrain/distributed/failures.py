@@ -159,7 +159,7 @@ def end(code: int, message: str, error: BaseException | None = None) -> NoReturn
     An `error` that can follow from the loss of another process is told of only if in so many
     seconds none turns out to be lost: that line would say more.
     """
-    message = without_credentials(message)
+    message = without_credentials(message)  # a traceback's, too
     if not (_log and _log.joined):
         print(message, file=sys.stderr)
         sys.exit(code)

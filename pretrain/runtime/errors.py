@@ -4,15 +4,22 @@ import contextlib
 import re
 from collections.abc import Iterator
 
+from pretrain.runtime.addresses import without_credentials
+
 
 class UserError(ValueError):
     """Something the person at the keyboard can put right; the message says what and where.
+
+    The message is kept without the credentials of the addresses in it.
 
     Attributes:
         code: what the process ends with.
     """
 
     code = 1
+
+    def __init__(self, message: str):
+        super().__init__(without_credentials(message))
 
 
 class UsageError(UserError):

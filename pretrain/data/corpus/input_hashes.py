@@ -61,8 +61,7 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        name = without_credentials(str(path))
-        raise UserError(f"{name}: cannot be read: {error.strerror}") from error
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def difference(old: dict[str, str], new: dict[str, str]) -> str:

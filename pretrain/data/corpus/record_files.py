@@ -9,7 +9,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from pretrain.data.corpus import text_files
-from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError
 
 HEAD = 1 << 16  # characters that show what a file is
@@ -62,8 +61,7 @@ def read(path: Path) -> Iterator[str]:
     first = next(blocks, b"")
     if kind := next((kind for magic, kind in MAGIC.items() if magic.match(first)), ""):
         raise _refusal(path, kind)
-    name = without_credentials(str(path))
-    texts = text_files.decoded(itertools.chain([first] if first else [], blocks), name)
+    texts = text_files.decoded(itertools.chain([first] if first else [], blocks), str(path))
     yield from text_files.lines(_checked(texts, path))
 
 
@@ -116,13 +114,12 @@ def _is_cut(error: json.JSONDecodeError, head: str) -> bool:
 
 def _refusal(path: Path, suffix: str) -> UserError:
     what, code = TEXT_OF[suffix]
-    name = without_credentials(str(path))
     packing = path.suffix if path.suffix in text_files.PACKINGS else ""
-    plain = name.removesuffix(packing)
+    plain = str(path).removesuffix(packing)
     line = code.format(path=json.dumps(plain, ensure_ascii=False))
     stem = PurePath(plain).stem
     return UserError(
-        f"{name} holds {what}, and all of it would be learned as text; write its text alone to a "
+        f"{path} holds {what}, and all of it would be learned as text; write its text alone to a "
         f"file{', once it is unpacked' * bool(packing)}: python -c {shlex.quote(line)} > "
         f'{shlex.quote(stem + ".txt")}  (with its column for "text"), and use that with '
         "documents='blank'"

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.data.corpus import file_patterns, record_files, text_files
-from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 
@@ -67,9 +66,8 @@ def texts(pattern: str, **_unused) -> Source:
     found, again = (_remote(pattern), []) if "://" in pattern else file_patterns.find(pattern)
     if again:
         say(f"text:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; left out")
-    address = without_credentials(pattern)
     files = [path for path in found if path.is_file()]
-    source = _files("text", files, f"text:{address} matches no file")
+    source = _files("text", files, f"text:{pattern} matches no file")
     for path in files:
         record_files.check_name(path)
     return dataclasses.replace(
@@ -86,7 +84,7 @@ def _remote(pattern: str) -> list[Any]:
         files, inner = fsspec.core.url_to_fs(pattern)
         return sorted(upath.UPath(files.unstrip_protocol(name)) for name in files.glob(inner))
     except (ImportError, ValueError, OSError) as error:
-        raise UserError(without_credentials(f"text:{pattern}: {error}")) from error
+        raise UserError(f"text:{pattern}: {error}") from error
 
 
 def _files(name: str, paths: list[Path], none: str) -> Source:

@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError
 
 LONGEST = 1 << 15  # characters; a longer line comes in parts
@@ -28,11 +27,9 @@ def blocks(path: Path) -> Iterator[bytes]:
     try:
         yield from PACKINGS.get(path.suffix, _plain)(path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        name = without_credentials(str(path))
-        raise UserError(f"{name}: broken or cut short: {error}") from error
+        raise UserError(f"{path}: broken or cut short: {error}") from error
     except OSError as error:
-        name = without_credentials(str(path))
-        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 def _plain(path: Path) -> Iterator[bytes]:

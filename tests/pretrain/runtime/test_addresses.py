@@ -3,6 +3,7 @@
 import pytest
 
 from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import UserError
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,8 @@ def test_credentials_leave_an_address(address, public):
 )
 def test_an_address_without_credentials_is_unchanged(address):
     assert without_credentials(address) == address
+
+
+def test_no_error_tells_of_credentials():
+    error = UserError("text:s3://key:secret@bucket/a.txt: cannot be read")
+    assert str(error) == "text:s3://bucket/a.txt: cannot be read"
