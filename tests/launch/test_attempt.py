@@ -67,8 +67,8 @@ def test_sigterm_reaches_the_program_and_only_one_that_saves_is_to_be_tried_agai
 
 
 def test_a_program_whose_output_nobody_reads_saves_and_ends(tmp_path):
-    process = attempt(TALKER.format(saved=f"{tmp_path}/saved-"))
-    process.stdout.readline()
+    process = attempt(TALKER.format(folder=str(tmp_path)))
+    wait_for(lambda: list(tmp_path.glob("ready-*")), process)
     process.stdout.close()
     assert process.wait() == 1
     assert process.stderr.read() == (

@@ -73,8 +73,8 @@ sys.exit(1)
 
 
 def test_processes_whose_output_nobody_reads_save_and_end(tmp_path):
-    process = begin(TALKER.format(saved=f"{tmp_path}/saved-"), JAX_PLATFORMS="cpu")
-    process.stdout.readline()
+    process = begin(TALKER.format(folder=str(tmp_path)), JAX_PLATFORMS="cpu")
+    wait_for(lambda: len(list(tmp_path.glob("ready-*"))) == 2, process)
     process.stdout.close()
     assert process.wait() == 1
     assert process.stderr.read() == (

@@ -276,9 +276,12 @@ def needs_git() -> None:
 
 
 # A program that says more than a pipe holds, without an end, and saves when it is told to stop.
+# Leaves a file once it can be told to stop, and another when it was.
 TALKER = """\
 import os, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: (open({saved!r} + str(os.getpid()), "w"), os._exit(0)))
+leave = lambda name: open(f"{folder}/{{name}}-{{os.getpid()}}", "w")
+signal.signal(signal.SIGTERM, lambda *_: (leave("saved"), os._exit(0)))
+leave("ready")
 while True:
     print("x" * 1000)
 """
