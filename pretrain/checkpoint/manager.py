@@ -112,7 +112,7 @@ class Checkpoints:
         items = ocp.args.Composite(
             state=ocp.args.PyTreeSave(integrity.nest(leaves)), record=ocp.args.JsonSave(record)
         )
-        with self._writing():
+        with report_failure(self.folder):
             self.manager.save(step, args=items, force=True)
 
     def restore(self, like: Any) -> tuple[Any, dict, int] | None:
@@ -160,7 +160,7 @@ class Checkpoints:
         """Deletes all checkpoints but those of `steps`, as the first process names them."""
         self.wait()
         if jax.process_index() == 0:
-            with self._writing():
+            with report_failure(self.folder):
                 for step in set(integrity.steps(self.folder)) - set(steps):
                     shutil.rmtree(self.folder / str(step))
         multihost_utils.sync_global_devices("superfluous checkpoints are gone")
@@ -169,9 +169,9 @@ class Checkpoints:
     def check(self) -> None:
         """UserError if an earlier asynchronous save could not be written; never waits."""
         if error := _failures.errors.get(self.folder):
-            raise self._unwritten(error) from error
+            raise write_error(self.folder, error) from error
         if not self.manager.is_saving_in_progress():
-            with self._writing():
+            with report_failure(self.folder):
                 self.manager.wait_until_finished()
 
     def wait(self) -> None:
@@ -184,20 +184,9 @@ class Checkpoints:
     def close(self) -> None:
         """Waits for the last save and ends Orbax's threads."""
         self.wait()
-        with self._writing():
+        with report_failure(self.folder):
             self.manager.close()
         _failures.errors.pop(self.folder, None)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, ValueError) as error:  # a full disk is either, by who met it first
-            raise self._unwritten(error) from error
-
-    def _unwritten(self, error: BaseException) -> UserError:
-        why = integrity.reason(error)
-        return UserError(f"a checkpoint could not be written in {self.folder}: {why}")
 
     def _put_aside(self, steps: Iterable[int]) -> None:
         if jax.process_index() == 0:
@@ -226,9 +215,15 @@ def folder_in(workdir: PathLike) -> pathlib.Path:
 
 
 @contextlib.contextmanager
-def _writing(folder: pathlib.Path) -> Iterator[None]:
+def report_failure(folder: pathlib.Path) -> Iterator[None]:
+    """Turns what Orbax raises where it cannot write into a `write_error`."""
     try:
         yield
     except (OSError, ValueError) as error:  # a full disk is either, by who met it first
-        why = next((text for text in FULL if text in str(error)), integrity.reason(error))
-        raise UserError(f"{folder} could not be written: {why}") from error
+        raise write_error(folder, error) from error
+
+
+def write_error(folder: pathlib.Path, error: BaseException) -> UserError:
+    """Says in a line why a checkpoint could not be written; a full disk by its own name."""
+    why = next((text for text in FULL if text in str(error)), integrity.reason(error))
+    return UserError(f"a checkpoint could not be written in {folder}: {why}")

@@ -8,7 +8,7 @@ import numpy as np
 from orbax.checkpoint import v1 as ocp_v1
 
 from pretrain.checkpoint import checksums, integrity
-from pretrain.checkpoint.manager import _writing, folder_in
+from pretrain.checkpoint.manager import folder_in, report_failure
 from pretrain.runtime.run_config import PathLike
 from pretrain.runtime.workdir import write_json
 
@@ -33,7 +33,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     held = 0
     for path in (folder, draft, draft.with_name(f"{draft.name}.partial_save")):
         shutil.rmtree(path, ignore_errors=True)
-    with _writing(folder):
+    with report_failure(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
     options = ocp_v1.Context()
     options.array.saving.use_zarr3 = False
@@ -44,7 +44,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
         if strange:
             raise FloatingPointError(f"{name} is not finite")
         table |= described
-        with _writing(folder), options:
+        with report_failure(folder.parent), options:
             ocp_v1.partial.save(draft, integrity.nest({name: x}))
         held += x.nbytes
         del x
@@ -52,7 +52,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
             gc.collect()
             held = 0
     record = integrity.seal({"leaves": table, "position": {}})
-    with _writing(folder):
+    with report_failure(folder.parent):
         with options:
             ocp_v1.partial.finalize(draft)
         write_json(draft / "record" / "metadata", record)
