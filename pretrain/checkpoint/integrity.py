@@ -7,7 +7,6 @@ of that record itself.
 
 import contextlib
 import functools
-import hashlib
 import inspect
 import json
 import logging
@@ -25,6 +24,7 @@ from flax import traverse_util
 from jax.experimental import multihost_utils
 
 from pretrain.checkpoint import checksums
+from pretrain.runtime import sealed_json
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.workdir import read_json
 
@@ -59,8 +59,7 @@ def nest(leaves: Leaves) -> dict:
 def seal(record: Mapping[str, Any]) -> dict:
     """`record` and the sha256 of its canonical JSON."""
     plain = json.loads(json.dumps(record))
-    text = json.dumps(plain, sort_keys=True)
-    return {**plain, "digest": hashlib.sha256(text.encode()).hexdigest()}
+    return {**plain, "digest": sealed_json.digest(plain)}
 
 
 def newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Found | None:

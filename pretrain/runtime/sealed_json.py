@@ -13,7 +13,7 @@ SEAL = "seal"
 
 def write(path: Path, value: dict[str, Any]) -> None:
     """Writes `value`, a reader finding the old or the new, with its digest under "seal"."""
-    write_json(path, {**value, SEAL: _digest(value)})
+    write_json(path, {**value, SEAL: digest(value)})
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -26,10 +26,11 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path} is not a JSON object")
     seal = value.pop(SEAL, None)
-    if seal is not None and seal != _digest(value):
+    if seal is not None and seal != digest(value):
         raise UserError(f"{path} is not what was written there")
     return value
 
 
-def _digest(value: dict[str, Any]) -> str:
+def digest(value: dict[str, Any]) -> str:
+    """Returns the sha256 of the value as canonical JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
