@@ -69,10 +69,10 @@ def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
     arrays = (_map(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
     tokens, documents, sentences, words, sizes, counts_V = arrays
     digests.check(folder, manifest["arrays"], whole=verify)
-    if name := tokenizers.damaged_file(folder / "tokenizer"):
-        raise damaged(folder, f"tokenizer/{name} is not what was written")
     if tokenizers.digest(folder / "tokenizer") != manifest["tokenizer"]:
-        raise damaged(folder, "a file in tokenizer/ is not what was written")
+        name = tokenizers.damaged_file(folder / "tokenizer")
+        file = f"tokenizer/{name}" if name else "a file in tokenizer/"
+        raise damaged(folder, f"{file} is not what was written")
     return Corpus(folder, manifest, tokens, documents, sentences, words, sizes, counts_V, splits)
 
 
