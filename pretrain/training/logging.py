@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.workdir import write_file
 from pretrain.training.metrics import Sums, add, means
 from pretrain.training.tensorboard import Board
 
@@ -36,11 +37,7 @@ class Writer:
         if owed:
             kept = [x for x in kept if x["step"] < step or not any("/" in name for name in x)]
         with _writing(self.path):
-            workdir.mkdir(parents=True, exist_ok=True)
-            part = self.path.with_suffix(".part")
-            part.unlink(missing_ok=True)  # it may be a link
-            part.write_text("".join(json.dumps(line) + "\n" for line in kept))
-            part.replace(self.path)
+            write_file(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
             self.board = Board(workdir / "tensorboard", step + 1)
 
     def write(self, step: int, **values: Any) -> None:

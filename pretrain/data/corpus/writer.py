@@ -1,6 +1,7 @@
 """Pieces of text to token arrays in parts, each finished at once, then parts to one corpus."""
 
 import hashlib
+import io
 import os
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,7 @@ from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTE
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import Progress, say
-from pretrain.runtime.workdir import sync_folder
+from pretrain.runtime.workdir import write_file
 
 PART, BATCH = 1 << 22, 1 << 18  # characters: kept on disk, encoded at a time
 
@@ -55,13 +56,9 @@ def is_whole(part: Path) -> bool:
 
 def save(part: Path, arrays: dict[str, np.ndarray]) -> None:
     """Writes a part, which is there whole or not at all even where the machine loses power."""
-    draft = part.with_name("draft.npz")
-    with draft.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(part)
-    sync_folder(part.parent)
+    content = io.BytesIO()
+    np.savez(content, allow_pickle=False, **arrays)
+    write_file(part, content.getvalue())
 
 
 def grouped(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
