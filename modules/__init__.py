@@ -15,10 +15,15 @@ dimension that the name leaves out.
     E width of a character            X filters of the character CNN
 """
 
-import importlib
 from typing import Any
+
+from modules import plugins
 
 
 def build(name: str, **fields: Any):
-    """`build("two_stream", D=768, ...)` is `modules.backbones.two_stream.Backbone(D=768, ...)`."""
-    return importlib.import_module(f"modules.backbones.{name}").Backbone(**fields)
+    """Builds a backbone: `build("two_stream", D=768)` is `two_stream.Backbone(D=768)`.
+
+    Raises:
+        plugins.UnknownNameError: no file of modules/backbones has this name.
+    """
+    return plugins.load("modules.backbones", name, "Backbone").Backbone(**fields)

@@ -78,8 +78,15 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
         path = config_flags.get_config_filename(flags.FLAGS["config"])
         raise UserError(f"{path} has no {', '.join(missing)}: it is no recipe for this command")
     for key, name in there.items():
-        if key.endswith(".name") and name is not None and not re.fullmatch(r"[a-z]\w*", str(name)):
-            raise UserError(f"{key}={name!r}: a name is of small letters, as 'transformer'")
+        if (
+            key.endswith(".name")
+            and name is not None
+            and not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", str(name))
+        ):
+            raise UserError(
+                f"{key}={name!r}: a name is a file's, as 'transformer', or a module's, "
+                "as 'my_models.rwkv'"
+            )
     recipe_ranges.check_config(config)
 
 

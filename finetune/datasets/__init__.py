@@ -28,9 +28,9 @@ and each has "where", its place for error messages, and "id" where the file has 
 """
 
 import dataclasses
-import importlib
 from typing import Any
 
+from modules import plugins
 from pretrain.runtime.errors import UserError
 
 Example = dict[str, Any]
@@ -51,20 +51,15 @@ def read(format: str, path: str, **fields: Any) -> Read:
         UserError: there is no such format, or something in the file is not as it should be: the
             message begins with the file and the line. Also when there are no examples in it.
     """
-    found = _format(format).read(path, **fields)
+    found = file_format(format).read(path, **fields)
     if not found.examples:
         raise UserError("; ".join([f"{path} holds no examples", *found.notes]))
     return found
 
 
-def _format(name: str) -> Any:
-    module = f"{__name__}.{name}"
+def file_format(name: str) -> Any:
+    """Imports the format of this name; UserError if no file of this folder has it."""
     try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        found = None
-    if not hasattr(found, "read"):
-        raise UserError(f"format={name!r}: there is no {module} that reads files")
-    return found
+        return plugins.load(__name__, name, "read")
+    except plugins.UnknownNameError as error:
+        raise UserError(f"format.{error}") from error

@@ -1,6 +1,5 @@
 """Examples of a file a block at a time: of a file of lines never more than a block is in memory."""
 
-import importlib
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +34,7 @@ def blocks(
         for at in range(0, len(whole.examples), size):
             yield Read(whole.examples[at : at + size], [] if at else whole.notes)
         return
-    read, count = importlib.import_module(f"finetune.datasets.{format}").read, 0
+    read, count = datasets.file_format(format).read, 0
     with tempfile.TemporaryDirectory() as folder:
         piece = Path(folder) / unpacked(path)
         for number, lines in pieces(path, header, size):

@@ -20,10 +20,15 @@ Adding one is a file here, named by `config.task.name`, with two classes:
 An example is a dict, see `finetune.datasets`.  Several rows may come of one example.
 """
 
-import importlib
-from typing import Any
+from types import ModuleType
+
+from modules import plugins
 
 
-def kind(name: str) -> Any:
-    """The module of that name."""
-    return importlib.import_module(f"finetune.tasks.{name}")
+def kind(name: str) -> ModuleType:
+    """Imports the kind of task of this name.
+
+    Raises:
+        plugins.UnknownNameError: no file of finetune/tasks has this name.
+    """
+    return plugins.load("finetune.tasks", name, "Task")

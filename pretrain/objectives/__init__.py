@@ -17,12 +17,12 @@ best constant guess would have.  Adding an objective is one file
 here: `class Objective(nn.Module)`, named by `config.objective.name`.
 """
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from flax.core import FrozenDict
 
+from modules import plugins
 from pretrain.runtime.errors import UserError
 
 Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those the tokenizer has
@@ -30,9 +30,13 @@ SPECIAL: Special = FrozenDict()
 
 
 def build(name: str, backbone, special: Special = SPECIAL, **fields: Any):
-    """`build("plm", backbone, reuse=64)` is `plm.Objective(backbone, reuse=64)`."""
-    made = importlib.import_module(f"pretrain.objectives.{name}").Objective
-    return made(backbone, special=FrozenDict(special), **fields)
+    """Builds an objective: `build("plm", backbone, one_in=6)` is `plm.Objective(backbone, 6)`.
+
+    Raises:
+        plugins.UnknownNameError: no file of pretrain/objectives has this name.
+    """
+    objective = plugins.load("pretrain.objectives", name, "Objective").Objective
+    return objective(backbone, special=FrozenDict(special), **fields)
 
 
 def special_id(special: Special, name: str) -> int:

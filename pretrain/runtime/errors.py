@@ -28,10 +28,6 @@ class UsageError(UserError):
     code = 2
 
 
-# the folders in which a recipe names a file
-PLUGINS = ("modules.backbones", "pretrain.objectives", "pretrain.data.batches", "finetune.tasks")
-
-
 @contextlib.contextmanager
 def section(name: str) -> Iterator[None]:
     """Around the use of a recipe's section: a wrong key, name or value in it is the user's.
@@ -43,11 +39,6 @@ def section(name: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except ModuleNotFoundError as error:
-        folder, _, missing = (error.name or "").rpartition(".")
-        if folder not in PLUGINS:
-            raise
-        raise UserError(f"{name}.name={missing!r}: there is no {folder}.{missing}") from error
     except TypeError as error:
         if not re.search(r"keyword argument|__init__\(\) missing", str(error)):
             raise

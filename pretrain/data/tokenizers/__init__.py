@@ -4,7 +4,6 @@ Adding one is one file here with a class `Tokenizer` that keeps the contract bel
 `config.corpus.tokens.name`.  None is written by hand: each drives a library.
 """
 
-import importlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from modules import plugins
 from pretrain.data.tokenizers.offsets import Offsets
 from pretrain.data.tokenizers.saved_files import damaged_file, digest
 from pretrain.runtime.errors import UserError
@@ -53,21 +53,10 @@ def kind(name: str):
     It has `settings(**fields)`, checking them and returning what the result depends on (files
     by their sha256); `learn(texts, **fields)`; and `load(folder)`.
     """
-    if not name.isidentifier():
-        raise _unknown(name)
     try:
-        module = importlib.import_module(f"{__name__}.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"{__name__}.{name}":
-            raise
-        raise _unknown(name) from error
-    if not hasattr(module, "Tokenizer"):
-        raise _unknown(name)
-    return module.Tokenizer
-
-
-def _unknown(name: str) -> UserError:
-    return UserError(f"tokens.name={name!r}: there is no such tokenizer")
+        return plugins.load(__name__, name, "Tokenizer").Tokenizer
+    except plugins.UnknownNameError as error:
+        raise UserError(f"tokens.{error}") from error
 
 
 def settings(name: str, **fields: Any) -> dict[str, Any]:

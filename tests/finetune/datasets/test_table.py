@@ -161,7 +161,7 @@ def test_a_missing_file_and_an_unknown_format_are_named(tmp_path):
     with pytest.raises(UserError, match=r"none\.tsv: cannot be read"):
         datasets.read("table", str(tmp_path / "none.tsv"))
     for name in ("xml", "files", ""):
-        with pytest.raises(UserError, match=f"format='{name}': there is no"):
+        with pytest.raises(UserError, match=f"format.name='{name}': there is no"):
             datasets.read(name, "a.xml")
 
 

@@ -1,0 +1,61 @@
+"""Finds the file that a recipe names: one of a folder here, or a module of the reader's own."""
+
+import importlib
+import pkgutil
+from types import FunctionType, ModuleType
+
+
+class UnknownNameError(ValueError):
+    """A name that no file answers to; the message lists those that do."""
+
+
+def load(folder: str, name: str, content: str) -> ModuleType:
+    """Imports the file of a package, or the module of a dotted name from Python's path.
+
+    `load("modules.backbones", "transformer", "Backbone")` imports modules/backbones/transformer.py;
+    `load("modules.backbones", "my_models.rwkv", "Backbone")` imports my_models/rwkv.py from
+    wherever Python finds it.
+
+    Args:
+        folder: the package whose files follow one contract.
+        name: what the recipe says.
+        content: the class or function that such a file must define.
+
+    Raises:
+        UnknownNameError: there is no such file, or it does not define `content`.
+    """
+    path = name if "." in name else f"{folder}.{name}"
+    module = _import(path)
+    if module is None or not _defines(module, content):
+        known = ", ".join(names(folder, content))
+        raise UnknownNameError(
+            f"name={name!r}: there is no {path} with a {content}; {folder} has {known}; a name "
+            "with a dot is a module of your own on PYTHONPATH"
+        )
+    return module
+
+
+def names(folder: str, content: str) -> list[str]:
+    """Lists the files of a package that define `content`."""
+    files = pkgutil.iter_modules(importlib.import_module(folder).__path__)
+    every = [file.name for file in files if not file.ispkg]
+    return [x for x in every if _defines(importlib.import_module(f"{folder}.{x}"), content)]
+
+
+def _defines(module: ModuleType, content: str) -> bool:
+    """Checks that a name is the module's own, not one that it imports."""
+    value = getattr(module, content, None)
+    if isinstance(value, type | FunctionType):
+        return value.__module__ == module.__name__
+    return value is not None
+
+
+def _import(path: str) -> ModuleType | None:
+    if not all(part.isidentifier() for part in path.split(".")):
+        return None
+    try:
+        return importlib.import_module(path)
+    except ModuleNotFoundError as error:  # of this module or a package above it, or of what it uses
+        if error.name and f"{path}.".startswith(f"{error.name}."):
+            return None
+        raise
