@@ -64,7 +64,7 @@ class Alone(Together):
         return [(number, [line]) for number, line in enumerate(lines)]
 
     def _rows(self, L: int) -> tuple[int, int]:
-        shards = self.layout.shards("B")
+        shards = self.layout.num_shards("B")
         return shards, shards
 
 

@@ -1,6 +1,6 @@
-"""Where activations live: a module says which letters an array has, the machine decides the rest.
+"""Sharding of activations: a module names an array's dimensions, the layout decides the rest.
 
-Outside `placing` nothing is constrained, so modules run as they are on one device.
+Outside `sharding_context` nothing is constrained, so modules run as they are on one device.
 """
 
 import contextlib
@@ -11,53 +11,58 @@ from typing import Protocol
 import jax
 
 
-class Placement(Protocol):
-    """What a machine lends to the modules; `pretrain.distributed.sharding.Layout` is one."""
+class ActivationSharding(Protocol):
+    """Constrains and counts shards; `pretrain.distributed.sharding.Layout` is one."""
 
-    def place(self, x: jax.Array, letters: str) -> jax.Array:
-        """`x`, constrained to the layout its letters ask for."""
+    def constrain(self, x: jax.Array, letters: str) -> jax.Array:
+        """Returns `x`, constrained to the sharding of its letters."""
         ...
 
-    def shards(self, letter: str) -> int:
-        """Over how many devices a dimension of this letter is split."""
+    def num_shards(self, letter: str) -> int:
+        """Counts the devices that a dimension of this letter is split over."""
         ...
 
-    def total(self, shares_B: jax.Array, letters: str) -> jax.Array:
-        """The sum over the first dimension, which has an entry of each device; see `total`."""
+    def reduce_to_shards(self, shares_B: jax.Array, letters: str) -> jax.Array:
+        """Sums over the first dimension, which has one entry per device; see the function."""
         ...
 
 
-_current: contextvars.ContextVar[Placement | None] = contextvars.ContextVar(
-    "placement", default=None
+_current: contextvars.ContextVar[ActivationSharding | None] = contextvars.ContextVar(
+    "activation_sharding", default=None
 )
 
 
 @contextlib.contextmanager
-def placing(placement: Placement) -> Iterator[None]:
-    """Everything traced inside is laid out by `placement`."""
-    token = _current.set(placement)
+def sharding_context(sharding: ActivationSharding) -> Iterator[None]:
+    """Lays out everything traced inside by `sharding`."""
+    token = _current.set(sharding)
     try:
         yield
     finally:
         _current.reset(token)
 
 
-def placed(x: jax.Array, letters: str) -> jax.Array:
-    """`placed(h_BLD, "BLD")`: the array itself, laid out as the machine wants its letters.
+def constrain_sharding(x: jax.Array, letters: str) -> jax.Array:
+    """Constrains an array to the sharding of its letters: `constrain_sharding(h_BLD, "BLD")`.
 
     A dimension of `_` stays whole.
     """
-    placement = _current.get()
-    return placement.place(x, letters) if placement else x
+    sharding = _current.get()
+    return sharding.constrain(x, letters) if sharding else x
 
 
-def shards(letter: str) -> int:
-    """Over how many devices this dimension is split; 1 outside `placing`."""
-    placement = _current.get()
-    return placement.shards(letter) if placement else 1
+def num_shards(letter: str) -> int:
+    """Counts the devices that this dimension is split over; 1 outside `sharding_context`."""
+    sharding = _current.get()
+    return sharding.num_shards(letter) if sharding else 1
 
 
-def total(shares_B: jax.Array, letters: str) -> jax.Array:
-    """What the devices have added up, [shards("B"), ...], all together, where its letters live."""
-    placement = _current.get()
-    return placement.total(shares_B, letters) if placement else shares_B.sum(0)
+def reduce_to_shards(shares_B: jax.Array, letters: str) -> jax.Array:
+    """Sums the devices' partial sums; each device keeps the shard that the letters give it.
+
+    Args:
+        shares_B: one partial sum per device of the batch, [num_shards("B"), ...].
+        letters: dimensions of the sum.
+    """
+    sharding = _current.get()
+    return sharding.reduce_to_shards(shares_B, letters) if sharding else shares_B.sum(0)

@@ -38,7 +38,7 @@ class Predictor:
         self.run, self.form, self.task = tuned
         self.layout, self.L = layout, self.run.config.batches.L
         rows = rows or self.run.config.batches.get("eval_B", 32)
-        self.B = -(-rows // layout.shards("B")) * layout.shards("B")
+        self.B = -(-rows // layout.num_shards("B")) * layout.num_shards("B")
         self.step, self._stop = -1, processes.Stop()
         self._steps: Steps | None = None
         self._params: Any = None

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.layers import char_cnn, layer_stack, params
 from modules.layers.dropout import Dropout
-from modules.layers.rnn import Recurrent, State, turned
+from modules.layers.rnn import Recurrent, State, flip_backward_direction
 from modules.losses import cross_entropy
 
 
@@ -78,7 +78,7 @@ class Backbone(nn.Module):
             self.bias_V = self.param("bias_V", params.zeros, (self.V,), jnp.float32)
         self.drop = Dropout(self.dropout)
         example = jnp.zeros((1, self.Z, 1, self.D), self.dtype)
-        self.layers = layer_stack.stacked(self, "layers", self._layer(), self.N, example)
+        self.layers = layer_stack.init_layer_stack(self, "layers", self._layer(), self.N, example)
 
     def _characters(self, **place):
         return char_cnn.CharCNN(
@@ -134,10 +134,14 @@ class Backbone(nn.Module):
     def _text(self, x_BLD, valid_BL, state, *, train: bool):
         """One text for all directions: the layers' states in its own order, and the state."""
         x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
-        x_BZLD, valid_BZL = (turned(jnp.stack([each] * self.Z, 1), 1) for each in (x_BLD, valid_BL))
+        x_BZLD, valid_BZL = (
+            flip_backward_direction(jnp.stack([each] * self.Z, 1), 1) for each in (x_BLD, valid_BL)
+        )
         all_BZLD, new = self._through(x_BZLD, state, valid_BZL=valid_BZL, train=train)
-        aligned = (jnp.moveaxis(turned(h_BZLD, 1), 1, 2) for h_BZLD in all_BZLD)
-        return [placed(h_BLZD.reshape(*h_BLZD.shape[:2], -1), "BLD") for h_BLZD in aligned], new
+        aligned = (jnp.moveaxis(flip_backward_direction(h_BZLD, 1), 1, 2) for h_BZLD in all_BZLD)
+        return [
+            constrain_sharding(h_BLZD.reshape(*h_BLZD.shape[:2], -1), "BLD") for h_BLZD in aligned
+        ], new
 
     def __call__(self, tokens_BZL, state: State | None = None, *, fresh_BZL=None, train: bool):
         """A text for each direction, in its order of reading, on from where `state` left off.
@@ -165,7 +169,7 @@ class Backbone(nn.Module):
         state = self.fresh_state(len(x_BZLD)) if state is None else state
         layer, ones = self._layer(), (1,) * self.N
         outputs, states = [x_BZLD], []
-        for n, weights in enumerate(layer_stack.parted(self.layers, ones)):
+        for n, weights in enumerate(layer_stack.split_layers(self.layers, ones)):
             own = {f"{name[0]}_{name[3:]}": x[n] for name, x in state.items()}
             x_BZLD = self.drop(outputs[-1], train=train)
             weights = {"params": jax.tree.map(lambda w: w[0], weights)}

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.kernels.dense import dense
 from modules.layers import dropout, layer_stack
 from modules.layers.attention import Attention, Past, Sight, at, sight
@@ -78,7 +78,7 @@ class Block(nn.Module):
         else:
             x_BLD = self.attention_norm(x_BLD)
             x_BLD = self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train))
-        return placed(x_BLD, "BLD"), keys
+        return constrain_sharding(x_BLD, "BLD"), keys
 
 
 class Backbone(nn.Module):
@@ -169,7 +169,7 @@ class Backbone(nn.Module):
         self.drop = Dropout(self.dropout)
         if self.table_dropout and self.has_rng("dropout"):  # one mask, wherever the table is used
             self.table_words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
-        self.layers = layer_stack.stacked(
+        self.layers = layer_stack.init_layer_stack(
             self, "layers", self._block(), self.N, *self._example(), train=False
         )
 
@@ -305,7 +305,7 @@ class Backbone(nn.Module):
     def _table(self, train: bool):
         """Tokens' and positions' embeddings, [V + L, D], entries taken out of both."""
         table = jnp.concatenate([self.token_VD, self.position_LD])
-        return dropout.dropped(self.dropout, table, self.table_words) if train else table
+        return dropout.apply_dropout(self.dropout, table, self.table_words) if train else table
 
     def _embed(self, tokens_BL, segments_BL, place_BL, train: bool):
         token_VD, position_LD = self.token_VD, self.position_LD
@@ -321,12 +321,12 @@ class Backbone(nn.Module):
             x_BLD = self.embedding_norm(x_BLD)
         if not self.table_dropout:
             x_BLD = self.drop(x_BLD, train=train)
-        return placed(x_BLD, "BLD")
+        return constrain_sharding(x_BLD, "BLD")
 
     def _transformed(self, h_BLD):
         if self.head == "tied":
             return h_BLD
-        h_BLD = placed(dense(h_BLD, self.head_DD) + self.head_bias_D, "BLD")
+        h_BLD = constrain_sharding(dense(h_BLD, self.head_DD) + self.head_bias_D, "BLD")
         return self.head_norm(ACTIVATIONS[self.activation](h_BLD))
 
     def _normed(self, h_BLD):
@@ -364,7 +364,7 @@ class Backbone(nn.Module):
 
         if slots_BP is None:
             return jax.lax.scan(step, x_BLD, own, unroll=self.unroll)
-        below, top = layer_stack.parted(own, (self.N - 1, 1))
+        below, top = layer_stack.split_layers(own, (self.N - 1, 1))
         x_BLD, _ = jax.lax.scan(step, x_BLD, below, self.N - 1, unroll=self.unroll)
         top = jax.tree.map(lambda x: x[0], top)
         return layer(x_BLD, top, look(slots_BP=slots_BP), slots_BP), None

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules import masks
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.kernels.softmax import softmax
 from modules.layers import layer_stack, relative_attention
 from modules.layers.dropout import Dropout
@@ -81,8 +81,8 @@ class Attention(nn.Module):
 
     def keys(self, kv_BJD, distances: Distances):
         """Keys, values and distances, each projected once for all streams."""
-        k_BJHK = placed(jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wk_DHK), "BJHK")
-        v_BJHK = placed(jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wv_DHK), "BJHK")
+        k_BJHK = constrain_sharding(jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wk_DHK), "BJHK")
+        v_BJHK = constrain_sharding(jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wv_DHK), "BJHK")
         r = jnp.einsum("...RD,DHK->...RHK", distances.table, self.wr_DHK)
         if distances.backward_B is not None:
             r = jnp.where(distances.backward_B[:, None, None, None], r[1], r[0])
@@ -92,7 +92,7 @@ class Attention(nn.Module):
         k_BJHK, v_BJHK, r = keys
         content_HK, position_HK, segment_HK = self.biases() if self.untied else tied
         scale = self.K**-0.5
-        q_BLHK = placed(jnp.einsum("BLD,DHK->BLHK", x_BLD, self.wq_DHK), "BLHK")
+        q_BLHK = constrain_sharding(jnp.einsum("BLD,DHK->BLHK", x_BLD, self.wq_DHK), "BLHK")
 
         a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", (q_BLHK + content_HK) * scale, k_BJHK)
         q_position_BLHK = (q_BLHK + position_HK) * scale
@@ -107,7 +107,7 @@ class Attention(nn.Module):
 
         p_BHLJ = softmax(a_BHLJ, view.visible, x_BLD.dtype)
         p_BHLJ = self.drop(p_BHLJ, train=train)
-        o_BLHK = placed(jnp.einsum("BHLJ,BJHK->BLHK", p_BHLJ, v_BJHK), "BLHK")
+        o_BLHK = constrain_sharding(jnp.einsum("BHLJ,BJHK->BLHK", p_BHLJ, v_BJHK), "BLHK")
         return jnp.einsum("BLHK,HKD->BLD", o_BLHK, self.wo_HKD)
 
 
@@ -172,7 +172,7 @@ class Block(nn.Module):
         def through(x_BLD, view):
             a_BLD = self.attention(x_BLD, keys, view, tied, h_BLD.shape[1], train=train)
             x_BLD = self.attention_norm(x_BLD + self.drop(a_BLD, train=train))
-            return placed(self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train)), "BLD")
+            return constrain_sharding(self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train)), "BLD")
 
         pairs = zip(streams, views, strict=True)
         return [None if view is None else through(x, view) for x, view in pairs]
@@ -240,7 +240,7 @@ class Backbone(nn.Module):
         if not self.untied:
             self.biases = Biases(self.H, self.K, kind, self.dtype)
         self.drop = Dropout(self.dropout)
-        self.layers = layer_stack.stacked(
+        self.layers = layer_stack.init_layer_stack(
             self, "layers", self._block(), self.N, *self._example(), train=False
         )
 
@@ -354,7 +354,7 @@ class Backbone(nn.Module):
         segments_BJ = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
         segments_BJ = jnp.pad(segments_BJ, ((0, 0), (M + L - segments_BJ.shape[1], 0)))
         embedded_BLD = self._embed(tokens_BL)
-        streams = [placed(self.drop(embedded_BLD, train=train), "BLD")]
+        streams = [constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")]
         views = [self._content_view(content, segments_BJ, M)]
         if slots_BP is not None:
             streams.append(self._queries(embedded_BLD, slots_BP, blind_BP, train))
@@ -378,7 +378,7 @@ class Backbone(nn.Module):
         if blind_BP is not None:
             own_BPD = jnp.take_along_axis(embedded_BLD, slots_BP[..., None], axis=1)
             g_BPD = jnp.where(blind_BP[..., None], g_BPD, own_BPD)
-        return placed(self.drop(g_BPD, train=train), "BPD")
+        return constrain_sharding(self.drop(g_BPD, train=train), "BPD")
 
     def _content_view(self, content, segments_BJ, M: int) -> View:
         L = segments_BJ.shape[1] - M
@@ -434,7 +434,7 @@ class Backbone(nn.Module):
             content_BLD = streams[0] if every else None
             return through(streams, own), (_remember(own[1], streams[0], reuse), content_BLD)
 
-        below, top = layer_stack.parted((self.layers, memory_NBMD, rngs), (self.N - 1, 1))
+        below, top = layer_stack.split_layers((self.layers, memory_NBMD, rngs), (self.N - 1, 1))
         top = jax.tree.map(lambda x: x[0], top)
         streams, (kept, h_NBLD) = jax.lax.scan(step, streams, below, self.N - 1, unroll=self.unroll)
         if memory_NBMD is not None:
@@ -474,7 +474,7 @@ def _remember(memory_BMD, h_BLD, reuse: int):
         return None
     kept_BLD = h_BLD[:, : reuse or None].astype(memory_BMD.dtype)
     kept_BMD = jnp.concatenate([memory_BMD, kept_BLD], axis=1)[:, -memory_BMD.shape[1] :]
-    return jax.lax.stop_gradient(placed(kept_BMD, "BMD"))
+    return jax.lax.stop_gradient(constrain_sharding(kept_BMD, "BMD"))
 
 
 def _differs(segments_BL, segments_BJ):

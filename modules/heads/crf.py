@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.layers import params
 
 FORBIDDEN = -1e30  # swallows any score; a million of them are still finite
@@ -141,7 +141,7 @@ def _prepared(emissions_BLC, chain: Chain, valid_BL):
         raise ValueError(f"a chain of C={C} tags, emissions of {emissions_BLC.shape[-1]}")
     if valid_BL is None:
         valid_BL = jnp.ones(emissions_BLC.shape[:2], bool)
-    emissions_BLC = placed(jnp.asarray(emissions_BLC, jnp.float32), "BLC")
+    emissions_BLC = constrain_sharding(jnp.asarray(emissions_BLC, jnp.float32), "BLC")
     chain = Chain(*(jnp.asarray(x, jnp.float32) for x in chain))
     return emissions_BLC, chain, jnp.asarray(valid_BL, bool)
 
@@ -188,7 +188,11 @@ def _steps(x_BLC):
 def _nothing(B: int, C: int):
     """Before the first valid position: what is settled, the scores beyond that, begun or not."""
     settled_B, beyond_BC = jnp.zeros(B, jnp.float32), jnp.zeros((B, C), jnp.float32)
-    return placed(settled_B, "B"), placed(beyond_BC, "BC"), placed(jnp.zeros(B, bool), "B")
+    return (
+        constrain_sharding(settled_B, "B"),
+        constrain_sharding(beyond_BC, "BC"),
+        constrain_sharding(jnp.zeros(B, bool), "B"),
+    )
 
 
 def _moved(state, ways_BC, x_BC, valid_B, chain: Chain, path_B):
@@ -201,4 +205,4 @@ def _moved(state, ways_BC, x_BC, valid_B, chain: Chain, path_B):
     top_B = jax.lax.stop_gradient(new_BC.max(1))  # added and taken off: its slopes cancel
     total_B = jnp.where(valid_B, total_B + (top_B - path_B), total_B)
     kept_BC = jnp.where(valid_B[:, None], new_BC - top_B[:, None], kept_BC)
-    return total_B, placed(kept_BC, "BC"), begun_B | valid_B
+    return total_B, constrain_sharding(kept_BC, "BC"), begun_B | valid_B

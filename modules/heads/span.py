@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.layers import params
 from modules.layers.norm import Norm
 
@@ -75,7 +75,7 @@ class Independent(nn.Module):
         self.ends = Linear(2)
 
     def _logits(self, h_BLD):
-        logits_BLC = placed(self.ends(h_BLD.astype(jnp.float32)), "BLC")
+        logits_BLC = constrain_sharding(self.ends(h_BLD.astype(jnp.float32)), "BLC")
         return logits_BLC[..., 0], logits_BLC[..., 1]
 
     def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> Told:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules import masks
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.kernels.dense import dense
 from modules.kernels.softmax import softmax
 from modules.layers import params
@@ -117,13 +117,15 @@ class Attention(nn.Module):
             w_DHK = params.weight(self, f"w{letter}_DHK", (D, H, K), self.inwards)
             b_HK = params.weight(self, f"b{letter}_HK", (H, K), params.zeros)
             out_BLF = dense(x_BLD, w_DHK.reshape(D, H * K))
-            return placed(out_BLF.reshape(*x_BLD.shape[:2], H, K) + b_HK, "BLHK")
+            return constrain_sharding(out_BLF.reshape(*x_BLD.shape[:2], H, K) + b_HK, "BLHK")
 
         q_BLHK, k_BJHK, v_BJHK = project(x_BLD, "q"), project(y_BJD, "k"), project(y_BJD, "v")
         if past:
             k_BJHK, v_BJHK = past.written(k_BJHK, v_BJHK)
         drop = Dropout(self.dropout)
-        o_BLHK = placed(attend(q_BLHK, k_BJHK, v_BJHK, sight, drop, train=train), "BLHK")
+        o_BLHK = constrain_sharding(
+            attend(q_BLHK, k_BJHK, v_BJHK, sight, drop, train=train), "BLHK"
+        )
         wo_HKD = params.weight(self, "wo_HKD", (H, K, D), self.outwards)
         bo_D = params.weight(self, "bo_D", (D,), params.zeros)
         o_BLF = o_BLHK.reshape(*x_BLD.shape[:2], H * K)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed, shards
+from modules.activation_sharding import constrain_sharding, num_shards
 from modules.kernels.dense import dense
 from modules.layers import params
 
@@ -50,8 +50,8 @@ class CharCNN(nn.Module):
         table_CE = params.weight(self, "character_E", (C, self.E), params.initializer("uniform", 1))
         kernels = [self._kernel(*filter) for filter in self.filters]
         first, *inner, W = chars_W.shape if chars_W.ndim > 1 else (1, *chars_W.shape)
-        chars_BPW = placed(chars_W.reshape(first, math.prod(inner), W), "BP_")
-        x_BPX = placed(pooled(table_CE, kernels, chars_BPW), "BPX")
+        chars_BPW = constrain_sharding(chars_W.reshape(first, math.prod(inner), W), "BP_")
+        x_BPX = constrain_sharding(pooled(table_CE, kernels, chars_BPW), "BPX")
         biases = [
             params.weight(self, f"bias{w}_X", (many,), params.zeros) for w, many in self.filters
         ]
@@ -85,7 +85,7 @@ class CharCNN(nn.Module):
         for n in range(many):
             gate_BPX = jax.nn.sigmoid(dense(x_BPX, carry_XX[n]) + carry_X[n])
             new_BPX = jax.nn.relu(dense(x_BPX, transform_XX[n]) + transform_X[n])
-            x_BPX = placed(gate_BPX * new_BPX + (1 - gate_BPX) * x_BPX, "BPX")
+            x_BPX = constrain_sharding(gate_BPX * new_BPX + (1 - gate_BPX) * x_BPX, "BPX")
         return x_BPX
 
     def _project(self, x_BPX):
@@ -141,7 +141,7 @@ def _backward(kept, dy_BPX):
 
 def _whole(table_CE, kernels):
     """On every device: the filters are small, what they are laid over is not."""
-    return jax.tree.map(lambda x: placed(x, "_" * x.ndim), (table_CE, kernels))
+    return jax.tree.map(lambda x: constrain_sharding(x, "_" * x.ndim), (table_CE, kernels))
 
 
 pooled.defvjp(_forward, _backward)
@@ -150,7 +150,7 @@ pooled.defvjp(_forward, _backward)
 def _deal(words: int, *arrays):
     """[B, P, ...] each -> [c, B, P, ...]: chunks of so many words, each device its own rows'."""
     B, P = arrays[0].shape[:2]
-    devices = shards("B") if B % shards("B") == 0 else 1
+    devices = num_shards("B") if B % num_shards("B") == 0 else 1
     own = B // devices * P
     chunks = -(-own // words)
 
@@ -158,7 +158,7 @@ def _deal(words: int, *arrays):
         x_BP = x_BP.reshape(devices, own, *x_BP.shape[2:])
         x_BP = jnp.pad(x_BP, [(0, 0), (0, -own % chunks)] + [(0, 0)] * (x_BP.ndim - 2))
         x_cBP = jnp.moveaxis(x_BP.reshape(devices, chunks, -1, *x_BP.shape[2:]), 1, 0)
-        return placed(x_cBP, "cBP" + "_" * (x_BP.ndim - 2))
+        return constrain_sharding(x_cBP, "cBP" + "_" * (x_BP.ndim - 2))
 
     return [dealt(x) for x in arrays]
 
@@ -229,7 +229,7 @@ def _by_rows_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
 
     # Each device adds up its own words' share; the shares meet once.
     shapes = [(devices, k.shape[0], C, k.shape[-1]) for k in kernels]
-    none = [placed(jnp.zeros(shape, wide), "BWCX") for shape in shapes]
+    none = [constrain_sharding(jnp.zeros(shape, wide), "BWCX") for shape in shapes]
     sums = [x.sum(0) for x in jax.lax.scan(chunk, none, tuple(dealt))[0]]
     pairs = list(zip(sums, kernels, strict=True))
     dtable_CE = sum(jnp.einsum("wCX,wEX->CE", drows, kernel) for drows, kernel in pairs)
@@ -258,7 +258,9 @@ def _convolve(table_CE, kernels, chars_BPW):
     form = ("NWC", "WIO", "NWC")
     convolve = functools.partial(jax.lax.conv_general_dilated, dimension_numbers=form)
     answers = [convolve(x_RWE, kernel, (1,), "VALID") for kernel in kernels]
-    return [placed(x.reshape(*chars_BPW.shape[:2], *x.shape[1:]), "BP__") for x in answers]
+    return [
+        constrain_sharding(x.reshape(*chars_BPW.shape[:2], *x.shape[1:]), "BP__") for x in answers
+    ]
 
 
 def _by_convolution(table_CE, kernels, chars_BPW):
@@ -287,4 +289,4 @@ def _by_convolution_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
 def _at(places: int, at_BPX, dy_BPX):
     """[B, P, places, X]: each gradient at its place, 0 elsewhere."""
     is_place = jnp.arange(places)[:, None] == at_BPX[:, :, None]
-    return placed(jnp.where(is_place, dy_BPX[:, :, None], 0), "BP__")
+    return constrain_sharding(jnp.where(is_place, dy_BPX[:, :, None], 0), "BP__")

@@ -22,19 +22,19 @@ class Dropout(nn.Module):
         if not train or self.rate == 0:
             return x
         words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
-        return dropped(self.rate, x, words)
+        return apply_dropout(self.rate, x, words)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def dropped(rate: float, x, words):
+def apply_dropout(rate: float, x, words):
     """`x` without a fraction of its entries, chosen by two uint32 words; the rest is scaled up."""
     kept = _hash(x.shape, words) >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
     return jnp.where(kept, x * (1 / (1 - rate)), 0).astype(x.dtype)
 
 
-dropped.defvjp(
-    lambda rate, x, words: (dropped(rate, x, words), words),
-    lambda rate, words, dy: (dropped(rate, dy, words), None),
+apply_dropout.defvjp(
+    lambda rate, x, words: (apply_dropout(rate, x, words), words),
+    lambda rate, words, dy: (apply_dropout(rate, dy, words), None),
 )
 
 

@@ -16,7 +16,9 @@ def lean(f: Callable) -> Callable:
     return rule
 
 
-def stacked(module: nn.Module, name: str, block: nn.Module, N: int, *example: Any, **kwargs: Any):
+def init_layer_stack(
+    module: nn.Module, name: str, block: nn.Module, N: int, *example: Any, **kwargs: Any
+):
     """The parameters of N layers of `block`, each leaf with a leading layer dimension."""
 
     def init(rng):
@@ -28,7 +30,7 @@ def stacked(module: nn.Module, name: str, block: nn.Module, N: int, *example: An
     return module.param(name, init)
 
 
-def parted(tree, sizes: tuple[int, ...]) -> list:
+def split_layers(tree, sizes: tuple[int, ...]) -> list:
     """The leaves cut along their first dimension into pieces of these sizes: a list of trees."""
     # lax.split: its gradient joins the pieces' gradients, where slices would add up padded ones.
     leaves, structure = jax.tree.flatten(tree)

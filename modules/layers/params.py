@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed, shards
+from modules.activation_sharding import constrain_sharding, num_shards
 from modules.layers.layer_stack import lean
 
 normal = nn.initializers.normal
@@ -56,7 +56,7 @@ def held(name: str, w: jax.Array) -> jax.Array:
 
     Else each device would sum up whole gradients, of which it keeps its share.
     """
-    return placed(w, name.rpartition("_")[2])
+    return constrain_sharding(w, name.rpartition("_")[2])
 
 
 def found(x_BLD, V: int):
@@ -66,7 +66,7 @@ def found(x_BLD, V: int):
     whole table does.
     """
     rest = "_" * (x_BLD.ndim - 2)
-    if x_BLD.size > V * x_BLD.shape[-1] * shards("B"):
-        return placed(x_BLD, f"B{rest}D")
-    x_BLD = jnp.moveaxis(placed(jnp.moveaxis(x_BLD, -1, 0), "DB" + rest), 0, -1)
-    return placed(x_BLD, f"B{rest}D")
+    if x_BLD.size > V * x_BLD.shape[-1] * num_shards("B"):
+        return constrain_sharding(x_BLD, f"B{rest}D")
+    x_BLD = jnp.moveaxis(constrain_sharding(jnp.moveaxis(x_BLD, -1, 0), "DB" + rest), 0, -1)
+    return constrain_sharding(x_BLD, f"B{rest}D")

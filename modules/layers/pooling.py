@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.kernels.softmax import softmax
 from modules.layers import params
 
@@ -109,7 +109,7 @@ class Pool(nn.Module):
             pooled_BD = at(h_BLD, valid_BL, place_B)
         else:
             pooled_BD = PLAIN[self.kind](h_BLD, valid_BL)
-        return placed(pooled_BD, "BD")
+        return constrain_sharding(pooled_BD, "BD")
 
     def _query(self, D: int):
         if D % self.H:

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from modules.layers import params
 
 State = dict[str, Any]
@@ -170,8 +170,8 @@ def _stacked(*gates_BU):
 
 def _near(w: Weights) -> Weights:
     """The weights of the loop, gathered over D once and not in every step."""
-    wp_UD = w.wp_UD if w.wp_UD is None else placed(w.wp_UD.T, "U").T
-    return w._replace(wh_DGU=placed(w.wh_DGU, "GU"), wp_UD=wp_UD)
+    wp_UD = w.wp_UD if w.wp_UD is None else constrain_sharding(w.wp_UD.T, "U").T
+    return w._replace(wh_DGU=constrain_sharding(w.wh_DGU, "GU"), wp_UD=wp_UD)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -189,17 +189,17 @@ def _read_forward(plan: Plan, x_LBD, weights: Weights, state: State, keep_LB, va
     def step(state, now):
         a_BGU, keep_B, valid_B = now
         old = _where(keep_B, state)
-        r_BGU = placed(_product("BD,DGU->BGU", old["h"], w.wh_DGU), "BGU")
+        r_BGU = constrain_sharding(_product("BD,DGU->BGU", old["h"], w.wh_DGU), "BGU")
         r_BGU = r_BGU if w.bh_GU is None else r_BGU + w.bh_GU
         a_BGU = a_BGU.astype(_wide(dtype)) + w.b_GU
         h_BD, new, kept = CELLS[plan.cell].forward(plan, a_BGU, r_BGU, old)
         if w.wp_UD is not None:
             h_BD = _clipped(_product("BU,UD->BD", h_BD, w.wp_UD), plan.clip_projection)
-        new["h"] = placed(h_BD, "BD")
+        new["h"] = constrain_sharding(h_BD, "BD")
         state = jax.tree.map(lambda x, y: _where(valid_B, x, y), new, old)
         return state, (_where(valid_B, h_BD).astype(dtype), old, _cast(kept, dtype))
 
-    a_LBGU = placed(jnp.einsum("LBD,DGU->LBGU", x_LBD, w.wx_DGU), "LBGU")
+    a_LBGU = constrain_sharding(jnp.einsum("LBD,DGU->LBGU", x_LBD, w.wx_DGU), "LBGU")
     given = (a_LBGU, keep_LB, valid_LB)
     state, (y_LBD, old, kept) = jax.lax.scan(step, state, given, unroll=plan.unroll)
     return (y_LBD, state), (x_LBD, y_LBD, old, kept, weights, keep_LB, valid_LB)
@@ -217,11 +217,11 @@ def _read_backward(plan: Plan, residuals, slopes):
         dh_BD = dout = read["h"] + dy_BD
         if wp_DU is not None:
             dh_BD = _unless_clipped(dh_BD, y_BD, plan.clip_projection)
-            dout = placed(_product("BD,DU->BU", dh_BD, wp_DU), "BU")
+            dout = constrain_sharding(_product("BD,DU->BU", dh_BD, wp_DU), "BU")
         kept = _cast(kept, _wide(dtype))
         by = CELLS[plan.cell].backward(plan, kept, old, dout, read)
         dr_BGU = by.a_BGU if by.r_BGU is None else by.r_BGU
-        by.state["h"] += placed(_product("BGU,GUD->BD", dr_BGU, wh_GUD), "BD")
+        by.state["h"] += constrain_sharding(_product("BGU,GUD->BD", dr_BGU, wh_GUD), "BD")
         dold = by.state if held is None else jax.tree.map(jnp.add, by.state, held)
         projected = None if wp_DU is None else (by.out_BU, dh_BD)
         return _where(keep_B, dold), _cast((by.a_BGU, by.r_BGU, projected), dtype)
@@ -275,7 +275,7 @@ def at_once(plan: Plan, *operands):
     return jax.vmap(functools.partial(read, plan))(*operands)
 
 
-def turned(x, axis: int):
+def flip_backward_direction(x, axis: int):
     """[..., Z, ...] at this axis, with the order of the next one turned in the second direction.
 
     From the order of the text to the order of reading, and back.
@@ -350,7 +350,9 @@ class Recurrent(nn.Module):
         if x.ndim == 4:
             return self._read(x, state, valid, fresh)
         y_BZLD, state = self._read(self._both(x), state, self._both(valid), self._both(fresh))
-        return placed(jnp.moveaxis(turned(y_BZLD, 1), 1, 2), "BLZD"), state
+        return constrain_sharding(
+            jnp.moveaxis(flip_backward_direction(y_BZLD, 1), 1, 2), "BLZD"
+        ), state
 
     def _read(self, x_BZLD, state: State | None, valid_BZL, fresh_BZL):
         """Every direction in its order of reading."""
@@ -372,11 +374,11 @@ class Recurrent(nn.Module):
             default=functools.partial(at_once, plan),
         )
         new = {name: jnp.moveaxis(own[name[0]], 0, 1) for name in given}
-        return placed(jnp.moveaxis(y_ZLBD, 2, 0), "BZLD"), new
+        return constrain_sharding(jnp.moveaxis(y_ZLBD, 2, 0), "BZLD"), new
 
     def _both(self, x_BL):
         """The same in each direction's order of reading."""
-        return x_BL if x_BL is None else turned(jnp.stack([x_BL] * self.Z, 1), 1)
+        return x_BL if x_BL is None else flip_backward_direction(jnp.stack([x_BL] * self.Z, 1), 1)
 
     def _weights(self, X: int):
         G, U, D, Z = CELLS[self.cell].G, self.U, self.width, self.Z

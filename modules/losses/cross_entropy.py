@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from modules.activation_sharding import placed, shards, total
+from modules.activation_sharding import constrain_sharding, num_shards, reduce_to_shards
 
 
 def softmax_cross_entropy(h_BPD, w_VD, bias_V, targets_BP, weights_BP, *, chunks: int = 4):
@@ -57,19 +57,19 @@ def _gathered(w_VD, dtype):
     """The softmax's rows in full width, once for all chunks: a loop would fetch them in each."""
     if w_VD.dtype != dtype:  # fetched in the narrow type, not made narrow where they arrive
         w_VD = jax.lax.optimization_barrier(w_VD.astype(dtype))
-    return placed(w_VD, "V_")
+    return constrain_sharding(w_VD, "V_")
 
 
 def _no_sums(h_cBPD):
     """Loss and hits of each row before the first chunk; the rows meet after the last."""
-    zero_B = placed(jnp.zeros(h_cBPD.shape[1], jnp.float32), "B")
+    zero_B = constrain_sharding(jnp.zeros(h_cBPD.shape[1], jnp.float32), "B")
     return [zero_B, zero_B]
 
 
 def _chunk(w_VD, bias_V, h_BPD, targets_BP, weights_BP):
     """Loss and hits of one chunk by row, and the gradient of the loss by its logits."""
     logits_BPV = jnp.einsum("BPD,VD->BPV", h_BPD, w_VD, preferred_element_type=jnp.float32)
-    logits_BPV = placed(logits_BPV if bias_V is None else logits_BPV + bias_V, "BPV")
+    logits_BPV = constrain_sharding(logits_BPV if bias_V is None else logits_BPV + bias_V, "BPV")
     top_BP1 = logits_BPV.max(-1, keepdims=True)
     exp_BPV = jnp.exp(logits_BPV - top_BP1)
     sum_BP1 = exp_BPV.sum(-1, keepdims=True)
@@ -83,7 +83,7 @@ def _chunk(w_VD, bias_V, h_BPD, targets_BP, weights_BP):
 
 def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
     # Each device adds up its own rows' share of dw; the shares meet once, after the last chunk.
-    groups, (V, D) = shards("B"), w_VD.shape
+    groups, (V, D) = num_shards("B"), w_VD.shape
     w_cast_VD = _gathered(w_VD, h_cBPD.dtype)
 
     def step(sums, chunk):
@@ -95,12 +95,18 @@ def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
         new = (own_B, dw_BVD, db_BV)
         return jax.tree.map(jnp.add, sums, new), dh_BPD
 
-    shares = placed(jnp.zeros((groups, V, D), jnp.float32), "BVD")
-    biases = bias_V if bias_V is None else placed(jnp.zeros((groups, V), jnp.float32), "BV")
+    shares = constrain_sharding(jnp.zeros((groups, V, D), jnp.float32), "BVD")
+    biases = (
+        bias_V if bias_V is None else constrain_sharding(jnp.zeros((groups, V), jnp.float32), "BV")
+    )
     sums = (_no_sums(h_cBPD), shares, biases)
     sums, dh_cBPD = jax.lax.scan(step, sums, (h_cBPD, targets_cBP, weights_cBP))
     own_B, dw_BVD, db_BV = sums
-    slopes = total(dw_BVD, "VD"), db_BV if db_BV is None else total(db_BV, "V"), dh_cBPD
+    slopes = (
+        reduce_to_shards(dw_BVD, "VD"),
+        db_BV if db_BV is None else reduce_to_shards(db_BV, "V"),
+        dh_cBPD,
+    )
     return tuple(x_B.sum() for x_B in own_B), slopes
 
 

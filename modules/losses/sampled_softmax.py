@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from modules.activation_sharding import placed, shards, total
+from modules.activation_sharding import constrain_sharding, num_shards, reduce_to_shards
 from modules.losses import cross_entropy
 
 CELLS = 4096  # of equal probability, for the draw's first step
@@ -166,7 +166,7 @@ def _chunk(w_SD, shift_S, ids_S, h_BPD, own_BP, targets_BP, weights_BP):
     """Loss of one chunk, and its gradients by the negatives' logits and the targets'."""
     logits_BPS = jnp.einsum("BPD,SD->BPS", h_BPD, w_SD, preferred_element_type=jnp.float32)
     hit_BPS = ids_S == targets_BP[..., None]
-    logits_BPS = placed(jnp.where(hit_BPS, -jnp.inf, logits_BPS + shift_S), "BPS")
+    logits_BPS = constrain_sharding(jnp.where(hit_BPS, -jnp.inf, logits_BPS + shift_S), "BPS")
     top_BP = jnp.maximum(logits_BPS.max(-1), own_BP)
     exp_BPS, exp_BP = jnp.exp(logits_BPS - top_BP[..., None]), jnp.exp(own_BP - top_BP)
     sum_BP = exp_BPS.sum(-1) + exp_BP
@@ -177,7 +177,7 @@ def _chunk(w_SD, shift_S, ids_S, h_BPD, own_BP, targets_BP, weights_BP):
 
 def _forward(w_SD, shift_S, ids_S, h_cBPD, own_cBP, targets_cBP, weights_cBP):
     # Each device adds up its own rows' share; the shares meet once, after the last chunk.
-    groups = shards("B")
+    groups = num_shards("B")
 
     def step(sums, chunk):
         nats, slope_BPS, down_BP = _chunk(w_SD, shift_S, ids_S, *chunk)
@@ -187,12 +187,15 @@ def _forward(w_SD, shift_S, ids_S, h_cBPD, own_cBP, targets_cBP, weights_cBP):
         dh_BPD = jnp.einsum("BPS,SD->BPD", slope_BPS, w_SD)
         return jax.tree.map(jnp.add, sums, new), (dh_BPD, down_BP)
 
-    shares = placed(jnp.zeros((groups, *w_SD.shape), jnp.float32), "BSD")
-    shifts = placed(jnp.zeros((groups, *shift_S.shape), jnp.float32), "BS")
+    shares = constrain_sharding(jnp.zeros((groups, *w_SD.shape), jnp.float32), "BSD")
+    shifts = constrain_sharding(jnp.zeros((groups, *shift_S.shape), jnp.float32), "BS")
     sums = (jnp.zeros((), jnp.float32), shares, shifts)
     given = (h_cBPD, own_cBP, targets_cBP, weights_cBP)
     (nats, dw_BSD, dshift_BS), (dh_cBPD, down_cBP) = jax.lax.scan(step, sums, given)
-    dw_SD, dshift_S = total(dw_BSD, "SD").astype(w_SD.dtype), total(dshift_BS, "S")
+    dw_SD, dshift_S = (
+        reduce_to_shards(dw_BSD, "SD").astype(w_SD.dtype),
+        reduce_to_shards(dshift_BS, "S"),
+    )
     return nats, (dw_SD, dshift_S, dh_cBPD, down_cBP)
 
 

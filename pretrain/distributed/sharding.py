@@ -89,21 +89,21 @@ class Layout:
             self.of(tree),
         )
 
-    def place(self, x: jax.Array, letters: str) -> jax.Array:
-        """An activation inside a jitted function, held to its letters' layout."""
+    def constrain(self, x: jax.Array, letters: str) -> jax.Array:
+        """Constrains an activation inside a jitted function to the sharding of its letters."""
         if self.mesh.size == 1:
             return x
         sharding = NamedSharding(self.mesh, self.spec(letters, x.shape))
         return jax.lax.with_sharding_constraint(x, sharding)
 
-    def shards(self, letter: str) -> int:
-        """Over how many devices a dimension of this letter is split where it divides."""
+    def num_shards(self, letter: str) -> int:
+        """Counts the devices that a dimension of this letter is split over where it divides."""
         return self.size(*RULES.get(letter, ()))
 
-    def total(self, shares_B: jax.Array, letters: str) -> jax.Array:
-        """The sum of [shards("B"), ...]: along an axis that splits it, each adds up its own part.
+    def reduce_to_shards(self, shares_B: jax.Array, letters: str) -> jax.Array:
+        """Sums [num_shards("B"), ...] by a reduce-scatter along the axes that split the result.
 
-        Written out, as the compiler would add up the whole and keep a part.
+        Written out, as the compiler would all-reduce the whole and keep a shard.
         """
         if self.mesh.size == 1:
             return shares_B.sum(0)
@@ -124,9 +124,9 @@ class Layout:
 
     def check_rows(self, B: int, parts: int = 1) -> None:
         """UserError if B rows do not divide over the devices, dealt in so many parts."""
-        if B % (parts * self.shards("B")):
+        if B % (parts * self.num_shards("B")):
             raise UserError(
-                f"a batch of {B} rows does not divide over {self.shards('B')} devices"
+                f"a batch of {B} rows does not divide over {self.num_shards('B')} devices"
                 + (f" in {parts} parts" if parts > 1 else "")
             )
 

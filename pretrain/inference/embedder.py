@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from modules.activation_sharding import placing
+from modules.activation_sharding import sharding_context
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.embedding_inputs import SPELLED, Sentence, reader
 from pretrain.inference.layer_selection import Choice
@@ -151,7 +151,7 @@ class Embedder:
 
     def _rows(self, L: int) -> tuple[int, int]:
         """Rows of a full batch of this length, and of one of what is left."""
-        shards = self.layout.shards("B")
+        shards = self.layout.num_shards("B")
         full = max(self.tokens // L, 1)
         return full * shards, -(-full // PART) * shards
 
@@ -173,7 +173,7 @@ class Embedder:
 
     def _words(self, chars_VW: np.ndarray) -> np.ndarray:
         """Spellings to words, [V, D]."""
-        found, shards = [], self.layout.shards("B")
+        found, shards = [], self.layout.num_shards("B")
         while len(chars_VW):
             n = next((n for n in SPELLED if len(chars_VW) >= n * shards), SPELLED[-1]) * shards
             now, chars_VW = chars_VW[:n], chars_VW[n:]
@@ -207,7 +207,7 @@ class Embedder:
         return self._programs(shapes)(self.params, batch)
 
     def _compiled(self, shapes: tuple[tuple[str, tuple[int, ...], Any], ...]):
-        with placing(self.layout), self.speed.pausing():
+        with sharding_context(self.layout), self.speed.pausing():
             batch = {name: jax.ShapeDtypeStruct(*rest) for name, *rest in shapes}
             like = self.layout.like(batch)
             does = self._spelled if "chars_BLW" in batch else self._forward

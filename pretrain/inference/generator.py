@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from modules.activation_sharding import placing
+from modules.activation_sharding import sharding_context
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.sampling import Sampler
@@ -226,7 +226,7 @@ class Writer:
         seed, tokens_BL, lengths_B = (
             jax.ShapeDtypeStruct(s, jnp.int32) for s in ((), (B, L), (B,))
         )
-        with placing(self.layout):
+        with sharding_context(self.layout):
             like = self.layout.like(jax.eval_shape(begin, self.params, seed, tokens_BL, lengths_B))
             jit = functools.partial(jax.jit, out_shardings=self.layout.of(like))
             first = jit(begin).lower(self.params, seed, tokens_BL, lengths_B)

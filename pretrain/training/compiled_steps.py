@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from modules.activation_sharding import placing
+from modules.activation_sharding import sharding_context
 from pretrain.data.batches.loader import stream
 from pretrain.distributed.sharding import Layout
 from pretrain.training import metrics
@@ -71,7 +71,7 @@ class Steps:
         """`f`, tracing what it traces under this machine's layout."""
 
         def run(*args):
-            with placing(self.layout):
+            with sharding_context(self.layout):
                 return f(*args)
 
         return run

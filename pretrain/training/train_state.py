@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from modules.activation_sharding import placed
+from modules.activation_sharding import constrain_sharding
 from pretrain.distributed.sharding import letters
 
 
@@ -127,7 +127,9 @@ def _gradients(objective, rng, state: State, batch, parts: int):
 
 def _held(grads):
     """Gradients where their parameters live: no device sums up more than its share."""
-    return jax.tree_util.tree_map_with_path(lambda path, g: placed(g, letters(path)), grads)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, g: constrain_sharding(g, letters(path)), grads
+    )
 
 
 def _rows(path) -> int:

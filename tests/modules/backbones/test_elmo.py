@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import modules
-from modules.activation_sharding import placing
+from modules.activation_sharding import sharding_context
 from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.xlnet_inputs import off, quick_jit
 
@@ -258,7 +258,7 @@ def test_loss_and_gradients_are_the_same_on_any_mesh():
     for shape in (dict(data=8), dict(data=2, fsdp=2, tensor=2)):
         layout = Layout(make_mesh(**shape))
         placed = [jax.device_put(tree, layout.of(tree)) for tree in (params, batch)]
-        with placing(layout):
+        with sharding_context(layout):
             value, slopes = quick_jit(jax.value_and_grad(lambda *args: loss(*args)))(*placed)
         assert value == pytest.approx(float(expected[0]), rel=1e-5)
         for name in ("token_VD", "layers"):

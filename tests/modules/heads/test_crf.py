@@ -9,7 +9,7 @@ import numpy as np
 import optax
 import pytest
 
-from modules.activation_sharding import placing
+from modules.activation_sharding import sharding_context
 from modules.heads import crf
 from modules.heads.crf import CRF, Chain
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -323,7 +323,7 @@ def test_rows_over_devices_give_the_same_loss():
     valid_BL = np.concatenate([VALID_BL, VALID_BL[:2]])
     slope = jax.value_and_grad(lambda x, c: crf.loss(x, tags_BL, c, valid_BL)[0], (0, 1))
     layout = Layout(make_mesh(data=4, fsdp=2))
-    with placing(layout):
+    with sharding_context(layout):
         many = jax.jit(slope)(layout.put({"x_BLC": x_BLC}, 8)["x_BLC"], chain)
     one = jax.jit(slope)(x_BLC, chain)
     assert many[1][0].sharding.spec[0] == ("data", "fsdp")

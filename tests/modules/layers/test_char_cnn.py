@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.activation_sharding import placing
+from modules.activation_sharding import sharding_context
 from modules.layers import char_cnn
 from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.xlnet_inputs import quick_jit
@@ -190,7 +190,7 @@ def test_states_and_gradients_are_the_same_on_a_mesh():
     split = jax.tree.map(jax.device_put, params, layout.of(params))
     rows = jax.device_put(chars, layout.of({"chars_BPW": chars})["chars_BPW"])
     assert rows.addressable_shards[0].data.shape[0] == 2
-    with placing(layout):
+    with sharding_context(layout):
         found = quick_jit(jax.value_and_grad(run))(split, rows)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, expected)
 

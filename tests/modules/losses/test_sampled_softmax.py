@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.activation_sharding import placing
+from modules.activation_sharding import sharding_context
 from modules.losses import cross_entropy, sampled_softmax
 from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.jaxpr import arrays_in
@@ -271,7 +271,7 @@ def test_loss_and_gradients_are_the_same_on_a_mesh_that_splits_the_vocabulary(gi
     named = dict(zip(names, (*arrays, targets_BP, weights_BP), strict=True))
     put = jax.tree.map(jax.device_put, named, layout.of(named))
     assert put["w_VD"].addressable_shards[0].data.shape[0] == V // 2
-    with placing(layout):
+    with sharding_context(layout):
         arguments = tuple(put[name] for name in names[:3]), put["targets_BP"], put["weights_BP"]
         found = jax.jit(jax.value_and_grad(run))(*arguments)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-4), found, expected)

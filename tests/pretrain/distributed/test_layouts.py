@@ -155,7 +155,7 @@ def test_nothing_is_asked_of_other_devices_until_the_data_have_an_end(split):
 def test_the_shares_of_the_devices_are_added_up_where_their_sum_lives(shape, letters, sizes):
     layout = Layout(make_mesh(*shape))
     rng = np.random.default_rng(0)
-    shares = rng.normal(0, 1, (layout.shards("B"), *sizes)).astype(np.float32)
+    shares = rng.normal(0, 1, (layout.num_shards("B"), *sizes)).astype(np.float32)
     found = jax.jit(functools.partial(layout.total, letters=letters))(shares)
     np.testing.assert_allclose(found, shares.sum(0), rtol=1e-5, atol=1e-6)
     place = NamedSharding(layout.mesh, layout.spec(letters, sizes))
