@@ -17,7 +17,7 @@ from finetune.inputs.labels import UNSEEN
 from finetune.inputs.text_format import Inputs
 from pretrain.inference.trained_run import opened
 from pretrain.runtime.errors import UserError, section
-from pretrain.runtime.workdir import read_json, write_json
+from pretrain.runtime.files import read_json, write_json
 
 KEPT = "task.json"
 SPLITS = ("train", "dev", "test")

@@ -20,9 +20,9 @@ from pretrain.checkpoint.manager import folder_in
 from pretrain.distributed import failures, processes
 from pretrain.runtime import compile_cache, malloc, recipe_ranges
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import differences, read_config, write_config
 from pretrain.runtime.unused_path import vacant
-from pretrain.runtime.workdir import locked
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -151,7 +151,7 @@ def opened(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], N
     """
     processes.join(HEARTBEAT.value, JOIN_TIMEOUT.value)
     compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
-    with locked(workdir) if jax.process_index() == 0 else contextlib.nullcontext():
+    with lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext():
         recipe = json.loads(config.to_json_best_effort())
         changed = _changes(recipe, workdir)
         yield lambda: _keep_recipe(recipe, workdir, bool(changed))

@@ -25,7 +25,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError, section
-from pretrain.runtime.workdir import open_private
+from pretrain.runtime.files import open_private
 from pretrain.training import metrics
 from pretrain.training.compiled_steps import Steps
 

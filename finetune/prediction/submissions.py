@@ -2,12 +2,12 @@
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import replace_file
 
 
 @contextlib.contextmanager
@@ -17,15 +17,11 @@ def draft(out: Path) -> Iterator[IO[str]]:
     Raises:
         UserError: it cannot be written.
     """
-    path = out.with_name(f".{out.name}.{os.getpid()}.tmp")
     try:
-        with path.open("w", encoding="utf-8") as file:
+        with replace_file(out) as path, path.open("w", encoding="utf-8") as file:
             yield file
-        path.replace(out)
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror}") from error
-    finally:
-        path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

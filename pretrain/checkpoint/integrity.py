@@ -26,7 +26,7 @@ from jax.experimental import multihost_utils
 from pretrain.checkpoint import checksums
 from pretrain.runtime import sealed_json
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import read_json
+from pretrain.runtime.files import read_json
 
 Leaves = dict[str, Any]  # "params/backbone/token_VD": an array, or the description of one
 ARRAYS = (jax.Array, np.ndarray)

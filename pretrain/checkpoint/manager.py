@@ -22,7 +22,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from pretrain.checkpoint import checksums, integrity
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.run_config import PathLike
+from pretrain.runtime.files import PathLike
 from pretrain.runtime.unused_path import vacant
 
 FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)))

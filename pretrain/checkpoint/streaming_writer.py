@@ -9,8 +9,7 @@ from orbax.checkpoint import v1 as ocp_v1
 
 from pretrain.checkpoint import checksums, integrity
 from pretrain.checkpoint.manager import folder_in, report_failure
-from pretrain.runtime.run_config import PathLike
-from pretrain.runtime.workdir import write_json
+from pretrain.runtime.files import PathLike, rename_folder, write_json
 
 HELD = 1 << 24  # bytes of arrays that `write` may leave in memory
 
@@ -56,4 +55,4 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
         with options:
             ocp_v1.partial.finalize(draft)
         write_json(draft / "record" / "metadata", record)
-        draft.rename(folder)
+        rename_folder(draft, folder)

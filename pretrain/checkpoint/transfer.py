@@ -6,7 +6,7 @@ import jax
 
 from pretrain.checkpoint import integrity
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.run_config import PathLike
+from pretrain.runtime.files import PathLike
 
 
 def load_backbone(params: dict, workdir: PathLike) -> dict:

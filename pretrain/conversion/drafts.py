@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pretrain.formats.base import writing
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import locked
+from pretrain.runtime.locks import lock_workdir
 
 LOCK = "lock"
 
@@ -53,7 +53,7 @@ def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -
         UserError: `workdir` has such parts, is in use, or cannot be written.
     """
     draft, places = workdir / ".draft", [workdir / part for part in parts]
-    with undo_folders(workdir), _undo_lock(workdir), locked(workdir):
+    with undo_folders(workdir), _undo_lock(workdir), lock_workdir(workdir):
         if os.path.isdir(draft):
             _remove_rests([*reversed(places), draft], say)
         check_vacant(workdir, parts)

@@ -19,7 +19,7 @@ from pretrain.formats import Spec
 from pretrain.formats.base import writing
 from pretrain.inference.trained_run import Run, opened
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import read_json
+from pretrain.runtime.files import read_json
 
 DTYPES = ("float32", "float16", "bfloat16")
 

@@ -8,7 +8,7 @@ import tokenizers as library
 
 from pretrain.conversion.systems import Source, unlike
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import write_file
+from pretrain.runtime.files import write_file
 
 GPT = {
     "hidden_size": "n_embd",

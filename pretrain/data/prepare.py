@@ -20,10 +20,10 @@ from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
 from pretrain.runtime import recipe_ranges, sealed_json
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.build_lock import locked
 from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.files import rename_folder, sync_tree
+from pretrain.runtime.locks import lock_build
 from pretrain.runtime.progress import say
-from pretrain.runtime.workdir import sync_folder
 
 FORMAT = 2  # of the folder: another format is another corpus
 
@@ -83,7 +83,7 @@ def prepare(
     manifest = {"options": options, "inputs": input_hashes.hashes(found.inputs, Path(cache))}
     folder = Path(cache) / f"{found.name}-{address(manifest)}"
     if not folder.exists() or (left_over(folder).exists() and os.access(cache, os.W_OK)):
-        with locked(folder.with_suffix(".lock")):
+        with lock_build(folder.with_suffix(".lock")):
             if not folder.exists():
                 make(folder, found, tokens, manifest)
             shutil.rmtree(left_over(folder), ignore_errors=True)  # of this run, or of a kill
@@ -103,7 +103,8 @@ def address(manifest: Mapping[str, Any]) -> str:
 
 def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict) -> None:
     """Makes the corpus beside `folder`, in parts that outlive a kill, then renames it there."""
-    say(f"preparing {folder}{changes(folder.parent, manifest)}")
+    # Whichever process took the lock prepares: it need not be the first.
+    say(f"preparing {folder}{changes(folder.parent, manifest)}", every_process=True)
     work = left_over(folder)
     work.mkdir(exist_ok=True)
     try:
@@ -113,9 +114,8 @@ def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict
         if stamps != [input_hashes.stamp(path) for path in source.inputs]:
             shutil.rmtree(work)
             raise UserError("the text changed while it was read: start again when it is complete")
-        sync(made)
-        made.rename(folder)
-        sync_folder(folder.parent)
+        sync_tree(made)
+        rename_folder(made, folder)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -131,15 +131,6 @@ def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dic
     paths = [writer.path(work, number) for number in range(count)]
     arrays = writer.join(paths, made, tokenizer, options["paragraphs"])
     format.write_manifest(made, manifest, arrays)
-
-
-def sync(folder: Path) -> None:
-    """Waits until all that is below `folder` is on disk."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with open(os.path.join(place, name), "rb") as file:
-                os.fsync(file.fileno())
-        sync_folder(place)
 
 
 def pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
@@ -159,13 +150,12 @@ def vocabulary(
         try:
             return tokenizers.load(folder)
         except UserError:
-            say(f"{folder} is damaged: it is made again")
+            say(f"{folder} is damaged: it is made again", every_process=True)
             shutil.rmtree(folder)
-    say("learning the vocabulary")
+    say("learning the vocabulary", every_process=True)
     draft = folder.with_suffix(".draft")
     tokenizers.learn((piece.text for piece in text), **tokens).save(draft)
-    draft.rename(folder)
-    sync_folder(folder.parent)
+    rename_folder(draft, folder)
     return tokenizers.load(folder)
 
 

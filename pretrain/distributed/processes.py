@@ -12,6 +12,7 @@ import jax
 from jax.experimental import multihost_utils
 
 from pretrain.distributed import failures
+from pretrain.runtime import progress
 from pretrain.runtime.errors import UserError
 
 LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]):")
@@ -56,6 +57,7 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
     if "process_id" not in told:
         told |= {"process_id": jax.process_index(), "num_processes": jax.process_count()}
     log.join(told["process_id"], told["num_processes"])
+    progress.set_process(told["process_id"], told["num_processes"])
 
 
 def _join_alone() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from pretrain.formats import Spec
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import create_folder, replace_file
 
 PLAIN = "biufc"  # the kinds of numpy's own numbers
 INFLATED = 1100  # so many times its size a file may hold: deflate reaches 1032
@@ -79,17 +80,11 @@ def drafted(path: Path) -> Iterator[Path]:
     Raises:
         UserError: it cannot be written.
     """
-    draft = path.with_name(f".{path.name}.draft")
     with writing(path):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        create_folder(path.parent)
+        # One process writes a release, and large drafts of killed ones are not to pile up.
+        with replace_file(path, f".{path.name}.draft") as draft:
             yield draft
-            sync(draft)
-            os.replace(draft, path)
-            sync(path.parent)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
 
 
 @contextlib.contextmanager
@@ -103,15 +98,6 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"{path}: cannot be written: {error.strerror or error}") from error
-
-
-def sync(path: Path) -> None:
-    """Waits until a file, or a folder's names, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def check_plain(path: Path, specs: Mapping[str, Spec]) -> None:

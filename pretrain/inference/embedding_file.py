@@ -21,8 +21,9 @@ import numpy as np
 
 from pretrain.formats import hdf5
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import read_json, write_json
+from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import differences
-from pretrain.runtime.workdir import locked, read_json, write_json
 
 INDEX = "sentence_to_index"
 
@@ -90,7 +91,7 @@ def opened(out: Path, made_from: Mapping[str, Any]) -> Iterator[Blocks]:
         UserError: another process is writing them, they are of something else, or the folder
             cannot be written.
     """
-    with locked(partial(out)):
+    with lock_workdir(partial(out)):
         yield Blocks(out, made_from)
 
 

@@ -5,13 +5,14 @@ import hashlib
 import os
 import pathlib
 import sys
-import tempfile
 import types
 from collections.abc import Iterator
 
 import jax
 from etils import epath
 from jax.experimental.compilation_cache import compilation_cache
+
+from pretrain.runtime.files import write_file
 
 CPU = pathlib.Path("/proc/cpuinfo")
 SCHEME = "sealed://"
@@ -70,15 +71,7 @@ class SealedPath(pathlib.PurePosixPath):
 
     def write_bytes(self, content: bytes) -> None:
         """Replaces the file in one go."""
-        file, draft = tempfile.mkstemp(dir=self._real.parent, prefix=".", suffix=".tmp")
-        try:
-            with open(file, "wb") as sealed:
-                sealed.write(hashlib.sha256(content).digest())
-                sealed.write(content)
-            os.replace(draft, self._real)
-        except BaseException:
-            os.unlink(draft)
-            raise
+        write_file(self._real, hashlib.sha256(content).digest() + content, private=True)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
         """Creates the folder, which nobody else may read or write."""

@@ -1,23 +1,43 @@
-"""How far a long job is: one line every few seconds, rewritten in place on a terminal."""
+"""Notices for the person at the terminal, and how far a long job is."""
 
 import sys
 import time
 
-EVERY = 3.0  # seconds
+INTERVAL = 3.0  # seconds
+_process, _processes = 0, 1  # told by `set_process`, as asking JAX would open its devices
 
 
-def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+def set_process(number: int, count: int) -> None:
+    """Says which of the run's `count` processes this is, from 0."""
+    global _process, _processes
+    _process, _processes = number, count
+
+
+def say(line: str, *, every_process: bool = False) -> None:
+    """Prints a line to standard error, once for a run of several processes.
+
+    Args:
+        line: the notice, without a line end.
+        every_process: the line concerns this process or the files of its host: every process
+            prints its own, with its number if there are several.
+    """
+    if every_process and _processes > 1:
+        line = f"process {_process}: {line}"
+    if every_process or _process == 0:
+        print(line, file=sys.stderr, flush=True)
 
 
 class Progress:
-    """`progress(mb, tokens)` as often as you like; it prints now and then, and `close` at last."""
+    """Prints now and then how far a job is: `progress(mb, tokens)`, and `close` at its end.
+
+    Every process that works prints: the one that prepares a corpus need not be the first.
+    """
 
     def __init__(self, job: str):
         self.job, self.started, self.printed = job, time.monotonic(), time.monotonic()
 
     def __call__(self, mb: float, tokens: int) -> None:
-        if time.monotonic() - self.printed >= EVERY:
+        if time.monotonic() - self.printed >= INTERVAL:
             self._print(mb, tokens, "\r" if sys.stderr.isatty() else "\n")
 
     def close(self, mb: float, tokens: int) -> None:

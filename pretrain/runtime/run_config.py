@@ -1,7 +1,6 @@
 """Reads, writes and compares the recipe that a run keeps in config.json."""
 
 import json
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 from flax import traverse_util
 
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.workdir import read_json, write_json
-
-PathLike = str | os.PathLike
+from pretrain.runtime.files import PathLike, read_json, write_json
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import read_json, write_json
+from pretrain.runtime.files import read_json, write_json
 
 SEAL = "seal"
 

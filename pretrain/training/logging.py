@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import write_file
+from pretrain.runtime.files import write_file
 from pretrain.training.metrics import Sums, add, means
 from pretrain.training.tensorboard import Board
 

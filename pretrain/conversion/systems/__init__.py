@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.formats import Spec
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import read_json
+from pretrain.runtime.files import read_json
 
 T = TypeVar("T")
 PADDED_TO = [1 << k for k in range(3, 11)]  # what multiples of rows devices like

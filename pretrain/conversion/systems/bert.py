@@ -36,7 +36,7 @@ from pretrain.conversion.systems import (
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import write_json
+from pretrain.runtime.files import write_json
 
 KINDS = {
     "tensorflow": Kind("tensorflow", "bert_config.json", "*.index", out=False),

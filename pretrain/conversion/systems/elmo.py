@@ -24,7 +24,7 @@ from pretrain.conversion.systems import (
 from pretrain.data.tokenizers import words
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import write_json
+from pretrain.runtime.files import write_json
 
 KINDS = {
     "hdf5": Kind("hdf5", "*options.json", "*weights.hdf5"),

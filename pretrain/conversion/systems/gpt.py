@@ -33,7 +33,7 @@ from pretrain.data.tokenizers import bpe, byte_bpe
 from pretrain.data.tokenizers.bpe_files import SAVED
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import write_json
+from pretrain.runtime.files import write_json
 
 KINDS = {
     "tensorflow": Kind("tensorflow", "hparams.json", "*.index", out=False),

@@ -25,7 +25,7 @@ from pretrain.data.tokenizers import sentencepiece, unigram
 from pretrain.formats.base import reading
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import write_json
+from pretrain.runtime.files import write_json
 
 KINDS = {
     "tensorflow": Kind("tensorflow", "xlnet_config.json", "*.index", out=False),

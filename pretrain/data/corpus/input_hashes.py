@@ -1,12 +1,12 @@
 """What a corpus is made from: the sha256 of each input, and which of them changed."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from pretrain.runtime import sealed_json
 from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import hash_file
 from pretrain.runtime.progress import say
 
 REMEMBERED = "hashes.json"
@@ -39,7 +39,7 @@ def _read_record(record: Path) -> dict[str, list]:
         known = {str(error): None}
     if all(map(_is_entry, known.values())):
         return known
-    say(f"{record} is damaged: the text is hashed again")
+    say(f"{record} is damaged: the text is hashed again", every_process=True)
     return {}
 
 
@@ -58,8 +58,7 @@ def stamp(path: Path) -> tuple[int, int | str]:
 
 def _sha256(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
 

@@ -13,8 +13,8 @@ import numpy as np
 from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE, Piece
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import write_file
 from pretrain.runtime.progress import Progress, say
-from pretrain.runtime.workdir import write_file
 
 PART, BATCH = 1 << 22, 1 << 18  # characters: kept on disk, encoded at a time
 
@@ -50,7 +50,7 @@ def is_whole(part: Path) -> bool:
     except Exception as error:  # zipfile raises some ten kinds
         broken = str(error) or type(error).__name__
     if broken is not None:
-        say(f"{part} is damaged ({broken}): it is made again")
+        say(f"{part} is damaged ({broken}): it is made again", every_process=True)
     return broken is None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pretrain.runtime import sealed_json
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.workdir import write_file
+from pretrain.runtime.files import hash_file, write_file
 
 RECORD = "sha256.json"
 
@@ -45,7 +45,7 @@ def digest(folder: Path) -> str:
     total = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.name != RECORD and not path.name.startswith("."):
-            total.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+            total.update(path.name.encode() + b"\0" + bytes.fromhex(hash_file(path)))
     return total.hexdigest()
 
 
@@ -59,6 +59,6 @@ def _is_there(folder: Path, record: dict[str, str]) -> bool:
 
 def _sha256(path: Path) -> str:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hash_file(path)
     except (OSError, ValueError):
         return ""

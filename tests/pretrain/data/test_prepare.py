@@ -17,9 +17,9 @@ import pytest
 
 from pretrain.data import prepare, tokenizers
 from pretrain.data.corpus import format as corpora
-from pretrain.data.corpus import writer
-from pretrain.runtime.build_lock import locked
+from pretrain.data.corpus import input_hashes, writer
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.locks import lock_build
 from tests.support.corpora import TOKENS, prose
 from tests.support.corpora import write as write_corpus
 
@@ -189,7 +189,7 @@ def test_what_is_prepared_is_not_prepared_again(source, made, monkeypatch):
 
 
 def test_an_unchanged_input_is_not_hashed_again(source, made, monkeypatch):
-    monkeypatch.setattr(hashlib, "file_digest", None)
+    monkeypatch.setattr(input_hashes, "hash_file", None)
     load(source, made.folder.parent)
 
 
@@ -274,10 +274,10 @@ def test_two_at_once_make_one_corpus(source, made, tmp_path):
 
 def test_the_second_waits_and_says_for_whom(source, made, tmp_path):
     lock = tmp_path / f"{made.folder.name}.lock"
-    with locked(lock):
+    with lock_build(lock):
         second = start(PREPARE, source, str(tmp_path), "never")
         assert second.stderr
-        assert f"waiting for process {os.getpid()} on " in second.stderr.readline()
+        assert f"waiting for pid {os.getpid()} on host " in second.stderr.readline()
         assert not list(tmp_path.glob("*/manifest.json"))
     second.communicate()
     assert second.returncode == 0

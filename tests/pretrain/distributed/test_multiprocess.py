@@ -433,8 +433,8 @@ def test_a_mistake_that_only_one_process_meets_ends_both(toy, tmp_path):
 
 HOLD = """
 import sys, time
-from pretrain.runtime.workdir import locked
-with locked(sys.argv[1]):
+from pretrain.runtime.locks import lock_workdir
+with lock_workdir(sys.argv[1]):
     print("held", flush=True)
     time.sleep(600)
 """

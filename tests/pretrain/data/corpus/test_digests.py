@@ -19,7 +19,6 @@ from pretrain import main
 from pretrain.data import prepare, tokenizers
 from pretrain.data.corpus import digests, writer
 from pretrain.data.corpus import format as corpora
-from pretrain.runtime.build_lock import locked
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import TOKENS, write
 
@@ -363,17 +362,6 @@ def test_preparing_goes_on_from_a_kill_at_any_change(source, made, tmp_path, mon
 
 
 # --- links and secrets -----------------------------------------------------------------------
-
-
-def test_a_lock_that_is_a_link_is_refused(tmp_path):
-    (tmp_path / "precious").write_text("kept")
-    (tmp_path / "corpus.lock").symlink_to("precious")
-    with (
-        pytest.raises(UserError, match=r"corpus\.lock is a link"),
-        locked(tmp_path / "corpus.lock"),
-    ):
-        pass
-    assert (tmp_path / "precious").read_text() == "kept"
 
 
 def test_links_to_one_file_make_another_corpus_than_copies_did(source, cache, copy):

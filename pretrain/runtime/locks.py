@@ -1,0 +1,147 @@
+"""Locks between processes, which the system frees however a process ends."""
+
+import contextlib
+import datetime
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import shlex
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import PRIVATE, PathLike, check_writable
+from pretrain.runtime.progress import say
+
+_locks: set[int] = set()  # file descriptors of the locks of this process
+
+
+def _forget_locks() -> None:
+    """Closes the locks of the parent, which a forked child would keep alive after it."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+os.register_at_fork(after_in_child=_forget_locks)
+
+
+@contextlib.contextmanager
+def lock_workdir(workdir: PathLike) -> Iterator[None]:
+    """Reserves `workdir` for this process; creates the folder.
+
+    The children of the process do not share the lock.  The file `lock` names its owner and stays
+    behind empty: were it deleted, two runs could lock two different files of that name.
+
+    Raises:
+        UserError: another process, named in the message, is using `workdir`; or the file cannot
+            be written, or is a link, which would empty another file.
+    """
+    check_writable(workdir)
+    path = pathlib.Path(workdir, "lock")
+    try:
+        lock = _open_lock(path, PRIVATE)
+        with _close_on_error(lock):
+            _lock_or_refuse(lock, path)
+            if os.fstat(lock).st_size:
+                gone = _read_owner(lock)
+                say(f"{path.parent}: taking over from {gone}, which is gone", every_process=True)
+            with contextlib.suppress(PermissionError):  # another user made the file
+                os.fchmod(lock, PRIVATE)
+            _write_owner(lock)
+    except OSError as error:
+        raise UserError(f"cannot lock {os.fspath(path)}: {_explain(error)}") from error
+    with _hold(lock):
+        yield
+
+
+@contextlib.contextmanager
+def lock_build(path: PathLike) -> Iterator[None]:
+    """Waits until no other process holds the lock file `path`, and says for whom it waits.
+
+    Raises:
+        UserError: the file cannot be written, or is a link, which would empty another file.
+    """
+    path = pathlib.Path(path)
+    try:
+        lock = _open_lock(path, 0o666)  # users who share a cache wait for one another
+        with _close_on_error(lock):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = _read_owner(lock)
+                say(f"waiting for {owner}, which does the same: {path.stem}", every_process=True)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            _write_owner(lock)
+    except OSError as error:
+        raise UserError(f"cannot lock {os.fspath(path)}: {_explain(error)}") from error
+    with _hold(lock):
+        yield
+
+
+def _open_lock(path: pathlib.Path, mode: int) -> int:
+    # A link could lead to a file of the user's that is no lock, and would be emptied.
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+
+
+def _explain(error: OSError) -> str:
+    return "it is a link: remove it" if error.errno == errno.ELOOP else str(error.strerror)
+
+
+@contextlib.contextmanager
+def _close_on_error(lock: int) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+@contextlib.contextmanager
+def _hold(lock: int) -> Iterator[None]:
+    _locks.add(lock)
+    try:
+        yield
+    finally:
+        if lock in _locks:  # not in a forked child
+            _locks.remove(lock)
+            with contextlib.suppress(OSError):  # a full disk: the old name harms nobody
+                os.ftruncate(lock, 0)
+            os.close(lock)
+
+
+def _lock_or_refuse(lock: int, path: pathlib.Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        advice = "wait for that run, stop it, or choose another workdir"
+        raise UserError(f"{path.parent} is in use by {_read_owner(lock)}; {advice}") from None
+
+
+def _write_owner(lock: int) -> None:
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, json.dumps(_describe_process()).encode(), 0)
+
+
+def _describe_process() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": without_credentials(shlex.join(sys.orig_argv)),
+    }
+
+
+def _read_owner(lock: int) -> str:
+    try:
+        owner = json.loads(os.pread(lock, 1 << 16, 0))
+        return (
+            f"pid {owner['pid']} on host {owner['host']} since {owner['started']}: "
+            f"{owner['command']}"
+        )
+    except (ValueError, KeyError, TypeError):  # its owner is just writing it
+        return "another process"

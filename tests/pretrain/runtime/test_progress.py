@@ -1,0 +1,37 @@
+"""Notices are printed once for a run, unless they concern one process."""
+
+import pytest
+
+from pretrain.runtime import progress
+
+
+@pytest.fixture
+def process():
+    """Sets which process this is, until the end of the test."""
+    yield progress.set_process
+    progress.set_process(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("number", "count", "every_process", "printed"),
+    [
+        (0, 1, False, "a\n"),
+        (0, 1, True, "a\n"),
+        (0, 3, False, "a\n"),
+        (2, 3, False, ""),
+        (2, 3, True, "process 2: a\n"),
+    ],
+)
+def test_a_notice_is_printed_by_whom_it_concerns(
+    process, capsys, number, count, every_process, printed
+):
+    process(number, count)
+    progress.say("a", every_process=every_process)
+    assert capsys.readouterr().err == printed
+
+
+def test_the_last_line_tells_all_that_was_done(capsys):
+    shown = progress.Progress("tokenising")
+    shown(1, 10)
+    shown.close(2, 1_000)
+    assert capsys.readouterr().err.startswith("tokenising: 2 MB, 1,000 tokens, ")

@@ -1,0 +1,41 @@
+"""The recipe of a run beside its weights, without secrets."""
+
+from pretrain.runtime import run_config
+
+
+def test_the_recipe_is_kept_beside_the_weights(tmp_path):
+    run_config.write_config(tmp_path, {"model": {"D": 8}, "evals": ["a"]})
+    assert run_config.read_config(tmp_path) == {"model": {"D": 8}, "evals": ["a"]}
+
+
+def test_credentials_of_a_recipe_are_neither_written_nor_compared(tmp_path):
+    recipe = {"corpus": {"source": "text:s3://key:secret@b/*"}, "more": ["s3://:secret@b/x"]}
+    run_config.write_config(tmp_path, recipe)
+    assert "secret" not in (tmp_path / "config.json").read_text()
+    kept = run_config.read_config(tmp_path)
+    assert kept["corpus"]["source"] == "text:s3://b/*"
+    assert run_config.differences(kept, recipe) == run_config.differences(recipe, kept) == []
+    elsewhere = {**recipe, "corpus": {"source": "text:s3://key:secret@c/*"}}
+    assert run_config.differences(recipe, elsewhere) == [
+        "corpus.source: text:s3://b/* -> text:s3://c/*"
+    ]
+
+
+def test_differences_are_named_by_their_dotted_path():
+    saved = {"optim": {"lr": 0.0004, "b2": 0.99}, "seed": 1, "data": {"shape": [1, 2]}}
+    present = {"optim": {"lr": 0.001, "b2": 0.99}, "data": {"shape": (1, 2), "mix": {"a": 0.5}}}
+    assert run_config.differences(saved, present) == [
+        "optim.lr: 0.0004 -> 0.001",
+        "seed: 1 -> (absent)",
+        "data.mix.a: (absent) -> 0.5",
+    ]
+    assert run_config.differences(present, present) == []
+
+
+def test_a_recipe_with_credentials_is_readable_by_its_owner_alone(tmp_path):
+    path = tmp_path / "config.json"
+    path.touch()
+    usual = path.stat().st_mode
+    for source, mode in (("text:s3://key:secret@b/a", 0o600), ("text:a/*.txt", usual & 0o777)):
+        run_config.write_config(tmp_path, {"corpus": {"source": source, "x": (1, 2)}})
+        assert path.stat().st_mode & 0o777 == mode
