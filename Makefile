@@ -2,13 +2,18 @@
 #                 RECIPE=elmo, bert, gpt, gpt2 or gpt3 trains another
 # make finetune   a task for the XLNet of `make pretrain`, and the same from random weights
 # make test       an environment, then lint, types and the tests
-# make test-slow  the tests that take longer
+# make test-slow  the tests that take longer, and those of numbers under the compiler that users run
 # make clean      forget the environment (not data/ and runs/)
 
 PYTHON ?= python3
 RECIPE ?= xlnet
 VENV := .venv
 BIN := $(VENV)/bin
+# What holds for the quick compiler of `make test` is to hold for the one that users run.
+NUMERIC := tests/modules tests/pretrain/objectives tests/pretrain/training \
+  tests/pretrain/distributed/test_layouts.py tests/pretrain/distributed/test_sharding.py \
+  tests/pretrain/conversion/systems tests/pretrain/inference tests/finetune/tasks \
+  tests/integration/test_resume.py tests/integration/test_evaluate_command.py
 
 .PHONY: pretrain finetune test test-slow lint clean
 
@@ -26,6 +31,7 @@ test: lint
 
 test-slow: $(VENV)/dev
 	$(BIN)/python -m pytest -n 2 -m slow
+	TEST_COMPILER=production $(BIN)/python -m pytest -n 2 $(NUMERIC)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

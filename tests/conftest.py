@@ -7,14 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import compiler
+
 os.environ["JAX_PLATFORMS"] = "cpu"
-# XLA's older loops compile in half the time; a release without that option passes over it.
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "")
-    + " --xla_force_host_platform_device_count=8"
-    + " --xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters"
-)
-os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+compiler.set_flags()
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit what is set here, as every process
     _compiled = tempfile.TemporaryDirectory(prefix="quartet-tests-compiled-")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _compiled.name

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import modules
+from tests.support import compiler
 from tests.support import xlnet_reference as reference
 
 B, P = 4, 4
 
-# The tests' programs run for milliseconds: to compile them well would take most of the time.
-quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+quick_jit = functools.partial(jax.jit, compiler_options=compiler.compiler_options())
 
 
 def backbone(cfg: reference.Config, **fields):
