@@ -16,8 +16,8 @@ from absl import flags
 from pretrain import cli
 from pretrain.aot import compiled_step, mesh_search, roofline, tpu_specs
 from pretrain.aot.compiled_step import Step
-from pretrain.aot.hlo_cost import kept
-from pretrain.aot.roofline import Work
+from pretrain.aot.hlo_cost import saved_activations
+from pretrain.aot.roofline import Estimate
 from pretrain.aot.tpu_specs import Slice
 from pretrain.runtime.progress import say
 
@@ -31,21 +31,21 @@ GIB = 2**30
 def main(config, _workdir) -> None:
     """Compiles the step of every phase, or searches; ends the process with 1 if nothing fits."""
     jax.config.update("jax_platforms", "cpu")  # whatever there is: these chips are described
-    place = tpu_specs.described(TOPOLOGY.value)
+    place = tpu_specs.parse_topology(TOPOLOGY.value)
     if SEARCH.value:
-        found = mesh_search.tried(config, place, MINUTES.value, say)
-        print("\n".join(mesh_search.table(found)))
-        sys.exit(not any(each.seconds for each in found))
+        outcomes = mesh_search.search(config, place, MINUTES.value, say)
+        print("\n".join(mesh_search.format_table(outcomes)))
+        sys.exit(not any(x.seconds for x in outcomes))
     steps = compiled_step.steps(config, place)
     made = [compiled_step.compiled(steps, data) for data in compiled_step.rows(config)]
     for step in made:
-        work = roofline.work(step.program, place, list(steps.layout.mesh.devices.flat))
+        work = roofline.estimate(step.program, place, list(steps.layout.mesh.devices.flat))
         print("\n".join(told(step, work, place)), end="\n\n")
     if refused := [step.refusal for step in made if step.refusal]:
         sys.exit("does not fit: " + "\n".join(refused))
 
 
-def told(step: Step, work: Work, place: Slice) -> list[str]:
+def told(step: Step, work: Estimate, place: Slice) -> list[str]:
     """Everything there is to say of a step, in lines."""
     mesh = step.steps.layout.mesh
     over = " ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
@@ -73,49 +73,51 @@ def _memory(step: Step, place: Slice) -> list[str]:
 
 
 def _largest(step: Step) -> str:
-    largest = sorted(kept(step.program), key=lambda x: -x.bytes)[:3]
+    largest = sorted(saved_activations(step.program), key=lambda x: -x.bytes)[:3]
     return "   such as " + ", ".join(map(str, largest)) if largest else ""
 
 
-def _collectives(work: Work) -> list[str]:
+def _collectives(work: Estimate) -> list[str]:
     lines = [f"collectives of a step{'times':>9}{'GiB made':>12}{'GiB received':>14}   largest"]
-    for kind in sorted({each.kind for each in work.collectives}):
-        own = [each for each in work.collectives if each.kind == kind]
-        times = sum(each.times for each in own)
-        made = sum(each.times * each.bytes for each in own) / GIB
-        received = sum(each.times * each.received for each in own) / GIB
-        largest = max((x for each in own for x in each.arrays), key=lambda x: x.content)
-        lines.append(f"  {kind:<20}{times:>8.0f}{made:>12.3f}{received:>14.3f}   {largest}")
+    for kind in sorted({x.kind for x in work.collectives}):
+        same = [x for x in work.collectives if x.kind == kind]
+        count = sum(x.count for x in same)
+        size = sum(x.count * x.bytes for x in same) / GIB
+        received = sum(x.count * x.bytes_received for x in same) / GIB
+        largest = max((array for x in same for array in x.arrays), key=lambda x: x.unpadded_bytes)
+        lines.append(f"  {kind:<20}{count:>8.0f}{size:>12.3f}{received:>14.3f}   {largest}")
     return lines if len(lines) > 1 else ["no collectives"]
 
 
-def _work(step: Step, work: Work, place: Slice) -> list[str]:
+def _work(step: Step, work: Estimate, place: Slice) -> list[str]:
     chip, tokens = place.chip, step.data.B * step.data.L / step.steps.layout.mesh.size
     share = step.flops / (work.seconds * chip.peak)
     return [
         "work of a chip in a step",
         f"  model               {step.flops / 1e12:>14.3f} TFLOP, products of the recipe's sizes",
         f"  compiled            {work.flops / 1e12:>14.3f} TFLOP{_trust(step, work)}",
-        f"  memory traffic      {work.traffic / 1e9:>14.3f} GB",
-        f"  intensity           {work.flops / max(work.traffic, 1):>14.0f} FLOP/byte; "
+        f"  memory traffic      {work.bytes_accessed / 1e9:>14.3f} GB",
+        f"  intensity           {work.flops / max(work.bytes_accessed, 1):>14.0f} FLOP/byte; "
         f"{chip.peak / chip.bandwidth:.0f} keep this chip's products busy",
         "a step takes at least",
-        f"  products            {work.products * 1e3:>14.2f} ms at {chip.peak / 1e12:.0f} TFLOP/s",
-        f"  memory              {work.memory * 1e3:>14.2f} ms at {chip.bandwidth / 1e9:.0f} GB/s",
-        f"  each operation      {work.operations * 1e3:>14.2f} ms, the longer of its two",
-        f"  collectives         {work.links * 1e3:>14.2f} ms beside it, at {chip.link / 1e9:.0f} "
-        "GB/s of a link, one way",
+        f"  products            {work.products_seconds * 1e3:>14.2f} ms at "
+        f"{chip.peak / 1e12:.0f} TFLOP/s",
+        f"  memory              {work.memory_seconds * 1e3:>14.2f} ms at "
+        f"{chip.bandwidth / 1e9:.0f} GB/s",
+        f"  each operation      {work.operations_seconds * 1e3:>14.2f} ms, the longer of its two",
+        f"  collectives         {work.links_seconds * 1e3:>14.2f} ms beside it, at "
+        f"{chip.link / 1e9:.0f} GB/s of a link, one way",
         f"  together            {work.seconds * 1e3:>14.2f} ms: {tokens / work.seconds:,.0f} "
         f"tokens/s of a chip, {share:.0%} of its peak",
     ]
 
 
-def _trust(step: Step, work: Work) -> str:
+def _trust(step: Step, work: Estimate) -> str:
     """Whether what was counted in the program can be believed."""
     if work.flops < 0.9 * step.flops:
         return ": fewer than the model's, so some were not seen; do not trust it"
-    if work.endless:
-        where = "/".join(work.endless[0].split("/")[-2:])
+    if work.data_dependent_loops:
+        where = "/".join(work.data_dependent_loops[0].split("/")[-2:])
         return f", a loop that ends when the data want taken once: {where}"
     return ""
 

@@ -1,1 +1,1 @@
-"""Compiles a recipe's step for machines that are not here, and reads the compiled program."""
+"""Compiles training steps ahead of time, for TPUs that are not here, and estimates their speed."""

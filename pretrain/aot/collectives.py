@@ -1,9 +1,9 @@
-"""What a compiled program's devices tell each other: which arrays, among whom, how often."""
+"""Finds a compiled program's collectives: their arrays, the devices that take part, how often."""
 
 import dataclasses
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,98 +23,103 @@ STRIDED = re.compile(r"replica_groups=\[\d+,(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """One, and how often it runs in a step.
+    """A collective operation and its number of executions in a step.
 
     Attributes:
-        arrays: what it makes on a device.
-        group: devices that take part, as places in the mesh: those of the first group.
+        arrays: its results on one device.
+        group: the devices of the first group, as positions in the mesh.
+        count: executions in a step.
     """
 
     kind: str
     arrays: tuple[Array, ...]
     group: tuple[int, ...]
-    times: float
+    count: float
     op_name: str
 
     @property
     def bytes(self) -> int:
-        """Of what it makes, each time."""
-        return sum(x.content for x in self.arrays)
+        """Returns the bytes of its results, per execution."""
+        return sum(x.unpadded_bytes for x in self.arrays)
 
     @property
-    def received(self) -> float:
-        """Bytes that must reach a device through its links, each time."""
+    def bytes_received(self) -> float:
+        """Returns the bytes that a device receives over its links, per execution."""
         n = len(self.group)
-        shares = {"all-reduce": 2 * (n - 1) / n, "reduce-scatter": n - 1, "collective-permute": 1}
-        return self.bytes * shares.get(self.kind, (n - 1) / n)
+        # A ring all-reduce is a reduce-scatter and then an all-gather.
+        factors = {"all-reduce": 2 * (n - 1) / n, "reduce-scatter": n - 1, "collective-permute": 1}
+        return self.bytes * factors.get(self.kind, (n - 1) / n)
 
 
-def collectives(program: Program, devices: int) -> list[Collective]:
-    """All that run; one that is taken in pieces, beside other work, is one."""
-    found = []
-    for name, times in program.runs():
-        for kind, i, origin in _communicating(program, name):
-            group = tuple(groups(i.rest, devices))
-            if len(group) > 1:
-                found.append(Collective(kind, _makes(i), group, times, origin))
-    return found
+def find_collectives(program: Program, devices: int) -> list[Collective]:
+    """Lists the collectives that run; one that overlaps other work in pieces is listed once."""
+    collectives = []
+    for name, times in program.executions():
+        for kind, i, origin in _iter_collectives(program, name):
+            group = tuple(first_group(i.attributes, devices))
+            if len(group) > 1:  # a group of one device sends nothing
+                collectives.append(Collective(kind, _results(i), group, times, origin))
+    return collectives
 
 
-def _communicating(program: Program, computation: str) -> Iterator[tuple[str, Instruction, str]]:
-    """(kind, the instruction, where it is from) of each that begins in a computation."""
-    own, root = program.computations[computation].values(), program.roots[computation]
-    begins = any("AsyncCollectiveStart" in i.rest for i in own)
-    for i in own:
+def _iter_collectives(program: Program, computation: str) -> Iterator[tuple[str, Instruction, str]]:
+    """Yields (kind, instruction, op_name) of each collective that starts in a computation."""
+    instructions, root = program.computations[computation].values(), program.roots[computation]
+    starts = any("AsyncCollectiveStart" in i.attributes for i in instructions)
+    for i in instructions:
         if i.op == "fusion":
-            for kind, inner, origin in _communicating(program, *i.called("calls")):
+            for kind, inner, origin in _iter_collectives(program, *i.callees("calls")):
                 yield kind, inner, origin or i.op_name
         elif (kind := i.op.removesuffix("-start")) in KINDS:
-            if "chain_id=" in i.rest and not begins:
-                continue  # a TPU goes on with it beside other work, maybe in another loop
-            # On a TPU a reduce-scatter is an all-reduce of which a slice is kept.
+            if "chain_id=" in i.attributes and not starts:
+                continue  # a TPU continues it beside other work, maybe in another loop
+            # A TPU writes a reduce-scatter as an all-reduce and a slice of its result.
             if kind == "all-reduce" and root.op == "dynamic-slice" and i.name in root.operands:
                 kind, i = "reduce-scatter", dataclasses.replace(i, arrays=root.arrays)
             yield kind, i, i.op_name
 
 
-def _makes(i: Instruction) -> tuple[Array, ...]:
-    """Of what starts, the second half: the first is what it reads."""
+def _results(i: Instruction) -> tuple[Array, ...]:
+    """Returns an operation's results; an async start's tuple holds (operands, results)."""
     if i.op in ("all-gather-start", "collective-permute-start"):
-        real = [x for x in i.arrays if x.shape]
-        return tuple(real[len(real) // 2 :])
+        arrays = [x for x in i.arrays if x.shape]  # without the counters of the context
+        return tuple(arrays[len(arrays) // 2 :])
     return i.arrays
 
 
-def groups(text: str, devices: int) -> list[int]:
-    """The first group of a collective's attributes, in any of the forms they take."""
-    if listed := re.search(r"source_target_pairs=\{([\d,{}]*)\}", text):
+def first_group(attributes: str, devices: int) -> list[int]:
+    """Returns the devices of a collective's first group, from any notation of its attributes."""
+    if listed := re.search(r"source_target_pairs=\{([\d,{}]*)\}", attributes):
         pairs = re.findall(r"(\d+),(\d+)", listed[1])
         return next(([int(a), int(b)] for a, b in pairs if a != b), [0])
-    if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", text):
+    if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", attributes):
         return [int(n) for n in listed[1].split(",")]
-    if strided := STRIDED.search(text):
-        size, dims, turned = strided.groups()
+    # [4,2]<=[2,4]T(1,0): 0..7 in a 2 x 4 grid, transposed, then cut into 4 groups of 2.
+    if strided := STRIDED.search(attributes):
+        size, dims, transposition = strided.groups()
         shape = [int(n) for n in dims.split(",")]
-        order = [int(n) for n in turned.split(",")] if turned else range(len(shape))
+        order = [int(n) for n in transposition.split(",")] if transposition else range(len(shape))
         return _grid(shape).transpose(order).reshape(-1, int(size))[0].tolist()
-    if named := re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", text):
-        return _named(named[1], named[2])
+    if axes := re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", attributes):
+        return _group_of_axes(axes[1], axes[2])
     return list(range(devices))
 
 
-def _named(mesh: str, axes: str) -> list[int]:
-    """`'a'=2,'b'=8` and `'a','b':(2)4`: a part of an axis is (what lies before it) its size."""
+def _group_of_axes(mesh: str, axes: str) -> list[int]:
+    """Reads `'a'=2,'b'=8` and `'a','b':(2)4`, where (2)4 is 4 positions with 2 before them."""
     sizes = {name: int(n) for name, n in re.findall(r"'(\w+)'=(\d+)", mesh)}
-    chosen = re.findall(r"'(\w+)'(?::\((\d+)\)(\d+))?", axes)
-    shape, picked = [], []
+    group_axes = re.findall(r"'(\w+)'(?::\((\d+)\)(\d+))?", axes)
+    names = {name for name, *_ in group_axes}
+    shape: list[int] = []
+    index: list[int | slice] = []
     for name, size in sizes.items():
-        parts = [(int(before), int(own)) for each, before, own in chosen if each == name and own]
-        for before, own in parts or [(1, size)]:
-            shape += [before, own, size // before // own]
-            any_part = any(each == name for each, *_ in chosen)
-            picked += [0, slice(None) if any_part else 0, 0]
-    return np.asarray(_grid(shape)[tuple(picked)]).reshape(-1).tolist()
+        parts = [(int(before), int(n)) for axis, before, n in group_axes if axis == name and n]
+        # Every axis is split into (before, part, after), of which the group spans the part.
+        for before, part in parts or [(1, size)]:
+            shape += [before, part, size // before // part]
+            index += [0, slice(None) if name in names else 0, 0]
+    return np.asarray(_grid(shape)[tuple(index)]).reshape(-1).tolist()
 
 
-def _grid(shape) -> np.ndarray:
+def _grid(shape: Sequence[int]) -> np.ndarray:
     return np.arange(math.prod(shape)).reshape(shape)

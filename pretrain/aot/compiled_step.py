@@ -14,7 +14,7 @@ from flax.core import FrozenDict
 import modules
 from pretrain import objectives
 from pretrain.aot.hlo import Program
-from pretrain.aot.hlo_cost import kept
+from pretrain.aot.hlo_cost import saved_activations
 from pretrain.aot.tpu_specs import Slice
 from pretrain.data.batches import dummy
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -132,7 +132,7 @@ def memory(program: Program, stats: Any = None) -> dict[str, float]:
     for i in program.parameters(program.entry):
         name = next((kind for start, kind in KINDS.items() if re.match(start, i.op_name)), "batch")
         found[name] += i.bytes
-    found["activations"] = float(sum(x.bytes for x in kept(program)))
+    found["activations"] = float(sum(x.bytes for x in saved_activations(program)))
     if stats:
         rest = stats.temp_size_in_bytes - found["activations"]
         found["temporaries"] = rest + stats.output_size_in_bytes - stats.alias_size_in_bytes

@@ -1,11 +1,11 @@
-"""A compiled program's text (XLA's HLO): which instructions run, how often, on which arrays.
+"""Parses a compiled program (XLA's HLO text): its instructions, arrays and trip counts.
 
 A module is a list of computations, each a list of lines
 
     %name = type opcode(%operand, ...), attribute=..., metadata={op_name="jit(f)/..."}
 
-of which the entry runs, and what its loops, conditionals and calls name.  Computations that a
-fusion calls are not run one by one: nothing in them leaves the processor.
+The entry computation runs, and those that its loops, conditionals and calls name.  A computation
+that a fusion calls is one operation: its intermediate results never leave the processor.
 """
 
 import dataclasses
@@ -17,17 +17,17 @@ from collections.abc import Iterator
 ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^{}]*)\})?")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
 OPCODE = re.compile(r" ([a-z][a-z0-9-]*)\(([^()]*)\)?")
-BEGIN = re.compile(r"(ENTRY )?%?([\w.-]+) .*-> .*\{$")
-COUNTED = ["get-tuple-element", "constant"]  # what `counter < bound` compares
-SIZES = {"pred": 1, "bf16": 2, "f16": 2, "token": 0, "opaque": 0}
+HEADER = re.compile(r"(ENTRY )?%?([\w.-]+) .*-> .*\{$")
+COUNTER_TEST = ["get-tuple-element", "constant"]  # the operands of `counter < bound`
+ITEM_BYTES = {"pred": 1, "bf16": 2, "f16": 2, "token": 0, "opaque": 0}
 
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """`bf16[8,100]{1,0:T(8,128)S(1)}`: laid out row by row, in tiles, in memory space 1.
+    """An array and its place: `bf16[8,100]{1,0:T(8,128)S(1)}` is tiled, in memory space 1.
 
     Attributes:
-        bytes: what it takes in memory, filled up to whole tiles.
+        bytes: memory that it takes, padded to whole tiles.
         space: 0 is the device's main memory; on a TPU 1 is VMEM, within the processor.
     """
 
@@ -37,77 +37,89 @@ class Array:
     space: int
 
     @property
-    def content(self) -> int:
-        """Bytes of its entries alone."""
-        return math.prod(self.shape) * width(self.dtype)
+    def unpadded_bytes(self) -> int:
+        """Returns the bytes of its entries alone."""
+        return math.prod(self.shape) * item_bytes(self.dtype)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 
 
-def array(dtype: str, dims: str, layout: str) -> Array:
-    """Of the three parts of its text."""
+def parse_array(dtype: str, dims: str, layout: str) -> Array:
+    """Builds an Array from the three groups that `ARRAY` matches in its text."""
     shape = tuple(int(n) for n in dims.split(",") if n)
-    order, _, places = (layout or "").partition(":")
+    order, _, placement = (layout or "").partition(":")
+    # The layout lists axes from the one whose entries are neighbours in memory.
     minor = [int(n) for n in order.split(",") if n] or list(range(len(shape)))[::-1]
-    tile = re.search(r"T\(([\d,]+)\)", places)
+    tile = re.search(r"T\(([\d,]+)\)", placement)
     tiles = [int(n) for n in tile[1].split(",")][::-1] if tile else []
     padded = list(shape)
+    # A tile spans the last axes only: the others are not padded, hence strict=False.
     for axis, size in zip(minor, tiles, strict=False):
         padded[axis] = -(-shape[axis] // size) * size
-    space = re.search(r"S\((\d+)\)", places)
-    return Array(dtype, shape, math.prod(padded) * width(dtype), int(space[1]) if space else 0)
+    space = re.search(r"S\((\d+)\)", placement)
+    size = math.prod(padded) * item_bytes(dtype)
+    return Array(dtype, shape, size, int(space[1]) if space else 0)
 
 
-def width(dtype: str) -> int:
-    """Bytes of one entry; of 4 bits, as of one byte."""
+def item_bytes(dtype: str) -> int:
+    """Returns the bytes of one entry; types of 4 bits count as one byte."""
     bits = re.search(r"\d+", dtype)
-    return SIZES.get(dtype, max(int(bits[0]) // 8, 1) if bits else 1)
+    return ITEM_BYTES.get(dtype, max(int(bits[0]) // 8, 1) if bits else 1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """A line: `arrays` are what it makes, `operands` the names it reads, `rest` its attributes."""
+    """One line of a computation.
+
+    Attributes:
+        arrays: its results.
+        arguments: the text between its parentheses.
+        attributes: the text after them.
+    """
 
     name: str
     op: str
     arrays: tuple[Array, ...]
-    inside: str  # of the parentheses
-    rest: str
+    arguments: str
+    attributes: str
 
     @functools.cached_property
     def operands(self) -> list[str]:
-        return re.findall(r"%([\w.-]+)", self.inside)
+        """Returns the names of the instructions whose results it reads."""
+        return re.findall(r"%([\w.-]+)", self.arguments)
 
     @functools.cached_property
     def op_name(self) -> str:
-        """Where in the traced program it is from: `jit(train_step)/jvp(Objective)/...`."""
-        found = re.search(r'op_name="([^"]*)"', self.rest)
-        return found[1] if found else ""
+        """Returns its origin in the traced program: `jit(train_step)/jvp(Objective)/...`."""
+        match = re.search(r'op_name="([^"]*)"', self.attributes)
+        return match[1] if match else ""
 
     @functools.cached_property
     def bytes(self) -> int:
+        """Returns the bytes of its results."""
         return sum(x.bytes for x in self.arrays)
 
     @property
     def index(self) -> int:
-        """Of a get-tuple-element: which."""
-        found = re.search(r"index=(\d+)", self.rest)
-        return int(found[1]) if found else 0
+        """Returns the position that a get-tuple-element takes from its tuple."""
+        match = re.search(r"index=(\d+)", self.attributes)
+        return int(match[1]) if match else 0
 
-    def called(self, *attributes: str) -> list[str]:
-        """The computations that it names, as `body=%name` or `branches={%one, %two}`."""
-        found = re.findall(rf"(?:{'|'.join(attributes)})=(?:\{{([^}}]*)\}}|(%?[\w.-]+))", self.rest)
-        return [name.strip(" %") for many, one in found for name in (many or one).split(",")]
+    def callees(self, *attributes: str) -> list[str]:
+        """Returns the computations named by attributes like `body=%name`, `branches={%a, %b}`."""
+        pattern = rf"(?:{'|'.join(attributes)})=(?:\{{([^}}]*)\}}|(%?[\w.-]+))"
+        matches = re.findall(pattern, self.attributes)
+        return [name.strip(" %") for many, one in matches for name in (many or one).split(",")]
 
 
 class Program:
-    """A module, parsed.
+    """A parsed HLO module.
 
     Attributes:
-        computations: name -> its instructions, by name and in the order in which they run.
+        computations: name -> its instructions, by name and in the order of execution.
         roots: name -> the instruction that it returns.
-        entry: the name of the one that runs.
+        entry: the name of the computation that runs first.
     """
 
     def __init__(self, text: str):
@@ -115,79 +127,83 @@ class Program:
         self.roots: dict[str, Instruction] = {}
         name = self.entry = ""
         for line in text.splitlines():
-            if begin := BEGIN.match(line):
-                name = begin[2]
+            if header := HEADER.match(line):
+                name = header[2]
                 self.computations[name] = {}
-                self.entry = name if begin[1] else self.entry
-            elif (found := LINE.match(line)) and (made := _instruction(found[2], found[3])):
-                self.computations[name][made.name] = made
-                if found[1]:
-                    self.roots[name] = made
+                self.entry = name if header[1] else self.entry
+            elif (match := LINE.match(line)) and (i := _parse_instruction(match[2], match[3])):
+                self.computations[name][i.name] = i
+                if match[1]:
+                    self.roots[name] = i
 
     def parameters(self, computation: str) -> list[Instruction]:
-        """In their order."""
-        own = [i for i in self.computations[computation].values() if i.op == "parameter"]
-        return sorted(own, key=lambda i: int(i.inside))
+        """Returns a computation's parameters in the order of its arguments."""
+        instructions = self.computations[computation].values()
+        return sorted(
+            (i for i in instructions if i.op == "parameter"), key=lambda i: int(i.arguments)
+        )
 
-    def runs(self) -> Iterator[tuple[str, float]]:
-        """(computation, how often) of all that run, a loop's body as often as the loop turns.
+    def executions(self) -> Iterator[tuple[str, float]]:
+        """Yields (computation, number of executions), a loop's body by the loop's trip count.
 
-        Of a conditional the longer branch runs.  A loop whose turns cannot be told counts once:
-        see `endless`.
+        A conditional runs its longest branch.  A loop whose trip count depends on the data counts
+        once; `data_dependent_loops` lists those.
         """
-        yield from self._runs(self.entry, 1.0)
+        yield from self._executions(self.entry, 1.0)
 
-    def _runs(self, name: str, times: float) -> Iterator[tuple[str, float]]:
+    def _executions(self, name: str, times: float) -> Iterator[tuple[str, float]]:
         yield name, times
         for i in self.computations[name].values():
             if i.op == "while":
-                yield from self._runs(i.called("body")[0], times * (self.turns(i) or 1))
+                body_times = times * (self.trip_count(i) or 1)
+                yield from self._executions(i.callees("body")[0], body_times)
             elif i.op == "conditional":
-                branches = i.called("branch_computations", "true_computation", "false_computation")
+                branches = i.callees("branch_computations", "true_computation", "false_computation")
                 longest = max(branches, key=lambda name: len(self.computations[name]))
-                yield from self._runs(longest, times)
+                yield from self._executions(longest, times)
             elif i.op in ("call", "async-start"):
-                for called in i.called("to_apply", "calls"):
-                    yield from self._runs(called, times)
+                for callee in i.callees("to_apply", "calls"):
+                    yield from self._executions(callee, times)
 
-    def endless(self) -> list[str]:
-        """Where the loops are from whose turns depend on the data."""
+    def data_dependent_loops(self) -> list[str]:
+        """Returns the op_name of every loop whose trip count depends on the data."""
         return [
             i.op_name
-            for name, _ in self.runs()
+            for name, _ in self.executions()
             for i in self.computations[name].values()
-            if i.op == "while" and self.turns(i) is None
+            if i.op == "while" and self.trip_count(i) is None
         ]
 
-    def turns(self, loop: Instruction) -> int | None:
-        """How often a loop turns; None where that depends on the data.
+    def trip_count(self, loop: Instruction) -> int | None:
+        """Returns a loop's number of iterations; None if that depends on the data.
 
-        As the compiler says, or where the condition is `counter < constant` and each turn adds a
-        constant to the counter: 1 in a loop of JAX, more where the compiler has unrolled it.
+        It is the compiler's own figure, or is read from a condition `counter < constant` whose
+        counter grows by a constant: 1 in a loop of JAX, more where the compiler has unrolled it.
         """
-        if known := re.search(r'known_trip_count":\{"n":"(\d+)"', loop.rest):
+        if known := re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
-        (condition,), (body,) = loop.called("condition"), loop.called("body")
-        test, own = self.roots[condition], self.computations[condition]
-        compared = [own[name] for name in test.operands if name in own]
-        if "direction=LT" not in test.rest or [i.op for i in compared] != COUNTED:
+        (condition,), (body,) = loop.callees("condition"), loop.callees("body")
+        test, instructions = self.roots[condition], self.computations[condition]
+        compared = [instructions[name] for name in test.operands if name in instructions]
+        if "direction=LT" not in test.attributes or [i.op for i in compared] != COUNTER_TEST:
             return None
-        last = self.traced(body, self.roots[body].operands[compared[0].index])
-        added = [self.traced(body, name) for name in last.operands]
-        steps = [int(i.inside) for i in added if i.op == "constant"]
-        if last.op != "add" or len(steps) != 1:
+        # The body returns the state as a tuple: the counter's new value stands at the same index.
+        updated = self.skip_copies(body, self.roots[body].operands[compared[0].index])
+        addends = [self.skip_copies(body, name) for name in updated.operands]
+        steps = [int(i.arguments) for i in addends if i.op == "constant"]
+        if updated.op != "add" or len(steps) != 1:
             return None
-        return -(-int(compared[1].inside) // steps[0])
+        return -(-int(compared[1].arguments) // steps[0])
 
-    def traced(self, computation: str, name: str) -> Instruction:
-        """What a copy is of."""
+    def skip_copies(self, computation: str, name: str) -> Instruction:
+        """Returns the instruction behind a chain of copies and bitcasts."""
         i = self.computations[computation][name]
-        return self.traced(computation, i.operands[0]) if i.op in ("copy", "bitcast") else i
+        return self.skip_copies(computation, i.operands[0]) if i.op in ("copy", "bitcast") else i
 
 
-def _instruction(name: str, text: str) -> Instruction | None:
-    found = OPCODE.search(" " + text)
-    if not found:
+def _parse_instruction(name: str, text: str) -> Instruction | None:
+    match = OPCODE.search(" " + text)
+    if not match:
         return None
-    arrays = tuple(array(*each) for each in ARRAY.findall(text[: found.start()]))
-    return Instruction(name, found[1], arrays, found[2], text[found.end() - 1 :])
+    arrays = tuple(parse_array(*groups) for groups in ARRAY.findall(text[: match.start()]))
+    return Instruction(name, match[1], arrays, match[2], text[match.end() - 1 :])

@@ -1,4 +1,4 @@
-"""Meshes, remat and batch sizes tried one after another on a slice, the quickest found first."""
+"""Searches meshes, remat policies and batch sizes on a slice by compiling one after another."""
 
 import dataclasses
 import re
@@ -10,13 +10,13 @@ from pretrain.aot.tpu_specs import Slice
 from pretrain.distributed.sharding import AXES
 from pretrain.runtime.errors import UserError
 
-TENSOR = 8  # chips that one product is split over, at most
-BATCHES = (1, 2, 4, 0.5, 0.25)  # times the recipe's
+MAX_TENSOR = 8  # chips over which one product is split: with more, its collectives dominate
+BATCH_FACTORS = (1, 2, 4, 0.5, 0.25)  # of the recipe's batch size
 
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
-    """What a compilation is of, besides the recipe; remat "" leaves it as it is."""
+class Candidate:
+    """A setting to compile; remat "" leaves the recipe's."""
 
     mesh: tuple[int, int, int]
     remat: str
@@ -24,105 +24,108 @@ class Choice:
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What became of a choice.
+class Outcome:
+    """The estimate of a candidate's step, or the reason that it has none.
 
     Attributes:
-        seconds: a step takes at least; 0 where there is none.
+        seconds: the least time of a step; 0 if there is none.
         memory: bytes of a chip.
-        rate: tokens per second of a chip.
-        share: of the chip's peak, that is the model's work.
-        why: there is no step.
-        large: because it does not fit.
+        rate: tokens per second and chip.
+        share: the model's FLOPs as a share of the chip's peak.
+        why: the reason that there is no step.
+        is_too_large: whether that is memory.
     """
 
-    choice: Choice
+    candidate: Candidate
     seconds: float = 0.0
     memory: float = 0.0
     rate: float = 0.0
     share: float = 0.0
     why: str = ""
-    large: bool = False
+    is_too_large: bool = False
 
 
-def choices(config, chips: int) -> list[Choice]:
-    """All to try, those first that are most like the recipe."""
+def list_candidates(config, chips: int) -> list[Candidate]:
+    """Lists the candidates of a recipe, those most like the recipe first."""
     heads = config.model.get("H") or config.model.get("U") or 1
     remats = [""] if "remat" not in config.model else ["none", "dots", "full"]
-    sizes = [int(config.batches.B * by) for by in BATCHES]
+    sizes = [int(config.batches.B * factor) for factor in BATCH_FACTORS]
     return [
-        Choice(mesh, remat, B)
+        Candidate(mesh, remat, B)
         for B in sizes
-        for mesh in meshes(chips, heads)
+        for mesh in iter_meshes(chips, heads)
         for remat in remats
-        if B % chips == 0
+        if B % chips == 0  # else some chips would idle
     ]
 
 
-def meshes(chips: int, heads: int) -> Iterator[tuple[int, int, int]]:
-    """(data, fsdp, tensor) that use all chips; those that split least products first."""
-    for tensor in range(1, min(TENSOR, chips) + 1):
+def iter_meshes(chips: int, heads: int) -> Iterator[tuple[int, int, int]]:
+    """Yields each (data, fsdp, tensor) that uses all chips, the least tensor-parallel first."""
+    for tensor in range(1, min(MAX_TENSOR, chips) + 1):
         if chips % tensor == 0 and heads % tensor == 0:
             rest = chips // tensor
             for data in (n for n in range(1, rest + 1) if rest % n == 0):
                 yield data, rest // data, tensor
 
 
-def tried(config, place: Slice, minutes: float, say: Callable[[str], None]) -> list[Found]:
-    """Every choice compiled, until the time is over; `say` hears of each."""
+def search(config, target: Slice, minutes: float, say: Callable[[str], None]) -> list[Outcome]:
+    """Compiles one candidate after another until the time is over, and reports each to `say`."""
     end = time.monotonic() + 60 * minutes
-    found: list[Found] = []
-    todo = choices(config, len(place.devices))
-    for number, choice in enumerate(todo):
+    outcomes: list[Outcome] = []
+    candidates = list_candidates(config, len(target.devices))
+    for number, candidate in enumerate(candidates):
+        left = f"{len(candidates) - number} of {len(candidates)} were not tried"
         if time.monotonic() > end:
-            say(f"{minutes:g} minutes are over: {len(todo) - number} of {len(todo)} were not tried")
+            say(f"{minutes:g} minutes are over: {left}")
             break
         try:
-            found.append(_hopeless(choice, found) or one(config, place, choice))
-        except KeyboardInterrupt:
-            say(f"interrupted: {len(todo) - number} of {len(todo)} were not tried")
+            known = _known_too_large(candidate, outcomes)
+            outcomes.append(known or compile_candidate(config, target, candidate))
+        except KeyboardInterrupt:  # the table of what is known is still printed
+            say(f"interrupted: {left}")
             break
-        say(f"{number + 1}/{len(todo)}  {line(found[-1])}")
-    return found
+        say(f"{number + 1}/{len(candidates)}  {format_row(outcomes[-1])}")
+    return outcomes
 
 
-def _hopeless(choice: Choice, found: list[Found]) -> Found | None:
-    """What fails for being too large fails when it is larger."""
-    same = [
-        x
-        for x in found
-        if x.large
-        and (x.choice.mesh, x.choice.remat) == (choice.mesh, choice.remat)
-        and x.choice.B <= choice.B
-    ]
-    return _large(choice, f"nor do {same[0].choice.B} rows") if same else None
+def _known_too_large(candidate: Candidate, outcomes: list[Outcome]) -> Outcome | None:
+    """Returns a refusal if fewer rows did not fit with the same mesh and remat."""
+    setting = (candidate.mesh, candidate.remat)
+    for x in outcomes:
+        is_same = (x.candidate.mesh, x.candidate.remat) == setting
+        if x.is_too_large and is_same and x.candidate.B <= candidate.B:
+            return too_large(candidate, f"nor do {x.candidate.B} rows")
+    return None
 
 
-def _large(choice: Choice, why: str) -> Found:
-    return Found(choice, why=f"does not fit: {why}", large=True)
+def too_large(candidate: Candidate, why: str) -> Outcome:
+    """Returns the outcome of a candidate that exceeds the chip's memory."""
+    return Outcome(candidate, why=f"does not fit: {why}", is_too_large=True)
 
 
-def one(config, place: Slice, choice: Choice) -> Found:
-    """One choice, of the longest rows that the recipe has."""
+def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
+    """Compiles one candidate on the recipe's longest rows and estimates its step."""
     config = config.copy_and_resolve_references()
-    config.mesh.update(dict(zip(AXES, choice.mesh, strict=True)))
-    config.batches.B = choice.B
-    if choice.remat:
-        config.model.remat = choice.remat
+    config.mesh.update(dict(zip(AXES, candidate.mesh, strict=True)))
+    config.batches.B = candidate.B
+    if candidate.remat:
+        config.model.remat = candidate.remat
     try:
-        steps = compiled_step.steps(config, place)
-        if (size := compiled_step.state_bytes(steps)) > place.chip.memory:
-            return _large(choice, f"the state alone takes {size / 2**30:.0f} GiB")
+        steps = compiled_step.steps(config, target)
+        # The state's size is known without compiling, which takes minutes.
+        if (size := compiled_step.state_bytes(steps)) > target.chip.memory:
+            return too_large(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
         step = compiled_step.compiled(steps, compiled_step.rows(config)[-1])
     except UserError as error:
-        return Found(choice, why=str(error))
+        return Outcome(candidate, why=str(error))
     if step.refusal:
         needed = re.search(r"\(([\d.]+\w)\) exceeds", step.refusal)
-        return _large(choice, f"it takes {needed[1]}" if needed else step.refusal)
-    work = roofline.work(step.program, place, list(steps.layout.mesh.devices.flat))
-    tokens = step.data.B * step.data.L / steps.layout.mesh.size
-    share = step.flops / (work.seconds * place.chip.peak)
-    return Found(choice, work.seconds, sum(step.memory.values()), tokens / work.seconds, share)
+        return too_large(candidate, f"it takes {needed[1]}" if needed else step.refusal)
+    mesh = steps.layout.mesh
+    seconds = roofline.estimate(step.program, target, list(mesh.devices.flat)).seconds
+    tokens = step.data.B * step.data.L / mesh.size
+    share = step.flops / (seconds * target.chip.peak)
+    return Outcome(candidate, seconds, sum(step.memory.values()), tokens / seconds, share)
 
 
 HEAD = (
@@ -131,18 +134,19 @@ HEAD = (
 )
 
 
-def table(found: list[Found]) -> list[str]:
-    """Lines, the most tokens per second and chip first, then what there is no step of."""
-    return [HEAD, *map(line, sorted(found, key=lambda x: -x.rate))]
+def format_table(outcomes: list[Outcome]) -> list[str]:
+    """Returns a line per outcome: most tokens per second and chip first, refusals last."""
+    return [HEAD, *map(format_row, sorted(outcomes, key=lambda x: -x.rate))]
 
 
-def line(found: Found) -> str:
-    """One row of the table."""
-    data, fsdp, tensor = found.choice.mesh
-    begin = f"{data:>5}{fsdp:>6}{tensor:>8}  {found.choice.remat or '-':<6}{found.choice.B:>7}"
-    if found.why:
-        return f"{begin}  {found.why}"
+def format_row(outcome: Outcome) -> str:
+    """Returns an outcome as a row of the table."""
+    candidate = outcome.candidate
+    data, fsdp, tensor = candidate.mesh
+    setting = f"{data:>5}{fsdp:>6}{tensor:>8}  {candidate.remat or '-':<6}{candidate.B:>7}"
+    if outcome.why:
+        return f"{setting}  {outcome.why}"
     return (
-        f"{begin}{found.memory / 2**30:>8.2f}{found.seconds * 1e3:>11.3f}{found.rate:>13,.0f}"
-        f"{found.share:>9.0%}"
+        f"{setting}{outcome.memory / 2**30:>8.2f}{outcome.seconds * 1e3:>11.3f}"
+        f"{outcome.rate:>13,.0f}{outcome.share:>9.0%}"
     )

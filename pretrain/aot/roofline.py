@@ -1,72 +1,72 @@
-"""How long a compiled step takes at least: each operation as fast as products or memory allow.
+"""Estimates the least time of a compiled step: its roofline (Williams et al. 2009).
 
 Operations run one after the other, each in the longer of its products at the chip's peak and its
-memory traffic at full bandwidth (Williams et al. 2009); collectives run beside them, one after the
-other too, at the full speed of the links they use.  Latencies, and work that is neither, count as
-nothing: the real step is slower.
+memory traffic at full bandwidth.  Collectives run beside them, one after the other, at the full
+speed of their links.  Latencies and elementwise work count as nothing: the real step is slower.
 """
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from pretrain.aot.collectives import Collective, collectives
+from pretrain.aot.collectives import Collective, find_collectives
 from pretrain.aot.hlo import Program
-from pretrain.aot.hlo_cost import flops, traffic
+from pretrain.aot.hlo_cost import bytes_accessed, flops
 from pretrain.aot.tpu_specs import Chip, Slice
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
-    """What a chip does in a step, and the seconds of it.
+class Estimate:
+    """The work of one chip in a step, and the seconds that it takes at least.
 
     Attributes:
-        flops: of its products.
-        traffic: bytes to and from its memory.
-        products, memory: seconds that each would take alone.
-        operations: of all, each in the longer of the two.
-        links: of its collectives.
-        endless: where the loops are from that turn as often as the data want: they count once.
+        flops: operations of its matrix products.
+        bytes_accessed: traffic of its main memory.
+        products_seconds, memory_seconds: the time of each of the two alone.
+        operations_seconds: the time of all operations, each in the longer of its two.
+        links_seconds: the time of the collectives.
+        data_dependent_loops: op_names of the loops that are counted as one iteration.
     """
 
     flops: float
-    traffic: float
-    products: float
-    memory: float
-    operations: float
-    links: float
+    bytes_accessed: float
+    products_seconds: float
+    memory_seconds: float
+    operations_seconds: float
+    links_seconds: float
     collectives: tuple[Collective, ...]
-    endless: tuple[str, ...]
+    data_dependent_loops: tuple[str, ...]
 
     @property
     def seconds(self) -> float:
-        """Of the step."""
-        return max(self.operations, self.links)
+        """Returns the seconds of the step."""
+        return max(self.operations_seconds, self.links_seconds)
 
 
-def work(program: Program, place: Slice, devices) -> Work:
-    """Of a program on a slice; `devices`, in the order of its mesh."""
-    chip, pairs = place.chip, []
-    for name, times in program.runs():
+def estimate(program: Program, target: Slice, devices: Sequence) -> Estimate:
+    """Estimates a program on a slice; `devices` are in the order of its mesh."""
+    chip, costs = target.chip, []
+    for name, times in program.executions():
         for i in program.computations[name].values():
-            pairs.append((times, flops(program, name, i), traffic(program, name, i)))
-    found = tuple(collectives(program, len(devices)))
-    products, moved = (sum(x[0] * x[k] for x in pairs) for k in (1, 2))
-    return Work(
-        products,
-        moved,
-        products / chip.peak,
-        moved / chip.bandwidth,
-        _operations(pairs, chip),
-        sum(_seconds(each, place, devices) for each in found),
-        found,
-        tuple(program.endless()),
+            costs.append((times, flops(program, name, i), bytes_accessed(program, name, i)))
+    collectives = tuple(find_collectives(program, len(devices)))
+    operations, traffic = (sum(cost[0] * cost[k] for cost in costs) for k in (1, 2))
+    return Estimate(
+        operations,
+        traffic,
+        operations / chip.peak,
+        traffic / chip.bandwidth,
+        _operations_seconds(costs, chip),
+        sum(_collective_seconds(x, target, devices) for x in collectives),
+        collectives,
+        tuple(program.data_dependent_loops()),
     )
 
 
-def _operations(pairs: Iterable[tuple[float, float, float]], chip: Chip) -> float:
-    return sum(n * max(done / chip.peak, moved / chip.bandwidth) for n, done, moved in pairs)
+def _operations_seconds(costs: Iterable[tuple[float, float, float]], chip: Chip) -> float:
+    # Within one operation products and traffic overlap, between two operations they do not.
+    return sum(n * max(work / chip.peak, moved / chip.bandwidth) for n, work, moved in costs)
 
 
-def _seconds(each: Collective, place: Slice, devices) -> float:
-    lanes = place.lanes([devices[n] for n in each.group])
-    return each.times * each.received / (lanes * place.chip.link)
+def _collective_seconds(collective: Collective, target: Slice, devices: Sequence) -> float:
+    links = target.count_links([devices[n] for n in collective.group])
+    return collective.count * collective.bytes_received / (links * target.chip.link)

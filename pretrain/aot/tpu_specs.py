@@ -1,8 +1,9 @@
-"""The chips that a step can be compiled for without having one, as their maker describes them.
+"""Describes the TPUs that a step can be compiled for without having one, by their specifications.
 
-Peaks, sizes and bandwidths are those of cloud.google.com/tpu/docs (pages v4, v5e, v5p, v6e; 2025);
-the links of v4 are of Jouppi et al. 2023 (arXiv 2304.01433).  A link's figure is for one direction:
-the documented "bidirectional bandwidth per chip" is of 2 directions of 4 links (v5e, v6e) or 6.
+Peaks, sizes and bandwidths are those of cloud.google.com/tpu/docs (pages v4, v5e, v5p, v6e; 2025).
+The links of v4 are those of Jouppi et al. 2023 (arXiv 2304.01433).  A link's figure is for one
+direction: the documented "bidirectional bandwidth per chip" sums both directions of 4 links (v5e,
+v6e) or of 6.
 """
 
 import dataclasses
@@ -20,15 +21,15 @@ from pretrain.runtime.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-    """One kind; with both of its cores as one device, where it has two.
+    """One kind of TPU; where it has two cores, both are one device.
 
     Attributes:
-        kind: as JAX names it.
-        memory: bytes that the compiler lets a program have.
-        bandwidth: of that memory, bytes per second.
+        kind: its name in JAX (`device_kind`).
+        memory: bytes of HBM that the compiler gives a program.
+        bandwidth: bytes per second of that memory.
         link: bytes per second to a neighbour, one way.
-        dimensions: of the torus.
-        closes: a dimension of a slice is a ring, not a line, where it is a multiple of this.
+        dimensions: number of dimensions of the torus.
+        ring_multiple: a dimension of a slice is a ring, not a line, if it is a multiple of this.
     """
 
     kind: str
@@ -36,11 +37,11 @@ class Chip:
     bandwidth: float
     link: float
     dimensions: int
-    closes: int
+    ring_multiple: int
 
     @property
     def peak(self) -> float:
-        """bfloat16 operations per second."""
+        """Returns the peak, in bfloat16 operations per second."""
         return PEAKS[self.kind]
 
 
@@ -50,8 +51,8 @@ CHIPS = {
     "v5p": Chip("TPU v5", 95.73 * 2**30, 2765e9, 100e9, 3, 4),
     "v6e": Chip("TPU v6 lite", 31.24 * 2**30, 1638e9, 100e9, 2, 16),
 }
-# Nothing is asked of a machine that is not there, and nothing of one that is there and busy.
-ALONE = {
+# libtpu would ask Google's metadata server for its machine, and wait for a TPU in use here.
+OFFLINE_ENVIRONMENT = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -63,42 +64,43 @@ ALONE = {
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """A part of a pod: its chips in a grid of this shape."""
+    """A part of a pod: chips in a grid, with a name like `v5p:4x4x4`."""
 
     name: str
     chip: Chip
     shape: tuple[int, ...]
     devices: Sequence
 
-    def lanes(self, members: Sequence) -> int:
-        """Links over which each of these chips hears from the others at once.
+    def count_links(self, members: Sequence) -> int:
+        """Counts the links over which each of some devices receives from the others at once.
 
-        Two along each dimension of the slice that they span as a ring, one where it is a line.
+        There are two along each dimension that they span as a ring, one where it is a line.
         """
-        lanes = 0
+        links = 0
         for axis, size in enumerate(self.shape):
             spanned = len({device.coords[axis] for device in members})
-            ring = spanned == size and size % self.chip.closes == 0
-            lanes += (2 if ring else 1) if spanned > 1 else 0
-        return lanes
+            # Part of a ring is a line: the link that closes it is another group's.
+            ring = spanned == size and size % self.chip.ring_multiple == 0
+            links += (2 if ring else 1) if spanned > 1 else 0
+        return links
 
 
-def described(name: str | None) -> Slice:
-    """The slice `v5e:4x4`, `v5p:4x4x4`: chips that are not here.
+def parse_topology(name: str | None) -> Slice:
+    """Returns the slice of a name like `v5e:4x4` or `v5p:4x4x4`, with devices that are not here.
 
     Raises:
-        UserError: there is no such chip, it has no such slices, or libtpu is not installed.
+        UserError: there is no such chip or no such slice of it, or libtpu is not installed.
     """
-    found = re.fullmatch(r"(\w+):(\d+(?:x\d+)+)", name or "")
-    chip = CHIPS.get(found[1]) if found else None
-    if not name or not found or not chip:
+    match = re.fullmatch(r"(\w+):(\d+(?:x\d+)+)", name or "")
+    chip = CHIPS.get(match[1]) if match else None
+    if not name or not match or not chip:
         raise UserError(f"topology={name!r}: want one of {', '.join(CHIPS)}, as in v5e:4x4")
-    shape = tuple(int(n) for n in found[2].split("x"))
+    shape = tuple(int(n) for n in match[2].split("x"))
     if len(shape) != chip.dimensions:
         example = "x".join("4" * chip.dimensions)
         raise UserError(
-            f"topology={name!r}: slices of {found[1]} have {chip.dimensions} dimensions, "
-            f"as {found[1]}:{example}"
+            f"topology={name!r}: slices of {match[1]} have {chip.dimensions} dimensions, "
+            f"as {match[1]}:{example}"
         )
     return Slice(name, chip, shape, _devices(name, chip, shape))
 
@@ -106,12 +108,13 @@ def described(name: str | None) -> Slice:
 def _devices(name: str, chip: Chip, shape: tuple[int, ...]) -> Sequence:
     if not importlib.util.find_spec("libtpu"):
         raise UserError("to compile for TPUs that are not here, first: pip install libtpu")
-    for variable, value in ALONE.items():
+    for variable, value in OFFLINE_ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
-    # A v4 is two devices unless told otherwise; a slice smaller than a host is a host of its own.
-    how = {"chip_config_name": "megacore"} if chip is CHIPS["v4"] else {}
-    small = {"chips_per_host_bounds": (*shape, 1, 1)[:3]} if math.prod(shape) < 4 else {}
+    # By default a v4 is two devices.
+    cores = {"chip_config_name": "megacore"} if chip is CHIPS["v4"] else {}
+    # A slice smaller than a host has to say that its host is no larger.
+    host = {"chips_per_host_bounds": (*shape, 1, 1)[:3]} if math.prod(shape) < 4 else {}
     try:
-        return topologies.get_topology_desc(name, "tpu", **how, **small).devices
-    except Exception as error:  # of no class of its own
+        return topologies.get_topology_desc(name, "tpu", **cores, **host).devices
+    except Exception as error:  # libtpu has no class of errors of its own
         raise UserError(f"topology={name!r}: {str(error).splitlines()[0]}") from error

@@ -16,10 +16,10 @@ from pretrain.data.batches.loader import phases
 from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
-from tests.pretrain.test_compile import made, slice_of
 from tests.support import tiny_runs as toys
 from tests.support.jaxpr import programs_in
 from tests.support.presets import presets
+from tests.support.slices import compile_step, make_slice
 
 pytest_plugins = ["tests.support.tiny_runs"]
 
@@ -99,11 +99,11 @@ def test_losses_gradients_and_what_is_carried_are_those_of_one_device(
 @pytest.fixture(scope="module", params=toys.quickly("clm"))
 def split(request) -> compiled_step.Step:
     """The step of a recipe whose parameters are split over all eight devices."""
-    return made(request.param, data=1, fsdp=8)
+    return compile_step(request.param, data=1, fsdp=8)
 
 
 def talk(step: compiled_step.Step) -> list[collectives.Collective]:
-    return collectives.collectives(step.program, 8)
+    return collectives.find_collectives(step.program, 8)
 
 
 def softmax(step: compiled_step.Step) -> set[tuple[int, ...]]:
@@ -114,7 +114,7 @@ def softmax(step: compiled_step.Step) -> set[tuple[int, ...]]:
 
 def test_the_weights_of_the_softmax_are_fetched_once_for_the_loss_and_once_for_the_input(split):
     fetched = [
-        each.times
+        each.count
         for each in talk(split)
         if each.kind == "all-gather"
         for x in each.arrays
@@ -138,16 +138,16 @@ def test_nothing_is_asked_of_other_devices_until_the_data_have_an_end(split):
     program = split.program
     loops = [
         (name, i)
-        for name, _ in program.runs()
+        for name, _ in program.executions()
         for i in program.computations[name].values()
-        if i.op == "while" and program.turns(i) is None
+        if i.op == "while" and program.trip_count(i) is None
     ]
     talking = {
         name
         for name, own in program.computations.items()
         if any(i.op.removesuffix("-start") in collectives.KINDS for i in own.values())
     }
-    assert not [i.op_name for _, i in loops if talking & set(i.called("condition", "body"))]
+    assert not [i.op_name for _, i in loops if talking & set(i.callees("condition", "body"))]
 
 
 @pytest.mark.parametrize("shape", [(8, 1, 1), (1, 8, 1), (2, 2, 2), (4, 1, 2)])
@@ -169,7 +169,7 @@ def objective_of(recipe: str, **fields):
     """(loss of a batch, by its parameters, without dropout; their shapes)."""
     config = toys.get_config(recipe)
     config.model.update(dropout=0.0, attention_dropout=0.0, N=5, **fields)
-    place = slice_of("v5e", 1, 1, devices=jax.devices()[:1])
+    place = make_slice("v5e", 1, 1, devices=jax.devices()[:1])
     steps = compiled_step.steps(config, place)
     batch, rng = steps.blank(compiled_step.rows(config)[-1]), jax.random.key(0)
 

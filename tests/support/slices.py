@@ -1,0 +1,28 @@
+"""Slices of TPUs without TPUs: devices that know their coordinates, or those of the tests."""
+
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+
+from pretrain.aot import compiled_step, tpu_specs
+from tests.support import tiny_runs
+
+
+def make_slice(kind: str, *shape: int, devices=()) -> tpu_specs.Slice:
+    """Returns a slice of this shape."""
+    name = f"{kind}:{'x'.join(map(str, shape))}"
+    return tpu_specs.Slice(name, tpu_specs.CHIPS[kind], shape, devices)
+
+
+def grid_devices(*shape: int) -> list[SimpleNamespace]:
+    """Returns a device per cell of a grid."""
+    return [SimpleNamespace(coords=at) for at in np.ndindex(*shape)]
+
+
+def compile_step(recipe: str, **mesh: int) -> compiled_step.Step:
+    """Compiles a tiny recipe's step for the devices of the tests."""
+    config = tiny_runs.get_config(recipe)
+    config.mesh.update(mesh)
+    steps = compiled_step.steps(config, make_slice("v5e", 2, 4, devices=jax.devices()))
+    return compiled_step.compiled(steps, compiled_step.rows(config)[-1])
