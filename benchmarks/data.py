@@ -17,8 +17,8 @@ from pretrain.data.batches.loader import stream
 from pretrain.data.corpus.format import Corpus
 
 LAYOUTS = [
-    dict(name="lanes", B=32, L=512, reuse=256),
-    dict(name="lanes", B=16, L=128, reuse=64),
+    dict(name="lanes", B=32, L=512, reuse_len=256),
+    dict(name="lanes", B=16, L=128, reuse_len=64),
     dict(name="windows", B=32, L=512),
     dict(name="pairs", B=32, L=512),
     dict(name="pairs", B=32, L=128),

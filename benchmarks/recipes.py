@@ -31,7 +31,7 @@ def get_config(preset: str = "xlnet") -> ConfigDict:
 def permuted() -> ConfigDict:
     """8 x 128 tokens, of which 21 a row are predicted; without memory and rows read backwards."""
     config = small(xlnet.get_config("mini"), V=32000)
-    config.batches.update(B=8, L=128, reuse=64, both_ways=False)
+    config.batches.update(B=8, L=128, reuse_len=64, bidirectional=False)
     config.model.M = 0
     config.objective.chunks = 2
     return config

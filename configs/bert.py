@@ -64,7 +64,7 @@ def base(**size: int) -> ConfigDict:
         cache="data",
         tokens=dict(name="wordpiece", V=30522, model="", lower=True),
     )
-    config.batches = dict(name="pairs", B=256, L=512, short=0.1, next_sentence=True)
+    config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
     config.first = dict(share=0.9, L=128)  # how the batches of that share of the steps differ
     config.evals = dict(
         held_out_128=dict(split="held_out", B=256, L=128),

@@ -36,7 +36,7 @@ def large() -> ConfigDict:
         cache="data",
         tokens=dict(name="sentencepiece", V=32000, model=""),
     )
-    config.batches = dict(name="lanes", B=8192, L=512, reuse=256, both_ways=True)
+    config.batches = dict(name="lanes", B=8192, L=512, reuse_len=256, bidirectional=True)
     config.evals = dict(held_out=dict(split="held_out", B=512))
 
     config.model = dict(
@@ -48,7 +48,7 @@ def large() -> ConfigDict:
         N=24,
         F=4096,
         M=384,
-        reuse=config.batches.get_ref("reuse"),
+        reuse=config.batches.get_ref("reuse_len"),
         untied=True,
         activation="gelu",
         dropout=0.1,
@@ -103,7 +103,7 @@ def mini() -> ConfigDict:
     config = large()
     config.corpus.update(source="sotu", documents="file", sentences="split", held_out=0.05)
     config.corpus.tokens.V = 2000
-    config.batches.update(B=16, L=128, reuse=64)
+    config.batches.update(B=16, L=128, reuse_len=64)
     config.evals.held_out.B = 16
     config.model.update(
         D=128,

@@ -9,7 +9,7 @@ words of the file as published, 245,569 in `wiki.test.tokens` with an <eos> for 
 whatever the vocabulary; and the file's spaced-out tokens are first put back into running text, by
 rules that can be undone.  How much text a token may look back on the paper does not say: here each
 row repeats half of the row before it, so that every token, but those that open the file, is told
-from at least L / 2 others.  --config.batches.context=0 lays the rows end to end: half the time,
+from at least L / 2 others.  --config.batches.overlap=0 lays the rows end to end: half the time,
 and a higher perplexity.  One token more than the file has, its <eod>, is predicted.
 """
 
@@ -27,5 +27,5 @@ def get_config() -> ConfigDict:
         cache="data",
     )
     config.batches = dict(name="windows", B=16, L=config_dict.placeholder(int))
-    config.batches.context = config.batches.get_ref("L") // 2
+    config.batches.overlap = config.batches.get_ref("L") // 2
     return config

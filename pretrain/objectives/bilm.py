@@ -40,8 +40,8 @@ class Objective(nn.Module):
     def __call__(self, batch, *, train: bool):
         self._check(batch)
         Z, V = self.backbone.Z, self.backbone.V
-        state = self._kept(batch["opens_BZL"].shape[0])
-        fresh_BZL = batch["opens_BZL"][:, :Z] >= RESETS[self.reset]
+        state = self._kept(batch["boundary_BZL"].shape[0])
+        fresh_BZL = batch["boundary_BZL"][:, :Z] >= RESETS[self.reset]
         h_BZLD, new = self.backbone(
             self._inputs(batch)[:, :Z], state and state.value, fresh_BZL=fresh_BZL, train=train
         )
@@ -66,7 +66,7 @@ class Objective(nn.Module):
         return self.backbone.flops(B, L, self.samples or self.backbone.V)
 
     def _check(self, batch) -> None:
-        if "opens_BZL" not in batch:
+        if "boundary_BZL" not in batch:
             raise UserError("objective 'bilm' needs batches.name='directions'")
         if self.reset not in RESETS:
             raise UserError(f"objective.reset={self.reset!r} is none of {', '.join(RESETS)}")

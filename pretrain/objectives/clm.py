@@ -27,11 +27,11 @@ class Objective(nn.Module):
         if "next_BL" not in batch:
             raise UserError("objective 'clm' needs batches.name='windows' with framed=False")
         next_BL = batch["next_BL"]
-        groups_BL = None if self.across else jnp.cumsum(batch["starts_BL"], axis=1)
+        groups_BL = None if self.across else jnp.cumsum(batch["document_start_BL"], axis=1)
         h_BLD = self.backbone(
             batch["tokens_BL"], valid_BL=batch["valid_BL"], groups_BL=groups_BL, train=train
         )
-        weights_BL = batch["predict_BL"] * batch["weight_B"][:, None]
+        weights_BL = batch["loss_mask_BL"] * batch["weight_B"][:, None]
         sums = self.backbone.cross_entropy(
             h_BLD, next_BL, weights_BL, chunks=self.chunks, train=train
         )

@@ -40,7 +40,7 @@ class Objective(nn.Module):
 
     @nn.compact
     def __call__(self, batch, *, train: bool):
-        tokens_BL, starts_BL = batch["tokens_BL"], batch["starts_BL"]
+        tokens_BL, starts_BL = batch["tokens_BL"], batch["document_start_BL"]
         P = self.predicted(tokens_BL.shape[1])
         memory = self._memory(starts_BL)
         targets_BL, rank_BL, sees_below_BL = self.corrupt(batch)
@@ -165,5 +165,5 @@ class Objective(nn.Module):
         if self.perm and any(part % self.perm for part in parts):
             raise UserError(
                 f"objective.perm={self.perm} must divide both parts of a window, {parts}: "
-                "batches.reuse and the rest of batches.L"
+                "batches.reuse_len and the rest of batches.L"
             )

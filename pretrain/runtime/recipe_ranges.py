@@ -62,9 +62,9 @@ TABLE: dict[str, dict[str, Range]] = {
     "corpus": {"held_out": SHARE_BELOW_1},
     "tokens": {"V sample": COUNT, "types": COUNT_OR_NONE},
     "batches": {
-        "B L eval_B reuse": COUNT,
-        "characters context": COUNT_OR_NONE,
-        "short": SHARE,
+        "B L eval_B reuse_len": COUNT,
+        "characters overlap": COUNT_OR_NONE,
+        "short_seq_prob": SHARE,
         "share": SHARE_BETWEEN,
     },
     "model": {

@@ -50,7 +50,7 @@ def test_a_token_of_the_published_models_costs_what_the_closed_form_says(preset,
 SIZE = dict(V=2000, D=128, H=2, K=64, N=2, F=512, unroll=2, dropout=0.0, attention_dropout=0.0)
 TWO_STREAM = SIZE | dict(name="two_stream", reuse=32, block=16)
 TRANSFORMER = SIZE | dict(name="transformer", L=64)
-LANES = dict(name="lanes", reuse=32, both_ways=False)
+LANES = dict(name="lanes", reuse_len=32, bidirectional=False)
 
 
 @pytest.mark.parametrize(

@@ -143,9 +143,9 @@ def test_every_token_counts_once_however_much_context_it_has(run, held_out, toy)
     recipe = importlib.import_module("configs.evaluate.wikitext2").get_config()
     recipe.corpus.update(source=f"text:{held_out}", cache=str(toy.cache), detokenise="")
     half = evaluate.evaluated(recipe, run("clm"))
-    recipe.batches.context = 0
+    recipe.batches.overlap = 0
     none = evaluate.evaluated(recipe, run("clm"))
-    assert (half.pop("batches")["context"], none.pop("batches")["context"]) == (16, 0)
+    assert (half.pop("batches")["overlap"], none.pop("batches")["overlap"]) == (16, 0)
     for name in ("tokens", "words", "bytes", "unigram"):
         assert half[name] == none[name]
     assert half["loss"] != none["loss"]
@@ -157,7 +157,7 @@ def test_a_recipe_holds_a_text_and_rows_as_long_as_the_runs(name):
     assert set(recipe) == {"corpus", "batches"}
     rows = evaluate.rows(toys.get_config("clm").batches, recipe.batches)
     assert (rows["name"], rows["L"], rows["B"]) == ("windows", 32, 16)
-    assert rows.get("context") == {"wikitext2": 16}.get(name)
+    assert rows.get("overlap") == {"wikitext2": 16}.get(name)
 
 
 def test_of_a_layout_that_is_not_the_runs_own_only_the_length_is_the_runs():
@@ -235,7 +235,7 @@ def test_wikitext_2_has_the_words_that_its_perplexities_are_counted_in(tmp_path)
     recipe.corpus.update(source=f"text:{WIKITEXT}", cache=str(tmp_path))
     tokens = {"name": "byte_bpe", "V": 300}
     corpus = preparation.prepare(**recipe.corpus, tokens=tokens, held_out=0)
-    text = build(corpus=corpus, split="all", name="windows", B=512, L=128, context=64)
+    text = build(corpus=corpus, split="all", name="windows", B=512, L=128, overlap=64)
     batches = [text.batch(step) for step in range(text.steps_per_epoch)]
     assert round(sum(np.float64(batch["words_B"]).sum() for batch in batches)) == 245_569
-    assert sum(batch["predict_BL"].sum() for batch in batches) == len(corpus.tokens)
+    assert sum(batch["loss_mask_BL"].sum() for batch in batches) == len(corpus.tokens)

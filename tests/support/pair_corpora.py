@@ -93,7 +93,7 @@ def targets(layout, rng, count):
     full = layout.L - 3
     coins, sizes = rng.random((2, count))
     return [
-        2 + int(size * (full - 1)) if coin < layout.short else full
+        2 + int(size * (full - 1)) if coin < layout.short_seq_prob else full
         for coin, size in zip(coins, sizes, strict=True)
     ]
 

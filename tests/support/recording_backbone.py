@@ -45,7 +45,7 @@ class Spy(nn.Module):
             self.sow("asked", name, x, reduce_fn=lambda _, new: new, init_fn=lambda: None)
 
 
-def draw(seed=0, both_ways=True):
+def draw(seed=0, bidirectional=True):
     rng = np.random.default_rng(seed)
     tokens_BL = rng.integers(5, V, (B, L))
     tokens_BL[:, [REUSE + 5, L - 2]], tokens_BL[:, L - 1] = 4, 3
@@ -53,10 +53,10 @@ def draw(seed=0, both_ways=True):
         "tokens_BL": tokens_BL,
         "segments_BL": np.sort(rng.integers(0, 2, (B, L))),
         "word_starts_BL": rng.random((B, L)) < 0.7,
-        "starts_BL": np.zeros((B, L), bool),
+        "document_start_BL": np.zeros((B, L), bool),
         "weight_B": np.ones(B, np.float32),
     }
-    return batch | ({"backward_B": np.array([False, True, True])} if both_ways else {})
+    return batch | ({"backward_B": np.array([False, True, True])} if bidirectional else {})
 
 
 @functools.cache

@@ -45,7 +45,7 @@ def get_config(preset: str) -> ConfigDict:
 def plm() -> ConfigDict:
     """XLNet with everything a resume could forget: memory, both ways, dropout, spans."""
     config = xlnet.get_config("mini")
-    config.batches.update(B=8, L=32, reuse=16)
+    config.batches.update(B=8, L=32, reuse_len=16)
     config.model.update(D=16, H=2, K=8, N=2, F=32, M=16, unroll=1)
     config.model.update(dropout=0.1, attention_dropout=0.1)
     config.objective.perm = 16

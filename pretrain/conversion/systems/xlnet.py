@@ -210,7 +210,7 @@ def described(source: Source) -> Described:
     )
     notes = check_vocabulary(tokens, model["V"], source.folder)
     notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
-    batches = dict(name="lanes", B=32, L=2 * reuse, reuse=reuse, both_ways=True)
+    batches = dict(name="lanes", B=32, L=2 * reuse, reuse_len=reuse, bidirectional=True)
     return Described(model, dict(name="plm"), batches, tokens, notes=notes)
 
 

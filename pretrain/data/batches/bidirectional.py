@@ -27,7 +27,7 @@ class Bidirectional:
     wn .. w1 <S> from </S> wn .. w1: n + 1 predictions, none from another sentence's word.
 
     A batch holds `tokens_BZL` int32, what is read, each direction in its own order; `next_BZL`
-    int32, what is to be told; `opens_BZL` int8 (2: with this token a document begins in reading
+    int32, what is to be told; `boundary_BZL` int8 (2: with this token a document begins in reading
     order, or the row does not continue the one before; 1: a sentence; 0: neither); `predict_BZL`
     bool (False beyond the text); `weight_B` float32; with `characters`, as many for each word:
     `chars_BZLW` uint16, what is read as `character_ids.characters` spells it.
@@ -80,7 +80,7 @@ class Bidirectional:
         position_BL = window_B1 * self.L + np.arange(self.L)
         batch = self._read(self.stream(epoch), position_BL)
         if k == 0:
-            batch["opens_BZL"][:, :, 0] = DOCUMENT
+            batch["boundary_BZL"][:, :, 0] = DOCUMENT
         batch["predict_BZL"] = np.repeat(position_BL[:, None] < self.size, 2, axis=1)
         batch["weight_B"] = (window_B1 < self.windows)[:, 0].astype(np.float32)
         return batch
@@ -97,12 +97,12 @@ class Bidirectional:
         before_BZL = tokens[places.corpus - 1].astype(np.int32)  # of the first: the last, </S>
         begins_BZL, ends_BZL = before_BZL == special["eos"], here_BZL == special["eos"]
         before_BZL[begins_BZL] = special["bos"]
-        opens_BZL = np.where(BACKWARD_Z1, ends_BZL, begins_BZL) * np.int8(SENTENCE)
-        opens_BZL[stream.opens_document(places, BACKWARD_Z1)] = DOCUMENT
+        boundary_BZL = np.where(BACKWARD_Z1, ends_BZL, begins_BZL) * np.int8(SENTENCE)
+        boundary_BZL[stream.opens_document(places, BACKWARD_Z1)] = DOCUMENT
         batch = {
             "tokens_BZL": np.where(BACKWARD_Z1, here_BZL, before_BZL),
             "next_BZL": np.where(BACKWARD_Z1, before_BZL, here_BZL),
-            "opens_BZL": opens_BZL,
+            "boundary_BZL": boundary_BZL,
         }
         if self.table:
             batch["chars_BZLW"] = self.table.characters_VW.take(batch["tokens_BZL"], axis=0)

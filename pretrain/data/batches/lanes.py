@@ -30,17 +30,17 @@ class Pair(NamedTuple):
 
 
 class Lanes:
-    """Rows of `reuse` tokens, then A <sep> B <sep> <cls>, L in all.
+    """Rows of `reuse_len` tokens, then A <sep> B <sep> <cls>, L in all.
 
     The text of an epoch is its documents joined in an order drawn anew from (seed, epoch); each
-    lane reads its own share of it, `reuse` tokens further with each step.  A goes on where
+    lane reads its own share of it, `reuse_len` tokens further with each step.  A goes on where
     the reused part ends.  B follows A, or for half of the rows is a random place of the same text,
-    from the beginning of a sentence (Yang et al., 2019; data_utils.py).  With `both_ways`, even
+    from the beginning of a sentence (Yang et al., 2019; data_utils.py).  With `bidirectional`, even
     rows read forwards and odd rows read the same text backwards, so documents begin with <eod>.
 
     A batch holds `tokens_BL`, `segments_BL` int32 (0 reused, A and its <sep>; 1 B and its <sep>;
-    2 <cls>); `starts_BL` (a document begins here, or the row does not continue the one before),
-    `word_starts_BL`, `backward_B` bool (only `both_ways`); `weight_B` float32;
+    2 <cls>); `document_start_BL` (a document begins here, or the row does not continue the one
+    before), `word_starts_BL`, `backward_B` bool (only `bidirectional`); `weight_B` float32;
     `consecutive_B` int32.
 
     Without `shuffle` every window is read once, in the corpus's order, and rows that have none
@@ -57,47 +57,55 @@ class Lanes:
         *,
         B: int,
         L: int,
-        reuse: int,
-        both_ways: bool = True,
+        reuse_len: int,
+        bidirectional: bool = True,
         seed: int = 0,
         shuffle: bool = True,
     ):
         self.corpus, self.documents, self.shuffle = corpus, documents, shuffle
-        self.B, self.L, self.reuse, self.both_ways, self.seed = B, L, reuse, both_ways, seed
-        self.lanes = B // 2 if both_ways else B
-        self.pair = L - reuse - 3  # tokens of A and B
+        self.B, self.L, self.reuse_len, self.bidirectional, self.seed = (
+            B,
+            L,
+            reuse_len,
+            bidirectional,
+            seed,
+        )
+        self.lanes = B // 2 if bidirectional else B
+        self.pair = L - reuse_len - 3  # tokens of A and B
         self._check_fields()
         size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
-        self.windows = size // reuse if shuffle else -(-size // reuse)
-        check_windows(self, reuse, wanted=self.lanes, field="reuse")
+        self.windows = size // reuse_len if shuffle else -(-size // reuse_len)
+        check_windows(self, reuse_len, wanted=self.lanes, field="reuse_len")
         self.steps_per_epoch = (
             self.windows // self.lanes if shuffle else -(-self.windows // self.lanes)
         )
         self.stream = functools.lru_cache(maxsize=2)(self._stream)
 
     def _check_fields(self) -> None:
-        if self.reuse < 1 or self.pair < 2:
+        if self.reuse_len < 1 or self.pair < 2:
             raise UserError(
-                f"reuse={self.reuse} does not fit L={self.L}: a row is the reused part, two "
-                "segments and 3 special tokens, so reuse must lie between 1 and L - 5"
+                f"reuse_len={self.reuse_len} does not fit L={self.L}: a row is the reused part, "
+                "two segments and 3 special tokens, so reuse_len must lie between 1 and L - 5"
             )
-        if self.B < 1 or (self.both_ways and self.B % 2):
-            raise UserError(f"B={self.B} with both_ways={self.both_ways}: rows come in pairs")
+        if self.B < 1 or (self.bidirectional and self.B % 2):
+            raise UserError(
+                f"B={self.B} with bidirectional={self.bidirectional}: rows come in pairs"
+            )
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""
-        return fingerprint(self, "B", "L", "reuse", "both_ways", "seed", "shuffle")
+        return fingerprint(self, "B", "L", "reuse_len", "bidirectional", "seed", "shuffle")
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """These rows of batch number `step`, counted from 0 over all epochs."""
         epoch, k = divmod(step, self.steps_per_epoch)
         stream = self.stream(epoch)
         row_B1 = np.arange(self.B)[rows, None]
-        backward_B1 = (row_B1 % 2 == 1) if self.both_ways else np.zeros_like(row_B1, bool)
-        window_B1 = (row_B1 // 2 if self.both_ways else row_B1) * self.steps_per_epoch + k
-        begin_B1 = window_B1 * self.reuse
+        backward_B1 = (row_B1 % 2 == 1) if self.bidirectional else np.zeros_like(row_B1, bool)
+        window_B1 = (row_B1 // 2 if self.bidirectional else row_B1) * self.steps_per_epoch + k
+        begin_B1 = window_B1 * self.reuse_len
         chance_B3 = draws(self.seed, PAIRS, step).random((self.B, 3))[rows]
-        pair = self._split(stream, begin_B1 + self.reuse, backward_B1, chance_B3)
+        pair = self._split(stream, begin_B1 + self.reuse_len, backward_B1, chance_B3)
         batch = self._rows(stream, begin_B1, backward_B1, pair, first=k == 0)
         batch["weight_B"] = (window_B1 < self.windows)[:, 0].astype(np.float32)
         return batch
@@ -152,23 +160,23 @@ class Lanes:
     ) -> Batch:
         """The rows laid out: reused part and A, <sep>, B, <sep>, <cls>."""
         column = np.arange(self.L)
-        sep_B1 = self.reuse + pair.a
+        sep_B1 = self.reuse_len + pair.a
         in_b_BL = column > sep_B1
         special_BL = (column == sep_B1) | (column >= self.L - 2)
         position_BL = np.where(in_b_BL, pair.b_begin - sep_B1 - 1, begin_B1) + column
         places = stream.find(position_BL, backward_B1)
-        starts_BL = stream.opens_document(places, backward_B1)
-        starts_BL &= ~special_BL & (~in_b_BL | pair.consecutive)
-        starts_BL[:, 0] |= first
+        document_start_BL = stream.opens_document(places, backward_B1)
+        document_start_BL &= ~special_BL & (~in_b_BL | pair.consecutive)
+        document_start_BL[:, 0] |= first
         tokens_BL = self._tokens(places, special_BL)
         batch = {
             "tokens_BL": tokens_BL,
             "segments_BL": in_b_BL.astype(np.int32) + (column == self.L - 1),
-            "starts_BL": starts_BL,
+            "document_start_BL": document_start_BL,
             "word_starts_BL": self.corpus.tokenizer.word_start_V[tokens_BL],
             "consecutive_B": pair.consecutive[:, 0].astype(np.int32),
         }
-        return batch | ({"backward_B": backward_B1[:, 0]} if self.both_ways else {})
+        return batch | ({"backward_B": backward_B1[:, 0]} if self.bidirectional else {})
 
     def _tokens(self, places: Places, special_BL: np.ndarray) -> np.ndarray:
         special = self.corpus.tokenizer.special

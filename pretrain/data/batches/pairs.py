@@ -60,11 +60,11 @@ class Text:
 class Pairs:
     """Rows of <cls> A <sep> B <sep>, then <pad>: L in all.
 
-    From a document, whole sentences are taken until they fill a row, or, for a share `short` of
-    the rows, a length drawn from 2 to L - 3.  A is a random number of them from the first on.
-    B is the rest; or it is sentences of another document, from a random one on, and the rest
-    begins the next row.  What does not fit is dropped from the longer of the two, token by token
-    from either end (Devlin et al., 2019, A.2; create_pretraining_data.py).
+    From a document, whole sentences are taken until they fill a row, or, for a share
+    `short_seq_prob` of the rows, a length drawn from 2 to L - 3.  A is a random number of them from
+    the first on.  B is the rest; or it is sentences of another document, from a random one on, and
+    the rest begins the next row.  What does not fit is dropped from the longer of the two, token by
+    token from either end (Devlin et al., 2019, A.2; create_pretraining_data.py).
 
     A single sentence cannot be followed by its rest, so a fair coin makes fewer than half of the
     pairs real; here the coin of the others makes up for it.  `faithful` tosses a fair coin, and
@@ -94,14 +94,14 @@ class Pairs:
         *,
         B: int,
         L: int,
-        short: float = 0.1,
+        short_seq_prob: float = 0.1,
         next_sentence: bool = True,
         faithful: bool = False,
         seed: int = 0,
         shuffle: bool = True,
     ):
         self.corpus, self.documents, self.shuffle = corpus, documents, shuffle
-        self.B, self.L, self.short, self.seed = B, L, short, seed
+        self.B, self.L, self.short_seq_prob, self.seed = B, L, short_seq_prob, seed
         self.next_sentence, self.faithful = next_sentence, faithful
         self.room = L - 2 - next_sentence  # tokens of A and B
         self._check_fields()
@@ -121,8 +121,10 @@ class Pairs:
             raise UserError(f"L={self.L}: a row is two segments and 3 special tokens, 5 or more")
         if self.B < 1:
             raise UserError(f"B={self.B}: a batch has rows")
-        if not 0 <= self.short <= 1:
-            raise UserError(f"short={self.short}: it is a share of the rows, from 0 to 1")
+        if not 0 <= self.short_seq_prob <= 1:
+            raise UserError(
+                f"short_seq_prob={self.short_seq_prob}: it is a share of the rows, from 0 to 1"
+            )
 
     def _check_text(self) -> None:
         if len(self.text) <= self.next_sentence:
@@ -141,7 +143,9 @@ class Pairs:
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""
-        return fingerprint(self, "B", "L", "short", "next_sentence", "faithful", "seed", "shuffle")
+        return fingerprint(
+            self, "B", "L", "short_seq_prob", "next_sentence", "faithful", "seed", "shuffle"
+        )
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """These rows of batch number `step`, counted from 0 over all epochs."""
@@ -209,7 +213,9 @@ class Pairs:
     def _targets(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """How many tokens rows shall have."""
         coin, size = rng.random((2, count))
-        return np.where(coin < self.short, 2 + (size * (self.room - 1)).astype(int), self.room)
+        return np.where(
+            coin < self.short_seq_prob, 2 + (size * (self.room - 1)).astype(int), self.room
+        )
 
     def _pair(
         self,

@@ -41,17 +41,17 @@ class Windows:
     last row is padded, and rows that have no text weigh 0.
 
     A batch holds `next_BL` int32, what is to be predicted, and `tokens_BL` int32, the token before
-    each of them (the text's first has an <eod> before it); `starts_BL` (next_BL begins a document),
-    `word_starts_BL` (tokens_BL begins a word), `valid_BL` (False beyond the text), `predict_BL`
-    bool; `weight_B`, `words_B`, `bytes_B` float32: the last two are the original words and bytes
-    of what is predicted, a document's spread evenly over its tokens.
+    each of them (the text's first has an <eod> before it); `document_start_BL` (next_BL begins a
+    document), `word_starts_BL` (tokens_BL begins a word), `valid_BL` (False beyond the text),
+    `loss_mask_BL` bool; `weight_B`, `words_B`, `bytes_B` float32: the last two are the original
+    words and bytes of what is predicted, a document's spread evenly over its tokens.
 
-    With `context`, a row begins with so many tokens that the row before it predicts (the text's
+    With `overlap`, a row begins with so many tokens that the row before it predicts (the text's
     first row without `shuffle` has no such row before it, and predicts them all).
 
     With `framed`, a row is <cls>, L - 2 consecutive tokens, <sep> (Liu et al., 2019, arXiv
-    1907.11692: FULL-SENTENCES), and a batch has no `next_BL`, `predict_BL`, `words_B`, `bytes_B`;
-    `starts_BL` is where tokens_BL begins a document.
+    1907.11692: FULL-SENTENCES), and a batch has no `next_BL`, `loss_mask_BL`, `words_B`, `bytes_B`;
+    `document_start_BL` is where tokens_BL begins a document.
 
     Raises:
         UserError: the training text has fewer windows than the batch has rows, there is no text
@@ -66,13 +66,13 @@ class Windows:
         B: int,
         L: int,
         framed: bool = False,
-        context: int = 0,
+        overlap: int = 0,
         seed: int = 0,
         shuffle: bool = True,
     ):
         self.corpus, self.documents, self.shuffle = corpus, documents, shuffle
-        self.B, self.L, self.framed, self.context, self.seed = B, L, framed, context, seed
-        self.stride = L - 2 if framed else L - context
+        self.B, self.L, self.framed, self.overlap, self.seed = B, L, framed, overlap, seed
+        self.stride = L - 2 if framed else L - overlap
         self._check_fields()
         size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
         self.end = np.inf if shuffle else size  # training goes round and round
@@ -82,26 +82,26 @@ class Windows:
         self.epoch = functools.lru_cache(maxsize=2)(self._epoch)
 
     def _check_fields(self) -> None:
-        if self.B < 1 or self.stride < 1 or self.context < 0:
+        if self.B < 1 or self.stride < 1 or self.overlap < 0:
             raise UserError(
-                f"B={self.B}, L={self.L}, context={self.context}, framed={self.framed}: a batch "
-                "needs a row, and a row at least one token besides its context or its frame"
+                f"B={self.B}, L={self.L}, overlap={self.overlap}, framed={self.framed}: a batch "
+                "needs a row, and a row at least one token besides its overlap or its frame"
             )
-        if self.framed and self.context:
-            raise UserError(f"context={self.context}: framed rows have none")
+        if self.framed and self.overlap:
+            raise UserError(f"overlap={self.overlap}: framed rows have none")
         missing = {"cls", "sep"} - set(self.corpus.tokenizer.special)
         if self.framed and missing:
             names = " and no ".join(f"<{name}>" for name in sorted(missing))
             raise UserError(f"framed=True, but this vocabulary has no {names}")
 
     def _whole(self, size: int) -> int:
-        """How many windows read a text of this size to its end; the first has no context."""
+        """How many windows read a text of this size to its end; the first has no overlap."""
         first = self.L - 2 if self.framed else self.L
         return 1 + -(-max(0, size - first) // self.stride) if size else 0
 
     def fingerprint(self) -> dict[str, Any]:
         """What a position depends on: compare it before going on from one."""
-        return fingerprint(self, "B", "L", "framed", "context", "seed", "shuffle")
+        return fingerprint(self, "B", "L", "framed", "overlap", "seed", "shuffle")
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """These rows of batch number `step`, counted from 0 over all epochs."""
@@ -135,17 +135,17 @@ class Windows:
         places = epoch.stream.find(before_B1 + np.arange(self.L + 1), FORWARDS)
         valid_BL = real_B1 & (before_B1 + 1 + column < self.end)
         is_first_B1 = (window_B1 == 0) & (not self.shuffle)
-        predict_BL = valid_BL & (is_first_B1 | (column >= self.context))
+        loss_mask_BL = valid_BL & (is_first_B1 | (column >= self.overlap))
         tokens_BN = self.corpus.tokens[places.corpus].astype(np.int32)
         document_BL = places.document[:, 1:]
         return {
             "tokens_BL": np.where(valid_BL, tokens_BN[:, :-1], self._filler),
             "next_BL": np.where(valid_BL, tokens_BN[:, 1:], self._filler),
-            "starts_BL": valid_BL & epoch.stream.opens_document(places, FORWARDS)[:, 1:],
+            "document_start_BL": valid_BL & epoch.stream.opens_document(places, FORWARDS)[:, 1:],
             "valid_BL": valid_BL,
-            "predict_BL": predict_BL,
-            "words_B": _sums(epoch.words[document_BL], predict_BL),
-            "bytes_B": _sums(epoch.bytes[document_BL], predict_BL),
+            "loss_mask_BL": loss_mask_BL,
+            "words_B": _sums(epoch.words[document_BL], loss_mask_BL),
+            "bytes_B": _sums(epoch.bytes[document_BL], loss_mask_BL),
         }
 
     def _framed(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
@@ -161,7 +161,7 @@ class Windows:
         text_BL = valid_BL & (column > 0) & (column < size_B1 + 1)
         return {
             "tokens_BL": np.where(valid_BL, tokens_BL, self._filler),
-            "starts_BL": text_BL & epoch.stream.opens_document(places, FORWARDS),
+            "document_start_BL": text_BL & epoch.stream.opens_document(places, FORWARDS),
             "valid_BL": valid_BL,
         }
 

@@ -34,7 +34,7 @@ def draw(seed: int, length: int = L) -> dict[str, np.ndarray]:
         "tokens_BZL": tokens_BZL,
         "next_BZL": next_BZL,
         "chars_BZLW": chars_TW[tokens_BZL],
-        "opens_BZL": np.zeros((B, 2, length), np.int8),
+        "boundary_BZL": np.zeros((B, 2, length), np.int8),
         "predict_BZL": np.ones((B, 2, length), bool),
         "weight_B": np.ones(B, np.float32),
     }
@@ -113,7 +113,7 @@ def test_a_row_forgets_where_the_recipe_says_so(reset, forgets, opens):
     objective = build(reset=reset)
     given = variables(objective)
     batch = draw(1)
-    batch["opens_BZL"][:, :, 0] = opens
+    batch["boundary_BZL"][:, :, 0] = opens
     _, kept = trial(objective, given, draw(2))
     after, _ = trial(objective, {**given, **kept}, batch)
     afresh, _ = trial(objective, given, batch)
@@ -186,7 +186,7 @@ def test_a_sample_of_words_serves_training_alone():
     [
         ({}, {"reset": "always"}, "", "reset='always' is none of never, document, sentence"),
         ({}, {"samples": V}, "", "samples=30 of model.V=30"),
-        ({}, {}, "opens_BZL", "batches.name='directions'"),
+        ({}, {}, "boundary_BZL", "batches.name='directions'"),
         ({}, {}, "chars_BZLW", "batches.characters"),
     ],
 )

@@ -39,14 +39,14 @@ def objective(**fields):
 def batch():
     rng = np.random.default_rng(0)
     text_BL = rng.integers(0, V, (B, L + 1)).astype(np.int32)
-    predict_BL = np.ones((B, L), bool)
-    predict_BL[0, :3] = predict_BL[2, 10:] = False
+    loss_mask_BL = np.ones((B, L), bool)
+    loss_mask_BL[0, :3] = loss_mask_BL[2, 10:] = False
     return {
         "tokens_BL": text_BL[:, :-1],
         "next_BL": text_BL[:, 1:],
-        "starts_BL": STARTS,
+        "document_start_BL": STARTS,
         "valid_BL": np.ones((B, L), bool),
-        "predict_BL": predict_BL,
+        "loss_mask_BL": loss_mask_BL,
         "weight_B": np.array([1, 1, 1], np.float32),
         "words_B": np.array([4, 5, 6], np.float32),
         "bytes_B": np.array([20, 30, 40], np.float32),
@@ -65,16 +65,16 @@ def run(given):
 
 @functools.cache
 def gradient(across: bool):
-    """(position_LD, predict_BL) -> the loss's gradient by the positions' embedding.
+    """(position_LD, loss_mask_BL) -> the loss's gradient by the positions' embedding.
 
     It has an entry for each place of a row, and nothing to do with the softmax.
     """
 
-    def loss(position_LD, predict_BL):
+    def loss(position_LD, loss_mask_BL):
         backbone = params()["backbone"] | {"position_LD": position_LD}
         sums = objective(across=across).apply(
             {"params": {"backbone": backbone}},
-            batch() | {"predict_BL": predict_BL},
+            batch() | {"loss_mask_BL": loss_mask_BL},
             train=True,
             rngs={"dropout": jax.random.key(0)},
         )
@@ -85,9 +85,9 @@ def gradient(across: bool):
 
 def slopes(across: bool, b: int, i: int):
     """How much the prediction at place i of row b depends on each place of the row."""
-    predict_BL = np.zeros((B, L), bool)
-    predict_BL[b, i] = True
-    slopes_LD = gradient(across)(params()["backbone"]["position_LD"], predict_BL)
+    loss_mask_BL = np.zeros((B, L), bool)
+    loss_mask_BL[b, i] = True
+    slopes_LD = gradient(across)(params()["backbone"]["position_LD"], loss_mask_BL)
     return np.abs(np.asarray(slopes_LD)).sum(1)
 
 
@@ -105,8 +105,8 @@ def test_the_loss_is_that_of_the_logits_of_each_place():
     nats_BLV = np.log(np.exp(logits_BLV).sum(-1, keepdims=True)) - logits_BLV
     nats_BL = np.take_along_axis(nats_BLV, given["next_BL"][..., None], axis=-1)[..., 0]
     sums = run(given)
-    np.testing.assert_allclose(sums["loss"][0], nats_BL[given["predict_BL"]].sum(), rtol=1e-5)
-    assert float(sums["loss"][1]) == given["predict_BL"].sum()
+    np.testing.assert_allclose(sums["loss"][0], nats_BL[given["loss_mask_BL"]].sum(), rtol=1e-5)
+    assert float(sums["loss"][1]) == given["loss_mask_BL"].sum()
     values = metrics.means(jax.device_get(sums))
     assert values["word_perplexity"] == pytest.approx(np.exp(sums["loss"][0] / 15), rel=1e-5)
     assert values["byte_perplexity"] == pytest.approx(np.exp(sums["loss"][0] / 90), rel=1e-5)

@@ -172,7 +172,7 @@ def test_every_ablation_learns(case):
     released = case == "as released"
     taken = dict(faithful=True, reset=False, perm=2) if released else dict(memory=0, spans=False)
     objective, tx = tiny(**taken), optax.adam(0.03)
-    batch = draw(both_ways=released)
+    batch = draw(bidirectional=released)
     step, at = started(objective, tx, batch)
     assert ("memory" in at.carry) == released
     losses = []

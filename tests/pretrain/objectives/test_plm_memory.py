@@ -19,8 +19,8 @@ def stream(seed):
 
 def window(tokens_BT, starts_BT, w):
     cut = slice(w * REUSE, w * REUSE + L)
-    batch = draw(both_ways=False)
-    return batch | {"tokens_BL": tokens_BT[:, cut], "starts_BL": starts_BT[:, cut]}
+    batch = draw(bidirectional=False)
+    return batch | {"tokens_BL": tokens_BT[:, cut], "document_start_BL": starts_BT[:, cut]}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -54,7 +54,7 @@ def test_without_reset_all_of_the_memory_is_seen_from_the_first_window_on():
 def test_what_memory_is_dead_moves_no_bit_of_the_loss_and_what_is_alive_does():
     objective, batch, rngs = tiny(), draw(), {"corrupt": jax.random.key(3)}
     params = big_weights()
-    batch["starts_BL"][:, 4] = True
+    batch["document_start_BL"][:, 4] = True
     alive_BM = np.arange(M) >= np.array([[M], [3], [M]])
     noise = jax.random.normal(jax.random.key(1), (2, B, M, 8))
 

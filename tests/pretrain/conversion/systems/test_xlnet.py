@@ -268,7 +268,7 @@ def test_the_authors_configuration_means_the_paper_s_recipe(release):
     )
     for name in same:
         assert described.model[name] == base.model[name], name
-    for name in ("name", "L", "reuse", "both_ways"):
+    for name in ("name", "L", "reuse_len", "bidirectional"):
         assert described.batches[name] == base.batches[name], name
     assert described.objective["name"] == base.objective.name
 

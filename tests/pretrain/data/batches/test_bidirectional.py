@@ -52,7 +52,7 @@ def backwards(corpus, documents):
 
 
 READ = (forwards, backwards)
-NAMES = ("tokens_BZL", "next_BZL", "opens_BZL")
+NAMES = ("tokens_BZL", "next_BZL", "boundary_BZL")
 
 
 def order(layout, epoch):
@@ -170,7 +170,7 @@ def test_a_batch_depends_on_its_step_alone(corpus):
         assert {name: array.dtype for name, array in again.items()} == dict(
             tokens_BZL=np.int32,
             next_BZL=np.int32,
-            opens_BZL=np.int8,
+            boundary_BZL=np.int8,
             chars_BZLW=np.uint16,
             predict_BZL=np.bool_,
             weight_B=np.float32,

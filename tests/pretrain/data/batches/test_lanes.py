@@ -11,7 +11,7 @@ from pretrain.data.batches.loader import stream
 from pretrain.runtime.errors import UserError
 from tests.support import corpora
 
-FIELDS: dict[str, Any] = {"B": 4, "L": 32, "reuse": 12}
+FIELDS: dict[str, Any] = {"B": 4, "L": 32, "reuse_len": 12}
 SEP, CLS, EOD = 4, 3, 7
 
 
@@ -30,8 +30,8 @@ def text_of(corpus, documents):
 
 
 def reused(layout, steps):
-    """What each row reads over the steps: [B, steps * reuse]."""
-    parts = [layout.batch(step)["tokens_BL"][:, : layout.reuse] for step in steps]
+    """What each row reads over the steps: [B, steps * reuse_len]."""
+    parts = [layout.batch(step)["tokens_BL"][:, : layout.reuse_len] for step in steps]
     return np.concatenate(parts, axis=1)
 
 
@@ -44,7 +44,7 @@ def find(part, whole):
 def segments(batch, row):
     """Tokens of A and of B."""
     tokens, segment = batch["tokens_BL"][row], batch["segments_BL"][row]
-    return tokens[segment == 0][FIELDS["reuse"] : -1], tokens[segment == 1][:-1]
+    return tokens[segment == 0][FIELDS["reuse_len"] : -1], tokens[segment == 1][:-1]
 
 
 def test_a_row_goes_on_where_it_stopped(corpus):
@@ -62,7 +62,7 @@ def test_a_follows_the_reused_part_at_once(corpus):
         now, later = layout.batch(step)["tokens_BL"], layout.batch(step + 1)["tokens_BL"]
         a_ends = (now == SEP).argmax(1)
         for row in range(layout.B):
-            a = now[row, layout.reuse : a_ends[row]][: layout.reuse]
+            a = now[row, layout.reuse_len : a_ends[row]][: layout.reuse_len]
             np.testing.assert_array_equal(a, later[row, : len(a)])
 
 
@@ -76,7 +76,7 @@ def test_training_lanes_share_the_text_of_each_epoch_without_overlap(corpus):
             read = np.bincount(rows[way::2].ravel(), minlength=layout.corpus.manifest["V"])
             there = np.bincount(text, minlength=len(read))
             assert (read <= there).all()
-            assert there.sum() - read.sum() < layout.reuse * layout.lanes + layout.reuse
+            assert there.sum() - read.sum() < layout.reuse_len * layout.lanes + layout.reuse_len
 
 
 def test_backward_rows_read_the_same_text_from_its_other_end(corpus):
@@ -88,7 +88,7 @@ def test_backward_rows_read_the_same_text_from_its_other_end(corpus):
 
 def test_rows_say_which_way_they_read(corpus):
     assert build(corpus).batch(0)["backward_B"].tolist() == [False, True, False, True]
-    assert "backward_B" not in build(corpus, both_ways=False).batch(0)
+    assert "backward_B" not in build(corpus, bidirectional=False).batch(0)
 
 
 def test_a_row_is_reused_a_sep_b_sep_cls(corpus):
@@ -98,7 +98,7 @@ def test_a_row_is_reused_a_sep_b_sep_cls(corpus):
         assert {v.shape[0] for v in batch.values()} == {4}
         for tokens, segment in zip(batch["tokens_BL"], batch["segments_BL"], strict=True):
             first, second = np.flatnonzero(tokens == SEP)
-            assert layout.reuse < first < second == layout.L - 2
+            assert layout.reuse_len < first < second == layout.L - 2
             assert np.flatnonzero(tokens == CLS).tolist() == [layout.L - 1]
             expected = [0] * (first + 1) + [1] * (second - first) + [2]
             assert segment.tolist() == expected
@@ -111,12 +111,12 @@ def test_half_of_the_bs_follow_their_a(corpus):
 
 
 def test_the_label_says_whether_b_follows_in_the_text(corpus):
-    layout = build(corpus, both_ways=False, L=60, B=4)
+    layout = build(corpus, bidirectional=False, L=60, B=4)
     order = np.tile(text_of(corpus, _order(layout, 0)), 2)
     for step in range(10):
         batch = layout.batch(step)
         for row, follows in enumerate(batch["consecutive_B"]):
-            begin = (row * layout.steps_per_epoch + step) * layout.reuse + layout.reuse
+            begin = (row * layout.steps_per_epoch + step) * layout.reuse_len + layout.reuse_len
             a, b = segments(batch, row)
             gap = find(b, order[begin + len(a) :][: len(b) + layout.pair])
             np.testing.assert_array_equal(order[begin : begin + len(a)], a)
@@ -130,7 +130,7 @@ def _order(layout, epoch):
 
 
 def test_a_random_b_begins_a_sentence_anywhere_in_the_split(corpus):
-    layout = build(corpus, both_ways=False)
+    layout = build(corpus, bidirectional=False)
     text = text_of(corpus, _order(layout, 0))
     begins = []
     for step in range(60):
@@ -165,7 +165,7 @@ def test_truncation_takes_from_the_longer_segment_one_token_at_a_time(size):
 
 
 def test_starts_mark_documents_in_reading_order(corpus):
-    layout = build(corpus, both_ways=True, seed=5)
+    layout = build(corpus, bidirectional=True, seed=5)
     for step in range(1, 40):
         batch = layout.batch(step)
         text_BL = batch["segments_BL"] == 0
@@ -173,7 +173,7 @@ def test_starts_mark_documents_in_reading_order(corpus):
         opens_BL = np.roll(batch["tokens_BL"] == EOD, 1, axis=1)
         opens_BL[1::2] = (batch["tokens_BL"] == EOD)[1::2]
         opens_BL &= text_BL & (batch["tokens_BL"] != SEP)
-        np.testing.assert_array_equal(batch["starts_BL"] & text_BL, opens_BL)
+        np.testing.assert_array_equal(batch["document_start_BL"] & text_BL, opens_BL)
 
 
 def test_a_b_from_elsewhere_has_no_starts(corpus):
@@ -183,7 +183,7 @@ def test_a_b_from_elsewhere_has_no_starts(corpus):
         batch = layout.batch(step)
         b_BL = (batch["segments_BL"] == 1) & (batch["consecutive_B"] == 0)[:, None]
         seen += (b_BL & (batch["tokens_BL"] == EOD)).sum()
-        assert not (batch["starts_BL"] & b_BL).any()
+        assert not (batch["document_start_BL"] & b_BL).any()
     assert seen > 0
 
 
@@ -191,8 +191,8 @@ def test_every_row_starts_anew_with_an_epoch(corpus):
     layout = build(corpus)
     for epoch in (0, 1, 2):
         step = epoch * layout.steps_per_epoch
-        assert layout.batch(step)["starts_BL"][:, 0].all()
-        assert not layout.batch(step + 1)["starts_BL"][:, 0].all()
+        assert layout.batch(step)["document_start_BL"][:, 0].all()
+        assert not layout.batch(step + 1)["document_start_BL"][:, 0].all()
 
 
 def test_words_start_where_the_tokenizer_says(corpus):
@@ -235,7 +235,7 @@ def test_a_batch_does_not_depend_on_what_was_asked_before(corpus):
 
 
 def test_evaluation_reads_every_window_once(corpus):
-    layout = build(corpus, split="held_out", B=8, L=24, reuse=7)
+    layout = build(corpus, split="held_out", B=8, L=24, reuse_len=7)
     text = text_of(corpus, corpus.splits["held_out"])
     windows = -(-len(text) // 7)
     assert windows % layout.lanes, "this test wants filler"
@@ -264,17 +264,23 @@ def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
         return build(corpus, **fields).fingerprint()
 
     assert of() == of()
-    for changed in (dict(seed=1), dict(B=2), dict(L=33), dict(reuse=11), dict(split="held_out")):
+    for changed in (
+        dict(seed=1),
+        dict(B=2),
+        dict(L=33),
+        dict(reuse_len=11),
+        dict(split="held_out"),
+    ):
         assert of(**changed) != of(), changed
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (dict(B=5), "B=5 with both_ways"),
+        (dict(B=5), "B=5 with bidirectional"),
         (dict(B=0), "B=0"),
-        (dict(reuse=29), r"reuse=29 does not fit L=32.*between 1 and L - 5"),
-        (dict(reuse=0), "reuse=0 does not fit"),
+        (dict(reuse_len=29), r"reuse_len=29 does not fit L=32.*between 1 and L - 5"),
+        (dict(reuse_len=0), "reuse_len=0 does not fit"),
         (dict(split="held_out", B=4000), r"held-out split has \d+ windows of 12 tokens but batch"),
         (dict(B=100_000), r"training split has \d+ windows .* has 100000 rows: use a smaller B"),
         (dict(split="test"), "split='test': this corpus has train, held_out"),
@@ -296,5 +302,5 @@ def test_an_empty_split_is_refused(corpus):
 
 
 def test_the_smallest_rows_work(corpus):
-    batch = build(corpus, L=6, reuse=1, B=1, both_ways=False).batch(0)
+    batch = build(corpus, L=6, reuse_len=1, B=1, bidirectional=False).batch(0)
     assert batch["segments_BL"].tolist() == [[0, 0, 0, 1, 1, 2]]

@@ -16,7 +16,7 @@ def corpus(tmp_path_factory):
 
 
 def build(corpus, split="train"):
-    return batches.build("lanes", corpus, split=split, B=4, L=32, reuse=16)
+    return batches.build("lanes", corpus, split=split, B=4, L=32, reuse_len=16)
 
 
 def test_batches_come_in_order_from_any_step(corpus):

@@ -19,7 +19,7 @@ def corpus(tmp_path_factory):
 
 
 def test_a_row_is_cls_a_sep_b_sep_and_padding(corpus):
-    layout = build(corpus, short=0.5)
+    layout = build(corpus, short_seq_prob=0.5)
     seen = set()
     for step in range(10):
         rows = pairs.Instances(*(field[step * 8 : step * 8 + 8] for field in layout.instances(0)))
@@ -163,7 +163,7 @@ def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
         dict(seed=1),
         dict(B=2),
         dict(L=97),
-        dict(short=0.2),
+        dict(short_seq_prob=0.2),
         dict(next_sentence=False),
         dict(faithful=True),
         dict(split="held_out"),
@@ -176,8 +176,8 @@ def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
     [
         (dict(B=0), "B=0"),
         (dict(L=4), "L=4: a row is two segments and 3 special tokens"),
-        (dict(short=1.5), r"short=1.5: it is a share"),
-        (dict(short=-0.1), r"short=-0.1"),
+        (dict(short_seq_prob=1.5), r"short_seq_prob=1.5: it is a share"),
+        (dict(short_seq_prob=-0.1), r"short_seq_prob=-0.1"),
         (dict(B=100_000), r"training split makes \d+ rows of L=96 but batch has 100000: use a sm"),
         (dict(split="test"), "split='test': this corpus has train, held_out"),
     ],

@@ -34,7 +34,7 @@ def read(instances):
 @pytest.mark.parametrize("L", [12, 96, 300])
 def test_rows_are_those_of_the_original_loop(corpus, L, faithful, monkeypatch):
     uncut(monkeypatch)
-    layout = build(corpus, L=L, faithful=faithful, seed=2, short=0.3)
+    layout = build(corpus, L=L, faithful=faithful, seed=2, short_seq_prob=0.3)
     expected = [
         (a[0][0], length(a), b[0][0], length(b), follows)
         for a, b, follows in plain(layout, epoch=1)
@@ -123,7 +123,7 @@ def test_lone_sentences_never_have_a_b_that_follows():
 def test_rows_are_full_but_for_the_short_ones(next_sentence):
     corpus = made(*[[1] * 4000] * 8)
     for short in (0.0, 0.25, 1.0):
-        layout = of(corpus, L=23, short=short, next_sentence=next_sentence)
+        layout = of(corpus, L=23, short_seq_prob=short, next_sentence=next_sentence)
         rows = layout.instances(0)
         below = (rows.a + rows.b < layout.room).mean()
         # a length is drawn from 2 to room, and documents end
@@ -133,7 +133,7 @@ def test_rows_are_full_but_for_the_short_ones(next_sentence):
 
 def test_short_lengths_go_with_the_document_in_the_original():
     corpus = made(*[[1] * 800] * 20)
-    rows = of(corpus, L=23, short=0.5, faithful=True, next_sentence=False).instances(0)
+    rows = of(corpus, L=23, short_seq_prob=0.5, faithful=True, next_sentence=False).instances(0)
     document = rows.a_begin // 801
     most = [np.bincount(rows.a[document == d]).max() / (document == d).sum() for d in range(20)]
     assert min(most) > 0.9
@@ -155,14 +155,16 @@ def test_a_is_whole_sentences_of_one_document_when_alone(corpus):
 
 def test_of_a_sentence_longer_than_a_row_a_part_is_seen():
     for next_sentence in (True, False):
-        layout = of(made([500], [3, 400], [7]), L=20, next_sentence=next_sentence, short=0.0)
+        layout = of(
+            made([500], [3, 400], [7]), L=20, next_sentence=next_sentence, short_seq_prob=0.0
+        )
         rows = layout.instances(0)
         assert (rows.a + rows.b).max() == layout.room
         assert rows.a_begin[(rows.a_begin > 0) & (rows.a_begin < 500)].size == 1
 
 
 def test_a_document_that_just_fills_a_row_is_one_row():
-    layout = of(made([10, 8], [10, 8]), L=20, next_sentence=False, short=0.0)
+    layout = of(made([10, 8], [10, 8]), L=20, next_sentence=False, short_seq_prob=0.0)
     assert layout.instances(0).a.tolist() == [18, 18]
 
 

@@ -11,7 +11,7 @@ from pretrain.data.batches.loader import stream
 from tests.support import corpora
 
 LAYOUTS = {
-    "lanes": {"L": 24, "reuse": 7},
+    "lanes": {"L": 24, "reuse_len": 7},
     "windows": {"L": 24},
     "pairs": {"L": 32},
     "bidirectional": {"L": 7, "characters": 12},

@@ -53,12 +53,12 @@ def text_of(corpus, documents) -> np.ndarray:
     return np.concatenate([corpus.tokens[i:j] for i, j in spans]).astype(np.int32)
 
 
-@pytest.mark.parametrize("context", [0, 1, 5, 15])
+@pytest.mark.parametrize("overlap", [0, 1, 5, 15])
 @pytest.mark.parametrize("split", ["held_out", "all"])
-def test_evaluation_predicts_every_token_once_in_order_from_the_one_before(corpus, split, context):
+def test_evaluation_predicts_every_token_once_in_order_from_the_one_before(corpus, split, overlap):
     text = text_of(corpus, corpus.splits[split])
-    rows = read(build(corpus, split=split, context=context))
-    predicted = rows["predict_BL"]
+    rows = read(build(corpus, split=split, overlap=overlap))
+    predicted = rows["loss_mask_BL"]
     np.testing.assert_array_equal(rows["next_BL"][predicted], text)
     before = np.append(corpus.tokenizer.special["eod"], text[:-1])
     np.testing.assert_array_equal(rows["tokens_BL"][predicted], before)
@@ -66,13 +66,13 @@ def test_evaluation_predicts_every_token_once_in_order_from_the_one_before(corpu
 
 
 @pytest.mark.parametrize("size", [*range(1, 14), 64, 65, 66])
-@pytest.mark.parametrize("fields", [{}, {"context": 3}, {"framed": True}])
+@pytest.mark.parametrize("fields", [{}, {"overlap": 3}, {"framed": True}])
 def test_a_text_of_any_size_is_read_to_its_end_and_no_further(size, fields):
     corpus = invented([size], cls=70, sep=71, pad=72)
     corpus.tokenizer.word_start_V = np.ones(73, bool)
     layout = build(corpus, "all", B=3, L=6, **fields)
     rows = read(layout)
-    text_BL = rows["predict_BL"] if "predict_BL" in rows else rows["tokens_BL"] < 70
+    text_BL = rows["loss_mask_BL"] if "loss_mask_BL" in rows else rows["tokens_BL"] < 70
     read_BL = rows["next_BL"] if "next_BL" in rows else rows["tokens_BL"]
     assert read_BL[text_BL].tolist() == list(range(size))
     assert rows["weight_B"].sum() == layout.windows
@@ -81,22 +81,22 @@ def test_a_text_of_any_size_is_read_to_its_end_and_no_further(size, fields):
 
 
 def test_a_row_begins_with_the_context_that_the_row_before_predicted(corpus):
-    rows = read(build(corpus, split="held_out", context=6))
+    rows = read(build(corpus, split="held_out", overlap=6))
     real = int(rows["weight_B"].sum())
     for row in range(1, real):
         np.testing.assert_array_equal(rows["next_BL"][row, :6], rows["next_BL"][row - 1, 10:])
-        assert not rows["predict_BL"][row, :6].any()
+        assert not rows["loss_mask_BL"][row, :6].any()
         assert rows["valid_BL"][row, :6].all()
-    assert rows["predict_BL"][0].all()
+    assert rows["loss_mask_BL"][0].all()
 
 
-@pytest.mark.parametrize("context", [0, 6])
-def test_training_predicts_the_text_of_each_epoch_but_for_what_fills_no_batch(corpus, context):
-    layout = build(corpus, context=context, seed=1)
+@pytest.mark.parametrize("overlap", [0, 6])
+def test_training_predicts_the_text_of_each_epoch_but_for_what_fills_no_batch(corpus, overlap):
+    layout = build(corpus, overlap=overlap, seed=1)
     text = text_of(corpus, corpus.splits["train"])
     for epoch in (0, 1):
         rows = read(layout, epoch)
-        new = np.bincount(rows["next_BL"][rows["predict_BL"]], minlength=corpus.tokenizer.V)
+        new = np.bincount(rows["next_BL"][rows["loss_mask_BL"]], minlength=corpus.tokenizer.V)
         there = np.bincount(text, minlength=len(new))
         assert (new <= there).all()
         assert there.sum() - new.sum() < (layout.B + 1) * layout.stride
@@ -105,7 +105,7 @@ def test_training_predicts_the_text_of_each_epoch_but_for_what_fills_no_batch(co
 def test_training_wastes_nothing_on_padding(corpus):
     rows = read(build(corpus))
     assert rows["valid_BL"].all()
-    assert rows["predict_BL"].all()
+    assert rows["loss_mask_BL"].all()
     assert rows["weight_B"].all()
     framed = read(build(corpus, framed=True))
     assert framed["valid_BL"].all()
@@ -119,9 +119,9 @@ def test_training_rows_are_parts_of_documents_joined_at_their_ends():
         rows = read(build(corpus, L=8, seed=2), epoch)
         tokens, following = rows["tokens_BL"], rows["next_BL"]
         np.testing.assert_array_equal(following[:, :-1], tokens[:, 1:])
-        np.testing.assert_array_equal(rows["starts_BL"], np.isin(tokens, ends))
-        np.testing.assert_array_equal(rows["starts_BL"], np.isin(following, begins))
-        goes_on = ~rows["starts_BL"]
+        np.testing.assert_array_equal(rows["document_start_BL"], np.isin(tokens, ends))
+        np.testing.assert_array_equal(rows["document_start_BL"], np.isin(following, begins))
+        goes_on = ~rows["document_start_BL"]
         np.testing.assert_array_equal(following[goes_on], tokens[goes_on] + 1)
 
 
@@ -129,7 +129,7 @@ def test_documents_begin_after_an_end(corpus):
     for split in ("train", "held_out"):
         rows = read(build(corpus, split=split))
         after_BL = (rows["tokens_BL"] == EOD) & rows["valid_BL"]
-        np.testing.assert_array_equal(rows["starts_BL"], after_BL)
+        np.testing.assert_array_equal(rows["document_start_BL"], after_BL)
         assert after_BL.any()
 
 
@@ -163,7 +163,7 @@ def test_windows_of_one_huge_document_are_cut_elsewhere_each_epoch():
 
 def test_words_and_bytes_sum_to_those_of_the_documents(corpus):
     for split in ("held_out", "all"):
-        for fields in ({}, {"context": 7}, {"L": 50}):
+        for fields in ({}, {"overlap": 7}, {"L": 50}):
             rows = read(build(corpus, split=split, **fields))
             for key, whole in (("words_B", corpus.words), ("bytes_B", corpus.bytes)):
                 assert rows[key].dtype == np.float32
@@ -174,10 +174,10 @@ def test_words_and_bytes_sum_to_those_of_the_documents(corpus):
 def test_words_and_bytes_of_a_row_are_its_tokens_shares_of_their_documents():
     corpus = invented([5, 1, 30, 12, 7, 40])
     document = np.repeat(np.arange(6), np.diff(corpus.documents))
-    for layout in (build(corpus, L=8), build(corpus, "all", L=8, context=3)):
+    for layout in (build(corpus, L=8), build(corpus, "all", L=8, overlap=3)):
         rows = read(layout)
         for number in range(len(rows["next_BL"])):
-            own = document[rows["next_BL"][number][rows["predict_BL"][number]]]
+            own = document[rows["next_BL"][number][rows["loss_mask_BL"][number]]]
             words = sum(corpus.words[d] / (document == d).sum() for d in own)
             sizes = sum(corpus.bytes[d] / (document == d).sum() for d in own)
             assert rows["words_B"][number] == pytest.approx(words, rel=1e-6)
@@ -187,7 +187,7 @@ def test_words_and_bytes_of_a_row_are_its_tokens_shares_of_their_documents():
 def test_a_framed_row_is_cls_text_sep(corpus):
     text = text_of(corpus, corpus.splits["held_out"])
     rows = read(build(corpus, split="held_out", framed=True))
-    assert {"next_BL", "predict_BL", "words_B", "bytes_B"}.isdisjoint(rows)
+    assert {"next_BL", "loss_mask_BL", "words_B", "bytes_B"}.isdisjoint(rows)
     valid, tokens = rows["valid_BL"], rows["tokens_BL"]
     real = int(rows["weight_B"].sum())
     assert (tokens[:real, 0] == CLS).all()
@@ -205,7 +205,7 @@ def test_a_framed_row_says_where_its_documents_begin():
     for epoch in range(3):
         rows = read(build(corpus, L=8, framed=True, B=2), epoch)
         begins = np.isin(rows["tokens_BL"], corpus.documents[:-1])
-        np.testing.assert_array_equal(rows["starts_BL"], begins)
+        np.testing.assert_array_equal(rows["document_start_BL"], begins)
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 4])
@@ -248,9 +248,9 @@ def test_arrays_are_of_the_kinds_promised(corpus):
     for framed in (False, True):
         kinds = {k: v.dtype.name for k, v in build(corpus, framed=framed).batch(0).items()}
         expected = {"tokens_BL": "int32", "weight_B": "float32"}
-        expected |= dict.fromkeys(("starts_BL", "word_starts_BL", "valid_BL"), "bool")
+        expected |= dict.fromkeys(("document_start_BL", "word_starts_BL", "valid_BL"), "bool")
         if not framed:
-            expected |= {"next_BL": "int32", "predict_BL": "bool"}
+            expected |= {"next_BL": "int32", "loss_mask_BL": "bool"}
             expected |= {"words_B": "float32", "bytes_B": "float32"}
         assert kinds == expected
 
@@ -264,7 +264,7 @@ def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
         dict(seed=1),
         dict(B=2),
         dict(L=17),
-        dict(context=1),
+        dict(overlap=1),
         dict(framed=True),
         dict(split="held_out"),
     ):
@@ -274,11 +274,11 @@ def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"B": 0}, "B=0, L=16, context=0, framed=False: a batch needs a row"),
-        ({"context": 16}, "L=16, context=16, framed=False: .* one token besides its context"),
-        ({"context": -1}, "context=-1"),
-        ({"L": 2, "framed": True}, "L=2, context=0, framed=True: .* or its frame"),
-        ({"framed": True, "context": 2}, "context=2: framed rows have none"),
+        ({"B": 0}, "B=0, L=16, overlap=0, framed=False: a batch needs a row"),
+        ({"overlap": 16}, "L=16, overlap=16, framed=False: .* one token besides its overlap"),
+        ({"overlap": -1}, "overlap=-1"),
+        ({"L": 2, "framed": True}, "L=2, overlap=0, framed=True: .* or its frame"),
+        ({"framed": True, "overlap": 2}, "overlap=2: framed rows have none"),
         ({"B": 4000}, r"training split has \d+ windows of 16 tokens but batch has 4000 rows"),
         ({"L": 10**6}, "training split has 0 windows of 1000000 tokens"),
     ],

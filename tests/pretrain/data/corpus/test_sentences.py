@@ -157,7 +157,7 @@ def test_white_space_alone_is_no_document():
 
 def test_lanes_read_a_corpus_kept_whole(folder, texts):
     corpus = load(folder, sentences="whole")
-    batch = batches.build("lanes", corpus, B=2, L=32, reuse=16).batch(0)
+    batch = batches.build("lanes", corpus, B=2, L=32, reuse_len=16).batch(0)
     assert batch["tokens_BL"].shape == (2, 32)
 
 
