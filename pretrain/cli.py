@@ -21,7 +21,7 @@ from pretrain.distributed import failures, processes
 from pretrain.runtime import compile_cache, malloc, recipe_ranges
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.locks import lock_workdir
-from pretrain.runtime.run_config import differences, read_config, write_config
+from pretrain.runtime.run_config import diff_configs, read_config, write_config
 from pretrain.runtime.unused_path import vacant
 
 CONFIG = config_flags.DEFINE_config_file(
@@ -161,7 +161,7 @@ def _changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
     """Where the recipe differs from that of the run there, if there is one and it may."""
     changed = []
     if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
-        changed = differences(read_config(workdir), recipe)
+        changed = diff_configs(read_config(workdir), recipe)
         if (grave := [x for x in changed if not re.match(FREE, x)]) and not ACCEPT_CHANGES.value:
             lines = "".join(f"\n  {line}" for line in grave)
             raise UserError(

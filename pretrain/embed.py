@@ -127,7 +127,7 @@ def embed(
 def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """What the vectors of a sentence depend on."""
     return {
-        "weights": integrity.seal(describe(integrity.flatten(params))[0])["digest"],
+        "weights": integrity.with_digest(describe(integrity.flatten(params))[0])["digest"],
         "tokenizer": tokenizers.digest(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),

@@ -1,8 +1,8 @@
-"""Reading checkpoints that may be damaged: nothing is believed that does not add up.
+"""Reads checkpoints that may be damaged, and verifies all of what it reads.
 
 A checkpoint is a folder `<step>` with the arrays in `state/`, as nested dictionaries named like
-the train state, and in `record/` the checksum of each, the position in the data, and a digest
-of that record itself.
+the train state.  `record/` holds the checksum of each array, the position in the data, the format
+of the layout, and a digest of that record itself.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from pretrain.checkpoint import checksums
 from pretrain.runtime import sealed_json
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import read_json
+from pretrain.runtime.run_config import FORMAT, check_format
 
 Leaves = dict[str, Any]  # "params/backbone/token_VD": an array, or the description of one
 ARRAYS = (jax.Array, np.ndarray)
@@ -36,8 +37,15 @@ class DamagedError(Exception):
     """A checkpoint is not what was saved; the message names the file or the leaf."""
 
 
-class Found(NamedTuple):
-    """A checkpoint that verified, and why each newer one did not: {step: reason}."""
+class Restored(NamedTuple):
+    """A checkpoint that verified.
+
+    Attributes:
+        leaves: its arrays by name.
+        position: the position in the data.
+        step: its number.
+        refused: the newer checkpoints that did not verify, and why: {step: reason}.
+    """
 
     leaves: Leaves
     position: dict
@@ -46,42 +54,52 @@ class Found(NamedTuple):
 
 
 def flatten(tree: Any) -> Leaves:
-    """{"params/backbone/token_VD": leaf}, in the order of `jax.tree.leaves`."""
+    """Returns {"params/backbone/token_VD": leaf}, in the order of `jax.tree.leaves`."""
     named = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in named}
 
 
 def nest(leaves: Leaves) -> dict:
-    """{"params": {"backbone": {"token_VD": leaf}}}: what Orbax is given and asked for."""
+    """Returns {"params": {"backbone": {"token_VD": leaf}}}, the form that Orbax stores."""
     return traverse_util.unflatten_dict(leaves, sep="/")
 
 
-def seal(record: Mapping[str, Any]) -> dict:
-    """`record` and the sha256 of its canonical JSON."""
-    plain = json.loads(json.dumps(record))
+def make_record(leaves: Mapping[str, dict], position: Mapping[str, Any]) -> dict:
+    """Makes the record of a checkpoint.
+
+    Args:
+        leaves: the rows of `checksums.describe` by name.
+        position: JSON; the position in the data.
+    """
+    return with_digest({"format": FORMAT, "leaves": leaves, "position": position})
+
+
+def with_digest(record: Mapping[str, Any]) -> dict:
+    """Adds to a record the sha256 of its canonical JSON, under "digest"."""
+    plain = json.loads(json.dumps(record))  # tuples become lists, as they will when it is read
     return {**plain, "digest": sealed_json.digest(plain)}
 
 
-def newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Found | None:
-    """The newest checkpoint in `folder` that verifies; every newer one is warned of.
+def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restored | None:
+    """Loads the newest checkpoint in `folder` that verifies, and warns of every newer one.
 
     Args:
         folder: holds the checkpoints; it is only read.
-        like: for each leaf a jax.ShapeDtypeStruct with the sharding it is to have.
-        within: look only at leaves in this folder, "params/", or at the one of this name; `like`
-            has just these.
+        like: a jax.ShapeDtypeStruct with the wanted sharding for each leaf.
+        within: a folder of the state, "params/", or the name of one leaf; `like` has just the
+            leaves in it.  "" is the whole state.
 
     Returns:
-        None if there is no checkpoint at all.
+        The checkpoint; None if there is none at all.
 
     Raises:
-        UserError: the checkpoint does not fit `like`, or there are some and none verifies.
+        UserError: the checkpoint is of another format, or does not fit `like`, or there are some and none verifies.
     """
     refused: dict[int, str] = {}
     for step in steps(folder):
         try:
-            leaves, position = read(folder / str(step), like, within)
-            return Found(leaves, position, step, refused)
+            leaves, position = load(folder / str(step), like, within)
+            return Restored(leaves, position, step, refused)
         except DamagedError as error:
             refused[step] = str(error)
             logging.warning("checkpoint %s is refused: %s", folder / str(step), error)
@@ -92,37 +110,53 @@ def newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Found | None
 
 
 def steps(folder: pathlib.Path) -> list[int]:
-    """Newest first; unfinished saves have names that are not numbers."""
+    """Lists the steps of the checkpoints in `folder`, newest first."""
+    # Unfinished saves have names that are not numbers.
     names = os.listdir(folder) if folder.is_dir() else []
     numbers = (int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
     return sorted(numbers, reverse=True)
 
 
-def read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
-    """The leaves of one checkpoint, laid out as `like` and verified, and its position."""
-    leaves, record = together(lambda: _load(folder, like, within))
+def load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
+    """Loads and verifies one checkpoint.
+
+    Args:
+        folder: the checkpoint.
+        like, within: see `load_newest`.
+
+    Returns:
+        (leaves by name, position).
+
+    Raises:
+        DamagedError: it does not verify, in this process or another.
+        UserError: it is of another format, or does not fit `like`.
+    """
+    leaves, record = fail_together(lambda: _read(folder, like, within))
     table, _ = checksums.describe(leaves)
     if wrong := [name for name in like if table[name] != record["leaves"][name]]:
         raise DamagedError(f"not the values that were saved: {', '.join(wrong)}")
     return leaves, record["position"]
 
 
-def together(load: Callable[[], tuple[Leaves, dict]]) -> tuple[Leaves, dict]:
-    """`load()`, failing in every process if it fails in one: the others would wait for it."""
+def fail_together(read: Callable[[], tuple[Leaves, dict]]) -> tuple[Leaves, dict]:
+    """Returns `read()`; raises in every process if it fails in one.
+
+    Otherwise the others would wait for the one that failed.
+    """
     error: Exception | None = None
     try:
-        loaded = load()
+        result = read()
     except UserError:
         raise
     except Exception as cause:  # a damaged file can make any layer below raise anything
         error = cause
     if not np.all(multihost_utils.process_allgather(np.array(error is None))):
-        raise DamagedError(reason(error)) from error
-    return loaded
+        raise DamagedError(describe_error(error)) from error
+    return result
 
 
-def reason(error: BaseException | None) -> str:
-    """What went wrong, in a line."""
+def describe_error(error: BaseException | None) -> str:
+    """Describes an error in a line; None stands for an error in another process."""
     if error is None:
         return "another process could not read its part"
     if isinstance(error, DamagedError):
@@ -133,35 +167,35 @@ def reason(error: BaseException | None) -> str:
     return text if len(text) <= 500 else f"{text[:200]} ... {text[-300:]}"
 
 
-def _load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
-    refuse_links(folder)
+def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
+    reject_symlinks(folder)
     record = read_record(folder)
-    compare(folder, {k: v for k, v in record["leaves"].items() if is_within(k, within)}, like)
-    _hush()
+    check_layout(folder, {k: v for k, v in record["leaves"].items() if is_within(k, within)}, like)
+    _silence_orbax_tracebacks()
     target = nest(like)
     args = ocp.args.PyTreeRestore(
         item=target,
         restore_args=ocp.checkpoint_utils.construct_restore_args(target),
         partial_restore=True,
     )
+    # The handler alone: the manager would open a folder of another run for writing.
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
-        found = flatten(handler.restore(folder / "state", args=args))
-    if absent := [name for name in like if not isinstance(found.get(name), ARRAYS)]:
+        leaves = flatten(handler.restore(folder / "state", args=args))
+    if absent := [name for name in like if not isinstance(leaves.get(name), ARRAYS)]:
         raise DamagedError(f"not in state/_METADATA: {', '.join(absent)}")
-    return {name: found[name] for name in like}, record
+    return {name: leaves[name] for name in like}, record
 
 
 def is_within(name: str, folder: str) -> bool:
-    """Whether a leaf is in this folder of the state, "params/", or is it; "": the whole state."""
+    """Returns whether the leaf `name` is in a folder of the state, see `load_newest`."""
     return not folder or name == folder or (folder.endswith("/") and name.startswith(folder))
 
 
 @functools.cache
-def _hush() -> None:
-    """When a leaf cannot be read, the reads still under way report to an event loop that is gone.
-
-    The reader of our own message, which names the damage, is spared their tracebacks.
-    """
+def _silence_orbax_tracebacks() -> None:
+    """Keeps tracebacks of abandoned reads from burying the line that names the damage."""
+    # Where one leaf cannot be read, Orbax closes the event loop under the reads of the others.
+    # Each then reports to asyncio's log, or as an exception that nobody can catch.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     report = sys.unraisablehook
 
@@ -173,15 +207,21 @@ def _hush() -> None:
     sys.unraisablehook = hook
 
 
-def refuse_links(folder: pathlib.Path) -> None:
-    """A link inside a foreign checkpoint could read any file of this machine into the weights."""
+def reject_symlinks(folder: pathlib.Path) -> None:
+    """Raises DamagedError unless all below a checkpoint are plain files and folders."""
+    # A link in somebody else's checkpoint could read any file of this machine into the weights.
     for path in [folder, *folder.rglob("*")]:
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise DamagedError(f"{path.relative_to(folder.parent)} is a link or no regular file")
 
 
 def read_record(folder: pathlib.Path) -> dict:
-    """What was written beside the arrays, if it is what was written."""
+    """Reads and verifies the record of a checkpoint.
+
+    Raises:
+        DamagedError: it is missing or not what was written.
+        UserError: it is of another format.
+    """
     try:
         record = read_json(folder / "record" / "metadata")
     except UserError as error:
@@ -189,22 +229,23 @@ def read_record(folder: pathlib.Path) -> dict:
     if not isinstance(record, dict):
         raise DamagedError(f"{folder / 'record' / 'metadata'} holds no record")
     digest = record.pop("digest", None)
-    if seal(record)["digest"] != digest:
+    if with_digest(record)["digest"] != digest:
         raise DamagedError("its record of what was saved has been altered")
+    check_format(record, folder)
     return record
 
 
-def compare(folder: pathlib.Path, saved: Leaves, like: Leaves) -> None:
-    """UserError naming every leaf whose presence, shape or dtype is not that of `like`."""
-    present = {name: checksums.layout(leaf) for name, leaf in like.items()}
-    wrong = [
-        f"\n  {name}: checkpoint {spoken(saved.get(name))}, this recipe {spoken(present.get(name))}"
-        for name in dict.fromkeys([*saved, *present])
-        if spoken(saved.get(name)) != spoken(present.get(name))
-    ]
+def check_layout(folder: pathlib.Path, saved: Leaves, like: Leaves) -> None:
+    """Raises UserError that names every leaf whose presence, shape or dtype differs."""
+    present = {name: checksums.describe_layout(leaf) for name, leaf in like.items()}
+    wrong = []
+    for name in dict.fromkeys([*saved, *present]):
+        theirs, ours = (format_layout(layouts.get(name)) for layouts in (saved, present))
+        if theirs != ours:
+            wrong.append(f"\n  {name}: checkpoint {theirs}, this recipe {ours}")
     if wrong:
         raise UserError(f"{folder} does not fit this recipe:{''.join(wrong)}")
 
 
-def spoken(layout: dict | None) -> str:
+def format_layout(layout: dict | None) -> str:
     return f"{tuple(layout['shape'])} {layout['dtype']}" if layout else "(absent)"

@@ -1,7 +1,7 @@
-"""Orbax, in three verbs: save a run, restore a run, load another run's backbone.
+"""Saves and restores the checkpoints of a run.
 
-Orbax writes; `pretrain.checkpoint.integrity` reads.  A checkpoint that does not verify is put
-aside, loudly, and the one before it is used.
+Orbax's manager writes, in the background; `pretrain.checkpoint.integrity` reads and verifies.  A
+checkpoint that does not verify is moved aside with a warning, and the one before it is used.
 """
 
 import contextlib
@@ -25,14 +25,18 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike
 from pretrain.runtime.unused_path import vacant
 
+# The reasons of the system that a user can act on, by the words Orbax wraps.
 FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)))
 
 
 class Failures(logging.Filter):
-    """Takes what a save failed with from Orbax's log, where it stands first and at great length.
+    """Collects the errors of background saves from Orbax's log.
+
+    Where several processes save, the manager itself waits for all of them before it raises, and
+    so never does if one has failed.  Its log has the error at once.
 
     Attributes:
-        errors: by folder of checkpoints, of those that are open.
+        errors: the last error by folder of checkpoints, of the folders that are open.
     """
 
     def __init__(self) -> None:
@@ -40,7 +44,7 @@ class Failures(logging.Filter):
         self.errors: dict[pathlib.Path, BaseException | None] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lets all pass but tracebacks of Orbax: whoever asks for the save is given the error."""
+        """Drops the tracebacks of Orbax: `Checkpoints.check` raises the error."""
         if not record.exc_info or "orbax" not in record.pathname:
             return True
         message = record.getMessage()
@@ -50,6 +54,16 @@ class Failures(logging.Filter):
 
 _failures = Failures()
 logging.getLogger("absl").addFilter(_failures)
+
+
+class Manager(ocp.CheckpointManager):
+    """Orbax's manager, which leaves it to the training loop to notice a preemption."""
+
+    def reached_preemption(self, step: int) -> bool:
+        # Asking is a collective that numbers its calls.  The loop asks after every step, and a
+        # second caller that asks at saves alone would leave the processes waiting for each other.
+        del step
+        return False
 
 
 class Checkpoints:
@@ -63,11 +77,11 @@ class Checkpoints:
         keep_every: int | None = None,
         asynchronous: bool = True,
     ):
-        """Opens `workdir/checkpoints` and clears away unfinished saves.
+        """Opens `workdir/checkpoints` and deletes unfinished saves.
 
         Args:
             workdir: the folder of the run; the caller holds its lock.
-            keep: how many of the newest checkpoints stay; None: all, see `keep_only`.
+            keep: how many of the newest checkpoints stay; None keeps all, see `keep_only`.
             keep_every: steps divisible by this stay too.
             asynchronous: `save` returns as soon as the state may be donated.
 
@@ -75,27 +89,25 @@ class Checkpoints:
             UserError: Orbax cannot write below a path of this name.
         """
         self.folder = folder_in(workdir)
-        kept = [preservation_policy.LatestN(keep)]
+        policies = [preservation_policy.LatestN(keep)]
         if keep_every:
-            kept.append(preservation_policy.EveryNSteps(keep_every))
+            policies.append(preservation_policy.EveryNSteps(keep_every))
         options = ocp.CheckpointManagerOptions(
-            preservation_policy=preservation_policy.AnyPreservationPolicy(kept),
+            preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             enable_async_checkpointing=asynchronous,
             cleanup_tmp_directories=True,
-            lightweight_initialize=True,
+            lightweight_initialize=True,  # it reads no metadata of its own: ours says more
         )
-        self.manager = ocp.CheckpointManager(self.folder, options=options)
-        # Orbax would ask for the moment to stop too, numbering its questions in its own way.
-        self.manager.reached_preemption = lambda step: False
+        self.manager = Manager(self.folder, options=options)
         _failures.errors[self.folder] = None
 
     def save(self, step: int, state: Any, position: Mapping[str, Any]) -> None:
-        """Saves `state` and `position` as checkpoint `step`, unless it is there already.
+        """Saves `state` and `position` as checkpoint `step`, unless that exists.
 
         Args:
             step: how many updates `state` has seen.
             state: a pytree of jax.Arrays, laid out in any way over any number of processes.
-            position: JSON; where the data stream stands, and the fingerprints it depends on.
+            position: JSON; the position in the data, and the fingerprints it depends on.
 
         Raises:
             FloatingPointError: a leaf holds a NaN or an infinity; the message names it.
@@ -105,10 +117,12 @@ class Checkpoints:
         if step in self.manager.all_steps():
             return
         leaves = integrity.flatten(state)
-        table, strange = checksums.describe(leaves)
-        if strange:
-            raise FloatingPointError(f"step {step} is not saved, not finite: {', '.join(strange)}")
-        record = integrity.seal({"leaves": table, "position": position})
+        # Before the arrays go to Orbax: its copies are what may be damaged.
+        table, not_finite = checksums.describe(leaves)
+        if not_finite:
+            names = ", ".join(not_finite)
+            raise FloatingPointError(f"step {step} is not saved, not finite: {names}")
+        record = integrity.make_record(table, position)
         items = ocp.args.Composite(
             state=ocp.args.PyTreeSave(integrity.nest(leaves)), record=ocp.args.JsonSave(record)
         )
@@ -116,9 +130,9 @@ class Checkpoints:
             self.manager.save(step, args=items, force=True)
 
     def restore(self, like: Any) -> tuple[Any, dict, int] | None:
-        """The newest checkpoint that verifies, laid out as `like`.
+        """Restores the newest checkpoint that verifies, with the shardings of `like`.
 
-        Newer ones that do not are named in warnings and moved to `checkpoints-refused`.
+        Newer ones that do not verify are named in warnings and moved to `checkpoints-refused`.
 
         Args:
             like: a pytree of jax.ShapeDtypeStructs with shardings, or of arrays.
@@ -131,19 +145,19 @@ class Checkpoints:
                 `like`, or there are checkpoints and none verifies; nothing is moved then.
         """
         self.wait()
-        found = integrity.newest(self.folder, integrity.flatten(like))
-        if found is None:
+        restored = integrity.load_newest(self.folder, integrity.flatten(like))
+        if restored is None:
             return None
-        if found.refused:
-            self._put_aside(found.refused)
-        state = jax.tree.unflatten(jax.tree.structure(like), found.leaves.values())
-        return state, found.position, found.step
+        if restored.refused:
+            self._put_aside(restored.refused)
+        state = jax.tree.unflatten(jax.tree.structure(like), restored.leaves.values())
+        return state, restored.position, restored.step
 
     def has(self, step: int, like: Any) -> bool:
-        """Whether checkpoint `step` verifies; if not, it is put aside, and a warning says why."""
+        """Verifies checkpoint `step`; one that fails is moved aside, and a warning says why."""
         self.wait()
         try:
-            integrity.read(self.folder / str(step), integrity.flatten(like), within="")
+            integrity.load(self.folder / str(step), integrity.flatten(like), within="")
             return True
         except integrity.DamagedError as error:
             logging.warning("checkpoint %s is refused: %s", self.folder / str(step), error)
@@ -151,23 +165,23 @@ class Checkpoints:
         return False
 
     def positions(self) -> Iterator[dict]:
-        """The position of every checkpoint whose record can be read."""
+        """Yields the position of every checkpoint whose record can be read."""
         for step in integrity.steps(self.folder):
             with contextlib.suppress(integrity.DamagedError):
                 yield integrity.read_record(self.folder / str(step))["position"]
 
     def keep_only(self, steps: Collection[int]) -> None:
-        """Deletes all checkpoints but those of `steps`, as the first process names them."""
+        """Deletes all checkpoints but those of `steps`; the first process decides."""
         self.wait()
         if jax.process_index() == 0:
             with report_failure(self.folder):
                 for step in set(integrity.steps(self.folder)) - set(steps):
                     shutil.rmtree(self.folder / str(step))
         multihost_utils.sync_global_devices("superfluous checkpoints are gone")
-        self.manager.reload()
+        self.manager.reload()  # it keeps a list of the steps
 
     def check(self) -> None:
-        """UserError if an earlier asynchronous save could not be written; never waits."""
+        """Raises UserError if an earlier asynchronous save failed; never waits."""
         if error := _failures.errors.get(self.folder):
             raise write_error(self.folder, error) from error
         if not self.manager.is_saving_in_progress():
@@ -175,9 +189,9 @@ class Checkpoints:
                 self.manager.wait_until_finished()
 
     def wait(self) -> None:
-        """Returns when every save is on disk; UserError if one could not be written."""
+        """Waits until every save is on disk; raises UserError if one failed."""
         while self.manager.is_saving_in_progress():
-            self.check()  # where it failed in this process, Orbax would wait for the others
+            self.check()  # after a failure here, Orbax would wait for the others for ever
             time.sleep(0.005)
         self.check()
 
@@ -199,14 +213,14 @@ class Checkpoints:
 
 
 def folder_in(workdir: PathLike) -> pathlib.Path:
-    """Where the checkpoints of a workdir are.
+    """Returns the folder of a workdir's checkpoints.
 
     Raises:
-        UserError: Orbax, which looks for its files by a pattern, could not find them there.
+        UserError: Orbax finds its files by a glob, and this path would be taken for one.
     """
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
-    whole = all(fnmatch.fnmatchcase(part, part) for part in folder.parts)
-    if "\\" in str(folder) or "**" in str(folder) or not whole:
+    is_literal = all(fnmatch.fnmatchcase(part, part) for part in folder.parts)
+    if "\\" in str(folder) or "**" in str(folder) or not is_literal:
         raise UserError(
             f"{folder.parent}: checkpoints cannot be written below a path with [...], ** or a "
             "backslash in it; take another --workdir"
@@ -216,14 +230,14 @@ def folder_in(workdir: PathLike) -> pathlib.Path:
 
 @contextlib.contextmanager
 def report_failure(folder: pathlib.Path) -> Iterator[None]:
-    """Turns what Orbax raises where it cannot write into a `write_error`."""
+    """Turns the errors of Orbax within the block into a `write_error`."""
     try:
         yield
-    except (OSError, ValueError) as error:  # a full disk is either, by who met it first
+    except (OSError, ValueError) as error:  # a full disk is either, by the layer that met it
         raise write_error(folder, error) from error
 
 
 def write_error(folder: pathlib.Path, error: BaseException) -> UserError:
-    """Says in a line why a checkpoint could not be written; a full disk by its own name."""
-    why = next((text for text in FULL if text in str(error)), integrity.reason(error))
+    """Makes the error of a save that failed, in one line; a full disk is called so."""
+    why = next((text for text in FULL if text in str(error)), integrity.describe_error(error))
     return UserError(f"a checkpoint could not be written in {folder}: {why}")

@@ -1,4 +1,8 @@
-"""Writes a checkpoint one array at a time."""
+"""Writes a checkpoint one array at a time.
+
+Orbax's manager takes a whole tree, which would have to be in memory; only the partial saves of
+its v1 interface add arrays to a checkpoint.  They are read as any other, by `integrity`.
+"""
 
 import gc
 import shutil
@@ -11,16 +15,18 @@ from pretrain.checkpoint import checksums, integrity
 from pretrain.checkpoint.manager import folder_in, report_failure
 from pretrain.runtime.files import PathLike, rename_folder, write_json
 
-HELD = 1 << 24  # bytes of arrays that `write` may leave in memory
+GARBAGE = 1 << 24  # bytes of arrays that `write` may leave uncollected
 
 
 def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]) -> None:
-    """A checkpoint of arrays that need not be in memory together, drawn one at a time.
+    """Writes checkpoint `step` of arrays that are drawn one at a time.
 
-    What stood there under this step is replaced, and there is nothing before the last is written.
+    An earlier checkpoint of this step is replaced.  The new one appears once all is written.
 
     Args:
-        leaves: by name, as "params/backbone/token_VD".
+        workdir: the folder of the run.
+        step: the number of the checkpoint.
+        leaves: (name, array) pairs; a name is a path, "params/backbone/token_VD".
 
     Raises:
         FloatingPointError: an array holds a NaN or an infinity; the message names it.
@@ -29,28 +35,28 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     folder = folder_in(workdir) / str(step)
     draft = folder.with_name(f"{step}.draft")
     table: dict[str, dict] = {}
-    held = 0
+    garbage = 0
     for path in (folder, draft, draft.with_name(f"{draft.name}.partial_save")):
         shutil.rmtree(path, ignore_errors=True)
     with report_failure(folder.parent):
         folder.parent.mkdir(parents=True, exist_ok=True)
     options = ocp_v1.Context()
-    options.array.saving.use_zarr3 = False
+    options.array.saving.use_zarr3 = False  # as the manager writes
     options.memory.deepcopy_host_arrays = False
     options.array.saving.use_compression = False  # which would take memory for two more
     for name, x in leaves:
-        described, strange = checksums.describe({name: x})
-        if strange:
+        row, not_finite = checksums.describe({name: x})
+        if not_finite:
             raise FloatingPointError(f"{name} is not finite")
-        table |= described
+        table |= row
         with report_failure(folder.parent), options:
             ocp_v1.partial.save(draft, integrity.nest({name: x}))
-        held += x.nbytes
+        garbage += x.nbytes
         del x
-        if held > HELD:  # Orbax leaves a cycle that holds the array; the next needs its room
+        if garbage > GARBAGE:  # Orbax leaves a cycle that holds the array; the next needs its room
             gc.collect()
-            held = 0
-    record = integrity.seal({"leaves": table, "position": {}})
+            garbage = 0
+    record = integrity.make_record(table, {})
     with report_failure(folder.parent):
         with options:
             ocp_v1.partial.finalize(draft)

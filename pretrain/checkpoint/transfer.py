@@ -10,33 +10,40 @@ from pretrain.runtime.files import PathLike
 
 
 def load_backbone(params: dict, workdir: PathLike) -> dict:
-    """`params` with its backbone replaced by the one another run trained.
+    """Replaces the backbone of `params` by that of another run's newest checkpoint.
 
     Args:
         params: {"backbone": ..., everything else}; decides shapes, dtypes and layout.
         workdir: the other run's folder; only read, and that run may still be going.
 
+    Returns:
+        `params` with the other backbone; everything else is the same object.
+
     Raises:
         UserError: there is no checkpoint, none verifies, or its backbone has other leaves,
             shapes or dtypes; every such leaf is named.
     """
-    found, _ = load({"params": {"backbone": params["backbone"]}}, workdir, "params/backbone/")
-    return {**params, **found["params"]}
+    state, _ = load({"params": {"backbone": params["backbone"]}}, workdir, "params/backbone/")
+    return {**params, **state["params"]}
 
 
 def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
-    """What `like` holds of a state, as the newest checkpoint of a run has it, and its step.
+    """Loads part of the train state from a run's newest checkpoint.
 
     Args:
         like: decides shapes, dtypes and layout, and holds all leaves `within` a folder of the
             state, as "params/", or the one of that name, and no other.
         workdir: the run's folder; only read, and that run may still be going.
+        within: the folder or name, see `integrity.load_newest`.
+
+    Returns:
+        (a tree like `like`, the step of the checkpoint).
 
     Raises:
         UserError: as `load_backbone`.
     """
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
-    found = integrity.newest(folder, integrity.flatten(like), within=within)
-    if found is None:
+    restored = integrity.load_newest(folder, integrity.flatten(like), within=within)
+    if restored is None:
         raise UserError(f"there is no checkpoint in {folder} to take weights from")
-    return jax.tree.unflatten(jax.tree.structure(like), found.leaves.values()), found.step
+    return jax.tree.unflatten(jax.tree.structure(like), restored.leaves.values()), restored.step

@@ -23,7 +23,7 @@ from pretrain.formats import hdf5
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import read_json, write_json
 from pretrain.runtime.locks import lock_workdir
-from pretrain.runtime.run_config import differences
+from pretrain.runtime.run_config import diff_configs
 
 INDEX = "sentence_to_index"
 
@@ -43,7 +43,7 @@ class Blocks:
         """
         self.out, self.folder, self.made_from = out, partial(out), dict(made_from)
         plan = self.folder / "made_from.json"
-        if plan.exists() and (changed := differences(read_json(plan), self.made_from)):
+        if plan.exists() and (changed := diff_configs(read_json(plan), self.made_from)):
             lines = "".join(f"\n  {line}" for line in changed)
             raise UserError(
                 f"{self.folder} was begun from something else; go back to that, or delete the "

@@ -1,6 +1,7 @@
 """Reads, writes and compares the recipe that a run keeps in config.json."""
 
 import json
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -8,30 +9,58 @@ from typing import Any
 from flax import traverse_util
 
 from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike, read_json, write_json
+
+# Of config.json and of the record of a checkpoint: raised when names in them change.
+FORMAT = 2
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
-    """Keeps the recipe of a run beside its weights, in `config.json`, without credentials.
+    """Writes the recipe of a run to `config.json`, without credentials.
 
     Others may read the file, to go on from the run, unless the recipe held credentials.
     """
-    public = _redact(config)
-    has_secrets = json.dumps(public) != json.dumps(config)
+    public = {"format": FORMAT, **_redact(config)}
+    has_secrets = json.dumps(public) != json.dumps({"format": FORMAT, **config})
     write_json(pathlib.Path(workdir) / "config.json", public, private=has_secrets)
 
 
 def read_config(workdir: PathLike) -> dict:
-    """The recipe of the run in `workdir`; UserError if it is missing or broken."""
-    return read_json(pathlib.Path(workdir) / "config.json")
+    """Reads the recipe of the run in `workdir`.
 
-
-def differences(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
-    """Where two nested dictionaries differ, a line each: "optim.lr: 0.0004 -> 0.001".
-
-    Credentials in their addresses are neither compared nor told.
+    Raises:
+        UserError: it is missing, broken, or of another format.
     """
-    old, new = (dotted(_redact(json.loads(json.dumps(each)))) for each in (saved, present))
+    config = read_json(pathlib.Path(workdir) / "config.json")
+    if not isinstance(config, dict):
+        raise UserError(f"{workdir}: config.json holds no recipe")
+    check_format(config, workdir)
+    return config
+
+
+def check_format(record: dict[str, Any], where: PathLike) -> None:
+    """Takes the format number out of a record, and compares it with `FORMAT`.
+
+    Raises:
+        UserError: the record was written by another version, which named things otherwise.
+    """
+    number = record.pop("format", 1)  # the first layout had no number
+    if number != FORMAT:
+        raise UserError(
+            f"{os.fspath(where)} has format {number}, and this version reads format {FORMAT} alone: "
+            "parameters, text formats and sections of the recipe have other names; train the run "
+            "again, or import its release again"
+        )
+
+
+def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
+    """Lists where two nested dictionaries differ, as "optim.lr: 0.0004 -> 0.001".
+
+    Credentials in their addresses are neither compared nor printed.
+    """
+    # Through JSON, as the saved one came: tuples are lists there.
+    old, new = (flatten(_redact(json.loads(json.dumps(x)))) for x in (saved, present))
     names = list(dict.fromkeys([*old, *new]))
     return [
         f"{name}: {old.get(name, '(absent)')} -> {new.get(name, '(absent)')}"
@@ -49,5 +78,6 @@ def _redact(tree: Any) -> Any:
     return without_credentials(tree) if isinstance(tree, str) else tree
 
 
-def dotted(tree: dict) -> dict:
+def flatten(tree: dict) -> dict:
+    """Returns {"optim.lr": value} for {"optim": {"lr": value}}."""
     return traverse_util.flatten_dict(tree, sep=".")

@@ -12,7 +12,7 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.distributed.watchdog import Watch
 from pretrain.runtime.errors import UserError, section
-from pretrain.runtime.run_config import differences
+from pretrain.runtime.run_config import diff_configs
 from pretrain.training import hooks, optimizer
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.goodput import Goodput
@@ -179,7 +179,7 @@ def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: boo
         state = steps.init()
         return state.replace(params=prepare(state.params)), {}
     state, position, _ = found
-    changed = differences(position["data"], train.fingerprint())
+    changed = diff_configs(position["data"], train.fingerprint())
     if changed and not accept_changes:
         raise UserError(
             "this run was trained on other data; --accept_changes continues on these:"

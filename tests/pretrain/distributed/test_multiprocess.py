@@ -237,7 +237,7 @@ def carry(workdir, step: int) -> dict[str, np.ndarray]:
         for name, x in toys.sums(workdir, step).items()
         if name.startswith("carry/")
     }
-    leaves, _ = integrity.read(workdir / "checkpoints" / str(step), like, "carry/")
+    leaves, _ = integrity.load(workdir / "checkpoints" / str(step), like, "carry/")
     return jax.device_get(leaves)
 
 

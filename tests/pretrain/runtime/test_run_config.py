@@ -1,6 +1,11 @@
 """The recipe of a run beside its weights, without secrets."""
 
+import json
+
+import pytest
+
 from pretrain.runtime import run_config
+from pretrain.runtime.errors import UserError
 
 
 def test_the_recipe_is_kept_beside_the_weights(tmp_path):
@@ -14,9 +19,9 @@ def test_credentials_of_a_recipe_are_neither_written_nor_compared(tmp_path):
     assert "secret" not in (tmp_path / "config.json").read_text()
     kept = run_config.read_config(tmp_path)
     assert kept["corpus"]["source"] == "text:s3://b/*"
-    assert run_config.differences(kept, recipe) == run_config.differences(recipe, kept) == []
+    assert run_config.diff_configs(kept, recipe) == run_config.diff_configs(recipe, kept) == []
     elsewhere = {**recipe, "corpus": {"source": "text:s3://key:secret@c/*"}}
-    assert run_config.differences(recipe, elsewhere) == [
+    assert run_config.diff_configs(recipe, elsewhere) == [
         "corpus.source: text:s3://b/* -> text:s3://c/*"
     ]
 
@@ -24,12 +29,12 @@ def test_credentials_of_a_recipe_are_neither_written_nor_compared(tmp_path):
 def test_differences_are_named_by_their_dotted_path():
     saved = {"optim": {"lr": 0.0004, "b2": 0.99}, "seed": 1, "data": {"shape": [1, 2]}}
     present = {"optim": {"lr": 0.001, "b2": 0.99}, "data": {"shape": (1, 2), "mix": {"a": 0.5}}}
-    assert run_config.differences(saved, present) == [
+    assert run_config.diff_configs(saved, present) == [
         "optim.lr: 0.0004 -> 0.001",
         "seed: 1 -> (absent)",
         "data.mix.a: (absent) -> 0.5",
     ]
-    assert run_config.differences(present, present) == []
+    assert run_config.diff_configs(present, present) == []
 
 
 def test_a_recipe_with_credentials_is_readable_by_its_owner_alone(tmp_path):
@@ -39,3 +44,19 @@ def test_a_recipe_with_credentials_is_readable_by_its_owner_alone(tmp_path):
     for source, mode in (("text:s3://key:secret@b/a", 0o600), ("text:a/*.txt", usual & 0o777)):
         run_config.write_config(tmp_path, {"corpus": {"source": source, "x": (1, 2)}})
         assert path.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("number", [None, 1, 3])
+def test_a_run_of_another_format_is_refused_in_a_line(tmp_path, number):
+    config = {"model": {"D": 8}} | ({"format": number} if number else {})
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="train the run again, or import its release") as refusal:
+        run_config.read_config(tmp_path)
+    assert str(refusal.value).startswith(f"{tmp_path} has format {number or 1}, ")
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_config_that_is_no_recipe_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(UserError, match=r"config\.json holds no recipe"):
+        run_config.read_config(tmp_path)
