@@ -1,8 +1,8 @@
 """Computes a checksum of every array on its own devices, the same under any sharding.
 
 Orbax does not notice a flipped bit, so the checksums are saved and compared with those of the
-restored arrays.  Each word is mixed with its position and the results are added modulo 2^32: integer
-addition is exact in any order, so neither the mesh nor the process count shows in the sum.
+restored arrays.  Each word is hashed with its position and the results are added modulo 2^32.
+Integer addition is exact in any order, so neither the mesh nor the process count shows in the sum.
 """
 
 import math

@@ -93,7 +93,8 @@ def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restore
         The checkpoint; None if there is none at all.
 
     Raises:
-        UserError: the checkpoint is of another format, or does not fit `like`, or there are some and none verifies.
+        UserError: the checkpoint is of another format, or does not fit `like`, or there are
+            some and none verifies.
     """
     refused: dict[int, str] = {}
     for step in steps(folder):

@@ -48,7 +48,7 @@ def check_format(record: dict[str, Any], where: PathLike) -> None:
     number = record.pop("format", 1)  # the first layout had no number
     if number != FORMAT:
         raise UserError(
-            f"{os.fspath(where)} has format {number}, and this version reads format {FORMAT} alone: "
+            f"{os.fspath(where)} has format {number}, and this version reads format {FORMAT}: "
             "parameters, text formats and sections of the recipe have other names; train the run "
             "again, or import its release again"
         )
