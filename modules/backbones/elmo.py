@@ -104,12 +104,9 @@ class Backbone(nn.Module):
         return jnp.zeros(shape, jnp.int32)
 
     def fresh_state(self, B: int) -> State:
-        """What B rows have before their first word: zeros, `c_NBZU` and `h_NBZD`."""
-        one = self._layer().fresh_state(B)
-        return {
-            f"{name[0]}_N{name[2:]}": jnp.broadcast_to(x, (self.N, *x.shape))
-            for name, x in one.items()
-        }
+        """Returns the state of B rows before their first word: zeros, with a leading N."""
+        one = self._layer().initial_state(B)
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.N, *x.shape)), one)
 
     def encode(self, tokens, valid_BL, *, train: bool):
         """Characters [B, L, W] or ids [B, L] -> the last layer's states, directions side by side.
@@ -170,15 +167,14 @@ class Backbone(nn.Module):
         layer, ones = self._layer(), (1,) * self.N
         outputs, states = [x_BZLD], []
         for n, weights in enumerate(layer_stack.split_layers(self.layers, ones)):
-            own = {f"{name[0]}_{name[3:]}": x[n] for name, x in state.items()}
+            own = jax.tree.map(lambda x, n=n: x[n], state)
             x_BZLD = self.drop(outputs[-1], train=train)
             weights = {"params": jax.tree.map(lambda w: w[0], weights)}
             y_BZLD, own = layer.apply(weights, x_BZLD, own, valid=valid_BZL, fresh=fresh_BZL)
             # What is added is the input as it was dropped out.
             outputs.append(y_BZLD + x_BZLD if n and self.residual else y_BZLD)
             states.append(own)
-        stacked = jax.tree.map(lambda *each: jnp.stack(each), *states)
-        return outputs, {f"{name[0]}_N{name[2:]}": x for name, x in stacked.items()}
+        return outputs, jax.tree.map(lambda *layers: jnp.stack(layers), *states)
 
     def softmax(self) -> tuple[Any, Any]:
         """(w_VD, bias_V), float32.  ValueError if there is none."""

@@ -1,36 +1,49 @@
 """The product of activations and a weight, whose weight gradient is one large product."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 
 
-@jax.custom_vjp
-def dense(x_BLD, w_DF):
-    """[B, L, D] times [D, F], with the gradient by `w_DF` in the form a CPU multiplies fastest."""
-    return _product(x_BLD, w_DF)
-
-
-def _product(x_BLD, w_DF):
+def reference(x_BLD, w_DF):
+    """Multiplies [B, L, D] and [D, F], with the gradient of autodiff."""
     return jnp.einsum("BLD,DF->BLF", x_BLD, w_DF)
 
 
-def _dense_backward(kept, dy_BLF):
-    x_BLD, w_DF = kept
-
-    def on_cpu(x_BLD, dy_BLF):
-        # Whole operands in two dimensions: fused into its transpose, what makes x would be made
-        # anew in an order that suits no cache.  A small transpose pays for a faster product.
-        whole = jax.lax.optimization_barrier
-        x_RD, dy_RF = (whole(each).reshape(-1, each.shape[-1]) for each in (x_BLD, dy_BLF))
-        x_DR = whole(x_RD.T) if x_RD.shape[1] < dy_RF.shape[1] else x_RD.T
-        return x_DR @ dy_RF
-
-    def elsewhere(x_BLD, dy_BLF):
-        return jnp.einsum("BLD,BLF->DF", x_BLD, dy_BLF)
-
-    dw_DF = jax.lax.platform_dependent(x_BLD, dy_BLF, cpu=on_cpu, default=elsewhere)
-    return jnp.einsum("BLF,DF->BLD", dy_BLF, w_DF), dw_DF
+@jax.custom_vjp
+def dense(x_BLD, w_DF):
+    """Multiplies [B, L, D] and [D, F], with the gradient of `w_DF` by `weight_grad`."""
+    return reference(x_BLD, w_DF)
 
 
-# Not `dense` within: a policy of what to keep (`REMAT`) sees products, but not through a rule.
-dense.defvjp(lambda x_BLD, w_DF: (_product(x_BLD, w_DF), (x_BLD, w_DF)), _dense_backward)
+def _backward(residuals, dy_BLF):
+    x_BLD, w_DF = residuals
+    return jnp.einsum("BLF,DF->BLD", dy_BLF, w_DF), weight_grad(x_BLD, dy_BLF)
+
+
+# `reference` within: a policy of what to keep (`REMAT`) sees products, but not through a rule.
+dense.defvjp(lambda x_BLD, w_DF: (reference(x_BLD, w_DF), (x_BLD, w_DF)), _backward)
+
+
+def weight_grad(x_BLD, dy):
+    """Multiplies [B, L, D] and [B, L, ...] over all positions: [D, ...]."""
+    return jax.lax.platform_dependent(x_BLD, dy, **FORMS)
+
+
+def _in_two_dimensions(x_BLD, dy):
+    # Whole operands: fused into its transpose, what makes x would be made anew in an order that
+    # suits no cache.
+    whole = jax.lax.optimization_barrier
+    rows = math.prod(x_BLD.shape[:2])
+    x_RD, dy_RF = (whole(x).reshape(rows, -1) for x in (x_BLD, dy))
+    # A small transpose pays for a faster product.
+    x_DR = whole(x_RD.T) if x_RD.shape[1] < dy_RF.shape[1] else x_RD.T
+    return (x_DR @ dy_RF).reshape(-1, *dy.shape[2:])
+
+
+def _by_einsum(x_BLD, dy):
+    return jnp.einsum("BLD,BL...->D...", x_BLD, dy)
+
+
+FORMS = {"cpu": _in_two_dimensions, "default": _by_einsum}

@@ -83,7 +83,7 @@ def _batch(made, unroll: int, given, golden):
     arrays["slopes"] = ours(scaled, "tensorflow", made)
     arrays["losses"] = np.stack([golden[f"individual_loss_{z}"] for z in range(2)])
     arrays["loss"] = golden["total_loss"]
-    for leaf in ("c_NBZU", "h_NBZD"):
+    for leaf in ("c_BZU", "h_BZD"):
         last = [[golden[f"final_{z}_{n}_{leaf[0]}"] for z in range(2)] for n in range(made["N"])]
         arrays[leaf] = np.moveaxis(np.array(last), 1, 2)
     return arrays

@@ -154,8 +154,7 @@ def test_states_go_from_batch_to_batch_and_end_where_a_text_begins():
     params, text = drawn(model), tokens(model, B, 2, 2 * L)
     whole, end = run(model, params, text, train=False)
     state = model.fresh_state(B)
-    sizes = {"c_NBZU": (2, B, 2, model.U), "h_NBZD": (2, B, 2, model.D)}
-    assert jax.tree.map(np.shape, state) == sizes
+    assert (state.c_BZU.shape, state.h_BZD.shape) == ((2, B, 2, model.U), (2, B, 2, model.D))
     parts = []
     for begin in (0, L):
         h_BZLD, state = run(model, params, text[:, :, begin : begin + L], state, train=False)
@@ -238,7 +237,7 @@ def test_bfloat16_is_near_float32():
     expected, _ = run(model, *args, train=False)
     h_BZLD, state = run(model.clone(dtype="bfloat16"), *args, train=False)
     assert h_BZLD.dtype == jnp.bfloat16
-    assert all(x.dtype == jnp.float32 for x in state.values())
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(state))
     assert off(h_BZLD, np.float64(expected)) < 0.02
 
 
@@ -246,13 +245,12 @@ def test_loss_and_gradients_are_the_same_on_any_mesh():
     model = tiny(D=8, U=8, V=16)
     params, batch = drawn(model), {"tokens_BZL": tokens(model, 8, 2, L)}
     batch["fresh_BZL"] = np.random.default_rng(3).random((8, 2, L)) < 0.2
-    batch |= model.fresh_state(8)
+    batch["state"] = model.fresh_state(8)
 
     def loss(params, batch):
-        state = {name: batch[name] for name in ("c_NBZU", "h_NBZD")}
         given = dict(fresh_BZL=batch["fresh_BZL"], train=False)
-        h_BZLD, state = call(model, params, batch["tokens_BZL"], state, **given)
-        return (h_BZLD**2).sum() + (state["c_NBZU"] ** 2).sum()
+        h_BZLD, state = call(model, params, batch["tokens_BZL"], batch["state"], **given)
+        return (h_BZLD**2).sum() + (state.c_BZU**2).sum()
 
     expected = quick_jit(jax.value_and_grad(loss))(params, batch)
     for shape in (dict(data=8), dict(data=2, fsdp=2, tensor=2)):

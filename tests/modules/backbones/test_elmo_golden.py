@@ -48,8 +48,8 @@ def test_losses_states_and_gradients_of_two_batches_are_the_original_s(name):
         (value, (each, state)), slopes = run(params, state, batch["tokens"], batch["next"])
         assert off(value, batch["loss"]) < 2e-6
         assert off(each, batch["losses"]) < 2e-6
-        for leaf, x in state.items():
-            assert off(x, batch[leaf]) < 2e-6, leaf
+        for leaf in ("c_BZU", "h_BZD"):
+            assert off(getattr(state, leaf), batch[leaf]) < 2e-6, leaf
         offs = jax.tree.map(off, slopes, batch["slopes"])
         assert max(jax.tree.leaves(offs)) < 1e-5, offs
 

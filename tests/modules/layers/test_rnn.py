@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.layers import rnn
-from modules.layers.rnn import Recurrent
+from modules.layers.rnn import Recurrent, State
 from tests.support.jaxpr import programs_in
 from tests.support.xlnet_inputs import off, quick_jit
 
@@ -36,7 +35,7 @@ def drawn(model, seed: int = 0, scale: float = 0.7):
     rng = np.random.default_rng(seed)
     shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros((1, 1, X)))["params"]
     params = jax.tree.map(lambda x: np.float32(rng.normal(0, scale, x.shape)), shapes)
-    state = model.fresh_state(B)
+    state = model.initial_state(B)
     return params, jax.tree.map(lambda x: np.float32(rng.normal(0, 0.3, x.shape)), state)
 
 
@@ -82,7 +81,7 @@ def one_word(xp, model, w, x, c, h):
 
 def one_row(model, w, x_LX, state, order, valid_L, fresh_L):
     """(y of each place, the state at the end) of one row, read in this order."""
-    c, h = state.get("c"), state["h"]
+    c, h = state
     y = {}
     for place in order:
         if fresh_L[place]:
@@ -90,26 +89,26 @@ def one_row(model, w, x_LX, state, order, valid_L, fresh_L):
         if valid_L[place]:
             c, h = one_word(np, model, w, x_LX[place], c, h)
         y[place] = h if valid_L[place] else 0 * h
-    return np.stack([y[place] for place in range(len(x_LX))]), {"c": c, "h": h}
+    return np.stack([y[place] for place in range(len(x_LX))]), (c, h)
 
 
 def by_hand(model, params, x, state, valid, fresh):
     """What the layer returns, row by row, direction by direction and word by word."""
     one_text, Z = x.ndim == 3, model.Z
-    y, new = [], {name: [] for name in state}
+    y, cells, outputs = [], [], []
     for b in range(len(x)):
         rows = []
         for z in range(Z):
             w = {name.split("_")[0]: each[z] for name, each in params.items()}
             order = range(L)[::-1] if one_text and z else range(L)
             at = (b,) if one_text else (b, z)
-            own = {name[0]: each[b, z] for name, each in state.items()}
-            row, own = one_row(model, w, x[at], own, order, valid[at], fresh[at])
-            rows.append((row, own))
+            own = (None if state.c_BZU is None else state.c_BZU[b, z], state.h_BZD[b, z])
+            rows.append(one_row(model, w, x[at], own, order, valid[at], fresh[at]))
         y.append(np.stack([row for row, _ in rows], 1 if one_text else 0))
-        for name, each in new.items():
-            each.append(np.stack([own[name[0]] for _, own in rows]))
-    return np.stack(y), {name: np.stack(each) for name, each in new.items()}
+        cells.append([c for _, (c, _) in rows])
+        outputs.append([h for _, (_, h) in rows])
+    c_BZU = None if state.c_BZU is None else np.array(cells)
+    return np.stack(y), State(np.array(outputs), c_BZU)
 
 
 def masks(one_text: bool):
@@ -133,11 +132,10 @@ def test_outputs_and_states_are_those_of_a_loop_over_words(name, one_text):
     given = (wide(params), wide(x), wide(state), valid, fresh)
     expected, expected_state = by_hand(model, *given)
     assert off(y, expected) < 1e-6
-    for leaf, each in expected_state.items():
-        assert off(new[leaf], each) < 1e-6
+    assert max(jax.tree.leaves(jax.tree.map(off, new, expected_state))) < 1e-6
     if model.clip_cell:
         assert 0.05 < np.mean(np.abs(expected) == model.clip_projection) < 0.8
-        assert 0.05 < np.mean(np.abs(expected_state["c_BZU"]) == model.clip_cell) < 0.8
+        assert 0.05 < np.mean(np.abs(expected_state.c_BZU) == model.clip_cell) < 0.8
 
 
 def plain_scan(model, params, x, state, valid, fresh):
@@ -152,25 +150,26 @@ def plain_scan(model, params, x, state, valid, fresh):
         def step(old, now):
             x_BX, valid_B1, fresh_B1 = now
             old = jax.tree.map(lambda s: jnp.where(fresh_B1, 0, s), old)
-            c, h = one_word(jnp, model, w, x_BX, old.get("c"), old["h"])
-            new = {"c": c, "h": h} if "c" in old else {"h": h}
-            new = jax.tree.map(lambda s, t: jnp.where(valid_B1, s, t), new, old)
+            c, h = one_word(jnp, model, w, x_BX, *old)
+            new = jax.tree.map(lambda s, t: jnp.where(valid_B1, s, t), (c, h), old)
             return new, jnp.where(valid_B1, h, 0)
 
         given = (x[:, z].swapaxes(0, 1), valid[:, z].T[..., None], fresh[:, z].T[..., None])
-        return jax.lax.scan(step, {name[0]: each[:, z] for name, each in state.items()}, given)
+        begin = jax.tree.map(lambda each: each[:, z], (state.c_BZU, state.h_BZD))
+        return jax.lax.scan(step, begin, given)
 
     ends, (forwards_LBD, backwards_LBD) = zip(*map(one_direction, range(2)), strict=True)
     backwards_LBD = backwards_LBD[::-1] if one_text else backwards_LBD
-    new = {name: jnp.stack([end[name[0]] for end in ends], 1) for name in state}
+    c_BZU, h_BZD = jax.tree.map(lambda *each: jnp.stack(each, 1), *ends)
     y_ZLBD = jnp.stack([forwards_LBD, backwards_LBD])
-    return y_ZLBD.transpose((2, 1, 0, 3) if one_text else (2, 0, 1, 3)), new
+    return y_ZLBD.transpose((2, 1, 0, 3) if one_text else (2, 0, 1, 3)), State(h_BZD, c_BZU)
 
 
 def weighed(y, new):
     """A number that depends on every output."""
     draws = np.random.default_rng(4)
-    return sum((x * draws.normal(0, 1, x.shape)).sum() for x in (y, *new.values()))
+    leaves = jax.tree.leaves((y, new))
+    return sum((x * draws.normal(0, 1, x.shape)).sum() for x in leaves)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +207,13 @@ def test_a_padded_row_gives_what_the_row_alone_gives(name, valid_BL):
     (params, state), x_BLX = drawn(model), text()
     y_BLZD, new = run(model, params, x_BLX, state, valid=valid_BL)
     for b, row in enumerate(valid_BL):
-        own = {name: each[b : b + 1] for name, each in state.items()}
+        own = jax.tree.map(lambda each, b=b: each[b : b + 1], state)
         alone, end = run(model, params, x_BLX[b : b + 1, row], own)
         np.testing.assert_allclose(y_BLZD[b, row], alone[0], rtol=2e-6, atol=1e-7)
         np.testing.assert_array_equal(y_BLZD[b, ~row], 0)
-        for leaf, each in end.items():
-            np.testing.assert_allclose(new[leaf][b], each[0], rtol=2e-6, atol=1e-7)
+        ends = zip(jax.tree.leaves(new), jax.tree.leaves(end), strict=True)
+        for each, expected in ends:
+            np.testing.assert_allclose(each[b], expected[0], rtol=2e-6, atol=1e-7)
 
 
 def test_what_stands_in_the_padding_changes_nothing_at_all():
@@ -255,26 +255,6 @@ def test_two_halves_with_the_state_between_them_are_the_whole(name):
 
 
 # --- the ways to compute it --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["lstmp", "gru", "relu"])
-def test_directions_in_turn_and_at_once_are_the_same(name, monkeypatch):
-    model = layer(name)
-    (params, state), x_BLX = drawn(model), text()
-    given = dict(valid=AT_THE_END, fresh=masks(True)[1])
-
-    def computed():
-        def loss(*args):
-            return weighed(*forward(model, *args, **given))
-
-        return quick_jit(jax.value_and_grad(loss, (0, 1, 2)))(params, x_BLX, state)
-
-    value, slopes = computed()
-    monkeypatch.setattr(rnn, "in_turn", rnn.at_once)
-    other, others = computed()
-    assert other == pytest.approx(float(value), rel=1e-5)
-    offs = jax.tree.map(off, others, slopes)
-    assert max(jax.tree.leaves(offs)) < 1e-5, offs
 
 
 def test_unrolling_the_scan_changes_nothing():

@@ -1,0 +1,162 @@
+"""The scan of a recurrent cell over the positions of a text, whose gradient is written out.
+
+- The product with the inputs is one for all positions, before the scan.
+- The backward scan yields the gradients with respect to the gates; the weights' gradients are
+  one product of those after it, where autodiff would add one up in every step.
+- Kept for the backward pass: the activated gates, and the state before each step.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from modules.activation_sharding import constrain_sharding
+from modules.kernels.dense import weight_grad
+from modules.kernels.recurrent_cells import (
+    CELLS,
+    CellConfig,
+    CellState,
+    CellWeights,
+    clip,
+    clip_grad,
+)
+
+
+def scan_directions(config: CellConfig, x_ZLBD, weights, state, not_reset_ZLB, valid_ZLB):
+    """Scans every direction in its own order of reading.
+
+    Args:
+        x_ZLBD: inputs; D is their width.
+        weights: `CellWeights`, each with a leading Z.
+        state: `CellState` before the first position, with a leading Z.
+        not_reset_ZLB: bool; False: the state is cleared before this position; None: never.
+        valid_ZLB: bool; False: the state passes by and the output is 0; None: all are.
+
+    Returns:
+        (y_ZLBD, state): outputs in the dtype of `x_ZLBD`, and the state after the last position.
+    """
+    forms = {name: functools.partial(form, config) for name, form in FORMS.items()}
+    operands = (x_ZLBD, weights, state, not_reset_ZLB, valid_ZLB)
+    return jax.lax.platform_dependent(*operands, **forms)
+
+
+def directions_sequential(config: CellConfig, *operands):
+    """Scans one direction after the other."""
+    Z = len(operands[0])
+    results = [scan_cell(config, *(jax.tree.map(lambda x, z=z: x[z], operands))) for z in range(Z)]
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *results)
+
+
+def directions_vmapped(config: CellConfig, *operands):
+    """Scans all directions in one loop of wider steps."""
+    return jax.vmap(functools.partial(scan_cell, config))(*operands)
+
+
+FORMS = {"cpu": directions_sequential, "default": directions_vmapped}
+
+
+def reference(config: CellConfig, x_LBD, weights, state, not_reset_LB, valid_LB):
+    """Scans one direction as `scan_cell` does, with the gradient of autodiff."""
+    return _forward(config, x_LBD, weights, state, not_reset_LB, valid_LB)[0]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def scan_cell(config: CellConfig, x_LBD, weights, state, not_reset_LB, valid_LB):
+    """Scans one direction; the arguments and results of `scan_directions` without Z."""
+    return _forward(config, x_LBD, weights, state, not_reset_LB, valid_LB)[0]
+
+
+def _forward(config: CellConfig, x_LBD, weights: CellWeights, state, not_reset_LB, valid_LB):
+    dtype, w = x_LBD.dtype, replicate_for_loop(weights)
+
+    def step(state: CellState, inputs):
+        a_BGU, not_reset_B, valid_B = inputs
+        old = mask_rows(not_reset_B, state)
+        r_BGU = constrain_sharding(_product("BD,DGU->BGU", old.h_BD, w.wh_DGU), "BGU")
+        r_BGU = r_BGU if w.bh_GU is None else r_BGU + w.bh_GU
+        a_BGU = a_BGU.astype(state_dtype(dtype)) + w.b_GU
+        h_BD, c_BU, saved = CELLS[config.cell].forward(config, a_BGU, r_BGU, old)
+        if w.wp_UD is not None:
+            h_BD = clip(_product("BU,UD->BD", h_BD, w.wp_UD), config.clip_projection)
+        new = CellState(constrain_sharding(h_BD, "BD"), c_BU)
+        state = jax.tree.map(lambda x, y: mask_rows(valid_B, x, y), new, old)
+        return state, (mask_rows(valid_B, h_BD).astype(dtype), old, _cast(saved, dtype))
+
+    a_LBGU = constrain_sharding(jnp.einsum("LBD,DGU->LBGU", x_LBD, w.wx_DGU), "LBGU")
+    inputs = (a_LBGU, not_reset_LB, valid_LB)
+    state, (y_LBD, old, saved) = jax.lax.scan(step, state, inputs, unroll=config.unroll)
+    return (y_LBD, state), (x_LBD, y_LBD, old, saved, weights, not_reset_LB, valid_LB)
+
+
+def _backward(config: CellConfig, residuals, grads):
+    x_LBD, y_LBD, old, saved, weights, not_reset_LB, valid_LB = residuals
+    (dy_LBD, dstate), dtype, w = grads, x_LBD.dtype, replicate_for_loop(weights)
+    wh_GUD = w.wh_DGU.transpose(1, 2, 0)  # once, not in every step
+    wp_DU = w.wp_UD if w.wp_UD is None else w.wp_UD.T
+
+    def step(dstate: CellState, inputs):
+        dy_BD, y_BD, old, saved, not_reset_B, valid_B = inputs
+        dnew = mask_rows(valid_B, dstate)
+        dh_BD = dout_BU = dnew.h_BD + dy_BD
+        if wp_DU is not None:
+            dh_BD = clip_grad(dh_BD, y_BD, config.clip_projection)
+            dout_BU = constrain_sharding(_product("BD,DU->BU", dh_BD, wp_DU), "BU")
+        saved = _cast(saved, state_dtype(dtype))
+        by = CELLS[config.cell].backward(config, saved, old, dout_BU, dnew.c_BU)
+        dr_BGU = by.a_BGU if by.r_BGU is None else by.r_BGU
+        through_BD = constrain_sharding(_product("BGU,GUD->BD", dr_BGU, wh_GUD), "BD")
+        dold = CellState(by.state.h_BD + through_BD, by.state.c_BU)
+        if valid_B is not None:  # the state passed by
+            dold = jax.tree.map(jnp.add, dold, mask_rows(~valid_B, dstate))
+        projected = None if wp_DU is None else (by.out_BU, dh_BD)
+        return mask_rows(not_reset_B, dold), _cast((by.a_BGU, by.r_BGU, projected), dtype)
+
+    inputs = (mask_rows(valid_LB, dy_LBD), y_LBD, old, saved, not_reset_LB, valid_LB)
+    dstate, out = jax.lax.scan(step, dstate, inputs, reverse=True, unroll=config.unroll)
+    dx_LBD = jnp.einsum("LBGU,DGU->LBD", out[0], w.wx_DGU)
+    dweights = _weight_grads(weights, x_LBD, old.h_BD.astype(dtype), *out)
+    return dx_LBD, dweights, dstate, None, None
+
+
+scan_cell.defvjp(_forward, _backward)
+
+
+def _weight_grads(w: CellWeights, x_LBD, h_LBD, da_LBGU, dr_LBGU, projected) -> CellWeights:
+    """Returns the gradients of the weights, each by one product over all positions."""
+    if dr_LBGU is None:  # one product for both
+        both_DGU = weight_grad(jnp.concatenate([x_LBD, h_LBD], -1), da_LBGU)
+        wx_DGU, wh_DGU = jnp.split(both_DGU, [x_LBD.shape[-1]])
+    else:
+        wx_DGU, wh_DGU = weight_grad(x_LBD, da_LBGU), weight_grad(h_LBD, dr_LBGU)
+    b_GU = da_LBGU.sum((0, 1), dtype=w.b_GU.dtype)
+    bh_GU = None if w.bh_GU is None else dr_LBGU.sum((0, 1), dtype=w.b_GU.dtype)
+    return CellWeights(wx_DGU, wh_DGU, b_GU, bh_GU, projected and weight_grad(*projected))
+
+
+def replicate_for_loop(w: CellWeights) -> CellWeights:
+    """Gathers the weights of the loop over D once, not in every step."""
+    wp_UD = w.wp_UD if w.wp_UD is None else constrain_sharding(w.wp_UD.T, "U").T
+    return w._replace(wh_DGU=constrain_sharding(w.wh_DGU, "GU"), wp_UD=wp_UD)
+
+
+def state_dtype(dtype):
+    """Returns the dtype of states: float32, or float64 in float64."""
+    return jnp.promote_types(dtype, jnp.float32)
+
+
+def mask_rows(mask, tree, other=0.0):
+    """Keeps the rows of a tree where the mask is True, and `other` elsewhere; no mask keeps all."""
+    if mask is None:
+        return tree
+    return jax.tree.map(lambda x: jnp.where(mask[..., None], x, other), tree)
+
+
+def _product(equation: str, x, w):
+    """Multiplies in the weight's dtype, summing in that of the states."""
+    x, wide = x.astype(w.dtype), state_dtype(w.dtype)
+    return jnp.einsum(equation, x, w, preferred_element_type=wide)
+
+
+def _cast(tree, dtype):
+    return jax.tree.map(lambda x: x.astype(dtype), tree)
