@@ -1,10 +1,10 @@
-"""Files and TFDS datasets become examples: plain dicts, the same whatever they came from.
+"""Reads files and TFDS datasets as examples: plain dicts, whatever their source.
 
-A format is a module here with
+A format is a module here, or the reader's own by a dotted name, with
 
     read(path, **fields) -> Read
 
-and its docstring says what the file is and what the fields are:
+whose docstring describes the file and the fields:
 
     table        TSV, CSV, JSON lines and "label text" lines
     glue         GLUE, its own files or TFDS's: columns by task and split
@@ -24,7 +24,7 @@ An example has, by kind of task,
     choice              "texts": [str, ...], "choices": [str, ...], "label": int | None
     rank                "query", "candidates": [str, ...], "relevance": [float, ...] | None
 
-and each has "where", its place for error messages, and "id" where the file has one.
+Each has "where", its place for error messages, and "id" where the file has one.
 """
 
 import dataclasses
@@ -38,23 +38,27 @@ Example = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Read:
-    """Examples in the order of the file, and in words what was left out of it on purpose."""
+    """Examples in the order of the file, and notes on what was left out on purpose."""
 
     examples: list[Example]
     notes: list[str] = dataclasses.field(default_factory=list)
 
 
 def read(format: str, path: str, **fields: Any) -> Read:
-    """The examples of a file or folder; `fields` are those of the format's own `read`.
+    """Reads the examples of a file or folder.
+
+    Args:
+        fields: those of the format's own `read`.
 
     Raises:
-        UserError: there is no such format, or something in the file is not as it should be: the
-            message begins with the file and the line. Also when there are no examples in it.
+        UserError: there is no such format, the file is malformed (the message begins with the file
+            and the line), or it holds no examples.
     """
-    found = file_format(format).read(path, **fields)
-    if not found.examples:
-        raise UserError("; ".join([f"{path} holds no examples", *found.notes]))
-    return found
+    result = file_format(format).read(path, **fields)
+    if not result.examples:
+        # The notes tell why, as when every row was skipped.
+        raise UserError("; ".join([f"{path} holds no examples", *result.notes]))
+    return result
 
 
 def file_format(name: str) -> Any:

@@ -1,9 +1,9 @@
-"""GLUE, its own files or TFDS's: which columns are the texts and the label of a task's splits.
+"""Reads GLUE, its own files or TFDS's: the columns of each task and split.
 
-Wang et al. 2018, https://gluebenchmark.com/tasks.  The files are TSV without quoting; labels keep
-the names that the benchmark's server expects of predictions, in TFDS, too.  Test files have no
-labels, and no row of them may be lost.  A few records of QQP are broken over two lines: they are
-left out and counted.
+Wang et al. 2018, https://gluebenchmark.com/tasks.  The files are TSV without quoting.  Labels have
+the names that the benchmark's server expects of predictions, also those of TFDS.  Test files have
+no labels, and no row of them may be lost.  A few records of QQP are broken over two lines: they
+are left out and counted.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from finetune.datasets import Read, table, tfds
 from pretrain.runtime.errors import UserError
 
 Fields = dict[str, Any]
-PREPARED = "tfds:"  # before a name: as the sources of pretraining are written
+PREPARED = "tfds:"  # the prefix of the sources of pretraining, too
 BINARY = ("0", "1")
 NLI = ("entailment", "neutral", "contradiction")
 TWO_WAY = ("entailment", "not_entailment")
@@ -29,7 +29,8 @@ MATCHED = {
 def task(
     folder: str, texts: tuple, parts: dict[str, str] = PARTS, test: Fields | None = None, **fields
 ) -> dict[str, Fields]:
-    """Fields of `table.read` by split, and "file"; `test` is what test files have otherwise."""
+    """Returns the fields of `table.read` by split, and "file"; `test` overrides those of tests."""
+    # A row that is left out of a test file would shift all predictions after it.
     hidden = {"label": "", "id": "index", "empty": True, **(test or {})}
     return {
         part: {"file": f"{folder}/{name}.tsv", "kind": "tsv", "texts": texts}
@@ -56,7 +57,7 @@ GLUE: dict[str, dict[str, Fields]] = {
         label="is_duplicate",
         labels=BINARY,
         id="id",
-        strict=False,
+        strict=False,  # the broken records
         test={"id": "id"},
     ),
     "mnli": task("MNLI", PAIR, MATCHED, label="gold_label", labels=NLI, id="index"),
@@ -67,33 +68,33 @@ GLUE: dict[str, dict[str, Fields]] = {
 }
 
 
-def named(*classes: str) -> dict[str, str]:
-    """TFDS's names of two classes that the files call 0 and 1."""
+def binary_names(*classes: str) -> dict[str, str]:
+    """Maps TFDS's names of two classes to the 0 and 1 of the files."""
     return dict(zip(classes, BINARY, strict=True))
 
 
 STATED = ("premise", "hypothesis")
 TFDS: dict[str, Fields] = {  # fields of `tfds.read`
-    "cola": dict(texts=("sentence",), labels=named("unacceptable", "acceptable")),
-    "sst2": dict(texts=("sentence",), labels=named("negative", "positive")),
-    "mrpc": dict(texts=PAIR, labels=named("not_equivalent", "equivalent")),
+    "cola": dict(texts=("sentence",), labels=binary_names("unacceptable", "acceptable")),
+    "sst2": dict(texts=("sentence",), labels=binary_names("negative", "positive")),
+    "mrpc": dict(texts=PAIR, labels=binary_names("not_equivalent", "equivalent")),
     "stsb": dict(texts=PAIR, number=True),
-    "qqp": dict(texts=QUESTIONS, labels=named("not_duplicate", "duplicate"), strict=False),
+    "qqp": dict(texts=QUESTIONS, labels=binary_names("not_duplicate", "duplicate"), strict=False),
     "mnli": dict(texts=STATED, labels=NLI),
     "qnli": dict(texts=("question", "sentence"), labels=TWO_WAY),
     "rte": dict(texts=PAIR, labels=TWO_WAY),
-    "wnli": dict(texts=PAIR, labels=named("not_entailment", "entailment")),
+    "wnli": dict(texts=PAIR, labels=binary_names("not_entailment", "entailment")),
     "ax": dict(texts=STATED),
 }
 
 
 def read(path: str, *, task: str, split: str, tfds_dir: str = "") -> Read:
-    """A split of a task, as "train", "dev" or, of MNLI, "dev_matched".
+    """Reads a split of a task: "train", "dev" or, of MNLI, "dev_matched".
 
     Args:
         path: the folder that holds CoLA, SST-2 and the others; or "tfds:glue", which may have
             a version behind it: "tfds:glue:2.0.0".
-        tfds_dir: of `tfds.read`.
+        tfds_dir: see `tfds.read`.
 
     Raises:
         UserError: there is no such task or split, or see `table.read` and `tfds.read`.
@@ -102,15 +103,15 @@ def read(path: str, *, task: str, split: str, tfds_dir: str = "") -> Read:
         if value not in choices:
             raise UserError(f"{name}={value!r}: GLUE has {', '.join(choices)}")
     if path.startswith(PREPARED):
-        return _prepared(path.removeprefix(PREPARED), task, split, tfds_dir)
-    fields = dict(GLUE[task][split])
+        return _read_prepared(path.removeprefix(PREPARED), task, split, tfds_dir)
+    fields = dict(GLUE[task][split])  # a copy: "file" is taken out of it
     return table.read(str(Path(path) / fields.pop("file")), **fields)
 
 
-def _prepared(name: str, task: str, split: str, tfds_dir: str) -> Read:
+def _read_prepared(name: str, task: str, split: str, tfds_dir: str) -> Read:
     base, colon, version = name.partition(":")
     fields = {**TFDS[task], "id": "idx", "tfds_dir": tfds_dir}
     if split.startswith("test"):  # STS-B's scores are -1 there
         fields |= {"label": "", "empty": True}
-    own = split.replace("dev", "validation")
-    return tfds.read(f"{base}/{task}{colon}{version}", split=own, **fields)
+    their_split = split.replace("dev", "validation")
+    return tfds.read(f"{base}/{task}{colon}{version}", split=their_split, **fields)

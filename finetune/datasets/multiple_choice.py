@@ -1,11 +1,11 @@
-"""A question and its choices, one JSON object per line: COPA, OpenBookQA, CommonsenseQA, ARC."""
+"""Reads questions with choices, one JSON object per line: COPA, OpenBookQA, CommonsenseQA, ARC."""
 
 import re
 from collections.abc import Sequence
 from typing import Any
 
 from finetune.datasets import Example, Read, files
-from finetune.datasets.files import field, wording
+from finetune.datasets.files import check_text, field
 from pretrain.runtime.errors import UserError
 
 LETTERED = re.compile(r"(?P<question>.*?)\s*\nChoices:\n(?P<choices>.*?)\s*\nAnswer:\s*", re.DOTALL)
@@ -19,43 +19,46 @@ def read(
     gold: str = "gold",
     lettered: bool = False,
 ) -> Read:
-    """Objects like {"query": "The woman retired, therefore", "choices": [...], "gold": 0}.
+    """Reads objects like {"query": "The woman retired, therefore", "choices": [...], "gold": 0}.
 
     Args:
-        texts: the names of what all choices share.
-        choices: the name of the list of choices.
-        gold: the name of the right one's number, counted from 0; "" where it is not known.
+        texts: names of the texts that all choices share.
+        choices: name of the list of choices.
+        gold: name of the right one's number, counted from 0; "" where it is not known.
         lettered: the last text spells the choices out, "...\\nChoices:\\nA. bank\\n...\\nAnswer:",
-            and the choices are their letters: the question and the choices are taken out of it.
+            and `choices` are their letters; question and choices are taken out of it.
 
     Raises:
-        UserError: names the file and the line.
+        UserError: the file is malformed; names the file and the line.
     """
-    found = []
+    examples = []
     for number, line in files.lines(path):
         where = f"{path}, line {number}"
-        record = files.parsed(line, where)
-        shared = [wording(field(record, name, str, where), repr(name), where) for name in texts]
-        given = field(record, choices, list, where)
+        record = files.parse_json(line, where)
+        shared = [check_text(field(record, name, str, where), repr(name), where) for name in texts]
+        options = field(record, choices, list, where)
         if lettered:
-            shared[-1], given = _spelt(shared[-1], given, where)
+            shared[-1], options = _split_lettered(shared[-1], options, where)
+        # The test sets of leaderboards come without.
         label = field(record, gold, int, where) if gold else None
-        found.append(example(shared, given, label, where))
-    return Read(found)
+        examples.append(make_example(shared, options, label, where))
+    return Read(examples)
 
 
-def example(texts: list[str], choices: list[Any], label: int | None, where: str) -> Example:
-    """A checked example; UserError if there are no two choices, or no such choice as the label."""
+def make_example(texts: list[str], choices: list[Any], label: int | None, where: str) -> Example:
+    """Builds a checked example; UserError if it has too few choices or the label is none."""
+    # One choice would teach nothing and always be right.
     if len(choices) < 2:
         raise UserError(f"{where}: {len(choices)} choices, and there should be at least 2")
     if label is not None and not 0 <= label < len(choices):
         raise UserError(f"{where}: the right choice is {label}, of 0 to {len(choices) - 1}")
-    checked = [wording(choice, f"choice {i}", where) for i, choice in enumerate(choices)]
+    checked = [check_text(choice, f"choice {i}", where) for i, choice in enumerate(choices)]
     return {"texts": texts, "choices": checked, "label": label, "where": where}
 
 
-def _spelt(text: str, letters: list[Any], where: str) -> tuple[str, list[str]]:
-    """The question, and the choices in the order of their letters."""
+def _split_lettered(text: str, letters: list[Any], where: str) -> tuple[str, list[str]]:
+    """Returns the question, and the choices in the order of their letters."""
+    # Some questions hold "A. ..." themselves, so the letters have to agree, too.
     parts = LETTERED.fullmatch(text)
     spelt = parts["choices"].split("\n") if parts else []
     if not parts or [line.partition(". ")[0] for line in spelt] != letters:

@@ -1,9 +1,10 @@
-"""The presidents of the United States: who held the office when, and for which party."""
+"""Lists the presidents of the United States, their terms and parties."""
 
 from pretrain.runtime.errors import UserError
 
 NONE = ""
 DEMOCRATIC, REPUBLICAN = "Democratic", "Republican"
+# Johnson was a Democrat who was elected on the ticket of the National Union.
 FEDERALIST, WHIG, UNION = "Federalist", "Whig", "National Union"
 JEFFERSONIAN = "Democratic-Republican"
 PRESIDENTS: tuple[tuple[str, int, int, str], ...] = (  # surname, from, to, party when elected
@@ -58,14 +59,15 @@ PRESIDENTS: tuple[tuple[str, int, int, str], ...] = (  # surname, from, to, part
 
 
 def party(surname: str, year: int) -> str:
-    """The party of the president of that name in that year; "" for Washington, who had none.
+    """Returns the party of the president of that name in that year; "" for Washington.
 
-    Blanks do not count: "VanBuren" will do.
+    Blanks are ignored: "VanBuren" is Van Buren.
 
     Raises:
         UserError: there was none of that name.
     """
-    for name, begins, ends, found in PRESIDENTS:
+    # In the year of an inauguration both presidents give messages: the name decides.
+    for name, begins, ends, its_party in PRESIDENTS:
         if name.replace(" ", "") == surname.replace(" ", "") and begins <= year <= ends:
-            return found
+            return its_party
     raise UserError(f"{surname}, {year}: there was no such president")

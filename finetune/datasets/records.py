@@ -1,4 +1,4 @@
-"""A row of named or numbered cells becomes an example of some texts and a label."""
+"""Builds examples of texts and a label from rows of named or numbered cells."""
 
 import dataclasses
 import json
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from finetune.datasets import Example, Read
-from finetune.datasets.files import Skipped, labelled, wording
+from finetune.datasets.files import Skipped, check_text, rename_label
 from pretrain.runtime.errors import UserError
 
 Column = str | int
@@ -15,7 +15,7 @@ Column = str | int
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Which cells are what; see `finetune.datasets.table.read` for the fields."""
+    """The columns of a table and their meaning; `table.read` describes the fields."""
 
     texts: Sequence[Column]
     label: Column
@@ -24,16 +24,16 @@ class Layout:
     number: bool
     skip: Sequence[str]
     empty: bool
-    titles: Sequence[Column] = ()  # what errors call the texts, if other than `texts`
+    titles: Sequence[Column] = ()  # the texts' names in errors, if other than `texts`
     until: str = ""
 
     def columns(self) -> list[Column]:
-        """All that a row has to have."""
+        """Returns the columns that a row has to have."""
         return [*self.texts, *(column for column in (self.label, self.id) if column != "")]
 
     def example(self, row: Any, where: str) -> Example:
-        """Texts lose the blanks around them; UserError names what is wrong with the row."""
-        found: Example = {
+        """Builds the example of a row, its texts stripped; UserError if the row is malformed."""
+        example: Example = {
             "texts": [
                 self._text(row[column], title, where)
                 for column, title in zip(self.texts, self.titles or self.texts, strict=True)
@@ -41,55 +41,65 @@ class Layout:
             "label": None if self.label == "" else self._label(row[self.label], where),
             "where": where,
         }
-        return found if self.id == "" else {**found, "id": plain(row[self.id], where)}
+        return example if self.id == "" else {**example, "id": plain_name(row[self.id], where)}
 
-    def skips(self, row: Any) -> bool:
-        """Whether the label says that the row is to be left out."""
+    # Before the label is checked: SNLI's "-" is not among the permitted ones.
+    def is_skipped(self, row: Any) -> bool:
+        """Returns whether the label is one of those to leave out."""
         return self.label != "" and row[self.label] in self.skip
 
     def _text(self, value: Any, title: Column, where: str) -> str:
         name = repr(title) if isinstance(title, str) else f"column {title}"
-        return wording(value, name, where, self.empty).strip()
+        return check_text(value, name, where, self.empty).strip()
 
     def _label(self, value: Any, where: str) -> str | float:
         if self.number:
-            return number(value, where)
-        name = plain(value, where)
-        return labelled(name.split(self.until)[0] if self.until else name, self.labels, where)
+            return parse_number(value, where)
+        # TREC's coarse label is what stands before the colon.
+        name = plain_name(value, where)
+        return rename_label(name.split(self.until)[0] if self.until else name, self.labels, where)
 
 
 def examples(rows: Iterable[tuple[str, Any]], layout: Layout, cells: Any, strict: bool) -> Read:
-    """`rows` are places and what is there; `cells(row, where)` is what the layout looks into."""
-    found, skipped = [], Skipped()
+    """Builds the examples of a table.
+
+    Args:
+        rows: pairs of a place, for errors, and a row as the file has it.
+        cells: maps a row and its place to cells by column.
+        strict: whether a malformed row is an error; else it is left out and counted.
+    """
+    examples, skipped = [], Skipped()
     for where, raw in rows:
         try:
             row = cells(raw, where)
-            if layout.skips(row):
+            if layout.is_skipped(row):
                 skipped.add(f"rows of label {row[layout.label]!r}", where)
             else:
-                found.append(layout.example(row, where))
-        except UserError as error:
+                examples.append(layout.example(row, where))
+        except UserError as error:  # of this row; a file that cannot be read raises outside
             if strict:
                 raise
             skipped.add("bad rows", str(error))
-    return Read(found, skipped.notes())
+    return Read(examples, skipped.notes())
 
 
-def plain(value: Any, where: str) -> str:
-    """A name from a cell; JSON's numbers and booleans as they are written there."""
+def plain_name(value: Any, where: str) -> str:
+    """Returns a cell as a name; numbers and booleans as JSON writes them."""
     if isinstance(value, str):
         return value.strip()
+    # JSON's true and 1.0 are the labels "true" and "1.0", as in the file.
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     raise UserError(f"{where}: a label or id should be text or a number, and is {value!r:.60}")
 
 
-def number(value: Any, where: str) -> float:
-    """A label to regress to; UserError if it is not a finite number."""
+def parse_number(value: Any, where: str) -> float:
+    """Returns a number to regress to; UserError if it is not finite."""
     try:
-        found = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not math.isfinite(found):
+        # float(True) is 1.0, which nobody meant.
+        result = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):  # the last by an integer of 400 digits
+        result = math.nan
+    if not math.isfinite(result):
         raise UserError(f"{where}: the label {value!r:.60} is not a number")
-    return found
+    return result

@@ -1,4 +1,4 @@
-"""A task that needs nothing downloaded: whose paragraph of an annual message is this?"""
+"""Reads a task from the default corpus: the party or century of a paragraph's author."""
 
 import re
 from collections import Counter
@@ -10,26 +10,26 @@ from finetune.datasets.files import Skipped, text
 from pretrain.data.corpus import sources
 from pretrain.runtime.errors import UserError
 
+# Shorter ones say little of their author, longer ones would be cut by a model of 256 tokens.
 FEWEST, MOST = 20, 200  # words of a paragraph
 LAST_DIGIT = {"dev": 4, "test": 9}  # of the message's year; all other years are train
-NAMED = re.compile(r"(\d{4})-(.+)-\d+")
+FILE_NAME = re.compile(r"(\d{4})-(.+)-\d+")
 CENTURIES = {18: "18th", 19: "19th", 20: "20th", 21: "21st"}
 PARTIES = (presidents.DEMOCRATIC, presidents.REPUBLICAN)
 
 
 def read(path: str, *, label: str = "party") -> Read:
-    """Paragraphs of 20 to 200 words of the default corpus, and what their author was.
+    """Reads paragraphs of 20 to 200 words, labelled by their author.
 
-    The splits are by the year of the message, so that no document is in two of them, nor two
-    messages of one year, which repeat each other: years that end in 4 are dev, in 9 test. The same
-    president is in several splits: a party is known by what it said in its time, and the
-    party of a president never seen is a guess at the era (word counts fare worse than a coin).
-    A paragraph that stands in two splits is left in the first of train, dev, test alone.
+    The splits are by the year of the message: those that end in 4 are dev, in 9 test.  So two
+    messages of one year, which repeat each other, are in one split.  The same president is in
+    several: to guess the party of a president never seen, word counts do worse than a coin.  A
+    paragraph of two splits stays in the first of train, dev, test alone.
 
     Args:
         path: "train", "dev" or "test".
-        label: "party", Democratic or Republican, the authors of other parties or none being left
-            out; or "century", 18th to 21st (1900 is in the 19th).
+        label: "party", Democratic or Republican, without authors of other parties or none; or
+            "century", 18th to 21st (1900 is in the 19th).
 
     Raises:
         UserError: there is no such split or label, or the corpus is not installed.
@@ -38,42 +38,42 @@ def read(path: str, *, label: str = "party") -> Read:
     for name, value, choices in (("split", path, splits), ("label", label, LABELS)):
         if value not in choices:
             raise UserError(f"sotu_author: {name} {value!r} is not one of {', '.join(choices)}")
-    skipped, found = Skipped(), []
-    before: set[str] = set()
+    skipped, examples = Skipped(), []
+    seen: set[str] = set()
     for part in splits[: splits.index(path) + 1]:
-        elsewhere = frozenset(before)
-        for example in _of(part, label, skipped if part == path else Skipped()):
-            before.add(example["texts"][0])
+        elsewhere = frozenset(seen)  # a repetition within a split stays
+        for example in _iter_split(part, label, skipped if part == path else Skipped()):
+            seen.add(example["texts"][0])
             if part == path and example["texts"][0] not in elsewhere:
-                found.append(example)
+                examples.append(example)
             elif part == path:
                 skipped.add("paragraphs of another split", example["where"])
-    counts = Counter(example["label"] for example in found)
-    told = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
-    return Read(found, [f"{path}: {told}", *skipped.notes()])
+    counts = Counter(example["label"] for example in examples)
+    sizes = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+    return Read(examples, [f"{path}: {sizes}", *skipped.notes()])
 
 
-def _of(part: str, label: str, skipped: Skipped) -> Iterator[Example]:
-    """The examples of a split as its documents have them."""
+def _iter_split(part: str, label: str, skipped: Skipped) -> Iterator[Example]:
+    """Yields the examples of a split, in the order of its documents."""
     for document in sources.find("sotu").inputs:
-        year, surname = _named(document)
+        year, surname = _parse_file_name(document)
         if part != _split(year):
             continue
         name = LABELS[label](surname, year)
         for number, paragraph in enumerate(_paragraphs(document), 1):
             where = f"{document.name}, paragraph {number}"
-            if reason := _unfit(paragraph, name):
+            if reason := _skip_reason(paragraph, name):
                 skipped.add(reason, where)
             else:
                 yield {"texts": [paragraph], "label": name, "where": where}
 
 
-def _named(document: Path) -> tuple[int, str]:
-    """Year and surname, from "1797-Adams-1.txt"."""
-    found = NAMED.fullmatch(document.stem)
-    if not found:
+def _parse_file_name(document: Path) -> tuple[int, str]:
+    """Returns year and surname, from "1797-Adams-1.txt"."""
+    match = FILE_NAME.fullmatch(document.stem)
+    if not match:
         raise UserError(f"{document}: is not named year-president-number")
-    return int(found[1]), found[2]
+    return int(match[1]), match[2]
 
 
 def _split(year: int) -> str:
@@ -81,12 +81,12 @@ def _split(year: int) -> str:
 
 
 def _paragraphs(document: Path) -> list[str]:
-    """With single blanks between the words."""
+    """Returns the paragraphs, their words separated by single blanks."""
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text(document).strip())]
 
 
-def _unfit(paragraph: str, label: str) -> str:
-    """Why a paragraph is left out, or ""."""
+def _skip_reason(paragraph: str, label: str) -> str:
+    """Returns the reason to leave a paragraph out, or ""."""
     words = len(paragraph.split())
     if not label:
         return "paragraphs of authors of another party, or none"
@@ -94,11 +94,12 @@ def _unfit(paragraph: str, label: str) -> str:
 
 
 def _party(surname: str, year: int) -> str:
-    found = presidents.party(surname, year)
-    return found if found in PARTIES else ""
+    party = presidents.party(surname, year)
+    return party if party in PARTIES else ""
 
 
 def _century(_: str, year: int) -> str:
+    # 1801 to 1900 are the 19th.
     return CENTURIES[(year + 99) // 100]
 
 

@@ -1,7 +1,8 @@
-"""One example per row: TSV, CSV, JSON lines, and lines of a label and a text."""
+"""Reads one example per row of TSV, CSV, JSON lines, or lines of a label and a text."""
 
 import csv
 import dataclasses
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ def read(
     strict: bool = True,
     empty: bool = False,
 ) -> Read:
-    """Rows of texts and a label, for classification and regression.
+    """Reads rows of texts and a label, for classification and regression.
 
     Args:
         path: plain, .gz or .zst.
@@ -43,71 +44,75 @@ def read(
         label: column; "" for files without labels.
         kind: tsv, csv, jsonl or lines ("label text"); "" goes by the file's extension.
         header: whether the first row names the columns.
-        quoting: whether cells may stand in quotes; None: they may in CSV, not in TSV (GLUE's).
-        labels: the labels that may be, or {as in the file: as it shall be called}.
+        quoting: whether cells may be quoted; None: in CSV they may, in TSV (GLUE's) not.
+        labels: the permitted labels, or {label in the file: its new name}.
         until: a label ends before this: with ":" TREC's "NUM:date" is NUM.
-        label_first: the same as kind="lines"; header, texts and label do not count then.
+        label_first: the same as kind="lines", which ignores header, texts and label.
         id: column to keep as the example's "id".
         number: the label is a number.
         skip: rows of these labels are left out and counted (SNLI's "-").
-        strict: False leaves out rows that are wrong and counts them.
+        strict: whether a malformed row is an error; else it is left out and counted.
         empty: whether a text may be empty, as where no row may be lost.
 
     Raises:
-        UserError: names the file and the line.
+        UserError: the file is malformed; names the file and the line.
     """
-    chosen = "lines" if label_first else kind or _kind(path)
+    chosen = "lines" if label_first else kind or kind_of(path)
     if chosen not in KINDS:
         raise UserError(f"kind={chosen!r} is not one of {', '.join(KINDS)}")
     if chosen == "lines":
-        texts, label, header = (1,), 0, False
+        texts, label, header = (1,), 0, False  # split at the first blank
+    # A recipe may name one text without a tuple around it.
     columns = (texts,) if isinstance(texts, str | int) else tuple(texts)
     layout = Layout(
-        columns, label, id, files.known(labels), number, tuple(skip), empty, until=until
+        columns, label, id, files.label_names(labels), number, tuple(skip), empty, until=until
     )
     if chosen == "jsonl":
-        found, cells = files.lines(path, encoding), _object(layout)
+        rows: Iterator[Row] = files.lines(path, encoding)
+        cells: Callable[[Any, str], Any] = _parse_objects(layout)
     else:
-        quoted = chosen == "csv" if quoting is None else quoting
-        found = _cut(path, chosen, quoted, encoding)
-        layout, cells, found = _placed(layout, found, header, path, 2 if chosen == "lines" else 0)
-    placed = ((f"{path}, line {line}", row) for line, row in found)
-    return records.examples(placed, layout, cells, strict)
+        is_quoted = chosen == "csv" if quoting is None else quoting
+        rows = _split_rows(path, chosen, is_quoted, encoding)
+        width = 2 if chosen == "lines" else 0  # 0: the first row's
+        layout, cells, rows = _number_columns(layout, rows, header, path, width)
+    with_places = ((f"{path}, line {line}", row) for line, row in rows)
+    return records.examples(with_places, layout, cells, strict)
 
 
-def _kind(path: str) -> str:
-    """By the extension, under that of a packing."""
-    name = Path(path)
+def kind_of(path: str) -> str:
+    """Returns the kind that a file's extension names, under one of PACKED."""
+    name = Path(path)  # a.tsv.gz is a TSV
     kind = (name.with_suffix("") if name.suffix in PACKED else name).suffix[1:]
     if kind not in KINDS:
         raise UserError(f"{path}: say what it is, kind= one of {', '.join(KINDS)}")
     return kind
 
 
-def _object(layout: Layout) -> Callable[[str, str], dict[str, Any]]:
-    """A line of JSON that has all fields asked for."""
+def _parse_objects(layout: Layout) -> Callable[[str, str], dict[str, Any]]:
+    """Returns a function that parses a line of JSON with all the fields of the layout."""
 
     def cells(line: str, where: str) -> dict[str, Any]:
-        record = files.parsed(line, where)
+        record = files.parse_json(line, where)
         for column in layout.columns():
-            files.field(record, str(column), object, where)
+            files.field(record, str(column), object, where)  # raises where it is missing
         return record
 
     return cells
 
 
-def _cut(path: str, kind: str, quoted: bool, encoding: str) -> Iterator[Row]:
-    """Rows cut into cells, each with the number of the line it begins in."""
-    if quoted and kind != "lines":
-        yield from _quoted(path, DELIMITERS[kind], encoding)
+def _split_rows(path: str, kind: str, is_quoted: bool, encoding: str) -> Iterator[Row]:
+    """Yields rows split into cells, with the number of the line each begins in."""
+    if is_quoted and kind != "lines":
+        yield from _split_quoted(path, DELIMITERS[kind], encoding)
         return
     for line, row in files.lines(path, encoding):
         yield line, row.split(maxsplit=1) if kind == "lines" else row.split(DELIMITERS[kind])
 
 
-def _quoted(path: str, delimiter: str, encoding: str) -> Iterator[Row]:
-    """A cell in quotes may hold delimiters, doubled quotes and line ends."""
-    csv.field_size_limit(sys.maxsize)
+def _split_quoted(path: str, delimiter: str, encoding: str) -> Iterator[Row]:
+    """Yields rows whose cells may hold delimiters, doubled quotes and line ends in quotes."""
+    csv.field_size_limit(sys.maxsize)  # by default 128 KiB
+    # The reader wants the line ends, which may be part of a cell.
     ended = [line + "\n" for _, line in files.lines(path, encoding)]
     reader, begins = csv.reader(ended, delimiter=delimiter, strict=True), 1
     try:
@@ -118,17 +123,24 @@ def _quoted(path: str, delimiter: str, encoding: str) -> Iterator[Row]:
         raise UserError(f"{path}, line {begins}: {error}; quoting=False if no quotes") from error
 
 
-def _placed(layout: Layout, found: Iterator[Row], header: bool, path: str, width: int) -> Any:
-    """The layout by numbers of columns, a check of each row's width, and the rows to read.
+def _number_columns(
+    layout: Layout, rows: Iterator[Row], header: bool, path: str, width: int
+) -> tuple[Layout, Callable[[list[str], str], list[str]], Iterator[Row]]:
+    """Replaces the names of columns by numbers.
 
-    The width is the first row's, if none is given.
+    Args:
+        width: the number of columns; 0 takes the first row's.
+
+    Returns:
+        The layout, a function that checks the width of a row, and the rows without the header.
     """
-    first, cells = next(found)
+    first, cells = next(rows)
+    # Errors name the columns as the header does, or say that they have only numbers.
     names = [name.strip() for name in cells] if header else None
     width = width or len(cells)
 
-    def place(column: Column) -> Column:
-        if column == "":
+    def index(column: Column) -> Column:
+        if column == "":  # there is no such column: no label, or no id
             return column
         if isinstance(column, str) and names and column in names:
             return names.index(column)
@@ -141,21 +153,17 @@ def _placed(layout: Layout, found: Iterator[Row], header: bool, path: str, width
         )
         raise UserError(f"{path}, line {first}: there is no column {column!r}, {has:.200}")
 
-    def checked(row: list[str], where: str) -> list[str]:
+    # A row of another width is a delimiter in a text, or a line end: nothing after it is sure.
+    def check_width(row: list[str], where: str) -> list[str]:
         if len(row) != width:
             raise UserError(f"{where}: {len(row)} columns, and there should be {width}")
         return row
 
     layout = dataclasses.replace(
         layout,
-        texts=tuple(map(place, layout.texts)),
+        texts=tuple(map(index, layout.texts)),
         titles=layout.texts,
-        label=place(layout.label),
-        id=place(layout.id),
+        label=index(layout.label),
+        id=index(layout.id),
     )
-    return layout, checked, found if header else _again((first, cells), found)
-
-
-def _again(first: Row, rest: Iterator[Row]) -> Iterator[Row]:
-    yield first
-    yield from rest
+    return layout, check_width, rows if header else itertools.chain([(first, cells)], rows)

@@ -1,4 +1,4 @@
-"""A prepared TFDS dataset ("glue/sst2"), read without TensorFlow."""
+"""Reads a prepared TFDS dataset ("glue/sst2") without TensorFlow."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -26,34 +26,36 @@ def read(
     strict: bool = True,
     empty: bool = False,
 ) -> Read:
-    """Examples of a split ("train", "validation[:10%]"); see `table.read` for the other fields.
+    """Reads a split ("train", "validation[:10%]"); see `table.read` for the other fields.
 
-    A class is called by its name, not by its number; labels that are hidden (-1) are None.
+    Labels are the names of classes; hidden ones (-1) are None.
 
     Args:
         path: name[/config][:version].
         texts, label, id: features.
-        tfds_dir: where it was prepared; "" for the library's own folder.
+        tfds_dir: the folder it was prepared in; "" for the library's own.
 
     Raises:
-        UserError: it is not prepared there, or has no such split or feature, or an example is
-            wrong: names the dataset and the example, counted from 0.
+        UserError: it is not prepared there, has no such split or feature, or an example is
+            malformed: names the dataset and the example, counted from 0.
     """
     builder = _builder(path, tfds_dir, split)
+    # A recipe may name one text without a tuple around it.
     columns = (texts,) if isinstance(texts, str) else tuple(texts)
-    layout = Layout(columns, label, id, files.known(labels), number, tuple(skip), empty)
-    _check(builder.info.features, layout, path)
+    layout = Layout(columns, label, id, files.label_names(labels), number, tuple(skip), empty)
+    _check_features(builder.info.features, layout, path)
     with sources.naming(f"tfds:{path}"):
-        found = builder.as_data_source(split=split)
-    if label and _hidden(builder.info.features[label], found, label):
+        source = builder.as_data_source(split=split)
+    if label and _is_hidden(builder.info.features[label], source, label):
+        # Without a label the examples are for prediction.
         layout = dataclasses.replace(layout, label="")
-    read_one = _reader(builder.info.features, layout)
-    placed = ((f"tfds:{path}, {split}, example {i}", one) for i, one in enumerate(found))
-    return records.examples(placed, layout, read_one, strict)
+    cells = _make_reader(builder.info.features, layout)
+    placed = ((f"tfds:{path}, {split}, example {i}", one) for i, one in enumerate(source))
+    return records.examples(placed, layout, cells, strict)
 
 
 def _builder(path: str, tfds_dir: str, split: str) -> Any:
-    import tensorflow_datasets as tfds
+    import tensorflow_datasets as tfds  # takes seconds, and only this format needs it
 
     with sources.naming(f"tfds:{path}"):
         builder = tfds.builder(path, data_dir=tfds_dir or None)
@@ -61,7 +63,7 @@ def _builder(path: str, tfds_dir: str, split: str) -> Any:
     return builder
 
 
-def _check(features: Any, layout: Layout, path: str) -> None:
+def _check_features(features: Any, layout: Layout, path: str) -> None:
     for column in layout.columns():
         if column not in features:
             raise UserError(f"tfds:{path} has no feature {column!r}, but {', '.join(features)}")
@@ -69,13 +71,13 @@ def _check(features: Any, layout: Layout, path: str) -> None:
         sources.check_text(features, path, str(column))
 
 
-def _hidden(feature: Any, found: Any, label: str) -> bool:
-    """Whether a split does not tell its classes; it tells all of them or none."""
-    return hasattr(feature, "names") and len(found) > 0 and int(found[0][label]) == HIDDEN
+def _is_hidden(feature: Any, source: Any, label: str) -> bool:
+    """Returns whether a split hides its classes, as its first example shows."""
+    return hasattr(feature, "names") and len(source) > 0 and int(source[0][label]) == HIDDEN
 
 
-def _reader(features: Any, layout: Layout) -> Any:
-    """From an example as it is stored to one of text and Python numbers."""
+def _make_reader(features: Any, layout: Layout) -> Any:
+    """Returns a function from a stored example to text and Python numbers."""
 
     def cells(example: Mapping[str, Any], where: str) -> dict[Any, Any]:
         return {
@@ -87,6 +89,7 @@ def _reader(features: Any, layout: Layout) -> Any:
 
 
 def _value(value: Any, feature: Any, where: str) -> Any:
+    # Numbers of classes depend on the version of the dataset, names do not.
     if hasattr(feature, "names"):
         if not 0 <= value < len(feature.names):
             raise UserError(f"{where}: there is no class {int(value)}")

@@ -1,1 +1,1 @@
-"""The official metric of each kind of task."""
+"""Scores predictions against references as the official script of each benchmark does."""

@@ -1,7 +1,7 @@
-"""How well labels and numbers were predicted: accuracy, F1, Matthews, Pearson, Spearman.
+"""Scores labels and numbers: accuracy, F1, Matthews, Pearson and Spearman correlation.
 
 Predictions and references are lists of equal length, one entry per example; scores are fractions
-of 1.  What is undefined, as an F1 without positives or the correlation of a constant, is 0.0.
+of 1.  An undefined score, as an F1 without positives or the correlation of a constant, is 0.0.
 """
 
 import functools
@@ -12,23 +12,24 @@ import numpy as np
 import scipy.stats
 import sklearn.metrics
 
-from finetune.metrics.counts import paired
+from finetune.metrics.counts import check_paired
 from finetune.metrics.relation import relation_scores
 from pretrain.runtime.errors import UserError
 
 
 def accuracy(predictions: Sequence, references: Sequence) -> float:
-    """The share of labels that are right.
+    """Returns the share of labels that are right.
 
-    This and the functions of labels below raise UserError if the lengths differ, if there is
-    nothing, or if strings are to be compared with numbers.
+    Raises:
+        UserError: the lengths differ, there is nothing, or strings meet numbers.  So do the
+            functions of labels below.
     """
-    _labels(predictions, references)
+    _check_labels(predictions, references)
     return float(sklearn.metrics.accuracy_score(references, predictions))
 
 
 def f1(predictions: Sequence, references: Sequence, positive: Any = "1") -> float:
-    """F1 of one class, the positive one: that of MRPC and QQP."""
+    """Returns the F1 of the positive class, as for MRPC and QQP."""
     return f1_average(predictions, references, labels=[positive])
 
 
@@ -38,15 +39,19 @@ def f1_average(
     average: str = "macro",
     labels: Sequence | None = None,
 ) -> float:
-    """F1 "macro" (the mean over classes) or "micro" (over all decisions together).
+    """Returns the F1 averaged over classes.
 
-    Classes are `labels`, where one that never occurs counts 0, or all that occur in either list.
+    Args:
+        average: "macro", the mean over classes, or "micro", of all decisions together.
+        labels: the classes, of which one that never occurs counts 0; None takes all that occur.
     """
-    _labels(predictions, references)
+    _check_labels(predictions, references)
     if average not in ("macro", "micro"):
         raise UserError(f"average={average!r}: choose 'macro' or 'micro'")
     if labels is not None:
-        _one_kind([references[0], *labels])
+        # "1" for a class 1 would score 0.0, not fail.
+        _check_one_type([references[0], *labels])
+    # zero_division: a class without predictions or references scores 0.0, without a warning.
     score = sklearn.metrics.f1_score(
         references, predictions, labels=labels, average=average, zero_division=0.0
     )
@@ -54,39 +59,40 @@ def f1_average(
 
 
 def matthews(predictions: Sequence, references: Sequence) -> float:
-    """Matthews' correlation of two or more classes, -1 to 1: that of CoLA."""
-    _labels(predictions, references)
+    """Returns Matthews' correlation of two or more classes, -1 to 1, as for CoLA."""
+    _check_labels(predictions, references)
     if len({*predictions, *references}) == 1:
-        return 0.0  # scikit-learn says so too, with a warning
+        return 0.0  # scikit-learn returns the same, with a warning
     return float(sklearn.metrics.matthews_corrcoef(references, predictions))
 
 
 def pearson(predictions: Sequence[float], references: Sequence[float]) -> float:
-    """The linear correlation, -1 to 1.
+    """Returns the linear correlation, -1 to 1.
 
-    This and `spearman` raise UserError if the lengths differ, or a number is not finite.
+    Raises:
+        UserError: the lengths differ, or a number is not finite.  So does `spearman`.
     """
-    return _correlation(scipy.stats.pearsonr, predictions, references)
+    return _correlate(scipy.stats.pearsonr, predictions, references)
 
 
 def spearman(predictions: Sequence[float], references: Sequence[float]) -> float:
-    """The correlation of the ranks, -1 to 1; equal numbers share their mean rank."""
-    return _correlation(scipy.stats.spearmanr, predictions, references)
+    """Returns the correlation of the ranks, -1 to 1; equal numbers share their mean rank."""
+    return _correlate(scipy.stats.spearmanr, predictions, references)
 
 
 def relation_f1(predictions: Sequence[str], references: Sequence[str]) -> float:
-    """The official score of SemEval-2010 task 8, as a share: see `relation_scores`."""
+    """Returns the official score of SemEval-2010 task 8 as a fraction: see `relation_scores`."""
     return relation_scores(predictions, references)["macro_f1"] / 100
 
 
 def choice_accuracy(scores: Sequence[Sequence[float]], references: Sequence[int]) -> float:
-    """The share of examples whose right choice scores highest; of equals, the first is chosen.
+    """Returns the share of examples whose right choice scores highest.
 
     Args:
-        scores: one per choice; examples may have different numbers of choices.
-        references: the right choice's index, from 0.
+        scores: one per choice, in any number per example; of equal ones the first is chosen.
+        references: the index of the right choice, from 0.
     """
-    paired(scores, references)
+    check_paired(scores, references)  # else argmax of an empty row would speak
     return accuracy([int(np.argmax(row)) for row in scores], [int(i) for i in references])
 
 
@@ -94,12 +100,14 @@ METRICS: Mapping[str, Callable[..., float]] = {
     "accuracy": accuracy,
     "f1": f1,
     "macro_f1": f1_average,
+    # Where every example has one label, this equals the accuracy.
     "micro_f1": functools.partial(f1_average, average="micro"),
     "matthews": matthews,
     "pearson": pearson,
     "spearman": spearman,
     "relation_f1": relation_f1,
 }
+# The metrics that the GLUE leaderboard reports for each task (Wang et al. 2018, table 1).
 GLUE: Mapping[str, tuple[str, ...]] = {
     "cola": ("matthews",),
     "sst2": ("accuracy",),
@@ -116,39 +124,44 @@ GLUE: Mapping[str, tuple[str, ...]] = {
 def score(
     names: Sequence[str], predictions: Sequence, references: Sequence, positive: Any = "1"
 ) -> dict[str, float]:
-    """The named `METRICS`; `GLUE` has those of its tasks.  "f1" is that of the positive class.
+    """Computes the named `METRICS`; `GLUE` lists those of its tasks.
+
+    Args:
+        positive: the class whose F1 is "f1".
 
     Raises:
-        UserError: there is no such metric, or it cannot be told of these lists.
+        UserError: there is no such metric, or these lists have none.
     """
     if unknown := [name for name in names if name not in METRICS]:
         raise UserError(f"metric {unknown[0]!r}: choose from {', '.join(METRICS)}")
-    given: dict[str, Callable[..., float]] = {
+    metrics: dict[str, Callable[..., float]] = {
         **METRICS,
         "f1": functools.partial(f1, positive=positive),
     }
-    return {name: given[name](predictions, references) for name in names}
+    return {name: metrics[name](predictions, references) for name in names}
 
 
-def _labels(predictions: Sequence, references: Sequence) -> None:
-    paired(predictions, references)
-    _one_kind([*predictions, *references])
+def _check_labels(predictions: Sequence, references: Sequence) -> None:
+    check_paired(predictions, references)
+    _check_one_type([*predictions, *references])
 
 
-def _one_kind(labels: Sequence) -> None:
+def _check_one_type(labels: Sequence) -> None:
     """Raises UserError if there are strings among others: "1" and 1 would never be equal."""
-    one_of = {isinstance(label, str): label for label in labels}
-    if len(one_of) > 1:
+    # One label of each type, for the message.
+    examples = {isinstance(label, str): label for label in labels}
+    if len(examples) > 1:
         raise UserError(
-            f"scores: labels are strings or numbers, not both, as {list(one_of.values())}"
+            f"scores: labels are strings or numbers, not both, as {list(examples.values())}"
         )
 
 
-def _correlation(function: Callable, predictions: Sequence, references: Sequence) -> float:
-    paired(predictions, references)
+def _correlate(function: Callable, predictions: Sequence, references: Sequence) -> float:
+    check_paired(predictions, references)
     x_N, y_N = (np.asarray(x, np.float64) for x in (predictions, references))
     if bad := np.flatnonzero(~(np.isfinite(x_N) & np.isfinite(y_N))).tolist():
         raise UserError(f"scores: example {bad[0]} has {x_N[bad[0]]} for {y_N[bad[0]]}")
+    # SciPy returns NaN and warns where one side is constant.
     if np.ptp(x_N) == 0 or np.ptp(y_N) == 0:
         return 0.0
     return float(function(x_N, y_N).statistic)

@@ -1,4 +1,4 @@
-"""What scores are counted from: hits among what was told and what was there."""
+"""Counts hits, predictions and references: what precision, recall and F1 are computed from."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,10 @@ from pretrain.runtime.errors import UserError
 
 
 class Counts(NamedTuple):
-    """Things found rightly, things found, and things that were there to be found."""
+    """Numbers of correct predictions, of predictions and of references of one class.
+
+    A ratio of nothing to nothing is 0.0, as the scripts of the benchmarks have it.
+    """
 
     correct: int
     predicted: int
@@ -15,18 +18,21 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
+        """Returns the share of predictions that are correct."""
         return self.correct / max(self.predicted, 1)
 
     @property
     def recall(self) -> float:
+        """Returns the share of references that were predicted."""
         return self.correct / max(self.actual, 1)
 
     @property
     def f1(self) -> float:
+        """Returns the harmonic mean of precision and recall."""
         return 2 * self.correct / max(self.predicted + self.actual, 1)
 
 
-def paired(predictions: Sequence, references: Sequence, where: str = "scores") -> None:
+def check_paired(predictions: Sequence, references: Sequence, where: str = "scores") -> None:
     """Raises UserError unless there are as many predictions as references, and at least one."""
     if len(predictions) != len(references):
         raise UserError(f"{where}: {len(predictions)} predictions for {len(references)} references")

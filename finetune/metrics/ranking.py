@@ -1,50 +1,54 @@
-"""How well candidates were ranked: reciprocal rank, average precision, precision and NDCG at k.
+"""Scores rankings: reciprocal rank, average precision, precision and NDCG at k.
 
-Each query has scores and relevances of its candidates; a query's result is a fraction of 1, and
-the result is the mean over queries.  Two rules hold for all: candidates of equal score stand in
-the worst order, so that a constant earns nothing by the order of the file; and a query without
-any relevant candidate counts 0.0 (drop such queries before, if your benchmark does).
+Each query has scores and relevances of its candidates; a result is the mean over queries of a
+fraction of 1.  Two rules hold for all.  Candidates of equal score stand in the worst order, so that
+a constant earns nothing by the order of the file.  A query without any relevant candidate counts
+0.0: drop such queries before, if your benchmark does.
 """
 
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from finetune.metrics.counts import paired
+from finetune.metrics.counts import check_paired
 from pretrain.runtime.errors import UserError
 
 Lists = Sequence[Sequence[float]]
 GAINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    # An irrelevant candidate gains nothing in either.
     "exponential": lambda relevance: 2.0**relevance - 1,
     "linear": lambda relevance: relevance,
 }
 
 
 def mrr(scores: Lists, relevances: Lists, k: int | None = None) -> float:
-    """The mean of 1 / the rank of the first relevant candidate, 0.0 if that lies beyond k.
+    """Returns the mean of 1 / rank of the first relevant candidate, 0.0 where it is beyond k.
 
-    Relevant is what has a relevance above 0.  This and the functions below raise UserError if
-    lengths differ, if there is no query, or if a score or relevance is not finite.
+    A candidate is relevant if its relevance is above 0.
+
+    Raises:
+        UserError: lengths differ, there is no query, or a number is not finite.  So do the
+            functions below.
     """
-    return _mean(scores, relevances, lambda ranked: _reciprocal(ranked[:k] > 0), k)
+    return _mean(scores, relevances, lambda rel_N: _reciprocal_rank(rel_N[:k] > 0), k)
 
 
 def mean_average_precision(scores: Lists, relevances: Lists) -> float:
-    """The mean over queries of the mean, over the relevant, of the precision down to each."""
-    return _mean(scores, relevances, lambda ranked: _average_precision(ranked > 0))
+    """Returns the mean of the average precision: that at the rank of each relevant candidate."""
+    return _mean(scores, relevances, lambda rel_N: _average_precision(rel_N > 0))
 
 
 def precision(scores: Lists, relevances: Lists, k: int) -> float:
-    """The share of relevant candidates in the first k places; empty places count as irrelevant."""
-    return _mean(scores, relevances, lambda ranked: float((ranked[:k] > 0).sum()) / k, k)
+    """Returns the share of the first k places with a relevant candidate, empty ones included."""
+    return _mean(scores, relevances, lambda rel_N: float((rel_N[:k] > 0).sum()) / k, k)
 
 
 def ndcg(
     scores: Lists, relevances: Lists, k: int | None = None, gain: str = "exponential"
 ) -> float:
-    """Discounted gain of the first k places, relative to that of the best order of the candidates.
+    """Returns the discounted gain of the first k places, relative to that of the best order.
 
-    A place's gain is divided by log2(1 + its rank).
+    The gain at a rank is divided by log2(1 + rank).
 
     Args:
         gain: "exponential", 2^relevance - 1 (Burges et al. 2005, and TREC's gdeval), or "linear",
@@ -52,13 +56,13 @@ def ndcg(
     """
     if gain not in GAINS:
         raise UserError(f"gain={gain!r}: choose one of {', '.join(GAINS)}")
-    return _mean(scores, relevances, lambda ranked: _ndcg(GAINS[gain](ranked), k), k)
+    return _mean(scores, relevances, lambda rel_N: _normalised_gain(GAINS[gain](rel_N), k), k)
 
 
 def rank_scores(
     scores: Lists, relevances: Lists, ks: Sequence[int] = (1, 10), gain: str = "exponential"
 ) -> dict[str, float]:
-    """mrr and map, and mrr@k, precision@k and ndcg@k for each k."""
+    """Returns mrr and map, and mrr@k, precision@k and ndcg@k for each k."""
     result = {
         "mrr": mrr(scores, relevances),
         "map": mean_average_precision(scores, relevances),
@@ -73,27 +77,33 @@ def rank_scores(
 def _mean(
     scores: Lists,
     relevances: Lists,
-    one: Callable[[np.ndarray], float],
+    metric: Callable[[np.ndarray], float],
     k: int | None = None,
 ) -> float:
-    """The mean over queries of `one`, which sees the relevances in the order of the places."""
-    paired(scores, relevances)
+    """Returns the mean over queries of `metric`, of the relevances in the order of the ranks."""
+    check_paired(scores, relevances)
     if k is not None and k < 1:
         raise UserError(f"k={k}: count from the first place, 1 or more")
-    each = zip(scores, relevances, strict=True)
-    return float(np.mean([one(_ranked(i, *pair)) for i, pair in enumerate(each)]))
+    queries = enumerate(zip(scores, relevances, strict=True))
+    return float(np.mean([metric(_sort_relevances(i, *query)) for i, query in queries]))
 
 
-def _ranked(query: int, scores: Sequence[float], relevances: Sequence[float]) -> np.ndarray:
-    """Relevances, none below 0, from the first place to the last."""
-    paired(scores, relevances, f"query {query}")
+def _sort_relevances(
+    query: int, scores: Sequence[float], relevances: Sequence[float]
+) -> np.ndarray:
+    """Returns the relevances by falling score, none below 0."""
+    check_paired(scores, relevances, f"query {query}")
     score_N, relevance_N = np.asarray(scores, np.float64), np.asarray(relevances, np.float64)
     if not (np.isfinite(score_N).all() and np.isfinite(relevance_N).all()):
         raise UserError(f"query {query}: a score or a relevance is not finite")
+    # Of equal scores the less relevant comes first.  Below 0, as TREC judges spam, is irrelevant.
     return np.maximum(relevance_N, 0)[np.lexsort((relevance_N, -score_N))]
 
 
-def _reciprocal(hits: np.ndarray) -> float:
+# Each of these takes the candidates of one query in the order of their ranks.
+
+
+def _reciprocal_rank(hits: np.ndarray) -> float:
     return 1 / (1 + int(np.argmax(hits))) if hits.any() else 0.0
 
 
@@ -102,7 +112,8 @@ def _average_precision(hits: np.ndarray) -> float:
     return float(np.mean(np.arange(1, len(ranks) + 1) / ranks)) if len(ranks) else 0.0
 
 
-def _ndcg(gains: np.ndarray, k: int | None) -> float:
+def _normalised_gain(gains: np.ndarray, k: int | None) -> float:
+    # The best order is that of all candidates, not only of the first k.
     discounts = np.log2(np.arange(2, len(gains) + 2))
     best = float((np.sort(gains)[::-1] / discounts)[:k].sum())
     return float((gains / discounts)[:k].sum()) / best if best else 0.0

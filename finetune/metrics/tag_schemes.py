@@ -1,4 +1,4 @@
-"""Schemes of tags: entities written as one tag per word (IOB1, IOB2, IOBES, BILOU, BMES).
+"""Reads and writes entities as one tag per word, in a scheme: IOB1, IOB2, IOBES, BILOU, BMES.
 
 A tag is a letter and a type, "B-PER"; "O" stands outside, and a type may be missing ("B").  The
 letters are those of IOBES; BILOU writes L and U for E and S, BMES writes M for I.
@@ -17,7 +17,7 @@ LETTERS = "OBIES"
 
 
 class Entity(NamedTuple):
-    """The words from `start` up to, not including, `end` are one thing of this type."""
+    """An entity of a type: the words from `start` up to, not including, `end`."""
 
     type: str
     start: int
@@ -25,16 +25,21 @@ class Entity(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A tag as read: one of `LETTERS`, and the type, "" where there is none."""
+    """A parsed tag: one of `LETTERS`, and the type, "" where there is none."""
 
     letter: str
     type: str
 
 
 class Scheme(NamedTuple):
-    """`written`: its own letters, for those of `LETTERS`; `follows`: after a letter, the letters
-    that may come with any type, and those with the same type only; `spell`: the letters of so many
-    words, given whether an entity of the same type ends right before."""
+    """The rules of a scheme.
+
+    Attributes:
+        written: its letters, in the order of `LETTERS`.
+        follows: by letter, those that may follow with any type, and with the same type only.
+        spell: maps a number of words, and whether an entity of the same type ends right before,
+            to the letters of an entity.
+    """
 
     written: str
     follows: dict[str, tuple[str, str]]
@@ -45,6 +50,7 @@ OUTSIDE = Tag("O", "")  # also stands before the first and after the last word
 
 
 def _spell_iob1(words: int, touches: bool) -> str:
+    # Only a B can separate two entities of one type.
     return ("B" if touches else "I") + "I" * (words - 1)
 
 
@@ -67,58 +73,67 @@ SCHEMES = {
     "bmes": Scheme("OBMES", IOBES, _spell_iobes),
 }
 SCHEMES |= {"bio": SCHEMES["iob2"], "bioul": SCHEMES["bilou"], "bioes": SCHEMES["iobes"]}
-READ = {
-    own: letter for s in SCHEMES.values() for own, letter in zip(s.written, LETTERS, strict=False)
+# A letter means the same in every scheme that has it.
+LETTER_OF = {
+    written: letter
+    for scheme in SCHEMES.values()
+    for written, letter in zip(scheme.written, LETTERS, strict=False)
 }
 
 
-def named(name: str) -> Scheme:
-    """Raises UserError if there is no such scheme."""
+def get_scheme(name: str) -> Scheme:
+    """Returns the scheme of this name; UserError if there is none."""
     if name.lower() not in SCHEMES:
         raise UserError(f"scheme={name!r}: choose one of {', '.join(SCHEMES)}")
     return SCHEMES[name.lower()]
 
 
-@functools.cache
-def read(tag: str, scheme: str | None = None) -> Tag:
-    """What a tag says; without a scheme, in the letters of any.
+@functools.cache  # a corpus has few different tags
+def parse_tag(tag: str, scheme: str | None = None) -> Tag:
+    """Parses a tag of a scheme; of any scheme, if none is given.
 
     Raises:
-        UserError: no tag, or none of this scheme.
+        UserError: it is no tag, or none of this scheme.
     """
-    written = named(scheme).written if scheme else "".join(READ)
+    written = get_scheme(scheme).written if scheme else "".join(LETTER_OF)
     letter, _, type_ = tag.partition("-")
     if len(letter) != 1 or letter not in written or (letter == "O") != (tag == "O"):
-        rest = ", ".join(f"{own}-TYPE" for own in written if own != "O")
+        rest = ", ".join(f"{letter}-TYPE" for letter in written if letter != "O")
         raise UserError(f"tag {tag!r}: {scheme or 'a scheme'} has O, {rest}")
-    return Tag(READ[letter], type_)
+    return Tag(LETTER_OF[letter], type_)
 
 
 def illegal(tags: Sequence[str], scheme: str) -> list[str]:
-    """Each place that breaks the scheme's rules, words counted from 1; [] if it is sound."""
-    follows = named(scheme).follows
-    each = [OUTSIDE, *(read(tag, scheme) for tag in tags), OUTSIDE]
-    shown = ["the start", *tags, "the end"]
+    """Returns a message for each tag that breaks the scheme's rules, words counted from 1."""
+    follows = get_scheme(scheme).follows
+    parsed = [OUTSIDE, *(parse_tag(tag, scheme) for tag in tags), OUTSIDE]
+    names = ["the start", *tags, "the end"]
     return [
         f"word {min(i + 1, len(tags))}: {after} may not follow {before}"
-        for i, (before, after) in enumerate(itertools.pairwise(shown))
-        if not _may_follow(follows, each[i], each[i + 1])
+        for i, (before, after) in enumerate(itertools.pairwise(names))
+        if not _may_follow(follows, parsed[i], parsed[i + 1])
     ]
 
 
 def check(tags: Sequence[str], scheme: str, where: str = "tags") -> None:
     """Raises UserError, naming `where` and the word, if the sequence breaks the scheme's rules."""
-    if found := illegal(tags, scheme):
-        raise UserError(f"{where}, {found[0]} in {scheme}")
+    if violations := illegal(tags, scheme):
+        raise UserError(f"{where}, {violations[0]} in {scheme}")
 
 
-def allowed(labels: Sequence[str], scheme: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where a decoder may go: start_C, end_C and transition_CC (from row to column), bool."""
-    follows, each = named(scheme).follows, [read(label, scheme) for label in labels]
-    start_C = np.array([_may_follow(follows, OUTSIDE, tag) for tag in each], bool)
-    end_C = np.array([_may_follow(follows, tag, OUTSIDE) for tag in each], bool)
-    transition_CC = np.array([[_may_follow(follows, a, b) for b in each] for a in each], bool)
-    return start_C, end_C, transition_CC.reshape(len(each), len(each))
+def allowed_transitions(
+    labels: Sequence[str], scheme: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the transitions that a decoder may take.
+
+    Returns:
+        start_C, end_C and transition_CC (from row to column), bool.
+    """
+    follows, parsed = get_scheme(scheme).follows, [parse_tag(label, scheme) for label in labels]
+    start_C = np.array([_may_follow(follows, OUTSIDE, tag) for tag in parsed], bool)
+    end_C = np.array([_may_follow(follows, tag, OUTSIDE) for tag in parsed], bool)
+    transition_CC = np.array([[_may_follow(follows, a, b) for b in parsed] for a in parsed], bool)
+    return start_C, end_C, transition_CC.reshape(len(parsed), len(parsed))  # also of no labels
 
 
 def _may_follow(follows: dict[str, tuple[str, str]], before: Tag, after: Tag) -> bool:
@@ -127,51 +142,54 @@ def _may_follow(follows: dict[str, tuple[str, str]], before: Tag, after: Tag) ->
 
 
 def entities(tags: Sequence[str], scheme: str | None = None) -> list[Entity]:
-    """The entities of one sentence, in order.
+    """Returns the entities of one sentence, in order.
 
-    Without a scheme they are read leniently, as conlleval reads them: a run of one type is an
-    entity, however it begins and ends.  With one, only those count that it would write so.
+    Without a scheme tags are read leniently, as conlleval does: a run of one type is an entity,
+    however it begins and ends.  With one, only entities that it would write so are returned.
 
     Raises:
         UserError: a tag is none of the scheme.
     """
-    found, before, start = [], OUTSIDE, 0
-    for i, tag in enumerate([*(read(tag, scheme) for tag in tags), OUTSIDE]):
+    runs, before, start = [], OUTSIDE, 0
+    for i, tag in enumerate([*(parse_tag(tag, scheme) for tag in tags), OUTSIDE]):
+        # O, E and S end what they are in; O, B and S begin anew.
         if before.letter in "OES" or tag.letter in "OBS" or tag.type != before.type:
             if before.letter != "O":
-                found.append(Entity(before.type, start, i))
+                runs.append(Entity(before.type, start, i))
             start = i
         before = tag
     if scheme is None:
-        return found
-    spelt = to_tags(found, len(tags), scheme)
-    return [e for e in found if spelt[e.start : e.end] == list(tags[e.start : e.end])]
+        return runs
+    # Well-formed is what writing the entity again would give.
+    spelt = to_tags(runs, len(tags), scheme)
+    return [e for e in runs if spelt[e.start : e.end] == list(tags[e.start : e.end])]
 
 
-def to_tags(found: Iterable[Entity], length: int, scheme: str) -> list[str]:
-    """The tags of a sentence of `length` words with these entities.
+def to_tags(spans: Iterable[Entity], length: int, scheme: str) -> list[str]:
+    """Returns the tags of a sentence of `length` words with these entities.
 
     Raises:
         UserError: entities overlap, are empty or lie outside the sentence.
     """
-    own = dict(zip(LETTERS, named(scheme).written, strict=False))
+    written = dict(zip(LETTERS, get_scheme(scheme).written, strict=False))
     tags, before = ["O"] * length, Entity("", 0, 0)
-    for entity in sorted(found, key=lambda e: e.start):
+    for entity in sorted(spans, key=lambda e: e.start):
         if not before.end <= entity.start < entity.end <= length:
             raise UserError(f"{entity} overlaps {before} or leaves the {length} words")
+        # Only IOB1 asks: there an entity begins with B only after one of its type.
         touches = entity.start == before.end and entity.type == before.type and before.end > 0
-        letters = named(scheme).spell(entity.end - entity.start, touches)
+        letters = get_scheme(scheme).spell(entity.end - entity.start, touches)
         suffix = f"-{entity.type}" if entity.type else ""
-        tags[entity.start : entity.end] = [own[letter] + suffix for letter in letters]
+        tags[entity.start : entity.end] = [written[letter] + suffix for letter in letters]
         before = entity
     return tags
 
 
 def convert(tags: Sequence[str], source: str, target: str, where: str = "tags") -> list[str]:
-    """The same entities in another scheme.
+    """Converts tags to another scheme, with the same entities.
 
     Raises:
-        UserError: the tags break the source's rules; names `where` and the word.
+        UserError: the tags break the source's rules; it names `where` and the word.
     """
     check(tags, source, where)
     return to_tags(entities(tags), len(tags), target)

@@ -53,7 +53,7 @@ def lines_above(path: str, format: str, fields: Mapping[str, Any]) -> int | None
         return 0
     if format not in ("table", "ranking") or fields.get("encoding", "").lower()[:6] in WIDE:
         return None
-    kind = fields.get("kind") or ("lines" if fields.get("label_first") else table._kind(path))
+    kind = fields.get("kind") or ("lines" if fields.get("label_first") else table.kind_of(path))
     if kind == "jsonl":
         return 0
     quoted = (kind == "csv") if fields.get("quoting") is None else fields["quoting"]

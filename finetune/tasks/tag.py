@@ -83,7 +83,7 @@ class Form:
     def _check(self, convert_to: str) -> None:
         """Raises UserError where fields do not go together."""
         for name in filter(None, (self.scheme, convert_to)):
-            tag_schemes.named(name)
+            tag_schemes.get_scheme(name)
         if convert_to and not self.scheme:
             raise UserError(f"task.convert_to={convert_to!r}: task.scheme is to name the files'")
         if unknown := [x for x in self.metrics if x not in METRICS]:
@@ -98,8 +98,8 @@ class Form:
         found = {label for x in examples for label in self._tags(x) or ()}
         if not self.scheme:
             return sorted(found)
-        types = sorted({tag_schemes.read(label).type for label in found - {"O"}})
-        letters = tag_schemes.named(self.learned).written.replace("O", "")
+        types = sorted({tag_schemes.parse_tag(label).type for label in found - {"O"}})
+        letters = tag_schemes.get_scheme(self.learned).written.replace("O", "")
         return ["O"] + [f"{x}-{type_}" if type_ else x for type_ in types for x in letters]
 
     def kept(self) -> dict[str, Any]:
@@ -276,5 +276,5 @@ class Task(Features):
         chain = self.chain.chain() if self.crf else nothing
         if not self.constrained:
             return chain
-        allowed = tag_schemes.allowed(self.labels, self.scheme)
+        allowed = tag_schemes.allowed_transitions(self.labels, self.scheme)
         return held(chain, Chain(*map(jnp.asarray, allowed)))

@@ -137,7 +137,7 @@ RACE = {
 }
 
 
-def test_race_is_a_folder_of_passages_in_the_order_of_their_paths(tmp_path):
+def test_race_folders_read_in_the_order_of_paths(tmp_path):
     middle = {**RACE, "id": "middle2.txt", "answers": ["D", "C"]}
     read(tmp_path, "race", middle, "train/middle/2.txt")
     read(tmp_path, "race", RACE, "train/high/1.txt")
@@ -172,7 +172,7 @@ def test_a_folder_without_passages_is_named(tmp_path):
         datasets.read("race", str(tmp_path))
 
 
-def test_choices_keep_their_order_and_may_be_spelt_out_in_the_text(tmp_path):
+def test_choices_keep_their_order_also_when_lettered(tmp_path):
     one = {"query": "He ran, so", "choices": ["he won.", "he sat."], "gold": 1}
     assert (
         read(tmp_path, "multiple_choice", one).examples[0].items()

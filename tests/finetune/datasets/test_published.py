@@ -54,9 +54,7 @@ def read(format, name, **fields):
 
 
 @pytest.mark.parametrize(("format", "name", "fields", "count"), SETS, ids=[s[1] for s in SETS])
-def test_a_published_set_has_its_published_size_and_nothing_is_left_out(
-    format, name, fields, count
-):
+def test_published_sets_have_their_published_sizes(format, name, fields, count):
     found = read(format, name, **fields)
     assert (len(found.examples), found.notes) == (count, [])
 

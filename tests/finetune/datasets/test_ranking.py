@@ -42,7 +42,7 @@ def test_a_query_s_rows_are_one_example_wherever_they_stand(tmp_path):
     assert [x["where"].rpartition("/")[2] for x in found] == ["a.tsv, line 1", "a.tsv, line 3"]
 
 
-def test_tables_and_json_lines_of_the_same_queries_are_the_same_examples(tmp_path):
+def test_tables_and_json_lines_give_the_same_examples(tmp_path):
     lines = "".join(
         json.dumps(dict(query=q, candidates=c, relevance=r)) + "\n" for q, c, r in EXPECTED
     )

@@ -46,7 +46,7 @@ def test_terms_follow_each_other_without_a_gap():
     assert ends == [row[1] for row in presidents.PRESIDENTS[1:]]
 
 
-def test_labels_are_the_documents_and_paragraphs_have_20_to_200_words(found):
+def test_paragraphs_have_20_to_200_words_and_their_documents_label(found):
     rows = messages()
     for (_, label), read in found.items():
         for example in read.examples:

@@ -29,7 +29,7 @@ def pairs(read):
     return [(*example["texts"], example["label"]) for example in read.examples]
 
 
-def test_csv_jsonl_and_lines_of_the_same_rows_are_the_same_examples(tmp_path):
+def test_all_kinds_of_file_give_the_same_examples(tmp_path):
     with open(tmp_path / "a.csv", "w", newline="") as file:
         csv.writer(file).writerows([("label", "sentence"), *((lab, t) for t, lab in ROWS)])
     objects = "".join(json.dumps({"sentence": t, "label": lab}) + "\n" for t, lab in ROWS)
@@ -39,7 +39,7 @@ def test_csv_jsonl_and_lines_of_the_same_rows_are_the_same_examples(tmp_path):
     assert pairs(table(tmp_path, lines, "a.all", label_first=True)) == ROWS
 
 
-def test_what_a_csv_writer_writes_comes_back_and_lines_are_counted_in_the_file(tmp_path):
+def test_quoted_cells_come_back_with_their_lines(tmp_path):
     draw = random.Random(0)
     cells = ["".join(draw.choices("ab\",\n\t' é\x85\u2028", k=9)) + "." for _ in range(80)]
     rows = list(zip(cells[::2], cells[1::2], strict=True))
@@ -66,7 +66,7 @@ def test_quoting_can_be_said(tmp_path, quoting):
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress])
-def test_packed_files_with_a_byte_order_mark_read_as_plain_ones(tmp_path, pack):
+def test_packed_files_and_byte_order_marks_change_nothing(tmp_path, pack):
     content = b"\xef\xbb\xbfsentence\tlabel\nA.\t1\n"
     name = "a.tsv" + {gzip.compress: ".gz", zstandard.compress: ".zst"}[pack]
     assert pairs(table(tmp_path, pack(content), name)) == [("A.", "1")]
@@ -85,7 +85,7 @@ def test_columns_go_by_name_or_number_and_labels_get_names(tmp_path):
     assert "line 3" in found.notes[0]
 
 
-def test_a_label_can_end_before_a_sign_and_is_then_given_its_name(tmp_path):
+def test_labels_end_before_a_sign_and_are_renamed(tmp_path):
     content = "NUM:date:year When ?\nHUM:ind Who ?\n3 What ?\n"
     fields = dict(label_first=True, until=":")
     found = pairs(table(tmp_path, content, "a.all", **fields))

@@ -132,7 +132,7 @@ def prepared(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("task", glue.GLUE)
-def test_glue_of_tfds_has_the_splits_and_labels_of_its_files(prepared, task):
+def test_glue_of_tfds_has_the_files_splits_and_labels(prepared, task):
     place = prepared(task)
     for split, fields in glue.GLUE[task].items():
         found = datasets.read("glue", "tfds:glue", task=task, split=split, tfds_dir=place).examples
@@ -142,7 +142,7 @@ def test_glue_of_tfds_has_the_splits_and_labels_of_its_files(prepared, task):
         assert sorted(x["id"] for x in found) == [str(n) for n in range(len(found))]
 
 
-def test_pairs_that_say_the_same_are_called_1_as_in_glue_s_files(prepared):
+def test_paraphrases_are_1_as_in_the_files(prepared):
     place = prepared("mrpc")
     names = tfds.builder("glue/mrpc", data_dir=place).info.features["label"].names
     found = datasets.read("glue", "tfds:glue:2.0.0", task="mrpc", split="dev", tfds_dir=place)

@@ -38,7 +38,7 @@ def test_label_scores_are_their_definitions(pairs):
 
 @few
 @hypothesis.given(PAIRS)
-def test_matthews_is_the_covariance_of_one_hot_labels_over_their_deviations(pairs):
+def test_matthews_is_the_correlation_of_one_hot_labels(pairs):
     x_NC, y_NC = (
         np.array([[c == label for label in "abc"] for c in side], float)
         for side in zip(*pairs, strict=True)
@@ -50,7 +50,7 @@ def test_matthews_is_the_covariance_of_one_hot_labels_over_their_deviations(pair
     assert classification.matthews(guess, gold) == pytest.approx(expected, abs=1e-9)
 
 
-def test_matthews_of_two_classes_is_the_formula_of_the_four_counts():
+def test_matthews_of_two_classes_is_the_formula_of_four_counts():
     guess, gold = [1] * 6 + [0] * 4 + [1] * 1 + [0] * 2, [1] * 6 + [0] * 4 + [0] * 1 + [1] * 2
     tp, tn, fp, fn = 6, 4, 1, 2
     expected = (tp * tn - fp * fn) / ((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)) ** 0.5
@@ -66,7 +66,7 @@ def test_correlations_are_those_of_numbers_and_of_ranks():
     assert classification.pearson(x, np.negative(x)) == pytest.approx(-1)
 
 
-def test_what_is_undefined_is_zero_without_a_warning():
+def test_undefined_scores_are_zero_without_a_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for correlation in (classification.pearson, classification.spearman):
@@ -126,6 +126,6 @@ def test_arrays_score_as_lists_do():
         (lambda: classification.score(["bleu"], [1], [1]), "metric 'bleu': choose from accuracy"),
     ],
 )
-def test_what_cannot_be_scored_is_said(call, message):
+def test_unusable_lists_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()

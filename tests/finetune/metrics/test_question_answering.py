@@ -62,11 +62,11 @@ def columns(rows):
         ("the a an", ""),
     ],
 )
-def test_normalising_lowers_and_drops_ascii_punctuation_articles_and_blanks(text, plain):
+def test_normalising_drops_case_ascii_punctuation_and_articles(text, plain):
     assert question_answering.normalise(text) == plain
 
 
-def test_overlap_counts_a_repeated_word_as_often_as_both_have_it():
+def test_repeated_words_count_as_often_as_both_have_them():
     assert question_answering.overlap("no no no yes", "no no maybe") == pytest.approx(
         2 * 2 / (4 + 3)
     )
@@ -109,7 +109,7 @@ def test_no_threshold_does_better_than_the_best_one(rows, random):
     assert attained == pytest.approx(best["best_exact"])
 
 
-def test_questions_of_equal_no_answer_part_in_the_order_in_which_they_come():
+def test_equal_no_answer_scores_separate_in_order():
     """As in the official script, though no threshold can part them."""
     right, wrong = ([("x", gold, na) for na in (0.3, 0.5)] for gold in (["x"], []))
     first = question_answering.squad2(*columns((right + wrong) * 32))
@@ -118,12 +118,12 @@ def test_questions_of_equal_no_answer_part_in_the_order_in_which_they_come():
     assert (last["best_exact"], last["best_exact_thresh"]) == (50, 0)
 
 
-def test_an_answer_of_nothing_but_articles_counts_only_where_there_is_no_other():
+def test_articles_alone_are_accepted_without_other_answers():
     assert question_answering.squad2([""], [["the"]])["exact"] == 100
     assert question_answering.squad2([""], [["the", "x"]])["exact"] == 0
 
 
-def test_answering_nothing_is_a_threshold_of_zero_for_probabilities_and_below_all_for_logits():
+def test_answering_nothing_has_a_threshold_below_all_scores():
     wrong, none = ["x", "x"], [[], []]
     assert question_answering.squad2(wrong, none, [0.2, 0.7])["best_exact_thresh"] == 0
     found = question_answering.squad2(wrong, none, [-3.0, 2.0])
@@ -146,7 +146,7 @@ def test_answering_nothing_is_a_threshold_of_zero_for_probabilities_and_below_al
         ),
     ],
 )
-def test_what_cannot_be_scored_is_said(call, message):
+def test_unusable_lists_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
 

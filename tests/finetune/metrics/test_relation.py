@@ -71,7 +71,7 @@ def test_a_wrong_direction_costs_precision_and_recall():
     assert found == pytest.approx(expected)
 
 
-def test_other_ways_forget_the_direction_or_part_the_classes_by_it():
+def test_other_ways_drop_or_separate_the_directions():
     undirected = relations.relation_counts(GUESS, GOLD, "undirected")
     assert undirected == {"A-B": (2, 2, 3), "C-D": (0, 1, 1), "Other": (0, 1, 1)}
     directed = relations.relation_counts(GUESS, GOLD, "directed")
@@ -86,7 +86,7 @@ def test_other_alone_scores_accuracy_only():
     assert set(found.values()) == {0}
 
 
-def test_what_cannot_be_scored_is_said():
+def test_unusable_lists_are_refused():
     with pytest.raises(UserError, match="nothing to score"):
         relations.relation_scores([], [])
     with pytest.raises(UserError, match="way='both': choose one of official"):

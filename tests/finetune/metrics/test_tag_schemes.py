@@ -60,7 +60,7 @@ def test_entities_survive_writing_checking_converting_and_reading(given, source,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sound_sequences_are_exactly_those_that_some_entities_are_written_as(kind):
+def test_legal_sequences_are_those_that_entities_are_written_as(kind):
     """All sequences of up to three tags, against all that can be written."""
     for length in range(4):
         spans = [
@@ -79,9 +79,9 @@ def test_sound_sequences_are_exactly_those_that_some_entities_are_written_as(kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_decoder_may_walk_just_the_sound_sequences(kind):
+def test_allowed_transitions_are_exactly_the_legal_sequences(kind):
     names = labels(kind)
-    start_C, end_C, transition_CC = tag_schemes.allowed(names, kind)
+    start_C, end_C, transition_CC = tag_schemes.allowed_transitions(names, kind)
     assert start_C.dtype == end_C.dtype == transition_CC.dtype == np.bool_
     for path in itertools.product(range(len(names)), repeat=3):
         steps = [transition_CC[a, b] for a, b in itertools.pairwise(path)]
@@ -132,12 +132,15 @@ def test_a_broken_rule_is_named(tags, kind, message):
         (lambda: tag_schemes.entities(["O-X"]), "tag 'O-X'"),
         (lambda: tag_schemes.entities(["Bx"]), "tag 'Bx'"),
         (lambda: tag_schemes.entities([""]), "tag ''"),
-        (lambda: tag_schemes.allowed(["O"], "iob3"), "scheme='iob3': choose one of iob1"),
+        (
+            lambda: tag_schemes.allowed_transitions(["O"], "iob3"),
+            "scheme='iob3': choose one",
+        ),
         (lambda: tag_schemes.to_tags([Entity("X", 0, 2), Entity("Y", 1, 3)], 3, "bio"), "overlaps"),
         (lambda: tag_schemes.to_tags([Entity("X", 1, 4)], 3, "bio"), "leaves the 3 words"),
     ],
 )
-def test_what_is_no_tag_or_scheme_is_said(call, message):
+def test_bad_tags_and_schemes_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
 

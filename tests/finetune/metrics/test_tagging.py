@@ -95,6 +95,6 @@ def test_token_accuracy_is_over_words_not_sentences():
         ([["NN"]], [["O"]], "tag 'NN': a scheme has O, B-TYPE"),
     ],
 )
-def test_what_cannot_be_scored_is_said(guess, gold, message):
+def test_unusable_lists_are_refused(guess, gold, message):
     with pytest.raises(UserError, match=message):
         tagging.entity_scores(guess, gold)
