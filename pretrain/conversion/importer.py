@@ -118,7 +118,7 @@ def _arrays(path: Path, kind: systems.Kind) -> Arrays:
     where = path
     if path.is_dir() and kind.weights and kind.format != "tensorflow":
         where = sorted(path.glob(kind.weights))[0]
-    return importlib.import_module(f"pretrain.formats.{kind.format}").opened(where)
+    return importlib.import_module(f"pretrain.formats.{kind.format}").open_arrays(where)
 
 
 def _shapes(described: Described) -> dict[str, tuple[int, ...]]:

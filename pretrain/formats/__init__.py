@@ -1,10 +1,10 @@
-"""Files of named arrays, as published weights come in them: read and written one array at a time.
+"""Reads and writes files of named arrays, the form of published weights, one array at a time.
 
-A module per format, none of which knows a model: `opened(path)` gives `Arrays`, a context
-manager, and those that are written too have
+A module per format, none of which knows a model: `open_arrays(path)` returns `Arrays`, a context
+manager.  Formats that are written too have
 
     write(path, specs, arrays)    # arrays: (name, array) pairs in the order of `specs`, drawn
-                                  # one at a time; a killed writer leaves nothing half-made
+                                  # one at a time; a killed writer leaves no half file
 
 | module | reads | writes | notices a flipped bit |
 |---|---|---|---|
@@ -24,7 +24,7 @@ import numpy as np
 
 
 class Spec(NamedTuple):
-    """What an array is like; `dtype` is native, bfloat16 is `ml_dtypes.bfloat16`."""
+    """Shape and type of an array; `dtype` is native, bfloat16 is `ml_dtypes.bfloat16`."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -34,15 +34,15 @@ class Arrays(Protocol):
     """An opened file or folder of named arrays; a context manager.
 
     Attributes:
-        specs: by name, in the file's order; known without reading data.
-        others: what is there besides arrays of numbers, and of what kind it is; not readable.
+        specs: the arrays of numbers by name, in the file's order; read from headers alone.
+        others: what else the file holds, and its kind by name; it cannot be read.
     """
 
     specs: dict[str, Spec]
     others: dict[str, str]
 
     def read(self, name: str) -> np.ndarray:
-        """One array, in memory, C order; checked as far as the format allows.
+        """Reads one array in C order, and verifies it as far as the format allows.
 
         Raises:
             KeyError: `specs` has no such name.

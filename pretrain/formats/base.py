@@ -1,4 +1,4 @@
-"""What the formats share: a reader's frame, one kind of error, and drafts that become files."""
+"""Frames the readers and writers of all formats: errors that name the file, and drafts."""
 
 import contextlib
 import math
@@ -13,15 +13,17 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import create_folder, replace_file
 
 PLAIN = "biufc"  # the kinds of numpy's own numbers
-INFLATED = 1100  # so many times its size a file may hold: deflate reaches 1032
+INFLATED = 1100  # bytes of arrays per byte of a file: deflate reaches 1032
 
 
 class Reader(contextlib.ExitStack):
-    """The `Arrays` of a format that says how to open and read; closes what it has entered."""
+    """Implements `Arrays` for a format that defines `_open` and `_read`; closes its files."""
 
     def __init__(self, path: str | os.PathLike):
-        """Raises:
-        UserError: there is no such file, or it is broken.
+        """Opens the file and lists its arrays.
+
+        Raises:
+            UserError: there is no such file, or it is broken.
         """
         super().__init__()
         self.path = Path(path)
@@ -35,7 +37,7 @@ class Reader(contextlib.ExitStack):
                 raise
 
     def read(self, name: str) -> np.ndarray:
-        """See `Arrays`."""
+        """Reads one array, see `Arrays`."""
         spec = self.specs[name]
         with reading(self.path):
             return np.asarray(self._read(name), spec.dtype, order="C")
@@ -45,11 +47,11 @@ class Reader(contextlib.ExitStack):
         raise NotImplementedError
 
     def _read(self, name: str) -> np.ndarray:
-        """An array of the right shape, in any order of bytes."""
+        """Returns an array of the right shape, in any byte order."""
         raise NotImplementedError
 
     def _add(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        if dtype.kind in PLAIN:
+        if dtype.kind in PLAIN:  # anything else, as objects or strings, holds no weights
             self.specs[name] = Spec(shape, dtype.newbyteorder("="))
         else:
             self.others[name] = str(dtype)
@@ -57,10 +59,10 @@ class Reader(contextlib.ExitStack):
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Around the parsing of a file, whose libraries raise anything at all when it is broken.
+    """Turns whatever the block raises about a broken file into one kind of error.
 
     Raises:
-        UserError: names the file, beside what was wrong.
+        UserError: names the file and the fault.
     """
     try:
         yield
@@ -68,14 +70,14 @@ def reading(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except Exception as error:
+    except Exception as error:  # the parsers of broken bytes raise some twenty kinds
         why = str(error) or type(error).__name__
         raise UserError(f"{path}: is broken, or of another format: {why}") from error
 
 
 @contextlib.contextmanager
-def drafted(path: Path) -> Iterator[Path]:
-    """Where to write a file that appears under its own name once it is whole and on disk.
+def open_draft(path: Path) -> Iterator[Path]:
+    """Gives the path of a draft, which takes the name `path` once it is whole and on disk.
 
     Raises:
         UserError: it cannot be written.
@@ -89,7 +91,7 @@ def drafted(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Around the writing of a file.
+    """Turns an OSError of the block into an error about `path`.
 
     Raises:
         UserError: it cannot be written, and why.
@@ -101,35 +103,35 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def check_plain(path: Path, specs: Mapping[str, Spec]) -> None:
-    """Raises:
-    UserError: an array is not of numpy's own types, as bfloat16 is not; this file has no other.
-    """
+    """Raises UserError unless all arrays are of numpy's own types, which bfloat16 is not."""
     for name, spec in specs.items():
         if spec.dtype.kind not in PLAIN:
             advice = "make it float32, or write safetensors"
             raise UserError(f"{path}: there is no type for {name}, which is {spec.dtype}: {advice}")
 
 
-def taking(
+def expect_arrays(
     specs: Mapping[str, Spec], arrays: Iterable[tuple[str, np.ndarray]]
 ) -> Callable[[str], np.ndarray]:
-    """What gives the next array by its name; it keeps none, so that one at a time is in memory.
+    """Returns a function that draws the next array and checks that it is the one expected.
 
-    Raises, when called:
-        ValueError: the next array is another, or not as its spec says.
+    It keeps none, so that one array at a time is in memory.  The function takes the name of the
+    next array and returns it in C order; it raises ValueError if another one comes, or one of
+    another shape or type than its spec.
     """
     source = iter(arrays)
 
     def take(name: str) -> np.ndarray:
-        given, array = next(source, ("nothing", np.empty(0)))
-        if given != name or Spec(array.shape, array.dtype) != specs[name]:
-            found = f"{given}: {array.shape} {array.dtype}"
-            raise ValueError(f"{name}: {specs[name]} was to come, not {found}")
+        actual_name, array = next(source, ("nothing", np.empty(0)))
+        if actual_name != name or Spec(array.shape, array.dtype) != specs[name]:
+            actual = f"{actual_name}: {array.shape} {array.dtype}"
+            raise ValueError(f"{name}: {specs[name]} was to come, not {actual}")
         return np.asarray(array, order="C")
 
     return take
 
 
 def size(spec: Spec) -> int:
-    """Bytes of the array; of any size, as Python's integers are."""
+    """Returns the bytes of an array."""
+    # In Python's integers: a broken header may claim more than 2^64.
     return math.prod(spec.shape) * spec.dtype.itemsize

@@ -1,4 +1,4 @@
-"""HDF5 files, as ELMo's lm_weights.hdf5 is: datasets in groups, named "group/group/dataset".
+"""Reads and writes HDF5, as ELMo's lm_weights.hdf5: datasets named "group/group/dataset".
 
 Hardly any file has the checksums that the format allows for: a flipped bit is not noticed.  A
 dataset can be made of other files, and a link can lead to them: neither is followed.
@@ -14,11 +14,11 @@ import h5py
 import numpy as np
 
 from pretrain.formats import Spec
-from pretrain.formats.base import INFLATED, Reader, check_plain, drafted, size, taking
+from pretrain.formats.base import INFLATED, Reader, check_plain, expect_arrays, open_draft, size
 
 
-def opened(path: str | os.PathLike) -> "File":
-    """The datasets of a file.
+def open_arrays(path: str | os.PathLike) -> "File":
+    """Opens the datasets of a file.
 
     Raises:
         UserError: there is no such file, it is broken, or has links or parts in other files.
@@ -32,6 +32,7 @@ class File(Reader):
     def _open(self) -> None:
         self._file = self.enter_context(h5py.File(self.path, "r"))
         for name, dataset in _datasets(self._file, set()):
+            # Either could read any file of this machine into the weights.
             if dataset.external or dataset.is_virtual:
                 raise ValueError(f"{name} is kept in other files")
             if dataset.shape is None:
@@ -41,28 +42,29 @@ class File(Reader):
 
     def _read(self, name: str) -> np.ndarray:
         dataset, claimed = self._file[name], size(self.specs[name])
+        # Before it is allocated: a broken header may claim terabytes.
         stored = min(dataset.id.get_storage_size(), self.path.stat().st_size)
         if claimed > INFLATED * stored:
             raise ValueError(f"{name} claims {claimed} bytes, of which {stored} are there")
         return dataset[()]
 
 
-def _datasets(group: h5py.Group, seen: set[h5py.Group]) -> Iterator[tuple[str, h5py.Dataset]]:
-    """All in a group and those within, by their full names.
+def _datasets(group: h5py.Group, visited: set[h5py.Group]) -> Iterator[tuple[str, h5py.Dataset]]:
+    """Yields all datasets in a group and the groups within, with their full names.
 
     Raises:
         ValueError: there are links, or a group is in two places, and so perhaps in itself.
     """
-    if group in seen:
+    if group in visited:
         raise ValueError(f"the group {group.name} is in two places")
-    seen.add(group)
+    visited.add(group)
     for name in group:
         full = f"{group.name.rstrip('/')}/{name}"
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise ValueError(f"{full} is a link")
         item = group[name]
         if isinstance(item, h5py.Group):
-            yield from _datasets(item, seen)
+            yield from _datasets(item, visited)
         elif isinstance(item, h5py.Dataset):
             yield full[1:], item
 
@@ -77,23 +79,22 @@ def write(
         ValueError: the arrays are not those of the specs.
     """
     check_plain(Path(path), specs)
-    take = taking(specs, arrays)
-    with created(Path(path)) as file:
+    take = expect_arrays(specs, arrays)
+    with create_file(Path(path)) as file:
         for name in specs:
             file.create_dataset(name, data=take(name))
 
 
 @contextlib.contextmanager
-def created(path: Path) -> Iterator[h5py.File]:
-    """A new file to write to, which appears under its name once it is whole and on disk.
-
-    HDF5 that fails to write the last of a file cannot close it, and a later file's closing may
-    end the process.  So a disk that is full is kept from it, and told when it has closed.
+def create_file(path: Path) -> Iterator[h5py.File]:
+    """Gives a new file to write to, which takes its name once it is whole and on disk.
 
     Raises:
         UserError: it cannot be written.
     """
-    with drafted(path) as draft, _Disk(draft) as disk:
+    # If HDF5 cannot write the last of a file, it cannot close it, and the closing of a later file
+    # may end the process.  So `_Disk` hides a full disk from it, and the error is raised here.
+    with open_draft(path) as draft, _Disk(draft) as disk:
         try:
             with h5py.File(disk, "w") as file:
                 yield file
@@ -103,10 +104,10 @@ def created(path: Path) -> Iterator[h5py.File]:
 
 
 class _Disk(io.FileIO):
-    """A file that seems to take whatever is written, and keeps the error if it did not.
+    """A file that pretends to take whatever is written.
 
     Attributes:
-        error: the first of them.
+        error: the first error, if there was one.
     """
 
     def __init__(self, path: Path):

@@ -1,4 +1,4 @@
-"""LevelDB's table: sorted keys and values in checksummed blocks, which `.index` files are made of.
+"""Parses LevelDB's table, the format of `.index` files: sorted keys and values in blocks.
 
 Follows doc/table_format.md of LevelDB and its table/block_builder.cc.  A block is entries (how
 many bytes of its key are the previous key's, how many more, how many of the value, then those
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 import google_crc32c
 import numpy as np
 
-from pretrain.formats.protobuf import taken, varint
+from pretrain.formats.protobuf import take_bytes, varint
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes
 
 
 def table(data: bytes) -> dict[bytes, bytes]:
-    """All of a table, in its order.
+    """Parses a table into {key: value}, in its order.
 
     Raises:
         ValueError: it is broken, or compressed.
@@ -30,35 +30,35 @@ def table(data: bytes) -> dict[bytes, bytes]:
         raise ValueError("it does not end as a table of LevelDB does")
     metadata, at = _handle(footer, 0)
     index, _ = _handle(footer, at)
-    _block(data, *metadata)
-    found: dict[bytes, bytes] = {}
+    _block(data, *metadata)  # for its checksum alone
+    pairs: dict[bytes, bytes] = {}
     last = None
     for _, handle in _entries(_block(data, *index)):
         for key, value in _entries(_block(data, *_handle(handle, 0)[0])):
             if last is not None and key <= last:
                 raise ValueError(f"the keys {last!r} and {key!r} are out of order")
-            found[key] = value
+            pairs[key] = value
             last = key
-    return found
+    return pairs
 
 
 def masked_crc(data: bytes | np.ndarray) -> int:
-    """The CRC-32C of the bytes, as LevelDB keeps it: turned by 15 bits, and a constant added."""
+    """Returns the CRC-32C of the bytes, rotated and with a constant added as LevelDB stores it."""
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
 
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
-    """Offset and size of a block, and where that ends."""
+    """Decodes (offset, size) of a block, and the byte after them."""
     offset, at = varint(data, at)
     size, at = varint(data, at)
     return (offset, size), at
 
 
 def _block(data: bytes, offset: int, size: int) -> bytes:
-    """A block's entries alone."""
-    block, at = taken(data, offset, size + 1)  # with the byte of its compression
-    crc, _ = taken(data, at, 4)
+    """Returns the entries of a block, without offsets and checksum."""
+    block, at = take_bytes(data, offset, size + 1)  # with the byte of its compression
+    crc, _ = take_bytes(data, at, 4)
     if masked_crc(block) != int.from_bytes(crc, "little"):
         raise ValueError(f"the block at byte {offset} does not have its checksum")
     if block[-1]:
@@ -71,6 +71,7 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the (key, value) pairs of a block; a key shares its start with the one before."""
     at, key = 0, b""
     while at < len(block):
         shared, at = varint(block, at)
@@ -78,7 +79,7 @@ def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
         length, at = varint(block, at)
         if shared > len(key):
             raise ValueError("a key goes on from a longer one than there is")
-        rest, at = taken(block, at, more)
-        value, at = taken(block, at, length)
+        rest, at = take_bytes(block, at, more)
+        value, at = take_bytes(block, at, length)
         key = key[:shared] + rest
         yield key, value

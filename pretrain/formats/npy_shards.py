@@ -1,4 +1,4 @@
-"""GPT-1's release: all parameters end to end, cut into ten .npy files, and their shapes in JSON.
+"""Reads GPT-1's release: all parameters end to end, cut into ten .npy files, and JSON of shapes.
 
 A folder with params_0.npy, params_1.npy, ..., flat pieces of about one size, and
 params_shapes.json, a list of shapes.  The arrays have no names but their numbers, "0", "1", ...;
@@ -18,8 +18,8 @@ from pretrain.formats.base import Reader, reading
 SHAPES = "params_shapes.json"
 
 
-def opened(path: str | os.PathLike) -> "Folder":
-    """The arrays of such a folder.
+def open_arrays(path: str | os.PathLike) -> "Folder":
+    """Opens the arrays of such a folder.
 
     Raises:
         UserError: a file is missing or broken, or the pieces are more or less than the shapes say.
@@ -46,14 +46,14 @@ class Folder(Reader):
             self._add(str(number), shape, *dtypes)
 
     def _count(self) -> int:
-        """How many pieces there are."""
-        found = {path.name for path in self.path.glob("params_*.npy")}
-        if missing := {f"params_{i}.npy" for i in range(max(len(found), 1))} - found:
+        """Counts the pieces, which are numbered from 0 without a gap."""
+        names = {path.name for path in self.path.glob("params_*.npy")}
+        if missing := {f"params_{i}.npy" for i in range(max(len(names), 1))} - names:
             raise ValueError(f"there is no {min(missing)}")
-        return len(found)
+        return len(names)
 
     def _piece(self, number: int) -> np.ndarray:
-        """The numbers of a file, which are not in memory until they are looked at."""
+        """Maps the numbers of a piece, which are read when they are used."""
         path = self.path / f"params_{number}.npy"
         with reading(path):
             piece = npy.open_memmap(path, mode="r")
@@ -63,6 +63,7 @@ class Folder(Reader):
 
     def _read(self, name: str) -> np.ndarray:
         start, stop = self._arrays[int(name) : int(name) + 2]
+        # An array may begin in one piece and end in another.
         parts = [
             self._piece(number)[max(start - begin, 0) : stop - begin]
             for number, (begin, end) in enumerate(pairwise(self._pieces))
@@ -73,9 +74,7 @@ class Folder(Reader):
 
 
 def _shapes(text: str) -> list[tuple[int, ...]]:
-    """Raises:
-    ValueError: this is no list of shapes.
-    """
+    """Parses a list of shapes; raises ValueError if it is none."""
     shapes = [tuple(shape) for shape in json.loads(text)]
     if not all(type(length) is int and length >= 0 for shape in shapes for length in shape):
         raise ValueError("it is no list of shapes")

@@ -1,4 +1,4 @@
-"""NumPy's .npz: a zip file with a .npy file of each array, whose names may have "/" in them."""
+"""Reads and writes NumPy's .npz: a zip file with a .npy file for each array."""
 
 import os
 import zipfile
@@ -10,14 +10,14 @@ import numpy as np
 from numpy.lib import format as npy
 
 from pretrain.formats import Spec
-from pretrain.formats.base import INFLATED, Reader, check_plain, drafted, size, taking
+from pretrain.formats.base import INFLATED, Reader, check_plain, expect_arrays, open_draft, size
 
 END = ".npy"
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def opened(path: str | os.PathLike) -> "File":
-    """The arrays of a file; objects in it, which would be pickles, are not read.
+def open_arrays(path: str | os.PathLike) -> "File":
+    """Opens the arrays of a file; objects in it, which would be pickles, are not read.
 
     Raises:
         UserError: there is no such file, or it is broken.
@@ -49,6 +49,7 @@ class File(Reader):
         self._add(name, shape, dtype)
         if name in self.specs and file.tell() + size(self.specs[name]) != info.file_size:
             raise ValueError(f"{name} of shape {shape} has {info.file_size} bytes")
+        # Before it is allocated: a few bytes of zip may claim terabytes.
         if info.file_size > INFLATED * min(info.compress_size, self.path.stat().st_size):
             raise ValueError(f"{name} claims {info.file_size} bytes")
 
@@ -69,8 +70,9 @@ def write(
         ValueError: the arrays are not those of the specs.
     """
     check_plain(Path(path), specs)
-    take = taking(specs, arrays)
-    with drafted(Path(path)) as draft, zipfile.ZipFile(draft, "w") as archive:
+    take = expect_arrays(specs, arrays)
+    with open_draft(Path(path)) as draft, zipfile.ZipFile(draft, "w") as archive:
         for name in specs:
+            # Without a time of change, so that the same arrays give the same bytes.
             with archive.open(zipfile.ZipInfo(name + END), "w", force_zip64=True) as file:
                 npy.write_array(file, take(name), allow_pickle=False)

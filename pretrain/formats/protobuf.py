@@ -1,5 +1,6 @@
-"""Protocol buffers without their library: a message is numbered fields, each a number or bytes.
+"""Parses protocol buffers without their library: messages of numbered fields.
 
+A field is a number or bytes.
 Follows protobuf.dev/programming-guides/encoding.
 """
 
@@ -10,7 +11,10 @@ VARINT, BYTES = 0, 2
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number in [0, 2^64) that begins at this byte, seven bits to a byte, and where it ends.
+    """Decodes the number that begins at byte `at`, seven bits to a byte.
+
+    Returns:
+        (the number in [0, 2^64), the byte after it).
 
     Raises:
         ValueError: it does not end within the data, or is longer than ten bytes.
@@ -23,8 +27,8 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     raise ValueError("a number has no end")
 
 
-def taken(data: bytes, at: int, count: int) -> tuple[bytes, int]:
-    """So many bytes from here, and where they end.
+def take_bytes(data: bytes, at: int, count: int) -> tuple[bytes, int]:
+    """Returns `count` bytes from byte `at`, and the byte after them.
 
     Raises:
         ValueError: the data have no such bytes.
@@ -35,18 +39,20 @@ def taken(data: bytes, at: int, count: int) -> tuple[bytes, int]:
 
 
 def fields(message: bytes) -> dict[int, list[Any]]:
-    """All values of each field, in order: of numbers int (never negative), of all else bytes.
+    """Parses a message into the values of each field, in order.
+
+    Numbers are ints, never negative; everything else is bytes.
 
     Raises:
         ValueError: this is no message.
     """
-    found: dict[int, list[Any]] = {}
+    values: dict[int, list[Any]] = {}
     at = 0
     while at < len(message):
         tag, at = varint(message, at)
         value, at = _value(message, at, tag & 7)
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        values.setdefault(tag >> 3, []).append(value)  # a field may repeat
+    return values
 
 
 def _value(message: bytes, at: int, kind: int) -> tuple[Any, int]:
@@ -54,8 +60,8 @@ def _value(message: bytes, at: int, kind: int) -> tuple[Any, int]:
         return varint(message, at)
     if kind == BYTES:
         count, at = varint(message, at)
-        return taken(message, at, count)
+        return take_bytes(message, at, count)
     if kind not in FIXED:
         raise ValueError(f"a field of the unknown wire type {kind}")
-    number, at = taken(message, at, FIXED[kind])
+    number, at = take_bytes(message, at, FIXED[kind])
     return int.from_bytes(number, "little"), at

@@ -1,4 +1,4 @@
-"""A folder of safetensors, as models on the Hugging Face hub are: one file, or shards and an index.
+"""Reads and writes safetensors, as on the Hugging Face hub: one file, or shards and an index.
 
 The format is github.com/huggingface/safetensors: the length of the header in eight bytes, the
 header in JSON, the arrays.  It has no checksum: a flipped bit in an array is not noticed.  Files
@@ -17,7 +17,7 @@ import numpy as np
 from safetensors import safe_open
 
 from pretrain.formats import Spec
-from pretrain.formats.base import Reader, drafted, reading, size, taking
+from pretrain.formats.base import Reader, expect_arrays, open_draft, reading, size
 from pretrain.runtime.errors import UserError
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -40,8 +40,8 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
-def opened(path: str | os.PathLike) -> "Safetensors":
-    """The arrays of a folder, or of one `.safetensors` file.
+def open_arrays(path: str | os.PathLike) -> "Safetensors":
+    """Opens the arrays of a folder, or of one `.safetensors` file.
 
     Raises:
         UserError: there are none, or only pickles, which are not opened; a file is broken, or the
@@ -79,21 +79,21 @@ class Safetensors(Reader):
 
 
 def _plan(path: Path) -> dict[Path, set[str] | None]:
-    """The files, in order, and the names that the index promises of each, if there is one."""
+    """Lists the files, in order, with the names that the index, if any, promises in each."""
     if path.is_file() and path.suffix == ".safetensors":
         return {path: None}
     if (path / ONE).exists():
         return {path / ONE: None}
     if (path / INDEX).exists():
-        return _indexed(path / INDEX)
+        return _read_index(path / INDEX)
     _refuse_pickles(sorted(path.glob("*")) if path.is_dir() else [path])
     raise UserError(f"{path}: no {ONE} and no {INDEX} is there")
 
 
-def _indexed(index: Path) -> dict[Path, set[str] | None]:
+def _read_index(index: Path) -> dict[Path, set[str] | None]:
     with reading(index):
-        found = json.loads(index.read_text(encoding="utf-8"))
-        places = found.get("weight_map") if isinstance(found, dict) else None
+        content = json.loads(index.read_text(encoding="utf-8"))
+        places = content.get("weight_map") if isinstance(content, dict) else None
         if not isinstance(places, dict):
             raise UserError(f"{index}: has no weight_map, which says what file an array is in")
         plan: dict[Path, set[str] | None] = {}
@@ -106,10 +106,10 @@ def _indexed(index: Path) -> dict[Path, set[str] | None]:
 
 
 def _refuse_pickles(paths: list[Path]) -> None:
-    found = [path for path in paths if path.suffix in PICKLES]
-    if found:
+    pickles = [path for path in paths if path.suffix in PICKLES]
+    if pickles:
         raise UserError(
-            f"{found[0]}: a pickle can run code when it is opened, so it is not read; where "
+            f"{pickles[0]}: a pickle can run code when it is opened, so it is not read; where "
             "torch is installed, make safetensors of it: safetensors.torch.save_file({name: "
             "x.contiguous().clone() for name, x in torch.load(path, weights_only=True).items()}, "
             f'"{ONE}")'
@@ -127,14 +127,17 @@ def write(
     Larger types come first in a file, as torch reads no array from an odd place.
 
     Args:
-        shard_bytes: of the arrays in a file, unless a single one is larger.
+        path: the folder.
+        specs: the arrays, in the order in which they come.
+        arrays: (name, array) pairs, drawn one at a time.
+        shard_bytes: bytes of the arrays in a file, unless a single one is larger.
 
     Raises:
         UserError: the folder holds weights already or cannot be written, or an array is of a
             type that the format does not have.
         ValueError: the arrays are not those of the specs.
     """
-    folder, take = Path(path), taking(specs, arrays)
+    folder, take = Path(path), expect_arrays(specs, arrays)
     _check_writable(folder, specs)
     shards = _shards(specs, shard_bytes)
     names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
@@ -142,10 +145,10 @@ def write(
         if len(shards) == 1:
             names = [ONE]
         else:
-            draft = drafts.enter_context(drafted(folder / INDEX))
+            draft = drafts.enter_context(open_draft(folder / INDEX))
             draft.write_text(_index(dict(zip(names, shards, strict=True))), encoding="utf-8")
         for name, shard in zip(names, shards, strict=True):
-            _write(drafts.enter_context(drafted(folder / name)), shard, take)
+            _write(drafts.enter_context(open_draft(folder / name)), shard, take)
 
 
 def _check_writable(folder: Path, specs: Mapping[str, Spec]) -> None:
@@ -181,7 +184,7 @@ def _write(path: Path, specs: Mapping[str, Spec], take: Callable[[str], np.ndarr
     header = _header(specs, begins)
     with path.open("wb") as file:
         file.write(header)
-        for name in specs:
+        for name in specs:  # they come in this order, and are placed by size
             file.seek(len(header) + begins[name])
             file.write(take(name).reshape(-1).view(np.uint8).data)
 
@@ -192,5 +195,5 @@ def _header(specs: Mapping[str, Spec], begins: Mapping[str, int]) -> bytes:
         place = [begins[name], begins[name] + size(spec)]
         table[name] = {"dtype": NAMES[spec.dtype], "shape": spec.shape, "data_offsets": place}
     text = json.dumps(table, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # torch maps the arrays, which are to begin at eights
     return len(text).to_bytes(8, "little") + text

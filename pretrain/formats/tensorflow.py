@@ -1,4 +1,4 @@
-"""TensorFlow's V2 checkpoints, read without TensorFlow: `<prefix>.index` and its data files.
+"""Reads TensorFlow's V2 checkpoints without TensorFlow: `<prefix>.index` and its data files.
 
 The index is a LevelDB table of protocol buffers, tensorflow/core/protobuf/tensor_bundle.proto: a
 header under the empty key, then under each variable's name where its bytes are, and their masked
@@ -65,8 +65,8 @@ class Piece(NamedTuple):
     entry: Entry
 
 
-def opened(path: str | os.PathLike) -> "Checkpoint":
-    """The checkpoint with this prefix or of this `.index` file, or the one in this folder.
+def open_arrays(path: str | os.PathLike) -> "Checkpoint":
+    """Opens the checkpoint with this prefix or `.index` file, or the one in this folder.
 
     Raises:
         UserError: there is none, or the folder has several; the index is broken, or a data file
@@ -85,7 +85,8 @@ class Checkpoint(Reader):
         self._shards = _shards(table.pop(b""))
         self._pieces: dict[str, list[Piece]] = {}
         entries = {key: _entry(value) for key, value in table.items()}
-        parts = {_key(name, slice_) for name in entries for slice_ in entries[name].slices}
+        # A partitioned variable lists its slices, which are entries of their own.
+        parts = {slice_key(name, slice_) for name in entries for slice_ in entries[name].slices}
         for key, entry in entries.items():
             if key not in parts:
                 self._list(key.decode(), entry, entries)
@@ -100,7 +101,7 @@ class Checkpoint(Reader):
             self._check(name, piece.entry)
 
     def _check(self, name: str, entry: Entry) -> None:
-        """The bytes are as many as the shape says, and the data file has them."""
+        """Raises ValueError unless the data file has as many bytes as the shape needs."""
         if entry.size != size(entry.spec):
             raise ValueError(f"{name} has {entry.size} bytes for {entry.spec}")
         path = self._data_file(entry)
@@ -116,7 +117,7 @@ class Checkpoint(Reader):
 
     def _read(self, name: str) -> np.ndarray:
         pieces = self._pieces[name]
-        if len(pieces) == 1:
+        if len(pieces) == 1:  # no copy
             return self._data(name, pieces[0].entry)
         whole = np.empty(*self.specs[name])
         for ranges, entry in pieces:
@@ -142,22 +143,23 @@ def _index(path: Path) -> Path:
 
 
 def _index_within(folder: Path) -> Path:
-    """That which the file `checkpoint` names, wherever the folder once was, else the only one."""
+    """Finds the index that the file `checkpoint` names, else the only one in the folder."""
     with reading(folder):
         state = folder / "checkpoint"
         text = state.read_text() if state.exists() else ""
-        found = sorted(folder.glob("*.index"))
+        indices = sorted(folder.glob("*.index"))
+    # By its last part alone: the folder may have been elsewhere when the file was written.
     named = re.search(r'^model_checkpoint_path: "(?:.*/)?(.+)"$', text, re.MULTILINE)
-    if named and (index := folder / f"{named[1]}.index") in found:
+    if named and (index := folder / f"{named[1]}.index") in indices:
         return index
-    if len(found) == 1:
-        return found[0]
-    several = f"several, name one: {', '.join(path.stem for path in found)}"
-    raise UserError(f"{folder}: {several if found else 'no TensorFlow V2 checkpoint is there'}")
+    if len(indices) == 1:
+        return indices[0]
+    several = f"several, name one: {', '.join(path.stem for path in indices)}"
+    raise UserError(f"{folder}: {several if indices else 'no TensorFlow V2 checkpoint is there'}")
 
 
 def _shards(header: bytes) -> int:
-    """How many data files there are: of a BundleHeaderProto."""
+    """Returns the number of data files in a BundleHeaderProto."""
     shards, big_endian, version = _last(header, 1), _last(header, 2), _last(header, 3, b"")
     if big_endian:
         raise ValueError("it was written on a big-endian machine, which is not supported")
@@ -182,17 +184,18 @@ def _entry(message: bytes) -> Entry:
 
 
 def _extents(message: bytes) -> tuple[Extent, ...]:
-    """Of a TensorSliceProto."""
+    """Parses a TensorSliceProto: an extent for each axis."""
     return tuple((_last(axis, 1), _last(axis, 2, -1)) for axis in fields(message).get(1, []))
 
 
 def _last(message: bytes, field: int, default=0):
-    """A field that is there once at most; of several the last counts, as everywhere."""
+    """Returns the value of a field that should be there once at most."""
+    # If there are several, the last counts, by the rules of protocol buffers.
     return fields(message).get(field, [default])[-1]
 
 
 def _pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> list[Piece]:
-    """Those that make up a variable.
+    """Finds the pieces that make up a variable.
 
     Raises:
         ValueError: they are missing, overlap, leave something out, or cut more than one axis.
@@ -202,12 +205,12 @@ def _pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> list[Pie
     pieces = []
     for extents in entry.slices:
         ranges = _ranges(extents, entry.shape)
-        part = entries.get(_key(name.encode(), extents))
+        part = entries.get(slice_key(name.encode(), extents))
         shape = tuple(stop - start for start, stop in ranges)
         if part is None or part.slices or (part.dtype, part.shape) != (entry.dtype, shape):
             raise ValueError(f"{name} is partitioned, and its part {extents} is not there")
         pieces.append(Piece(ranges, part))
-    if not _tiled(entry.shape, [piece.ranges for piece in pieces]):
+    if not _fill(entry.shape, [piece.ranges for piece in pieces]):
         raise ValueError(f"{name} is partitioned into parts that do not lie side by side")
     return pieces
 
@@ -219,8 +222,8 @@ def _ranges(extents: tuple[Extent, ...], shape: tuple[int, ...]) -> tuple[Range,
     )
 
 
-def _tiled(shape: tuple[int, ...], parts: list[tuple[Range, ...]]) -> bool:
-    """Whether these, side by side along one axis, are all of the shape."""
+def _fill(shape: tuple[int, ...], parts: list[tuple[Range, ...]]) -> bool:
+    """Returns whether the parts, side by side along one axis, fill the shape."""
     whole = tuple((0, length) for length in shape)
     for axis, length in enumerate(shape):
         cuts = sorted(part[axis] for part in parts)
@@ -234,14 +237,15 @@ def _without(ranges: tuple[Range, ...], axis: int) -> tuple[Range, ...]:
     return ranges[:axis] + ranges[axis + 1 :]
 
 
-def _key(name: bytes, extents: tuple[Extent, ...]) -> bytes:
-    """The key of a slice, as EncodeTensorNameSlice makes it of numbers in OrderedCode."""
-    numbers = b"".join(_ordered(number) for extent in extents for number in extent)
+def slice_key(name: bytes, extents: tuple[Extent, ...]) -> bytes:
+    """Builds the key of a slice as EncodeTensorNameSlice does, of numbers in OrderedCode."""
+    numbers = b"".join(encode_ordered(number) for extent in extents for number in extent)
     return b"\0" + name.replace(b"\0", b"\0\xff") + b"\0\1" + bytes([1, len(extents)]) + numbers
 
 
-def _ordered(number: int) -> bytes:
-    """OrderedCode of -1 or more: as many bits set as there are bytes, one clear, the number."""
+def encode_ordered(number: int) -> bytes:
+    """Encodes a number from -1 in OrderedCode, so that bytes sort as numbers do."""
+    # As many bits set as there are bytes, one clear, then the number.
     if number < 0:
         return b"\x7f"
     count = number.bit_length() // 7 + 1

@@ -56,7 +56,7 @@ class Blocks:
     def block(self) -> Iterator[h5py.File]:
         """The file of the next block; it counts when this is left without an error."""
         path = self.folder / f"{self.done:08}.h5"
-        with hdf5.created(path) as file:
+        with hdf5.create_file(path) as file:
             yield file
         self.done += 1
 
@@ -69,7 +69,7 @@ class Blocks:
         Raises:
             UserError: the file cannot be written, or there are not as many sentences as vectors.
         """
-        with hdf5.created(self.out) as file:
+        with hdf5.create_file(self.out) as file:
             for path in self._finished():
                 with h5py.File(path) as block:
                     for name in block:

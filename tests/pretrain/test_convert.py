@@ -125,7 +125,10 @@ def test_out_and_in_again_changes_no_bit(workdir, tmp_path, kind):
 
 def test_what_goes_out_as_it_came_is_the_same_to_the_bit(release, workdir, tmp_path):
     exporter.hand_out(workdir, tmp_path / "out", lambda _: None, kind="npz")
-    with npz.opened(release / "model.npz") as one, npz.opened(tmp_path / "out/model.npz") as other:
+    with (
+        npz.open_arrays(release / "model.npz") as one,
+        npz.open_arrays(tmp_path / "out/model.npz") as other,
+    ):
         assert one.specs.keys() == other.specs.keys()
         for name in one.specs:
             np.testing.assert_array_equal(one.read(name), other.read(name))
@@ -134,7 +137,7 @@ def test_what_goes_out_as_it_came_is_the_same_to_the_bit(release, workdir, tmp_p
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_goes_out_when_asked_and_then_stays(workdir, tmp_path, dtype):
     exporter.hand_out(workdir, tmp_path / "half", lambda _: None, dtype=dtype)
-    with safetensors.opened(tmp_path / "half") as arrays:
+    with safetensors.open_arrays(tmp_path / "half") as arrays:
         assert {spec.dtype for spec in arrays.specs.values()} == {jnp.dtype(dtype)}
         half = arrays.read("bert.pooler.dense.weight")
     pool_DD = backbone_params(opened(workdir), layout())["pool_DD"]
@@ -175,7 +178,7 @@ def test_large_folders_are_in_shards(workdir, tmp_path, monkeypatch):
 
 def rewrite(folder, change):
     """Changes the arrays of a release in place."""
-    with npz.opened(folder / "model.npz") as file:
+    with npz.open_arrays(folder / "model.npz") as file:
         arrays = {name: file.read(name).copy() for name in file.specs}
     change(arrays)
     npz.write(folder / "model.npz", specs(arrays), arrays.items())
@@ -222,7 +225,7 @@ def test_an_array_can_be_left_out_by_name(changed, tmp_path):
 
 def test_a_tied_copy_must_be_one(workdir, tmp_path):
     exporter.hand_out(workdir, tmp_path / "out", lambda _: None)
-    with safetensors.opened(tmp_path / "out") as file:
+    with safetensors.open_arrays(tmp_path / "out") as file:
         arrays = {name: file.read(name) for name in file.specs}
     arrays["cls.predictions.decoder.weight"] = arrays["bert.embeddings.word_embeddings.weight"]
     replace(tmp_path / "out", arrays)
@@ -241,7 +244,7 @@ def replace(folder, arrays):
 def test_every_array_is_in_the_report(release, workdir, tmp_path):
     said = bring(release, tmp_path / "run")
     assert said[-1].endswith("0 are left out, 0 unaccounted for")
-    with npz.opened(release / "model.npz") as file:
+    with npz.open_arrays(release / "model.npz") as file:
         assert f"{len(file.specs)} arrays became {len(leaves(workdir))} parameters" in said[-1]
     assert any(line.startswith("next_DC [") and "<- cls/seq" in line for line in said)
 

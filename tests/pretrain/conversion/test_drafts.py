@@ -179,7 +179,7 @@ def test_the_command_says_of_a_full_disk_one_line(release, tmp_path):
 
 
 def rewritten(folder, change):
-    with npz.opened(folder / "model.npz") as file:
+    with npz.open_arrays(folder / "model.npz") as file:
         arrays = {name: file.read(name).copy() for name in file.specs}
     change(arrays)
     npz.write(folder / "model.npz", specs(arrays), arrays.items())
@@ -303,5 +303,5 @@ def test_json_that_no_reader_can_hold_is_told_in_a_line(tmp_path, name, text):
     head = len(text).to_bytes(8, "little") if name.endswith("safetensors") else b""
     (tmp_path / name).write_bytes(head + text.encode())
     with pytest.raises(UserError, match=f"{name}: is broken") as caught:
-        safetensors.opened(tmp_path)
+        safetensors.open_arrays(tmp_path)
     assert "\n" not in str(caught.value)

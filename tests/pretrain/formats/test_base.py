@@ -26,7 +26,7 @@ def write(request, tmp_path):
     def write(specs, arrays):
         module.write(tmp_path / "out", specs, arrays)
 
-    write.opened, write.name = module.opened, request.param
+    write.open_arrays, write.name = module.open_arrays, request.param
     return write
 
 
@@ -58,7 +58,7 @@ def test_writing_and_reading_take_the_room_of_one_array(write, tmp_path):
     (whole if whole.is_file() else whole / "model.safetensors").unlink()
     tracemalloc.start()
     write(specs, ((name, np.full(one, int(name), "uint8")) for name in specs))
-    with write.opened(tmp_path / "out") as file:
+    with write.open_arrays(tmp_path / "out") as file:
         for name in specs:
             assert file.read(name)[0] == int(name)
     _, peak = tracemalloc.get_traced_memory()
@@ -95,7 +95,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(write, tmp_path):
         write(cases.specs(SMALL), iter(SMALL.items()))
     assert left(tmp_path) == []
     write(cases.specs(SMALL), iter(SMALL.items()))
-    cases.assert_same(cases.content(write.opened, tmp_path / "out"), SMALL)
+    cases.assert_same(cases.content(write.open_arrays, tmp_path / "out"), SMALL)
 
 
 def test_a_place_that_cannot_be_written_is_named(write, tmp_path):
@@ -130,18 +130,18 @@ def test_a_killed_writer_leaves_no_file_under_its_name_and_hinders_no_other(
     assert all(name.split("/")[-1].startswith(".") for name in left(tmp_path))
     module = WRITERS[name]
     with pytest.raises(UserError):
-        module.opened(tmp_path / "out")
+        module.open_arrays(tmp_path / "out")
     module.write(tmp_path / "out", cases.specs(SMALL), SMALL.items(), *map(int, options))
-    cases.assert_same(cases.content(module.opened, tmp_path / "out"), SMALL)
+    cases.assert_same(cases.content(module.open_arrays, tmp_path / "out"), SMALL)
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_nothing_there_is_a_clear_error(tmp_path, name):
     with pytest.raises(UserError, match="nothing"):
-        READERS[name].opened(tmp_path / "nothing")
+        READERS[name].open_arrays(tmp_path / "nothing")
 
 
 def test_an_unknown_name_is_the_callers_mistake(write, tmp_path):
     write(cases.specs(SMALL), iter(SMALL.items()))
-    with write.opened(tmp_path / "out") as file, pytest.raises(KeyError):
+    with write.open_arrays(tmp_path / "out") as file, pytest.raises(KeyError):
         file.read("d")

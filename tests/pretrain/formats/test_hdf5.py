@@ -20,7 +20,7 @@ def test_what_is_written_h5py_reads(tmp_path):
         cases.assert_same(
             {name: np.asarray(file[name][()]) for name in cases.arrays()}, cases.arrays()
         )
-    cases.assert_same(cases.content(hdf5.opened, path), cases.arrays())
+    cases.assert_same(cases.content(hdf5.open_arrays, path), cases.arrays())
 
 
 def test_what_h5py_wrote_is_read_whatever_its_layout_and_order_of_bytes(tmp_path):
@@ -33,12 +33,12 @@ def test_what_h5py_wrote_is_read_whatever_its_layout_and_order_of_bytes(tmp_path
         file["a/empty"] = h5py.Empty("f4")
         file["same"] = file["z/big"]
     native = big.astype("float32")
-    with hdf5.opened(path) as file:
+    with hdf5.open_arrays(path) as file:
         assert list(file.specs) == ["same", "z/big", "z/chunks", "zeros"]
         assert file.others == {"a/text": "object", "a/empty": "empty"}
     zeros = np.zeros((1000, 1000))
     held = {"same": native, "z/big": native, "z/chunks": native, "zeros": zeros}
-    cases.assert_same(cases.content(hdf5.opened, path), held)
+    cases.assert_same(cases.content(hdf5.open_arrays, path), held)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_nothing_is_read_from_another_file(secret, kind):
     with h5py.File(path) as file:  # it is there for those who do not look
         assert np.ravel(file["g/x/a" if kind == "external group" else "g/x"])[0] == 42
     with pytest.raises(UserError, match=r"w\.hdf5: .*/?g/x is (a link|kept in other files)"):
-        hdf5.opened(path)
+        hdf5.open_arrays(path)
 
 
 def test_soft_links_and_groups_within_themselves_are_refused(tmp_path):
@@ -84,7 +84,7 @@ def test_soft_links_and_groups_within_themselves_are_refused(tmp_path):
             file["g/x"] = np.ones(4)
             file["g/y"] = link or file["g"]
         with pytest.raises(UserError, match=rf"{name}: .*(is a link|in two places)"):
-            hdf5.opened(tmp_path / name)
+            hdf5.open_arrays(tmp_path / name)
 
 
 def test_a_dataset_that_claims_more_than_the_file_can_hold_is_not_made_room_for(tmp_path):
@@ -92,7 +92,7 @@ def test_a_dataset_that_claims_more_than_the_file_can_hold_is_not_made_room_for(
     with h5py.File(path, "w") as file:
         file.create_dataset("x", (2**40, 2**10), "float32", chunks=(2**10, 2**10))
         file.create_dataset("y", (2**40,), "float32")
-    with hdf5.opened(path) as file:
+    with hdf5.open_arrays(path) as file:
         for name in "xy":
             with pytest.raises(UserError, match=rf"w\.hdf5: .*{name} claims \d+ bytes"):
                 file.read(name)
@@ -105,7 +105,7 @@ def test_a_file_cut_short_anywhere_is_noticed(tmp_path):
     for length in range(0, len(whole), 7):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match=r"w\.hdf5"):
-            cases.content(hdf5.opened, path)
+            cases.content(hdf5.open_arrays, path)
 
 
 def test_a_broken_part_of_a_compressed_dataset_with_checksums_is_noticed(tmp_path):
@@ -113,10 +113,10 @@ def test_a_broken_part_of_a_compressed_dataset_with_checksums_is_noticed(tmp_pat
     with h5py.File(path, "w") as file:
         file.create_dataset("x", data=held["x"], chunks=(100,), fletcher32=True)
         place = file["x"].id.get_chunk_info(0).byte_offset
-    cases.assert_same(cases.content(hdf5.opened, path), held)
+    cases.assert_same(cases.content(hdf5.open_arrays, path), held)
     path.write_bytes(cases.flipped(path.read_bytes(), place + 9, 3))
     with pytest.raises(UserError, match=r"w\.hdf5: cannot be read"):
-        cases.content(hdf5.opened, path)
+        cases.content(hdf5.open_arrays, path)
 
 
 @pytest.mark.parametrize("name", ["none", "folder", "text"])
@@ -124,7 +124,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("text")
     with pytest.raises(UserError, match=name):
-        hdf5.opened(tmp_path / name)
+        hdf5.open_arrays(tmp_path / name)
 
 
 def test_bfloat16_is_refused_before_anything_is_written(tmp_path):
@@ -137,7 +137,7 @@ def test_published_weights_of_elmo_are_read():
     path = cases.PUBLISHED / "bilm-tf" / "model" / "lm_weights.hdf5"
     if not path.exists():
         pytest.skip(f"{path} is not there")
-    found = cases.content(hdf5.opened, path)
+    found = cases.content(hdf5.open_arrays, path)
     with h5py.File(path) as file:
         held = {}
         file.visititems(lambda n, x: held.update({n: x[()]}) if hasattr(x, "shape") else None)

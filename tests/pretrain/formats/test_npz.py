@@ -23,7 +23,7 @@ def test_what_is_written_numpy_reads(tmp_path):
     with np.load(path) as file:
         assert file.files == list(cases.arrays())
         cases.assert_same(dict(file), cases.arrays())
-    cases.assert_same(cases.content(npz.opened, path), cases.arrays())
+    cases.assert_same(cases.content(npz.open_arrays, path), cases.arrays())
 
 
 def test_the_same_arrays_give_the_same_bytes(tmp_path):
@@ -38,7 +38,7 @@ def test_what_numpy_wrote_is_read_whatever_its_order(tmp_path, save):
     turned = {"big": held["a"].astype(">i4"), "fortran": np.asfortranarray(held["a"])}
     save(tmp_path / "w.npz", **held, **turned)
     held |= {"big": held["a"], "fortran": held["a"]}
-    cases.assert_same(cases.content(npz.opened, tmp_path / "w.npz"), held)
+    cases.assert_same(cases.content(npz.open_arrays, tmp_path / "w.npz"), held)
 
 
 def test_objects_and_texts_are_named_and_not_opened(tmp_path):
@@ -46,7 +46,7 @@ def test_objects_and_texts_are_named_and_not_opened(tmp_path):
     np.savez(path, a=np.ones(2), b=np.array([cases.Evil(touched)]), c=np.array(["text"]))
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("notes.txt", "text")
-    with npz.opened(path) as file:
+    with npz.open_arrays(path) as file:
         assert list(file.specs) == ["a"]
         assert file.others == {"b": "object", "c": "<U4", "notes.txt": "no array"}
         cases.assert_same({"a": file.read("a")}, {"a": np.ones(2)})
@@ -62,7 +62,7 @@ def test_every_flipped_bit_is_noticed_or_without_effect(tmp_path):
     whole, silent = path.read_bytes(), 0
     for place in range(len(whole)):
         path.write_bytes(cases.flipped(whole, place, place % 8))
-        silent += not cases.noticed(npz.opened, path, SMALL)
+        silent += not cases.noticed(npz.open_arrays, path, SMALL)
     assert silent < 150  # fields that are of no use here, such as dates and permissions
 
 
@@ -73,7 +73,7 @@ def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match=r"w\.npz"):
-            npz.opened(path)
+            npz.open_arrays(path)
 
 
 def header(shape: str) -> bytes:
@@ -90,7 +90,7 @@ def test_an_absurd_shape_is_refused_when_it_is_opened(tmp_path, shape):
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", header(shape) + bytes(16))
     with pytest.raises(UserError, match=r"w\.npz"):
-        npz.opened(path)
+        npz.open_arrays(path)
 
 
 def test_a_name_that_is_there_twice_is_refused(tmp_path):
@@ -101,7 +101,7 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path):
         with pytest.warns(UserWarning, match="Duplicate"):
             archive.writestr("x.npy", data.getvalue())
     with pytest.raises(UserError, match="x is there twice"):
-        npz.opened(tmp_path / "w.npz")
+        npz.open_arrays(tmp_path / "w.npz")
 
 
 @pytest.mark.parametrize("name", ["none", "folder", "text"])
@@ -109,7 +109,7 @@ def test_what_is_no_such_file_is_refused(tmp_path, name):
     (tmp_path / "folder").mkdir()
     (tmp_path / "text").write_text("text")
     with pytest.raises(UserError, match=name):
-        npz.opened(tmp_path / name)
+        npz.open_arrays(tmp_path / name)
 
 
 def test_bfloat16_is_refused_before_anything_is_written(tmp_path):
@@ -136,7 +136,7 @@ def test_arrays_are_cut_out_of_the_pieces_as_gpt1s_own_code_does(pieces):
     ends = np.cumsum([np.prod(shape, dtype=int) for shape in SHAPES])
     parts = np.split(whole, ends)[:-1]
     held = {str(i): part.reshape(SHAPES[i]) for i, part in enumerate(parts)}
-    cases.assert_same(cases.content(npy_shards.opened, pieces), held)
+    cases.assert_same(cases.content(npy_shards.open_arrays, pieces), held)
 
 
 OTHER_SHAPES = [
@@ -149,14 +149,14 @@ OTHER_SHAPES = [
 def test_shapes_that_are_not_those_of_the_pieces_are_refused(pieces, shapes):
     (pieces / "params_shapes.json").write_text(shapes)
     with pytest.raises(UserError, match=pieces.name):
-        npy_shards.opened(pieces)
+        npy_shards.open_arrays(pieces)
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_missing_piece_is_noticed(pieces, number):
     (pieces / f"params_{number}.npy").unlink()
     with pytest.raises(UserError, match=f"params_{number}.npy" if number < 2 else "14 numbers"):
-        npy_shards.opened(pieces)
+        npy_shards.open_arrays(pieces)
 
 
 def test_a_piece_cut_short_anywhere_is_noticed_when_it_is_opened(pieces):
@@ -165,7 +165,7 @@ def test_a_piece_cut_short_anywhere_is_noticed_when_it_is_opened(pieces):
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match=r"params_1\.npy: "):
-            npy_shards.opened(pieces)
+            npy_shards.open_arrays(pieces)
 
 
 @pytest.mark.parametrize("what", ["pickle", "objects", "zip", "matrix", "another type"])
@@ -185,13 +185,13 @@ def test_a_piece_of_something_else_is_refused(pieces, what):
         np.save(data, arrays[what])
     path.write_bytes(data.getvalue())
     with pytest.raises(UserError, match="the types" if what == "another type" else "params_1"):
-        npy_shards.opened(pieces)
+        npy_shards.open_arrays(pieces)
     assert not (pieces / "touched").exists()
 
 
 def test_a_folder_without_them_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"params_shapes\.json: cannot be read: No such file"):
-        npy_shards.opened(tmp_path)
+        npy_shards.open_arrays(tmp_path)
     (tmp_path / "params_shapes.json").write_text("[]")
     with pytest.raises(UserError, match=r"there is no params_0\.npy"):
-        npy_shards.opened(tmp_path)
+        npy_shards.open_arrays(tmp_path)

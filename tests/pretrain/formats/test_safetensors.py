@@ -38,7 +38,7 @@ def test_what_the_library_wrote_is_read_in_the_files_order(tmp_path):
     path = tmp_path / "model.safetensors"
     safetensors.numpy.save_file(held(), path)
     for given in (tmp_path, path):
-        found = cases.content(our_format.opened, given)
+        found = cases.content(our_format.open_arrays, given)
         cases.assert_same(found, held())
     with safetensors.safe_open(path, framework="np") as file:
         assert list(found) == file.offset_keys() != sorted(found)
@@ -49,7 +49,7 @@ def test_what_is_written_the_library_reads(tmp_path):
     assert names(tmp_path / "new") == ["model.safetensors"]
     found = by_the_library(tmp_path / "new" / "model.safetensors")
     cases.assert_same(found, held())
-    cases.assert_same(cases.content(our_format.opened, tmp_path / "new"), held())
+    cases.assert_same(cases.content(our_format.open_arrays, tmp_path / "new"), held())
 
 
 def test_arrays_of_one_type_are_in_the_file_as_they_were_given(tmp_path):
@@ -87,7 +87,7 @@ def test_shards_hold_no_more_than_they_may_and_the_index_says_where_all_is(tmp_p
         assert len(part) == 1 or sum(array.nbytes for array in part.values()) <= 32
         found |= part
     cases.assert_same(found, arrays)
-    cases.assert_same(cases.content(our_format.opened, tmp_path), arrays)
+    cases.assert_same(cases.content(our_format.open_arrays, tmp_path), arrays)
 
 
 def test_files_may_be_links_as_in_the_hubs_cache(tmp_path):
@@ -97,7 +97,7 @@ def test_files_may_be_links_as_in_the_hubs_cache(tmp_path):
     for path in sorted(blobs.iterdir()):
         path.rename(blobs / f"blob of {path.name}")
         (folder / path.name).symlink_to(f"../../blobs/blob of {path.name}")
-    assert list(cases.content(our_format.opened, folder)) == ["a", "b", "c"]
+    assert list(cases.content(our_format.open_arrays, folder)) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_an_index_reaches_no_file_outside_of_its_folder(tmp_path, name):
     weights = {"weight_map": {"a": name.format(tmp_path)}}
     (folder / INDEX).write_text(json.dumps(weights))
     with pytest.raises(UserError, match=rf"{INDEX}: .*is no name of a shard"):
-        our_format.opened(folder)
+        our_format.open_arrays(folder)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_an_index_and_its_shards_have_to_agree(tmp_path, shards, weights, why):
     places = {name: f"model-{shard}.safetensors" for name, shard in weights.items()}
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": places}))
     with pytest.raises(UserError, match=why):
-        our_format.opened(tmp_path)
+        our_format.open_arrays(tmp_path)
 
 
 PLACES = ["[1]", "0", '{"a": 1}', '{"a": ["b"]}', '{"a": null}']
@@ -144,14 +144,14 @@ PLACES = ["[1]", "0", '{"a": 1}', '{"a": ["b"]}', '{"a": null}']
 def test_a_broken_index_is_named(tmp_path, text):
     (tmp_path / INDEX).write_text(text)
     with pytest.raises(UserError, match=INDEX):
-        our_format.opened(tmp_path)
+        our_format.open_arrays(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"weight_map": null}'])
 def test_an_index_without_its_map_is_said_to_have_none(tmp_path, text):
     (tmp_path / INDEX).write_text(text)
     with pytest.raises(UserError, match=rf"{INDEX}: has no weight_map"):
-        our_format.opened(tmp_path)
+        our_format.open_arrays(tmp_path)
 
 
 def test_weights_without_permission_are_not_said_to_be_missing(tmp_path, monkeypatch):
@@ -165,7 +165,7 @@ def test_weights_without_permission_are_not_said_to_be_missing(tmp_path, monkeyp
 
     monkeypatch.setattr(pathlib.Path, "open", denied)
     with pytest.raises(UserError, match=r"model\.safetensors: cannot be read: Permission denied"):
-        our_format.opened(tmp_path / "new")
+        our_format.open_arrays(tmp_path / "new")
 
 
 def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):
@@ -175,7 +175,7 @@ def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match=r"model\.safetensors"):
-            our_format.opened(tmp_path)
+            our_format.open_arrays(tmp_path)
 
 
 def test_a_flipped_bit_of_the_header_gives_arrays_or_a_clear_error(tmp_path):
@@ -184,7 +184,7 @@ def test_a_flipped_bit_of_the_header_gives_arrays_or_a_clear_error(tmp_path):
     whole = path.read_bytes()
     for place in range(8 + int.from_bytes(whole[:8], "little")):
         path.write_bytes(cases.flipped(whole, place, place % 8))
-        found = cases.outcome(our_format.opened, tmp_path)
+        found = cases.outcome(our_format.open_arrays, tmp_path)
         assert isinstance(found, dict) or "model.safetensors" in str(found)
 
 
@@ -214,7 +214,7 @@ def header(**tensors) -> bytes:
 def test_an_absurd_header_is_refused(tmp_path, data):
     (tmp_path / "model.safetensors").write_bytes(data)
     with pytest.raises(UserError, match=r"model\.safetensors"):
-        our_format.opened(tmp_path)
+        our_format.open_arrays(tmp_path)
 
 
 def test_a_type_that_numpy_has_not_is_named_and_the_rest_is_read(tmp_path):
@@ -223,7 +223,7 @@ def test_a_type_that_numpy_has_not_is_named_and_the_rest_is_read(tmp_path):
         b={"dtype": "F8_E5M2", "shape": [3], "data_offsets": [8, 11]},
     )
     (tmp_path / "model.safetensors").write_bytes(data + bytes(11))
-    with our_format.opened(tmp_path) as file:
+    with our_format.open_arrays(tmp_path) as file:
         assert (list(file.specs), file.others) == (["a"], {"b": "F8_E5M2"})
 
 
@@ -236,7 +236,7 @@ def test_a_pickle_is_never_opened_and_the_safe_way_is_said(tmp_path, name, direc
     (folder / "config.json").write_text("{}")
     (folder / name).write_bytes(pickle.dumps(cases.Evil(touched)))
     with pytest.raises(UserError, match=rf"{name}: a pickle can run code .*weights_only=True"):
-        our_format.opened(folder / name if direct else folder)
+        our_format.open_arrays(folder / name if direct else folder)
     assert not touched.exists()
     pickle.loads((folder / name).read_bytes()).close()
     assert touched.exists()
@@ -245,7 +245,7 @@ def test_a_pickle_is_never_opened_and_the_safe_way_is_said(tmp_path, name, direc
 def test_a_folder_with_both_is_read_and_the_pickle_is_not(tmp_path):
     write(tmp_path, {"a": np.ones(1)})
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(cases.Evil(tmp_path / "touched")))
-    assert list(cases.content(our_format.opened, tmp_path)) == ["a"]
+    assert list(cases.content(our_format.open_arrays, tmp_path)) == ["a"]
     assert not (tmp_path / "touched").exists()
 
 
@@ -254,7 +254,7 @@ def test_what_holds_no_weights_is_refused(tmp_path, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "text").write_text("text")
     with pytest.raises(UserError, match=rf"{name}: no model\.safetensors"):
-        our_format.opened(tmp_path / name)
+        our_format.open_arrays(tmp_path / name)
 
 
 def test_weights_that_are_there_are_not_written_over(tmp_path):

@@ -48,8 +48,8 @@ def written(tmp_path):
 
 
 def test_what_tensorflow_wrote_is_read_and_strings_are_named(written):
-    cases.assert_same(cases.content(tensorflow.opened, written), HELD)
-    with tensorflow.opened(written) as file:
+    cases.assert_same(cases.content(tensorflow.open_arrays, written), HELD)
+    with tensorflow.open_arrays(written) as file:
         assert list(file.specs) == list(HELD)
         assert file.others == {"s": "string"}
         with pytest.raises(KeyError):
@@ -65,7 +65,7 @@ def test_many_variables_in_several_blocks_and_shards_are_read(tmp_path):
     }
     held |= {f"of/{kind}": np.ones(3, kind) for kind in KINDS if kind != "bfloat16"}
     bundle(tmp_path / "model", held)
-    cases.assert_same(cases.content(tensorflow.opened, tmp_path / "model"), held)
+    cases.assert_same(cases.content(tensorflow.open_arrays, tmp_path / "model"), held)
 
 
 def test_every_flipped_bit_of_the_index_is_noticed_or_without_effect(written):
@@ -74,7 +74,7 @@ def test_every_flipped_bit_of_the_index_is_noticed_or_without_effect(written):
     silent = []
     for place in range(len(whole)):
         index.write_bytes(cases.flipped(whole, place, place % 8))
-        if not cases.noticed(tensorflow.opened, index, HELD):
+        if not cases.noticed(tensorflow.open_arrays, index, HELD):
             silent.append(place)
     padding = range(len(whole) - 48 + 6, len(whole) - 8)  # behind the footer's two handles
     assert set(silent) <= set(padding)
@@ -88,7 +88,7 @@ def test_every_flipped_bit_of_the_data_is_noticed(written):
         for place in set(range(len(whole))) - set(strings):
             data.write_bytes(cases.flipped(whole, place, place % 8))
             with pytest.raises(UserError, match=rf"{suffix}: .* does not have its checksum"):
-                cases.content(tensorflow.opened, written)
+                cases.content(tensorflow.open_arrays, written)
         data.write_bytes(whole)
 
 
@@ -99,13 +99,13 @@ def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(written, suffix)
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match=suffix):
-            tensorflow.opened(written)
+            tensorflow.open_arrays(written)
 
 
 def test_a_missing_data_file_is_named(written):
     written.with_name("model.ckpt.data-00001-of-00002").unlink()
     with pytest.raises(UserError, match="data-00001-of-00002: cannot be read: No such file"):
-        tensorflow.opened(written)
+        tensorflow.open_arrays(written)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_missing_data_file_is_named(written):
 def test_an_absurd_entry_is_refused_when_it_is_opened(tmp_path, changed):
     bundle(tmp_path / "model", {"a": GRID, "b": GRID}, **changed)
     with pytest.raises(UserError, match="model"):
-        tensorflow.opened(tmp_path / "model").read("b")
+        tensorflow.open_arrays(tmp_path / "model").read("b")
 
 
 @settings(max_examples=200, deadline=None)
@@ -137,7 +137,7 @@ def test_any_bytes_with_the_right_checksums_give_arrays_or_a_clear_error(
     items = [(b"", value)] if is_header else [(b"", HEADER), (b"x", value)]
     path = tmp_path_factory.mktemp("any") / "x.index"
     path.write_bytes(table(items))
-    found = cases.outcome(tensorflow.opened, path)
+    found = cases.outcome(tensorflow.open_arrays, path)
     assert isinstance(found, dict) or "x." in str(found)
 
 
@@ -150,12 +150,12 @@ def test_any_block_with_the_right_checksum_gives_arrays_or_a_clear_error(tmp_pat
     data = inner + struct.pack("<I", masked(inner)) + footer.ljust(40, b"\0")
     path.write_bytes(data + bytes.fromhex("57fb808b247547db"))
     with pytest.raises(UserError, match=r"x\.index"):
-        tensorflow.opened(path)
+        tensorflow.open_arrays(path)
 
 
 def test_keys_out_of_order_are_refused(tmp_path):
     with pytest.raises(UserError, match="out of order"):
-        tensorflow.opened(raw(tmp_path, [(b"b", entry(GRID)), (b"a", entry(GRID))]))
+        tensorflow.open_arrays(raw(tmp_path, [(b"b", entry(GRID)), (b"a", entry(GRID))]))
 
 
 @pytest.mark.parametrize(
@@ -168,13 +168,13 @@ def test_keys_out_of_order_are_refused(tmp_path):
 def test_what_the_header_says_is_heeded(tmp_path, header, why):
     (tmp_path / "x.index").write_bytes(table([(b"", header)]))
     with pytest.raises(UserError, match=why):
-        tensorflow.opened(tmp_path / "x")
+        tensorflow.open_arrays(tmp_path / "x")
 
 
 def test_compressed_blocks_are_refused(tmp_path):
     (tmp_path / "x.index").write_bytes(table([(b"", HEADER)], compression=1))
     with pytest.raises(UserError, match="compressed"):
-        tensorflow.opened(tmp_path / "x")
+        tensorflow.open_arrays(tmp_path / "x")
 
 
 ROWS = {(start, stop): ((start, stop - start), (0, 3)) for start in range(4) for stop in range(5)}
@@ -208,43 +208,45 @@ def test_slices_make_a_variable_if_they_lie_side_by_side(tmp_path, slices, fine)
     prefix = raw(tmp_path, sorted(entries.items()))
     (tmp_path / "raw.data-00000-of-00002").write_bytes(data)
     if fine:
-        cases.assert_same(cases.content(tensorflow.opened, prefix), {"w": GRID})
+        cases.assert_same(cases.content(tensorflow.open_arrays, prefix), {"w": GRID})
     else:
         with pytest.raises(UserError, match=r"raw\.index: "):
-            tensorflow.opened(prefix)
+            tensorflow.open_arrays(prefix)
 
 
 def test_a_slice_that_is_not_there_is_named(tmp_path):
     items = [(part("w", *ROWS[0, 2]), entry(GRID[:2])), (b"w", sliced(GRID, *ROWS.values()))]
     with pytest.raises(UserError, match=r"w is partitioned, and its part .* is not there"):
-        tensorflow.opened(raw(tmp_path, items))
+        tensorflow.open_arrays(raw(tmp_path, items))
 
 
 @pytest.mark.parametrize("bits", [0, 5, 6, 7, 12, 13, 14, 20, 27, 34, 55, 56, 62])
 def test_the_numbers_in_keys_of_slices_sort_as_they_are(bits):
     """The point of OrderedCode, and its lengths: n bytes hold what is below 2^(7n - 1)."""
-    keys = [tensorflow._ordered(value) for value in (-1, 0, 2**bits - 1, 2**bits, 2**bits + 1)]
+    keys = [
+        tensorflow.encode_ordered(value) for value in (-1, 0, 2**bits - 1, 2**bits, 2**bits + 1)
+    ]
     assert keys == sorted(keys)
     assert len(keys[3]) == (bits + 1) // 7 + 1
 
 
 def test_a_checkpoint_is_found_by_prefix_index_or_folder(written):
     for path in (written, str(written), f"{written}.index", written.parent):
-        assert list(tensorflow.opened(path).specs) == list(HELD)
+        assert list(tensorflow.open_arrays(path).specs) == list(HELD)
 
 
 def test_a_folder_of_several_says_which_unless_one_is_named_there(written):
     folder = written.parent
     bundle(folder / "model.ckpt-9", {"a": GRID})
     with pytest.raises(UserError, match=r"several, name one: model\.ckpt-9, model\.ckpt$"):
-        tensorflow.opened(folder)
+        tensorflow.open_arrays(folder)
     state = folder / "checkpoint"
     for text in ('"model.ckpt-9"', '"/where/it/was/model.ckpt-9"'):
         state.write_text(f"model_checkpoint_path: {text}\nall_model_checkpoint_paths: {text}\n")
-        assert list(tensorflow.opened(folder).specs) == ["a"]
+        assert list(tensorflow.open_arrays(folder).specs) == ["a"]
     state.write_text('model_checkpoint_path: "gone"\n')
     with pytest.raises(UserError, match="several"):
-        tensorflow.opened(folder)
+        tensorflow.open_arrays(folder)
 
 
 @pytest.mark.parametrize("name", ["", "none", "a/none", "text", "text.index"])
@@ -253,7 +255,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path, name):
         (tmp_path / file).write_text("no table, but longer than the forty-eight bytes of a footer")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=name or "empty"):
-        tensorflow.opened(tmp_path / (name or "empty"))
+        tensorflow.open_arrays(tmp_path / (name or "empty"))
 
 
 def published(name):
@@ -266,7 +268,7 @@ def published(name):
 def test_a_published_bert_has_the_shapes_of_its_config():
     folder = published("bert-tf")
     config = json.loads((folder / "bert_config.json").read_text())
-    found = cases.content(tensorflow.opened, folder)
+    found = cases.content(tensorflow.open_arrays, folder)
     D, F = config["hidden_size"], config["intermediate_size"]
     assert found["bert/embeddings/word_embeddings"].shape == (config["vocab_size"], D)
     for i in range(config["num_hidden_layers"]):
@@ -279,7 +281,7 @@ def test_a_published_bert_has_the_shapes_of_its_config():
 def test_a_published_gpt2_has_the_shapes_of_its_config():
     folder = published("gpt2-tf")
     config = json.loads((folder / "hparams.json").read_text())
-    found = cases.content(tensorflow.opened, folder)
+    found = cases.content(tensorflow.open_arrays, folder)
     assert found["model/wte"].shape == (config["n_vocab"], config["n_embd"])
     assert found["model/wpe"].shape == (config["n_ctx"], config["n_embd"])
     for i in range(config["n_layer"]):
@@ -291,7 +293,7 @@ def test_a_published_gpt2_has_the_shapes_of_its_config():
 def test_a_published_xlnet_has_the_shapes_of_its_config(kind):
     folder = published("xlnet-tf") / "tests" / f"test_checkpoint_{kind}"
     config = json.loads((folder / "xlnet_config.json").read_text())
-    found = cases.content(tensorflow.opened, folder)
+    found = cases.content(tensorflow.open_arrays, folder)
     shape = (config["n_token"], config["d_model"])
     assert found["model/transformer/word_embedding/lookup_table"].shape == shape
     for i in range(config["n_layer"]):

@@ -87,7 +87,7 @@ def test_google_s_arrays_are_arranged_as_the_golden_ones(tmp_path):
 
 @pytest.mark.skipif(not PUBLISHED.exists(), reason="the published checkpoints are not here")
 def test_all_arrays_of_a_published_checkpoint_are_accounted_for():
-    with tensorflow.opened(PUBLISHED) as arrays:
+    with tensorflow.open_arrays(PUBLISHED) as arrays:
         source = Source(PUBLISHED, "tensorflow", arrays.specs)
         described = bert.described(source)
         table = bert.table("tensorflow", arranged.shapes(described.model) | described.heads)

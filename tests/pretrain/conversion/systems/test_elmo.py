@@ -161,7 +161,7 @@ def test_all_of_a_training_checkpoint_is_accounted_for(release, name):
 def test_published_weights_compute_what_they_say(tmp_path):
     if not MODEL.exists():
         pytest.skip(f"the published weights are not there: {MODEL}")
-    with hdf5.opened(MODEL / "lm_weights.hdf5") as file:
+    with hdf5.open_arrays(MODEL / "lm_weights.hdf5") as file:
         source = Source(MODEL, "hdf5", file.specs)
         described = elmo.described(source)
         shapes = cases.shapes(described.model)

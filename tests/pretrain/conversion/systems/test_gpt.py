@@ -263,7 +263,7 @@ def test_hugging_face_s_code_opens_what_is_written_and_computes_the_same(peers, 
 def toy():
     if not TOY.exists():
         pytest.skip(f"there is no {TOY}")
-    with tensorflow.opened(TOY) as arrays:
+    with tensorflow.open_arrays(TOY) as arrays:
         yield arrays
 
 

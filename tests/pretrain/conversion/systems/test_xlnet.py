@@ -136,7 +136,7 @@ def test_published_checkpoints_compute_what_they_say(case, tokens, tmp_path):
     if not folder.exists():
         pytest.skip(f"the published checkpoints are not there: {folder}")
     (tmp_path / "spiece.model").write_bytes(tokens.model)
-    with tensorflow.opened(folder) as file:
+    with tensorflow.open_arrays(folder) as file:
         source = Source(folder, "tensorflow", file.specs, {"vocabulary": str(tmp_path)})
         described = xlnet.described(source)
         shapes = cases.shapes(described.model)
