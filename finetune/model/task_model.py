@@ -94,7 +94,7 @@ class Features(nn.Module):
         )
         if self.own_D:
             init, shape = params.normal(0.1), (self.own_V, self.own_D)
-            self.own_VD = self.param("own_VD", init, shape, jnp.float32)
+            self.own_VD = params.param(self, "own_VD", init, shape, decay=True)
             self.own_drop = Dropout(self.states_dropout)
         if self.bilstm:
             self.lstm = [Recurrent(self.bilstm, Z=2) for _ in range(self.bilstm_layers)]

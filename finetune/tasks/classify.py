@@ -158,8 +158,8 @@ class Head(nn.Module):
         # Both orders of a pair are added before the last layer.
         pooled_BD = pooled_BD.reshape(-1, options, pooled_BD.shape[-1]).sum(1)
         pooled_BD = nn.Dropout(self.dropout)(pooled_BD, deterministic=not train)
-        w_DC = self.param("w_DC", init, (pooled_BD.shape[-1], self.C), jnp.float32)
-        bias_C = self.param("bias_C", params.zeros, (self.C,), jnp.float32)
+        w_DC = params.param(self, "w_DC", init, (pooled_BD.shape[-1], self.C), decay=True)
+        bias_C = params.param(self, "bias_C", params.zeros, (self.C,), decay=False)
         return pooled_BD.astype(jnp.float32) @ w_DC + bias_C
 
 
@@ -184,7 +184,7 @@ class Task(Features):
 
     def __post_init__(self):
         super().__post_init__()
-        params.check(self, "summary", SUMMARIES)
+        params.check_choice(self, "summary", SUMMARIES)
         if self.weights and len(self.weights) != self.C:
             raise UserError(f"task.weights: {len(self.weights)} weights for {self.C} classes")
         if self.summary == "pooler" and (self.bilstm or not self._pooler()):

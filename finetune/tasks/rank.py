@@ -231,7 +231,7 @@ class Task(choice.Task):
 
     def __post_init__(self):
         super().__post_init__()
-        params.check(self, "loss", tuple(LOSSES))
+        params.check_choice(self, "loss", tuple(LOSSES))
 
     def __call__(self, batch, *, train: bool):
         logits_BO, h_BLD, rows = self._outputs(batch, train=train)

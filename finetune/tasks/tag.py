@@ -197,8 +197,10 @@ class Emissions(nn.Module):
     @nn.compact
     def __call__(self, h_BLD, *, train: bool):
         h_BLD = Dropout(self.dropout)(h_BLD, train=train).astype(jnp.float32)
-        w_DC = self.param("w_DC", params.normal(self.scale), (h_BLD.shape[-1], self.C), jnp.float32)
-        return h_BLD @ w_DC + self.param("bias_C", params.zeros, (self.C,), jnp.float32)
+        w_DC = params.param(
+            self, "w_DC", params.normal(self.scale), (h_BLD.shape[-1], self.C), decay=True
+        )
+        return h_BLD @ w_DC + params.param(self, "bias_C", params.zeros, (self.C,), decay=False)
 
 
 class Task(Features):

@@ -55,9 +55,9 @@ class Backbone(nn.Module):
 
     def __post_init__(self):
         super().__post_init__()
-        params.check(self, "inputs", ("characters", "words"))
-        params.check(self, "activation", char_cnn.ACTIVATIONS)
-        params.check(self, "dtype", params.DTYPES)
+        params.check_choice(self, "inputs", ("characters", "words"))
+        params.check_choice(self, "activation", char_cnn.ACTIVATIONS)
+        params.check_choice(self, "dtype", params.DTYPES)
         if self.Z not in (1, 2):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
         if self.inputs == "words" and not self.V:
@@ -68,14 +68,17 @@ class Backbone(nn.Module):
     def setup(self):
         if self.inputs == "words":
             init = params.initializer("uniform", 1.0)
-            self.token_VD = self.param("token_VD", init, (self.V, self.D), jnp.float32)
+            self.token_VD = params.param(
+                self, "token_VD", init, (self.V, self.D), decay=True, depth=0
+            )
         else:
             self.characters = self._characters()
+            params.set_depths(self, characters=0)
         if self.V and not self.tied:
             init = params.normal(1 / math.sqrt(self.D))
-            self.softmax_VD = self.param("softmax_VD", init, (self.V, self.D), jnp.float32)
+            self.softmax_VD = params.param(self, "softmax_VD", init, (self.V, self.D), decay=True)
         if self.V:
-            self.bias_V = self.param("bias_V", params.zeros, (self.V,), jnp.float32)
+            self.bias_V = params.param(self, "bias_V", params.zeros, (self.V,), decay=False)
         self.drop = Dropout(self.dropout)
         example = jnp.zeros((1, self.Z, 1, self.D), self.dtype)
         self.layers = layer_stack.init_layer_stack(self, "layers", self._layer(), self.N, example)
@@ -159,7 +162,7 @@ class Backbone(nn.Module):
         """Words by themselves: characters [..., W] or ids [...] -> [..., D]."""
         if self.inputs == "characters":
             return self.characters(tokens)
-        return params.found(self.token_VD[tokens].astype(self.dtype), self.V)
+        return params.reshard_embedding_rows(self.token_VD[tokens].astype(self.dtype), self.V)
 
     def _through(self, x_BZLD, state, *, valid_BZL=None, fresh_BZL=None, train: bool):
         """The input and what every layer makes of it: a list of N + 1, and the state."""

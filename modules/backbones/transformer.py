@@ -23,10 +23,11 @@ from modules.layers.params import (
     ACTIVATIONS,
     DTYPES,
     INITIALIZERS,
-    check,
-    found,
+    check_choice,
     initializer,
-    weight,
+    param,
+    reshard_embedding_rows,
+    set_depths,
     zeros,
 )
 from modules.losses import cross_entropy
@@ -136,13 +137,13 @@ class Backbone(nn.Module):
 
     def __post_init__(self):
         super().__post_init__()
-        check(self, "activation", ACTIVATIONS)
-        check(self, "remat", layer_stack.REMAT)
-        check(self, "dtype", DTYPES)
-        check(self, "initializer", INITIALIZERS)
-        check(self, "attention", ("bi", "causal"))
-        check(self, "norm", ("post", "pre"))
-        check(self, "head", ("tied", "transform"))
+        check_choice(self, "activation", ACTIVATIONS)
+        check_choice(self, "remat", layer_stack.REMAT)
+        check_choice(self, "dtype", DTYPES)
+        check_choice(self, "initializer", INITIALIZERS)
+        check_choice(self, "attention", ("bi", "causal"))
+        check_choice(self, "norm", ("post", "pre"))
+        check_choice(self, "head", ("tied", "transform"))
         if self.window and self.attention == "bi":
             raise ValueError(f"window={self.window} is of a model with attention='causal'")
 
@@ -150,22 +151,27 @@ class Backbone(nn.Module):
         V, D = self.V, self.D
         init = initializer(self.initializer, self.init_scale)
         place = initializer(self.initializer, self.position_scale or self.init_scale)
-        self.token_VD = self.param("token_VD", init, (V, D), jnp.float32)
-        self.position_LD = self.param("position_LD", place, (self.L, D), jnp.float32)
+        self.token_VD = param(self, "token_VD", init, (V, D), decay=True, depth=0)
+        self.position_LD = param(self, "position_LD", place, (self.L, D), decay=True, depth=0)
         if self.S:
-            self.segment_SD = self.param("segment_SD", init, (self.S, D), jnp.float32)
+            self.segment_SD = param(self, "segment_SD", init, (self.S, D), decay=True, depth=0)
         if self.normed_embedding:
             self.embedding_norm = Norm(self.epsilon)
+            set_depths(self, embedding_norm=0)
         if self.norm == "pre":
             self.final_norm = Norm(self.epsilon)
         if self.head == "transform":
-            self.head_DD = weight(self, "head_DD", (D, D), init)
-            self.head_bias_D = weight(self, "head_bias_D", (D,), zeros)
+            self.head_DD = param(self, "head_DD", init, (D, D), decay=True, dtype=self.dtype)
+            self.head_bias_D = param(
+                self, "head_bias_D", zeros, (D,), decay=False, dtype=self.dtype
+            )
             self.head_norm = Norm(self.epsilon)
-            self.bias_V = self.param("bias_V", zeros, (V,), jnp.float32)
+            self.bias_V = param(self, "bias_V", zeros, (V,), decay=False)
         if self.pooler:
-            self.pool_DD = weight(self, "pool_DD", (D, D), init)
-            self.pool_bias_D = weight(self, "pool_bias_D", (D,), zeros)
+            self.pool_DD = param(self, "pool_DD", init, (D, D), decay=True, dtype=self.dtype)
+            self.pool_bias_D = param(
+                self, "pool_bias_D", zeros, (D,), decay=False, dtype=self.dtype
+            )
         self.drop = Dropout(self.dropout)
         if self.table_dropout and self.has_rng("dropout"):  # one mask, wherever the table is used
             self.table_words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
@@ -316,7 +322,7 @@ class Backbone(nn.Module):
             kinds = 0 if segments_BL is None else segments_BL
             one_hot_BLS = jax.nn.one_hot(jnp.broadcast_to(kinds, tokens_BL.shape), self.S)
             x_BLD += jnp.einsum("BLS,SD->BLD", one_hot_BLS, self.segment_SD)
-        x_BLD = found(x_BLD.astype(self.dtype), self.V)
+        x_BLD = reshard_embedding_rows(x_BLD.astype(self.dtype), self.V)
         if self.normed_embedding:
             x_BLD = self.embedding_norm(x_BLD)
         if not self.table_dropout:

@@ -23,12 +23,12 @@ from modules.layers.params import (
     ACTIVATIONS,
     DTYPES,
     INITIALIZERS,
-    check,
+    check_choice,
     initializer,
-    weight,
+    param,
+    reshard_embedding_rows,
     zeros,
 )
-from modules.layers.params import found as reshard_rows
 from modules.losses import cross_entropy
 
 
@@ -69,12 +69,12 @@ class Attention(nn.Module):
 
     def setup(self):
         D, H, K, init = self.D, self.H, self.K, initializer(*self.initializer)
-        self.wq_DHK = weight(self, "wq_DHK", (D, H, K), init)
-        self.wk_DHK = weight(self, "wk_DHK", (D, H, K), init)
-        self.wv_DHK = weight(self, "wv_DHK", (D, H, K), init)
-        self.wr_DHK = weight(self, "wr_DHK", (D, H, K), init)
-        self.wo_HKD = weight(self, "wo_HKD", (H, K, D), init)
-        self.segment_SHK = weight(self, "segment_SHK", (2, H, K), init)
+        self.wq_DHK = param(self, "wq_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
+        self.wk_DHK = param(self, "wk_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
+        self.wv_DHK = param(self, "wv_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
+        self.wr_DHK = param(self, "wr_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
+        self.wo_HKD = param(self, "wo_HKD", init, (H, K, D), decay=True, dtype=self.dtype)
+        self.segment_SHK = param(self, "segment_SHK", init, (2, H, K), decay=True, dtype=self.dtype)
         if self.untied:
             self.biases = Biases(H, K, self.initializer, self.dtype)
         self.drop = Dropout(self.dropout)
@@ -123,7 +123,10 @@ class Biases(nn.Module):
     def __call__(self):
         init = initializer(*self.initializer)
         names = ("content_HK", "position_HK", "segment_HK")
-        return tuple(weight(self, name, (self.H, self.K), init) for name in names)
+        return tuple(  # these decay, as in the released code
+            param(self, name, init, (self.H, self.K), decay=True, dtype=self.dtype)
+            for name in names
+        )
 
 
 class Block(nn.Module):
@@ -223,20 +226,20 @@ class Backbone(nn.Module):
 
     def __post_init__(self):
         super().__post_init__()
-        check(self, "activation", ACTIVATIONS)
-        check(self, "remat", layer_stack.REMAT)
-        check(self, "dtype", DTYPES)
-        check(self, "initializer", INITIALIZERS)
-        check(self, "attention", ("bi", "uni"))
+        check_choice(self, "activation", ACTIVATIONS)
+        check_choice(self, "remat", layer_stack.REMAT)
+        check_choice(self, "dtype", DTYPES)
+        check_choice(self, "initializer", INITIALIZERS)
+        check_choice(self, "attention", ("bi", "uni"))
 
     def setup(self):
         kind = (self.initializer, self.init_scale)
         init = initializer(*kind)
-        self.token_VD = self.param("token_VD", init, (self.V, self.D), jnp.float32)
+        self.token_VD = param(self, "token_VD", init, (self.V, self.D), decay=True, depth=0)
         # The released code leaves this one variable to TensorFlow's default initialiser.
         glorot = nn.initializers.glorot_uniform()
-        self.query_1D = weight(self, "query_1D", (1, self.D), glorot)
-        self.bias_V = self.param("bias_V", zeros, (self.V,), jnp.float32)
+        self.query_1D = param(self, "query_1D", glorot, (1, self.D), decay=True, dtype=self.dtype)
+        self.bias_V = param(self, "bias_V", zeros, (self.V,), decay=False)
         if not self.untied:
             self.biases = Biases(self.H, self.K, kind, self.dtype)
         self.drop = Dropout(self.dropout)
@@ -370,7 +373,7 @@ class Backbone(nn.Module):
         return Streams(None, last, memory_NBMD)
 
     def _embed(self, tokens_BL):
-        return reshard_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
+        return reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
 
     def _queries(self, embedded_BLD, slots_BP, blind_BP, train):
         """Where the query stream starts: one learned vector, whatever the token."""

@@ -42,10 +42,10 @@ class CRF(nn.Module):
     C: int
 
     def setup(self):
-        self.start_C = self.param("start_C", params.zeros, (self.C,), jnp.float32)
-        self.end_C = self.param("end_C", params.zeros, (self.C,), jnp.float32)
+        self.start_C = params.param(self, "start_C", params.zeros, (self.C,), decay=False)
+        self.end_C = params.param(self, "end_C", params.zeros, (self.C,), decay=False)
         shape = (self.C, self.C)
-        self.transition_CC = self.param("transition_CC", params.zeros, shape, jnp.float32)
+        self.transition_CC = params.param(self, "transition_CC", params.zeros, shape, decay=False)
 
     def __call__(self, emissions_BLC, tags_BL, valid_BL=None, *, weights_B=None, allowed=None):
         """The loss of these tags: `loss` below."""

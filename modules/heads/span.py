@@ -55,11 +55,13 @@ class Linear(nn.Module):
     @nn.compact
     def __call__(self, x):
         shape = (x.shape[-1], self.F)
-        w_DF = self.param("w_DF", params.normal(self.scale), shape, jnp.float32)
+        w_DF = params.param(self, "w_DF", params.normal(self.scale), shape, decay=True)
         y = x @ w_DF.astype(x.dtype)
         if not self.bias:
             return y
-        return y + self.param("bias_F", params.zeros, (self.F,), jnp.float32).astype(x.dtype)
+        return y + params.param(self, "bias_F", params.zeros, (self.F,), decay=False).astype(
+            x.dtype
+        )
 
 
 class Independent(nn.Module):

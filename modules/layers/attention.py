@@ -114,8 +114,12 @@ class Attention(nn.Module):
         H, K, D = self.H, self.K, x_BLD.shape[-1]
 
         def project(x_BLD, letter: str):
-            w_DHK = params.weight(self, f"w{letter}_DHK", (D, H, K), self.inwards)
-            b_HK = params.weight(self, f"b{letter}_HK", (H, K), params.zeros)
+            w_DHK = params.param(
+                self, f"w{letter}_DHK", self.inwards, (D, H, K), decay=True, dtype=self.dtype
+            )
+            b_HK = params.param(
+                self, f"b{letter}_HK", params.zeros, (H, K), decay=False, dtype=self.dtype
+            )
             out_BLF = dense(x_BLD, w_DHK.reshape(D, H * K))
             return constrain_sharding(out_BLF.reshape(*x_BLD.shape[:2], H, K) + b_HK, "BLHK")
 
@@ -126,7 +130,9 @@ class Attention(nn.Module):
         o_BLHK = constrain_sharding(
             attend(q_BLHK, k_BJHK, v_BJHK, sight, drop, train=train), "BLHK"
         )
-        wo_HKD = params.weight(self, "wo_HKD", (H, K, D), self.outwards)
-        bo_D = params.weight(self, "bo_D", (D,), params.zeros)
+        wo_HKD = params.param(
+            self, "wo_HKD", self.outwards, (H, K, D), decay=True, dtype=self.dtype
+        )
+        bo_D = params.param(self, "bo_D", params.zeros, (D,), decay=False, dtype=self.dtype)
         o_BLF = o_BLHK.reshape(*x_BLD.shape[:2], H * K)
         return dense(o_BLF, wo_HKD.reshape(H * K, D)) + bo_D, (k_BJHK, v_BJHK)

@@ -47,20 +47,28 @@ class CharCNN(nn.Module):
             ValueError: no such activation, or words of fewer characters than a filter is wide.
         """
         self._check(chars_W.shape[-1])
-        table_CE = params.weight(self, "character_E", (C, self.E), params.initializer("uniform", 1))
+        table_CE = params.param(
+            self,
+            "character_E",
+            params.initializer("uniform", 1),
+            (C, self.E),
+            decay=True,
+            dtype=self.dtype,
+        )
         kernels = [self._kernel(*filter) for filter in self.filters]
         first, *inner, W = chars_W.shape if chars_W.ndim > 1 else (1, *chars_W.shape)
         chars_BPW = constrain_sharding(chars_W.reshape(first, math.prod(inner), W), "BP_")
         x_BPX = constrain_sharding(pooled(table_CE, kernels, chars_BPW), "BPX")
         biases = [
-            params.weight(self, f"bias{w}_X", (many,), params.zeros) for w, many in self.filters
+            params.param(self, f"bias{w}_X", params.zeros, (many,), decay=False, dtype=self.dtype)
+            for w, many in self.filters
         ]
         x_BPX = ACTIVATIONS[self.activation](x_BPX + jnp.concatenate(biases))
         x_BPD = self._project(self._highways(x_BPX))
         return x_BPD.reshape(*chars_W.shape[:-1], self.D)
 
     def _check(self, W: int):
-        params.check(self, "activation", ACTIVATIONS)
+        params.check_choice(self, "activation", ACTIVATIONS)
         widest = max(w for w, _ in self.filters)
         if widest > W:
             raise ValueError(f"filters={self.filters}: one is {widest} wide, a word is W={W}")
@@ -70,7 +78,9 @@ class CharCNN(nn.Module):
             "relu": params.initializer("uniform", 0.05),
             "tanh": params.normal(1 / math.sqrt(w * self.E)),
         }[self.activation]
-        return params.weight(self, f"kernel{w}_EX", (w, self.E, many), init)
+        return params.param(
+            self, f"kernel{w}_EX", init, (w, self.E, many), decay=True, dtype=self.dtype
+        )
 
     def _highways(self, x_BPX):
         X, many = x_BPX.shape[-1], self.highways
@@ -78,10 +88,14 @@ class CharCNN(nn.Module):
             return x_BPX
         init = params.normal(1 / math.sqrt(X))
         shut = nn.initializers.constant(-2.0)
-        carry_XX = params.weight(self, "carry_XX", (many, X, X), init)
-        carry_X = params.weight(self, "carry_X", (many, X), shut)
-        transform_XX = params.weight(self, "transform_XX", (many, X, X), init)
-        transform_X = params.weight(self, "transform_X", (many, X), params.zeros)
+        carry_XX = params.param(self, "carry_XX", init, (many, X, X), decay=True, dtype=self.dtype)
+        carry_X = params.param(self, "carry_X", shut, (many, X), decay=False, dtype=self.dtype)
+        transform_XX = params.param(
+            self, "transform_XX", init, (many, X, X), decay=True, dtype=self.dtype
+        )
+        transform_X = params.param(
+            self, "transform_X", params.zeros, (many, X), decay=False, dtype=self.dtype
+        )
         for n in range(many):
             gate_BPX = jax.nn.sigmoid(dense(x_BPX, carry_XX[n]) + carry_X[n])
             new_BPX = jax.nn.relu(dense(x_BPX, transform_XX[n]) + transform_X[n])
@@ -94,8 +108,10 @@ class CharCNN(nn.Module):
         if X == self.D:
             return x_BPX
         init = params.normal(1 / math.sqrt(X))
-        w_XD = params.weight(self, "projection_XD", (X, self.D), init)
-        bias_D = params.weight(self, "projection_D", (self.D,), params.zeros)
+        w_XD = params.param(self, "projection_XD", init, (X, self.D), decay=True, dtype=self.dtype)
+        bias_D = params.param(
+            self, "projection_D", params.zeros, (self.D,), decay=False, dtype=self.dtype
+        )
         return dense(x_BPX, w_XD) + bias_D
 
     def flops(self, W: int) -> float:

@@ -8,12 +8,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-
-def lean(f: Callable) -> Callable:
-    """`f`, entry by entry, of which nothing but the argument is kept for the backward pass."""
-    rule = jax.custom_vjp(f)
-    rule.defvjp(lambda x: (f(x), x), lambda x, dy: jax.vjp(f, x)[1](dy))
-    return rule
+from modules.layers.params import recording_within, set_depths
 
 
 def init_layer_stack(
@@ -27,7 +22,9 @@ def init_layer_stack(
 
         return jax.vmap(one)(jax.random.split(rng, N))
 
-    return module.param(name, init)
+    set_depths(module, **{name: range(1, N + 1)})
+    with recording_within(module, name):
+        return module.param(name, init)
 
 
 def split_layers(tree, sizes: tuple[int, ...]) -> list:

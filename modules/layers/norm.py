@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.layers.params import ones, zeros
+from modules.layers.params import ones, param, zeros
 
 
 class Norm(nn.Module):
@@ -17,8 +17,8 @@ class Norm(nn.Module):
     @nn.compact
     def __call__(self, x_BLD):
         D = x_BLD.shape[-1]
-        scale_D = self.param("scale_D", ones, (D,), jnp.float32)
-        bias_D = self.param("bias_D", zeros, (D,), jnp.float32)
+        scale_D = param(self, "scale_D", ones, (D,), decay=False)
+        bias_D = param(self, "bias_D", zeros, (D,), decay=False)
         return _normed(self.epsilon, x_BLD, scale_D, bias_D)
 
 

@@ -1,17 +1,31 @@
-"""The pieces every backbone shares: weights, norm, feed-forward, softmax, dropout, stacks."""
+"""Parameters: how they begin, how they are laid out, and what an optimiser is told of them.
 
-from collections.abc import Callable, Iterable
+Whoever makes a parameter says there whether weight decay applies to it and how deep it lies.
+Nothing reads that from a parameter's name.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding, num_shards
-from modules.layers.layer_stack import lean
 
 normal = nn.initializers.normal
 zeros = nn.initializers.zeros_init()
 ones = nn.initializers.ones_init()
+
+
+def lean(f: Callable) -> Callable:
+    """`f`, entry by entry, of which nothing but the argument is kept for the backward pass."""
+    rule = jax.custom_vjp(f)
+    rule.defvjp(lambda x: (f(x), x), lambda x, dy: jax.vjp(f, x)[1](dy))
+    return rule
 
 
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -24,8 +38,8 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
-def check(module: nn.Module, field: str, known: Iterable[str]) -> None:
-    """ValueError naming the field unless its value is one of these."""
+def check_choice(module: nn.Module, field: str, known: Iterable[str]) -> None:
+    """Raises a ValueError that names the field unless its value is a known one."""
     value = getattr(module, field)
     if value not in known:
         raise ValueError(f"{field}={value!r} is none of {', '.join(known)}")
@@ -42,28 +56,156 @@ INITIALIZERS: dict[str, Callable[[float], Callable]] = {
 
 
 def initializer(kind: str, scale: float) -> Callable:
-    """One of `INITIALIZERS` of this scale."""
+    """Returns one of `INITIALIZERS` of this scale."""
     return INITIALIZERS[kind](scale)
 
 
-def weight(module: nn.Module, name: str, shape: tuple[int, ...], init: Callable) -> jax.Array:
-    """A float32 parameter, cast to the module's compute dtype where it is used."""
-    return held(name, module.param(name, init, shape, jnp.float32)).astype(module.dtype)
+# --- parameters ------------------------------------------------------------------------------
+
+Path = tuple[str, ...]
+Depth = int | Sequence[int]
 
 
-def held(name: str, w: jax.Array) -> jax.Array:
-    """A parameter in the layout of its name's letters, and so its gradient, as soon as it is made.
+@dataclasses.dataclass(frozen=True)
+class ParamInfo:
+    """What an optimiser knows of a parameter; a leaf of a tree that parallels the parameters.
 
-    Else each device would sum up whole gradients, of which it keeps its share.
+    Attributes:
+        decay: weight decay applies.
+        layers_above: layers of the backbone on top of it: 0 for the top layer's, N for the
+            embedding under N layers, -1 for what lies above all layers, as a head.  A stack of
+            layers, which is one array, has a tuple along its leading dimension.
+    """
+
+    decay: bool
+    layers_above: int | tuple[int, ...] = -1
+
+
+def param(
+    module: nn.Module,
+    name: str,
+    init: Callable,
+    shape: Sequence[int],
+    *,
+    decay: bool,
+    depth: Depth | None = None,
+    dtype: str | None = None,
+) -> jax.Array:
+    """Makes or reads a float32 parameter of a module, and says what it is.
+
+    Args:
+        module: the module, within `setup` or a compact method.
+        name: ends in the letters of its dimensions, as `wq_DHK`; they decide its sharding.
+        init: a Linen initialiser.
+        decay: weight decay applies.  As in the codes of BERT, GPT-1 and XLNet, it does to
+            matrices, kernels and embeddings; not to biases, to a norm's scale and offset, and to
+            other numbers that are added or that scale.
+        depth: see `set_depths`; None: that of the module.
+        dtype: the dtype to compute in.  The parameter is cast to it and, by its letters,
+            constrained to its sharding; None: it stays as it is stored.
+    """
+    value = module.param(name, init, tuple(shape), jnp.float32)
+    if (record := _record.get()) is not None:
+        record.decay[record.path_of(module, name)] = decay
+    if depth is not None:
+        set_depths(module, **{name: depth})
+    return value if dtype is None else shard_param(name, value).astype(dtype)
+
+
+def set_depths(module: nn.Module, **depths: Depth) -> None:
+    """Says how deep children of a module lie, counted within the module.
+
+    An embedding lies at 0 and layer n, from 1, at n; what is not mentioned lies above all layers.
+    `set_depths(self, embedding=0, lstm_0=1, lstm_1=2)` is for layers of unequal sizes; the
+    stacked parameters of equal layers have a depth for each: `layers=(1, 2, 3)`.
+
+    Args:
+        module: the module, within `setup` or a compact method.
+        depths: the name of a submodule, or of a parameter -> the depth of all within.
+    """
+    if (record := _record.get()) is not None:
+        for name, depth in depths.items():
+            record.depth[record.path_of(module, name)] = (record.path_of(module), depth)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """What modules say of their parameters while they are initialised, see `recording`."""
+
+    decay: dict[Path, bool] = dataclasses.field(default_factory=dict)
+    depth: dict[Path, tuple[Path, Depth]] = dataclasses.field(default_factory=dict)
+    root: Path = ()
+
+    def path_of(self, module: nn.Module, *names: str) -> Path:
+        """Returns the keys that lead to a module, or to what it names, among all parameters."""
+        return (*self.root, *module.path, *names)
+
+    def infos(self, params: Any) -> Any:
+        """Builds a tree of `ParamInfo` that parallels the parameters, arrays or their shapes.
+
+        A parameter made with Linen's own `self.param` decays if a layer's has two dimensions or
+        more, and has the depth of its module.
+        """
+        tops: dict[Path, int] = {}
+        for module, depth in self.depth.values():
+            deepest = depth if isinstance(depth, int) else max(depth, default=0)
+            tops[module] = max(tops.get(module, 0), deepest)
+
+        def info(path, x) -> ParamInfo:
+            names = tuple(key.key for key in path)
+            above = self._layers_above(names, tops)
+            is_stacked = isinstance(above, tuple)
+            return ParamInfo(self.decay.get(names, x.ndim - is_stacked > 1), above)
+
+        return jax.tree_util.tree_map_with_path(info, params)
+
+    def _layers_above(self, names: Path, tops: dict[Path, int]) -> int | tuple[int, ...]:
+        for end in range(len(names), 0, -1):  # what is said of the nearest counts
+            if names[:end] in self.depth:
+                module, depth = self.depth[names[:end]]
+                top = tops[module]
+                return top - depth if isinstance(depth, int) else tuple(top - n for n in depth)
+        return -1
+
+
+_record: contextvars.ContextVar[Record | None] = contextvars.ContextVar("record", default=None)
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[Record]:
+    """Records what is said of the parameters that are initialised, or traced so, inside."""
+    token = _record.set(Record())
+    try:
+        yield _record.get()  # type: ignore[misc]
+    finally:
+        _record.reset(token)
+
+
+@contextlib.contextmanager
+def recording_within(module: nn.Module, name: str) -> Iterator[None]:
+    """Records parameters of a module apart, without a parent, as those of a module's child."""
+    record = _record.get()
+    root = () if record is None else record.path_of(module, name)
+    token = _record.set(record and dataclasses.replace(record, root=root))
+    try:
+        yield
+    finally:
+        _record.reset(token)
+
+
+def shard_param(name: str, w: jax.Array) -> jax.Array:
+    """Constrains a parameter, and thereby its gradient, to the sharding of its name's letters.
+
+    Without it every device would all-reduce the whole gradient and keep only its shard.
     """
     return constrain_sharding(w, name.rpartition("_")[2])
 
 
-def found(x_BLD, V: int):
-    """Rows of a table of V, [B, ..., D], from where it is split by width to where activations are.
+def reshard_embedding_rows(x_BLD, V: int):
+    """Reshards rows looked up in a table of V, [B, ..., D], from the table's to the activations'.
 
-    So they travel, and their gradient back, where they are fewer than V on each device; else the
-    whole table does.
+    Communicates the rows if there are fewer of them than table entries per device, else the
+    table.
     """
     rest = "_" * (x_BLD.ndim - 2)
     if x_BLD.size > V * x_BLD.shape[-1] * num_shards("B"):

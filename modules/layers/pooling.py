@@ -90,7 +90,7 @@ class Pool(nn.Module):
 
     def __post_init__(self):
         super().__post_init__()
-        params.check(self, "kind", KINDS)
+        params.check_choice(self, "kind", KINDS)
 
     @nn.compact
     def __call__(self, h_BLD, valid_BL=None, place_B=None):
@@ -114,4 +114,4 @@ class Pool(nn.Module):
     def _query(self, D: int):
         if D % self.H:
             raise ValueError(f"D={D} does not divide over H={self.H} heads")
-        return self.param("query_HD", params.zeros, (self.H, D), jnp.float32)
+        return params.param(self, "query_HD", params.zeros, (self.H, D), decay=True)

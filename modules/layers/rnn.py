@@ -60,9 +60,9 @@ class Recurrent(nn.Module):
 
     def __post_init__(self):
         super().__post_init__()
-        params.check(self, "cell", CELLS)
-        params.check(self, "activation", RNN_ACTIVATIONS)
-        params.check(self, "dtype", params.DTYPES)
+        params.check_choice(self, "cell", CELLS)
+        params.check_choice(self, "activation", RNN_ACTIVATIONS)
+        params.check_choice(self, "dtype", params.DTYPES)
         if self.Z not in (1, 2):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
         if self.cell != "lstm" and (self.D or self.clip_cell or self.clip_projection):
@@ -129,19 +129,19 @@ class Recurrent(nn.Module):
         G, U, D, Z = CELLS[self.cell].G, self.U, self.width, self.Z
         # Glorot and Bengio 2010, of the product that input and state are one operand of.
         init = params.initializer("uniform", math.sqrt(6 / (X + D + G * U)))
-        wx_ZDGU = params.weight(self, "wx_ZDGU", (Z, X, G, U), init)
-        wh_ZDGU = params.weight(self, "wh_ZDGU", (Z, D, G, U), init)
+        wx_ZDGU = params.param(self, "wx_ZDGU", init, (Z, X, G, U), decay=True, dtype=self.dtype)
+        wh_ZDGU = params.param(self, "wh_ZDGU", init, (Z, D, G, U), decay=True, dtype=self.dtype)
         wide = state_dtype(self.dtype)
-        b_ZGU = self.param("b_ZGU", params.zeros, (Z, G, U), jnp.float32).astype(wide)
+        b_ZGU = params.param(self, "b_ZGU", params.zeros, (Z, G, U), decay=False).astype(wide)
         bh_ZGU = wp_ZUD = None
         if self.cell == "lstm":
             b_ZGU = b_ZGU + jnp.zeros((G, 1), wide).at[2].set(self.forget_bias)
         if self.cell == "gru":
-            bh_ZU = self.param("bh_ZU", params.zeros, (Z, U), jnp.float32).astype(wide)
+            bh_ZU = params.param(self, "bh_ZU", params.zeros, (Z, U), decay=False).astype(wide)
             bh_ZGU = jnp.zeros((Z, G, U), wide).at[:, 2].set(bh_ZU)
         if self.D:
             init = params.initializer("uniform", math.sqrt(6 / (U + D)))
-            wp_ZUD = params.weight(self, "wp_ZUD", (Z, U, D), init)
+            wp_ZUD = params.param(self, "wp_ZUD", init, (Z, U, D), decay=True, dtype=self.dtype)
         return CellWeights(wx_ZDGU, wh_ZDGU, b_ZGU, bh_ZGU, wp_ZUD)
 
 

@@ -26,8 +26,8 @@ class ScalarMix(nn.Module):
     epsilon: float = 1e-12
 
     def setup(self):
-        self.w_N = self.param("w_N", params.zeros, (self.mixes, self.N), jnp.float32)
-        self.gamma = self.param("gamma", params.ones, (self.mixes,), jnp.float32)
+        self.w_N = params.param(self, "w_N", params.zeros, (self.mixes, self.N), decay=False)
+        self.gamma = params.param(self, "gamma", params.ones, (self.mixes,), decay=False)
 
     def __call__(self, h_NBLD, valid_BL=None):
         """[N, B, L, D] -> [mixes, B, L, D]; `valid_BL`, None: all, is False at padding.

@@ -108,8 +108,8 @@ class Objective(nn.Module):
         if not self.backbone.pooler:
             raise UserError("objective.nsp=True needs model.pooler=True")
         init = params.initializer(self.backbone.initializer, self.backbone.init_scale)
-        w_DC = self.param("next_DC", init, (self.backbone.D, 2), jnp.float32)
-        bias_C = self.param("next_bias_C", params.zeros, (2,), jnp.float32)
+        w_DC = params.param(self, "next_DC", init, (self.backbone.D, 2), decay=True)
+        bias_C = params.param(self, "next_bias_C", params.zeros, (2,), decay=False)
         logits_BC = self.backbone.pool(first_BD).astype(jnp.float32) @ w_DC + bias_C
         label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]  # 0: B follows A
         log_BC = jax.nn.log_softmax(logits_BC)

@@ -9,9 +9,10 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from modules.activation_sharding import sharding_context
+from modules.layers.params import recording
 from pretrain.data.batches.loader import stream
 from pretrain.distributed.sharding import Layout
-from pretrain.training import metrics
+from pretrain.training import metrics, optimizer
 from pretrain.training import train_state as state_lib
 
 
@@ -45,7 +46,9 @@ class Steps:
         def init():
             return state_lib.init(objective, tx, init_rng, batch(), average=average)
 
-        shapes = self._placed(jax.eval_shape)(init)
+        with recording() as record:
+            shapes = self._placed(jax.eval_shape)(init)
+        tx = optimizer.with_infos(tx, record.infos(shapes.params))
         places = layout.of(shapes)
         self.like = layout.like(shapes)
         self.init = self._placed(jax.jit(init, out_shardings=places))

@@ -1,19 +1,20 @@
-"""Optimisers from a recipe's section; what decays, rests or learns slower goes by name.
+"""Optimisers from a recipe's section; what decays or learns slower is said by the parameters.
 
-A parameter's name is its path, `backbone/layers/attention/wq_DHK`, and a pattern is a regular
-expression searched in it.  Stacked layers are one parameter with a leading dimension: rules
-that speak of one layer act along it.
+An update takes the `norm` of the gradients and `infos`, a tree of
+`modules.layers.params.ParamInfo`.  Stacked layers are one parameter with a leading dimension:
+rules that speak of one layer act along it.
 """
 
+import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from pretrain.distributed.sharding import letters
+from modules.layers.params import ParamInfo
 from pretrain.runtime.errors import UserError
 from pretrain.training.schedules import Schedule, schedule
 
@@ -21,13 +22,6 @@ from pretrain.training.schedules import Schedule, schedule
 def path_name(path) -> str:
     """`backbone/layers/attention/wq_DHK`."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
-
-
-def matching(params, pattern: str):
-    """True at every parameter whose name matches; none for an empty pattern."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: bool(pattern and re.search(pattern, path_name(path))), params
-    )
 
 
 # --- rules -----------------------------------------------------------------------------------
@@ -81,42 +75,44 @@ def adam(b1: float, b2: float, eps: float, correct: bool, eps_inside: bool):
     return optax.GradientTransformation(init, update)
 
 
-def trust_ratio(skip: str):
-    """LAMB's scale (You et al. 2020): |parameter| / |update|, each layer of a stack its own."""
+def _rule(update: Callable[..., Any]) -> optax.GradientTransformationExtraArgs:
+    """A transformation without state, `update(u, p, info)` for each parameter."""
 
-    def scale(path, u, p):
-        if skip and re.search(skip, path_name(path)):
+    def update_all(updates, state, params=None, *, infos, **_):
+        return jax.tree.map(update, updates, params, infos), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update_all)
+
+
+def decay_weights(rate: float):
+    """Adds this share of each parameter that decays, decoupled from the gradient.
+
+    Loshchilov & Hutter 2019 (arXiv 1711.05101).
+    """
+    return _rule(lambda u, p, info: u + rate * p if info.decay else u)
+
+
+def trust_ratio():
+    """LAMB's scale (You et al. 2020): |parameter| / |update|, each layer of a stack its own.
+
+    What does not decay is not scaled either, as in the paper's code.
+    """
+
+    def scale(u, p, info: ParamInfo):
+        if not info.decay:
             return u
-        axes = tuple(range(u.ndim - len(letters(path)), u.ndim))
+        axes = tuple(range(isinstance(info.layers_above, tuple), u.ndim))
         norm = lambda x: jnp.sqrt(jnp.sum(jnp.square(x), axes, keepdims=True))  # noqa: E731
         size, step = norm(p), norm(u)
         return u * jnp.where((size > 0) & (step > 0), size / jnp.maximum(step, 1e-30), 1.0)
 
-    return optax.stateless(
-        lambda updates, params: jax.tree_util.tree_map_with_path(scale, updates, params)
-    )
+    return _rule(scale)
 
 
-STACK = r"layers/"
-BELOW = r"(token|position|segment)_[A-Z]*D$|embedding_norm/|characters/"
-
-
-def depths(params):
-    """How many layers lie on top of each parameter, and -1 above all layers.
-
-    An array along the layers for those of a stack of N: N - 1, ..., 0; embeddings, `BELOW`, lie
-    at N.
-    """
-    flat = jax.tree_util.tree_leaves_with_path(params)
-    N = max((len(x) for path, x in flat if re.search(STACK, path_name(path))), default=0)
-
-    def depth(path, x):
-        name = path_name(path)
-        if re.search(STACK, name):
-            return jnp.arange(N - 1, -1, -1).reshape(-1, *[1] * (x.ndim - 1))
-        return jnp.array(N if re.search(BELOW, name) else -1)
-
-    return jax.tree_util.tree_map_with_path(depth, params)
+def layers_above(info: ParamInfo, u: jax.Array) -> jax.Array:
+    """Shapes `info.layers_above` so that it broadcasts against the parameter."""
+    above = jnp.asarray(info.layers_above)
+    return above.reshape(-1, *[1] * (u.ndim - 1)) if above.ndim else above
 
 
 def layer_decay(factor: float):
@@ -126,10 +122,10 @@ def layer_decay(factor: float):
     The top layer and what lies above it keep the rate; embeddings lie beneath layer 0.
     """
 
-    def scale(u, depth):
-        return u * (factor ** jnp.maximum(depth, 0).astype(u.dtype))
+    def scale(u, _, info: ParamInfo):
+        return u * (factor ** jnp.maximum(layers_above(info, u), 0).astype(u.dtype))
 
-    return optax.stateless(lambda updates, params: jax.tree.map(scale, updates, depths(updates)))
+    return _rule(scale)
 
 
 class Steps(NamedTuple):
@@ -146,13 +142,13 @@ def gradual_unfreezing(every: int):
     is clipped is that of all.
     """
 
-    def update(updates, state, params=None):
-        def gate(u, depth):
-            return jnp.where(state.updates >= (depth + 1) * every, u, 0)
+    def update(updates, state, params=None, *, infos, **_):
+        def gate(u, info: ParamInfo):
+            return jnp.where(state.updates >= (layers_above(info, u) + 1) * every, u, 0)
 
-        return jax.tree.map(gate, updates, depths(updates)), Steps(state.updates + 1)
+        return jax.tree.map(gate, updates, infos), Steps(state.updates + 1)
 
-    return optax.GradientTransformation(lambda _: Steps(jnp.zeros((), jnp.int32)), update)
+    return optax.GradientTransformationExtraArgs(lambda _: Steps(jnp.zeros((), jnp.int32)), update)
 
 
 def multiply(rates: Mapping[str, float]):
@@ -163,6 +159,12 @@ def multiply(rates: Mapping[str, float]):
         return u * next(found, 1.0)
 
     return optax.stateless(lambda u, params: jax.tree_util.tree_map_with_path(scale, u))
+
+
+def with_infos(tx: optax.GradientTransformation, infos) -> optax.GradientTransformationExtraArgs:
+    """Binds the `infos` that every update of an optimiser is given, see `make`."""
+    update = optax.with_extra_args_support(tx).update
+    return optax.GradientTransformationExtraArgs(tx.init, functools.partial(update, infos=infos))
 
 
 # --- the section -----------------------------------------------------------------------------
@@ -187,7 +189,6 @@ def make(
     eps_inside: bool = True,
     accumulator: float = 1.0,
     weight_decay: float = 0.0,
-    no_decay: str = r"norm|bias_|/b[ioqkv]?_",
     clip: float = 0.0,
     scale: float = 1.0,
     freeze: str = "",
@@ -197,14 +198,15 @@ def make(
 ) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:
     """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
 
-    The transformation's update takes the global `norm` of the gradients as a keyword.
+    The transformation's update takes the global `norm` of the gradients and the parameters'
+    `infos` as keywords.
 
     Args:
         name: "adamw", "lamb" or "adagrad" (`accumulator` is its first sum of squares).
         lr, steps, warmup, decay, end, join, decay_steps, cut, ratio: of `schedule`.
         b1, b2, eps, correct, eps_inside: of `adam`.
         weight_decay: share of the weights taken off per unit of learning rate, decoupled from
-            the gradient; `no_decay` names the parameters it leaves alone.
+            the gradient; of the parameters made with `decay=True`.
         clip: limit of the norm of the global mean gradient; 0: none.
         scale: what the gradient is multiplied by first, where it matters (ELMo's Adagrad, whose
             loss is one per row of the batch instead of one per token).
@@ -234,9 +236,8 @@ def make(
     chain = [clip_to(clip, scale)] if clip or scale != 1 else []
     chain += rules[name]()
     if weight_decay:
-        mask = lambda params: jax.tree.map(lambda x: not x, matching(params, no_decay))  # noqa: E731
-        chain.append(optax.add_decayed_weights(weight_decay, mask))
-    chain += [trust_ratio(no_decay)] if name == "lamb" else []
+        chain.append(decay_weights(weight_decay))
+    chain += [trust_ratio()] if name == "lamb" else []
     chain += [layer_decay(layers)] if layers != 1 else []
     chain += [multiply(rates)] if rates else []
     chain += [multiply({freeze: 0.0})] if freeze else []

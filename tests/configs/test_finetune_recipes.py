@@ -13,6 +13,7 @@ from ml_collections import ConfigDict
 
 from finetune import job as jobs
 from finetune.model.task_model import Features
+from modules.layers.params import recording
 from pretrain.data.tokenizers import wordpiece
 from pretrain.distributed.sharding import AXES
 from pretrain.training import optimizer
@@ -210,6 +211,24 @@ def test_every_preset_builds_a_job_and_is_judged_by_the_metric_it_names(recipe, 
     Plan(**config.train)
     _, rate = optimizer.make(**config.optim)
     assert rate(0) <= config.optim.lr
+
+
+# Below a task: what has more than one dimension and is a bias all the same, or a task's own scores.
+SPARED = {"b_ZGU", "bq_HK", "bk_HK", "bv_HK", "transition_CC", "w_N", "carry_X", "transform_X"}
+
+
+@pytest.mark.parametrize(("name", "preset"), CASES)
+def test_matrices_decay_and_vectors_do_not(recipe, name, preset):
+    task = (made := jobs.made(recipe(name, preset), quiet)).task
+    rngs = dict.fromkeys(("params", "dropout"), jax.random.key(0))
+    with recording() as record:
+        shapes = jax.eval_shape(lambda: task.init(rngs, made.train.batch(0), train=True))["params"]
+    infos = record.infos(shapes)
+    for (path, info), x in zip(
+        jax.tree_util.tree_leaves_with_path(infos), jax.tree.leaves(shapes), strict=True
+    ):
+        one = x.ndim - isinstance(info.layers_above, tuple)
+        assert info.decay == (one > 1 and path[-1].key not in SPARED), path
 
 
 @pytest.mark.parametrize(("name", "preset"), [*CASES, ("author", "party")])

@@ -9,6 +9,7 @@ import pytest
 
 import modules
 from benchmarks.contest import synthetic_data
+from modules.layers.params import recording
 from pretrain import objectives
 from pretrain.data.batches.loader import phases
 from pretrain.data.batches.phases import build_training
@@ -20,6 +21,37 @@ from tests.support.presets import presets
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
 SHARED = ("__init__", "common")
 RECIPES = sorted(path.stem for path in CONFIGS.glob("*.py") if path.stem not in SHARED)
+
+
+NORMS, FFN = {"scale_D", "bias_D"}, {"bi_F", "bo_D"}
+ATTENTION = {"bq_HK", "bk_HK", "bv_HK"}
+BERT = NORMS | FFN | ATTENTION | {"bias_V", "head_bias_D"}
+FILTERS = [f"bias{n}_X" for n in range(1, 8)]
+HIGHWAYS = {"carry_X", "transform_X", "projection_D"}
+KERNELS = [f"kernel{n}_EX" for n in range(1, 8)]
+WORDS = {"character_E", "carry_XX", "transform_XX", "projection_XD"}
+
+# What does not decay, and what lies below all layers: of a recipe, or of one of its presets.
+GPT = (NORMS | FFN | ATTENTION, {"token_VD", "position_LD"})
+EXPECTED = {
+    "bert": (
+        BERT | {"pool_bias_D", "next_bias_C"},
+        NORMS | {"token_VD", "position_LD", "segment_SD"},
+    ),
+    "bert:roberta": (BERT, NORMS | {"token_VD", "position_LD", "segment_SD"}),
+    "elmo": (
+        HIGHWAYS | {"b_ZGU", "bias_V", *FILTERS},
+        HIGHWAYS | WORDS | {*FILTERS, *KERNELS},
+    ),
+    "elmo:mini": (
+        HIGHWAYS | {"b_ZGU", "bias_V", *FILTERS[:4]},
+        HIGHWAYS | WORDS | {*FILTERS[:4], *KERNELS[:4]},
+    ),
+    "gpt": GPT,
+    "gpt2": GPT,
+    "gpt3": GPT,
+    "xlnet": (NORMS | FFN | {"bias_V"}, {"token_VD"}),
+}
 
 
 @pytest.mark.parametrize(
@@ -37,13 +69,33 @@ def test_every_preset_builds(recipe, preset):
     train = build_training(
         corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first")
     )
-    rows = phases(train)[0].batch(0)
+    params, infos = described(config, phases(train)[0].batch(0))
+    jax.eval_shape(tx.init, params)
+    size = sum(math.prod(x.shape) for x in jax.tree.leaves(params))
+    assert size > config.model.V * config.model.D
+    of = lambda test: {leaf(path) for path, info in by_path(infos) if test(info)}  # noqa: E731
+    below = config.model.N
+    found = of(lambda info: not info.decay), of(lambda info: info.layers_above == below)
+    assert found == (EXPECTED.get(f"{recipe}:{preset}") or EXPECTED[recipe])
+    stacks = {info.layers_above for path, info in by_path(infos) if "layers" in str(path)}
+    assert stacks == {tuple(range(config.model.N - 1, -1, -1))}
+
+
+def described(config, rows):
+    """The shapes of a recipe's parameters, and what they say of themselves."""
     backbone = modules.build(**config.model)
     objective = objectives.build(
         backbone=backbone, special=synthetic_data.SPECIAL, **config.objective
     )
     rngs = dict.fromkeys(("params", "dropout", "corrupt"), jax.random.key(0))
-    variables = jax.eval_shape(lambda: objective.init(rngs, rows, train=True))
-    jax.eval_shape(tx.init, variables["params"])
-    size = sum(math.prod(x.shape) for x in jax.tree.leaves(variables["params"]))
-    assert size > config.model.V * config.model.D
+    with recording() as record:
+        variables = jax.eval_shape(lambda: objective.init(rngs, rows, train=True))
+    return variables["params"], record.infos(variables["params"])
+
+
+def by_path(infos):
+    return jax.tree_util.tree_leaves_with_path(infos)
+
+
+def leaf(path):
+    return path[-1].key

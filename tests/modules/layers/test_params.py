@@ -18,7 +18,7 @@ from modules.layers.dropout import Dropout
 from modules.layers.feed_forward import FeedForward
 from modules.layers.norm import Norm
 from modules.layers.params import ACTIVATIONS as OURS
-from modules.layers.params import initializer, nn
+from modules.layers.params import ParamInfo, initializer, nn, param, recording, set_depths, zeros
 from tests.support.xlnet_reference import gelu
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())
@@ -254,3 +254,71 @@ def test_a_tree_is_parted_along_its_first_dimension_with_the_gradient_of_slices(
         assert jax.tree.map(jnp.shape, piece) == jax.tree.map(jnp.shape, expected)
     slope = jax.grad(lambda a: (2 * layer_stack.split_layers(a, (4, 1))[0]).sum())(tree["a"])
     np.testing.assert_array_equal(slope, np.array([2, 2, 2, 2, 0])[:, None] + np.zeros((5, 3)))
+
+
+# --- what a parameter is to an optimiser -----------------------------------------------------
+
+
+class Plain(nn.Module):
+    """Linen's own way to make parameters."""
+
+    @nn.compact
+    def __call__(self, x_BD):
+        w_DD = self.param("w_DD", nn.initializers.ones, (3, 3))
+        return x_BD @ w_DD + self.param("b_D", zeros, (3,))
+
+
+class Deep(nn.Module):
+    """An embedding; two layers of their own, in two ways; a stack of equal layers; and a head."""
+
+    def setup(self):
+        self.token_VD = param(self, "token_VD", zeros, (5, 3), decay=True, depth=0)
+        self.first, self.second, self.head = Plain(), Plain(), Plain()
+        set_depths(self, first=1, second=2)
+        self.bias_D = param(self, "bias_D", zeros, (3,), decay=False)
+
+    def __call__(self, tokens_B):
+        x_BD = self.token_VD[tokens_B]
+        return self.head(self.second(self.first(x_BD))) + self.bias_D
+
+
+class Stacked(nn.Module):
+    """Equal layers over an embedding, some of which Linen's scan stacks; it counts for itself."""
+
+    below: nn.Module
+
+    @nn.compact
+    def __call__(self, tokens_B):
+        x_BD = self.below(tokens_B)
+        stack = layer_stack.init_layer_stack(self, "layers", Plain(parent=None), 2, x_BD)
+        set_depths(self, scanned=range(1, 3))
+        scan = nn.scan(
+            lambda layer, x_BD, _: (layer(x_BD), None),
+            variable_axes={"params": 0},
+            split_rngs={"params": True},
+            length=2,
+        )
+        return scan(Plain(name="scanned"), x_BD, None)[0] + stack["b_D"][0]
+
+
+def told(model):
+    with recording() as record:
+        shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros(2, jnp.int32))["params"]
+    return record.infos(shapes)
+
+
+def test_parameters_are_as_deep_as_their_module_is_said_to_be():
+    one = lambda above: {"w_DD": ParamInfo(True, above), "b_D": ParamInfo(False, above)}  # noqa: E731
+    deep = dict(first=one(1), second=one(0), head=one(-1))
+    deep |= dict(token_VD=ParamInfo(True, 2), bias_D=ParamInfo(False))
+    assert told(Deep()) == deep
+    stacks = dict.fromkeys(("layers", "scanned"), one((1, 0)))
+    assert told(Stacked(Deep())) == {"below": deep, **stacks}
+
+
+def test_nothing_is_recorded_of_what_is_made_outside():
+    with recording() as record:
+        pass
+    told(Deep())
+    assert not record.decay
+    assert not record.depth

@@ -9,8 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
 import modules
+from modules.layers.params import ParamInfo, param, recording
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer, schedules
 from tests.support.xlnet_inputs import quick_jit
@@ -78,12 +80,22 @@ def tree(seed):
 
 
 GRADS = [tree(seed) for seed in (1, 2, 3)]
+INFOS = {
+    "backbone": {
+        "layers": {
+            "w_DF": ParamInfo(decay=True, layers_above=(1, 0)),
+            "norm": {"scale_D": ParamInfo(decay=False, layers_above=(1, 0))},
+        },
+        "token_VD": ParamInfo(decay=True, layers_above=2),
+    }
+}
 
 
 def steps(params, **section):
     """Parameters after three steps of a constant rate, from our optimiser."""
     tx, _ = optimizer.make(lr=LR, steps=3, decay="constant", **section)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
+    tx = optimizer.with_infos(tx, INFOS)
     opt, update = tx.init(params), quick_jit(tx.update)
     for grads in GRADS:
         grads = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), grads)
@@ -197,9 +209,11 @@ def test_clipping_limits_the_norm_of_the_whole_scaled_gradient(factor, scale):
 # --- what decays, rests or learns slower -----------------------------------------------------
 
 
-def update_of_ones(params, **section):
+def update_of_ones(described, **section):
     """By name: updates of parameters 1 from gradients 1, with rate 1 and Adam's first step 1."""
+    params, infos = described
     tx, _ = optimizer.make(lr=1, steps=1, decay="constant", eps=0.0, **section)
+    tx = optimizer.with_infos(tx, infos)
     ones = jax.tree.map(lambda x: jnp.ones(x.shape), params)
     updates = quick_jit(lambda x: tx.update(x, tx.init(x), x, norm=1.0)[0])(ones)
     return {
@@ -208,10 +222,28 @@ def update_of_ones(params, **section):
     }
 
 
+class Classifier(nn.Module):
+    """A backbone and a matrix above it."""
+
+    backbone: nn.Module
+
+    @nn.compact
+    def __call__(self, tokens_BL):
+        h_BLD = self.backbone(tokens_BL, train=False).h_BLD
+        return h_BLD @ param(self, "w_DC", nn.initializers.ones, (4, 2), decay=True)
+
+
+def describe(model, **kwargs):
+    """The shapes of a model's parameters and their infos."""
+    tokens_BL = jnp.zeros((1, 2), jnp.int32)
+    with recording() as record:
+        shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), tokens_BL, **kwargs))
+    return shapes["params"], record.infos(shapes["params"])
+
+
 def xlnet(untied):
     model = modules.build("two_stream", V=7, D=4, H=2, K=2, N=3, F=6, untied=untied)
-    init = lambda: model.init(jax.random.key(0), jnp.zeros((1, 2), jnp.int32), train=False)  # noqa: E731
-    return {"backbone": jax.eval_shape(init)["params"], "head": {"w_DC": jnp.zeros((4, 2))}}
+    return describe(Classifier(model))
 
 
 @pytest.fixture(scope="module")
@@ -236,9 +268,7 @@ def test_all_but_norms_and_biases_decay_and_xlnet_s_query_biases_do(untied):
 def test_matrices_and_embeddings_decay_and_vectors_do_not(recipe):
     config = importlib.import_module(f"configs.{recipe}").get_config("mini")
     config.model.update(D=8, H=2, K=4, N=2, F=6, L=4, V=11)
-    model = modules.build(**config.model)
-    init = lambda: model.init(jax.random.key(0), jnp.zeros((1, 2), jnp.int32), train=False)  # noqa: E731
-    updates = update_of_ones(jax.eval_shape(init)["params"], weight_decay=0.5)
+    updates = update_of_ones(describe(modules.build(**config.model), train=False), weight_decay=0.5)
     letters = {name: name.rpartition("_")[2] for name in updates}
     decayed = {name for name, u in updates.items() if u.min() > 1.25}
     assert decayed == {
@@ -249,13 +279,13 @@ def test_matrices_and_embeddings_decay_and_vectors_do_not(recipe):
 
 def test_what_is_frozen_rests_even_from_decay(untied):
     updates = update_of_ones(untied, weight_decay=0.5, freeze="^backbone/")
-    assert {name for name, u in updates.items() if u.any()} == {"head/w_DC"}
+    assert {name for name, u in updates.items() if u.any()} == {"w_DC"}
 
 
 def test_the_first_pattern_that_matches_sets_the_rate(untied):
-    updates = update_of_ones(untied, rates={"wq_": 3.0, "attention/": 2.0, "^head": 10.0})
+    updates = update_of_ones(untied, rates={"wq_": 3.0, "attention/": 2.0, "^w_DC": 10.0})
     for name, u in updates.items():
-        first = 3 if "wq_" in name else 2 if "attention/" in name else 10 if "head" in name else 1
+        first = 3 if "wq_" in name else 2 if "attention/" in name else 10 if name == "w_DC" else 1
         np.testing.assert_allclose(u, first, rtol=1e-4)
 
 
@@ -279,7 +309,8 @@ def test_biases_shared_by_all_layers_learn_at_one_rate():
 
 def test_layers_begin_to_learn_one_after_the_other_from_the_top(untied):
     tx, _ = optimizer.make(lr=1, steps=99, decay="constant", weight_decay=0.5, unfreeze=2)
-    params = jax.tree.map(lambda x: jnp.ones(x.shape), untied)
+    tx = optimizer.with_infos(tx, untied[1])
+    params = jax.tree.map(lambda x: jnp.ones(x.shape), untied[0])
     update = quick_jit(lambda state: tx.update(params, state, params, norm=1.0))
     state, begun = tx.init(params), {}
     for step in range(10):
@@ -292,7 +323,7 @@ def test_layers_begin_to_learn_one_after_the_other_from_the_top(untied):
     for (name, n), step in begun.items():
         first = {None: 8 if "token_VD" in name else 0, 2: 2, 1: 4, 0: 6}[n]
         assert step == first, (name, n)
-    assert len(begun) == sum(3 if "/layers/" in name else 1 for name, _ in names(untied))
+    assert len(begun) == sum(3 if "/layers/" in name else 1 for name, _ in names(untied[0]))
 
 
 def names(params):
