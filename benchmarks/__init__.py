@@ -1,1 +1,1 @@
-"""Measures: speed beside peers, the data layer, embeddings."""
+"""Measures speed beside peers, the data layer, embeddings and sentence vectors."""

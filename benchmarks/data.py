@@ -1,7 +1,7 @@
-"""How fast data flow on one core:  python -m benchmarks.data
+"""Measures the data layer on one core:  python -m benchmarks.data
 
-Prepares a synthetic corpus in a temporary folder, then asks for batches one after another, without
-reading ahead.  A recipe's step must take longer than its batch: compare with its tokens/s.
+Prepares a synthetic corpus in a temporary folder, then draws batches one after another, without
+prefetching.  A recipe's step must take longer than its batch: compare with its tokens/s.
 """
 
 import random
@@ -27,7 +27,7 @@ DOCUMENTS, SENTENCES, BATCHES = 400, 300, 300
 
 
 def main(_) -> None:
-    """Prepares the corpus, then reads it in each layout."""
+    """Prepares the corpus, then draws batches of every layout."""
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
         started, spent = time.perf_counter(), time.process_time()
@@ -41,8 +41,9 @@ def main(_) -> None:
 
 
 def write(folder: Path) -> None:
-    """Documents of invented words, common ones more often."""
+    """Writes documents of invented words, whose frequencies follow Zipf's law."""
     rng = random.Random(0)
+    # Letters about as often as in English, so that pieces are learnt as from text.
     letters = "eeeeettttaaaaooooiiiinnnsssrrrhhllddccuummffppggwwyybbvvkxjqz"
     words = ["".join(rng.choices(letters, k=rng.randint(1, 9))) for _ in range(30_000)]
     weights = [1 / rank for rank in range(1, len(words) + 1)]
@@ -53,14 +54,15 @@ def write(folder: Path) -> None:
 
 
 def encode(corpus: Corpus, folder: Path) -> None:
+    """Measures the tokenizer on the text of the corpus."""
     texts = [line for path in sorted(folder.glob("*.txt")) for line in path.read_text().split("\n")]
     measure("tokenise", lambda: sum(len(ids) for ids in corpus.tokenizer.encode(texts)))
 
 
 def deliver(corpus: Corpus, **fields) -> None:
-    """Batches of a layout: computed one by one, then through Grain's threads."""
+    """Measures a layout's batches: drawn in this thread, then through Grain's."""
     layout = build(corpus=corpus, **fields)
-    layout.batch(0)
+    layout.batch(0)  # maps the files into memory
     what = " ".join(f"{key}={value}" for key, value in fields.items())
 
     def alone() -> int:
@@ -75,11 +77,13 @@ def deliver(corpus: Corpus, **fields) -> None:
 
 
 def measure(what: str, job: Callable[[], int]) -> None:
+    """Times a job that returns its number of tokens."""
     started, spent = time.perf_counter(), time.process_time()
     report(what, job(), started, spent)
 
 
 def report(what: str, tokens: int, started: float, spent: float) -> None:
+    """Prints the rates since a wall-clock and a CPU time."""
     wall, cpu = time.perf_counter() - started, time.process_time() - spent
     print(f"{what:<42}{tokens / cpu:>14,.0f} tokens/CPU-s {tokens / wall:>14,.0f} tokens/s")
 

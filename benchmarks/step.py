@@ -55,6 +55,7 @@ def main(config: ConfigDict) -> None:
             "to be trusted; --threads=1 --clock=cpu measures what others do not disturb",
             file=sys.stderr,
         )
+    # Closed also where a later one cannot be built.
     with ExitStack() as stack:
         players = [stack.enter_context(closing(x)) for x in contenders(config)]
         play(players, ROUNDS.value, STEPS.value)
@@ -66,7 +67,7 @@ def main(config: ConfigDict) -> None:
 
 
 def contenders(config: ConfigDict):
-    """Ours, the ceiling and the peers, each started when the one before is warm."""
+    """Yields ours, the ceiling and the peers, each started when the one before is warm."""
     recipe = json.loads(config.to_json_best_effort())
     # A schedule costs no time, and without one a few steps show that the loss falls.
     recipe["optim"] |= {"warmup": 0, "decay": "constant"}
@@ -75,12 +76,12 @@ def contenders(config: ConfigDict):
     yield Player("ours", "benchmarks.contest.ours", settings)
     yield Player("matmul", "benchmarks.contest.matmul", settings)
     for name in variants:
-        own = settings | {"variant": name}
-        yield Player(name, module, own, PEER_PYTHON.value, keep_memory=name != "hf")
+        variant = settings | {"variant": name}
+        yield Player(name, module, variant, PEER_PYTHON.value, keep_memory=name != "hf")
 
 
 def peers_of(objective: str) -> tuple[str, tuple[str, ...]]:
-    """The module and variants of an objective's peer; the Python asked for must have its needs."""
+    """Returns the module and variants of an objective's peer; UserError if they cannot run."""
     if objective not in PEERS:
         raise UserError(f"--peer: objective {objective!r} has none; {', '.join(PEERS)} have")
     if not can_run_peers(PEER_PYTHON.value):
@@ -92,15 +93,17 @@ def peers_of(objective: str) -> tuple[str, tuple[str, ...]]:
 
 
 def can_run_peers(python: str) -> bool:
-    """Whether this Python has torch and transformers."""
+    """Returns whether this Python has torch and transformers."""
+    # Asked of the other Python itself, without importing them, which takes seconds.
     find = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
     return not subprocess.run([python, "-c", find, "torch", "transformers"]).returncode
 
 
 def results(config: ConfigDict, players: list[Player], load: float) -> dict[str, Any]:
-    """Everything measured, by contender, and what is compared."""
+    """Collects the figures of the contenders and their ratios."""
     clock, (ours, matmul, *peers) = CLOCK.value, players
-    report: dict[str, Any] = {x.name: table.measured(x, clock) for x in players}
+    report: dict[str, Any] = {x.name: table.summarise(x, clock) for x in players}
+    # A model FLOP share: the ceiling's FLOP/s over ours, in the same minutes.
     share = ours.facts["flops"] / matmul.facts["flops"]
     for player in (ours, *peers):
         used = [share * x for x in table.ratio(matmul, player, clock)]
@@ -119,7 +122,7 @@ def results(config: ConfigDict, players: list[Player], load: float) -> dict[str,
 
 
 def show(report: dict[str, Any]) -> None:
-    """The table, and the ratio of each peer."""
+    """Prints the table, and the ratio of each peer to ours."""
     print(
         f"{report['device']}, {report['threads']} threads, {report['clock']} clock, "
         f"{report['rounds']} rounds of {report['steps']} steps of {report['tokens']} tokens, "
@@ -134,7 +137,7 @@ def show(report: dict[str, Any]) -> None:
 
 
 def check(report: dict[str, Any]) -> None:
-    """Nobody may be quick by not working.
+    """Checks that no contender is quick by not working.
 
     Raises:
         UserError: a loss did not fall, or the contenders do not begin with the same.
@@ -144,11 +147,13 @@ def check(report: dict[str, Any]) -> None:
         first, *_, last = report[name]["losses"]
         if not last < first:
             raise UserError(f"{name} does not train: its loss went from {first:.3f} to {last:.3f}")
+        # All begin near the logarithm of the vocabulary, the loss of a uniform guess.
         if not math.isclose(first, begin, rel_tol=0.05):
             raise UserError(f"the first losses differ: {begin:.3f} of ours, {first:.3f} of {name}")
 
 
-def guarded(_) -> None:
+def run_checked(_) -> None:
+    """Runs `main` on a checked recipe; a UserError ends the process with a line."""
     try:
         cli.check(
             CONFIG.value, ["batches.B", "batches.L", "model.name", "objective.name", "optim.lr"]
@@ -161,4 +166,4 @@ def guarded(_) -> None:
 
 if __name__ == "__main__":
     flags.mark_flag_as_required("config")
-    command_line.run(guarded)
+    command_line.run(run_checked)

@@ -1,8 +1,8 @@
-"""How well sentence vectors tell likeness:  python -m benchmarks.sts --workdir=runs/x sts-test.csv
+"""Scores sentence vectors on STS-B:  python -m benchmarks.sts --workdir=runs/x sts-test.csv
 
-Rows of STS-B (Cer et al. 2017, arXiv 1708.00055): two sentences and people's score of how alike
-they are.  Printed is Spearman's rank correlation of these with the cosines of the sentences'
-vectors, which nothing was tuned for: the means of all positions of the last layer.
+Rows of STS-B (Cer et al. 2017, arXiv 1708.00055) are two sentences and a human score of their
+similarity.  It prints Spearman's rank correlation of the scores with the cosines of the sentences'
+vectors, the means of all positions of the last layer; nothing is tuned on STS-B.
 """
 
 import csv
@@ -24,8 +24,8 @@ from pretrain.runtime.errors import UserError
 flags.declare_key_flag("workdir")
 
 
-def rows(path: Path) -> tuple[list[str], list[str], list[float]]:
-    """Sentences, sentences, scores; UserError naming the row that is none."""
+def read_rows(path: Path) -> tuple[list[str], list[str], list[float]]:
+    """Reads first sentences, second sentences and scores; UserError names a malformed row."""
     firsts, seconds, scores = [], [], []
     with path.open(newline="", encoding="utf-8") as file:
         for number, row in enumerate(csv.reader(file), 1):
@@ -39,20 +39,22 @@ def rows(path: Path) -> tuple[list[str], list[str], list[float]]:
     return firsts, seconds, scores
 
 
-def embedded(workdir: str, texts: list[str], pool: str = "mean") -> np.ndarray:
-    """The texts' vectors, [texts, D], of length 1."""
+def embed(workdir: str, texts: list[str], pool: str = "mean") -> np.ndarray:
+    """Embeds texts as vectors of length 1, [texts, D]."""
     run = trained_run.opened(workdir)
     top = chosen("top", count=run.config.model.N + 1)
     embedder = Embedder(run, Layout(make_mesh()), top, cut=True, pool=pool)
-    found = sorted(embedder([(0, texts)]), key=lambda sentence: sentence.number)
-    vectors = np.stack([sentence.vectors for sentence in found]).astype(np.float64)
+    # Batches are of similar length: sentences come in another order.
+    sentences = sorted(embedder([(0, texts)]), key=lambda sentence: sentence.number)
+    vectors = np.stack([sentence.vectors for sentence in sentences]).astype(np.float64)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def spearman(workdir: str, path: Path, pool: str = "mean") -> float:
-    """Of the cosines with the scores, times 100."""
-    firsts, seconds, scores = rows(path)
-    first, second = np.split(embedded(workdir, firsts + seconds, pool), 2)
+    """Returns the rank correlation of cosines and scores, times 100."""
+    firsts, seconds, scores = read_rows(path)
+    # In one call, so that both are padded and batched alike.
+    first, second = np.split(embed(workdir, firsts + seconds, pool), 2)
     return 100 * float(spearmanr((first * second).sum(-1), scores).statistic)
 
 

@@ -1,4 +1,4 @@
-"""Our contender: the train step of a recipe, exactly as `pretrain.training.loop` runs it."""
+"""Runs our train step of a recipe, exactly as `pretrain.training.loop` does."""
 
 import itertools
 from typing import Any
@@ -15,7 +15,7 @@ from pretrain.training.compiled_steps import Steps
 
 
 class Ours:
-    """The whole step: batches put on the devices, corruption, gradients, clipping, update."""
+    """The contender of the whole step: transfer, corruption, gradients, clipping, update."""
 
     def __init__(self, settings: dict[str, Any]):
         recipe = settings["recipe"]
@@ -35,6 +35,7 @@ class Ours:
             average=recipe["train"]["average"],
         )
         self.train, self.state = steps.train, steps.init()
+        # Drawn before the clock starts, as the peers' are.
         self.batches = itertools.cycle([train.batch(i) for i in range(synthetic_data.BATCHES)])
         self.facts = {
             "flops": objective.flops(train.B, recipe["batches"]["L"]),
@@ -46,15 +47,16 @@ class Ours:
     def step(self) -> Any:
         batch = self.layout.put(next(self.batches), self.B)
         self.state, sums = self.train(self.state, batch)
-        return sums
+        return sums  # on the device: to read them here would wait for the step
 
     def finish(self) -> None:
         jax.block_until_ready(self.state)
 
-    def loss(self, begun: Any) -> float:
-        return metrics.means({"loss": jax.device_get(begun["loss"])})["loss"]
+    def loss(self, result: Any) -> float:
+        return metrics.means({"loss": jax.device_get(result["loss"])})["loss"]
 
     def peak_bytes(self) -> int:
+        # The allocator of a CPU keeps no statistics.
         stats = jax.local_devices()[0].memory_stats()
         return stats["peak_bytes_in_use"] if stats else worker.resident_peak()
 

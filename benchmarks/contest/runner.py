@@ -1,4 +1,4 @@
-"""Contenders taking turns, each in a process of its own and all on the same number of threads."""
+"""Runs contenders in turns, each in a process of its own, on the same number of threads."""
 
 import json
 import os
@@ -10,7 +10,9 @@ from typing import Any
 from pretrain.runtime.errors import UserError
 
 ROOT = Path(__file__).parents[2]
-KEEP_MEMORY = {  # asks of glibc what `pretrain.runtime.malloc.keep_memory` does
+# The settings of glibc that `pretrain.runtime.malloc.keep_memory` makes in our process: without
+# them a peer would return its memory in every step and fault it in again.
+KEEP_MEMORY = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TOP_PAD_": str(2**26),
@@ -19,11 +21,11 @@ KEEP_MEMORY = {  # asks of glibc what `pretrain.runtime.malloc.keep_memory` does
 
 
 class Player:
-    """A running `benchmarks.contest.worker`.
+    """The process of a contender, which runs `benchmarks.contest.worker`.
 
     Attributes:
-        facts: what it says of itself, with its `first` and its `warm` steps.
-        rounds: what it measured in each round, see `worker.timed`.
+        facts: the contender's own, with the figures of its `first` and its `warm` steps.
+        rounds: the figures of each round, see `worker.time_steps`.
     """
 
     def __init__(
@@ -34,17 +36,18 @@ class Player:
         python: str = sys.executable,
         keep_memory: bool = False,
     ):
-        """Returns when it is built and warm.
+        """Starts the process; returns when the contender is built and warm.
 
         Args:
-            keep_memory: the process keeps what it frees; ours sees to that itself.
+            keep_memory: whether the process keeps freed memory; ours arranges that itself.
 
         Raises:
-            UserError: it could not be built.
+            UserError: the contender could not be built.
         """
         threads = str(settings["threads"])
-        same = dict.fromkeys(("OMP_NUM_THREADS", "NPROC", "PJRT_NPROC"), threads)
-        env = os.environ | same | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        # OpenMP's, PyTorch's and XLA's pools.
+        pools = dict.fromkeys(("OMP_NUM_THREADS", "NPROC", "PJRT_NPROC"), threads)
+        env = os.environ | pools | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         env |= KEEP_MEMORY if keep_memory else {}
         self.name, self.rounds = name, list[dict[str, Any]]()
         try:
@@ -61,11 +64,11 @@ class Player:
         self.facts = self._ask(json.dumps(settings))
 
     def run(self, steps: int) -> None:
-        """One round."""
+        """Runs one round."""
         self.rounds.append(self._ask(str(steps)))
 
     def close(self) -> None:
-        """Ends the process."""
+        """Kills the process: there is nothing to save."""
         self.process.kill()
         self.process.communicate()
 
@@ -75,7 +78,7 @@ class Player:
         try:
             print(line, file=self.process.stdin, flush=True)
             answer = json.loads(self.process.stdout.readline() or "{}")
-        except BrokenPipeError:
+        except BrokenPipeError:  # it has ended; its traceback is on stderr
             answer = {}
         if "wall" in answer or "first" in answer:
             return answer
@@ -84,7 +87,7 @@ class Player:
 
 
 def play(players: list[Player], rounds: int, steps: int) -> None:
-    """ABC CBA ABC ...: what slows the machine down for a while slows all of them down."""
+    """Runs the rounds in the order ABC CBA ABC ...: a slow minute then slows all of them down."""
     for turn in range(rounds):
         for player in players[:: -1 if turn % 2 else 1]:
             player.run(steps)

@@ -1,4 +1,4 @@
-"""Figures from rounds: medians with their spread, and the table that shows them."""
+"""Computes medians and ratios of rounds, and prints them as a table."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Spread(NamedTuple):
-    """A median, the quartiles around it, and the least."""
+    """The median, quartiles and minimum of some values."""
 
     median: float
     low: float
@@ -16,17 +16,19 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float] | np.ndarray) -> Spread:
+    """Computes the spread of values."""
     low, median, high = np.percentile(values, [25, 50, 75])
     return Spread(float(median), float(low), float(high), float(np.min(values)))
 
 
-def measured(player, clock: str) -> dict[str, Any]:
-    """What one contender's rounds come to; seconds are of the `clock`, "wall" or "cpu"."""
+def summarise(player, clock: str) -> dict[str, Any]:
+    """Summarises a contender's rounds in seconds of the clock, "wall" or "cpu"."""
     facts = player.facts
     turns = [facts["first"], facts["warm"], *player.rounds]
     step = spread([x[clock] for x in player.rounds])
     return {
         "step_s": step._asdict(),
+        # The first step compiles, and then runs as a warm one does.
         "compile_s": max(facts["first"]["wall"] - facts["warm"]["wall"], 0.0),
         "peak_bytes": player.rounds[-1]["peak_bytes"],
         "losses": [x for turn in turns for x in turn["losses"]],
@@ -36,12 +38,13 @@ def measured(player, clock: str) -> dict[str, Any]:
 
 
 def ratio(above, below, clock: str) -> Spread:
-    """Time of `above` over time of `below`, round by round."""
+    """Computes the spread of the ratio of two contenders' times, round by round."""
+    # Both ran in the same minute of a round, so a load on the machine cancels.
     return spread([a[clock] / b[clock] for a, b in zip(above.rounds, below.rounds, strict=True)])
 
 
 def row(name: str, results: dict[str, Any], tokens: int) -> str:
-    """One contender's line under `HEAD`."""
+    """Returns a contender's line under `HEAD`."""
     median, low, high, least = (1e3 * x for x in results["step_s"].values())
     spans = f"{median:9.1f}  {f'{low:.1f}-{high:.1f}':>15} {least:9.1f}"
     speed = f"{tokens / median * 1e3:10,.0f} {results['utilisation']['median']:6.1%}"
@@ -51,7 +54,7 @@ def row(name: str, results: dict[str, Any], tokens: int) -> str:
 
 
 def versus(above: str, below: str, report: dict[str, Any]) -> str:
-    """How many times the time of `below` a contender takes, in a line."""
+    """Returns a line with the ratio of two contenders' times."""
     name, (a, b) = f"{above} / {below}", (report[x]["step_s"]["least"] for x in (above, below))
     median, low, high = (report[name][x] for x in ("median", "low", "high"))
     return f"{name} {median:.2f} ({low:.2f}-{high:.2f}) by round; {a / b:.2f} of the least times"

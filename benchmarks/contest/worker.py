@@ -1,8 +1,8 @@
-"""A contender in a process of its own: it builds, warms up, then runs steps when it is told to.
+"""Serves a contender in a process of its own: builds it, warms it up, runs steps on request.
 
 The first line of its input is a JSON object of settings, every further line a number of steps;
-each is answered by one line of JSON.  Only the standard library is used here, so that a contender
-may live under another Python.
+each is answered by one line of JSON.  It uses the standard library alone, so that a contender may
+run under another Python.
 """
 
 import json
@@ -18,29 +18,29 @@ WARM_UP = 3  # steps
 
 
 class Contender(Protocol):
-    """One thing to be timed.
+    """A step that is measured beside others.
 
     Attributes:
-        facts: what the report wants to know of it, as JSON.
+        facts: its figures for the report, as JSON.
     """
 
     facts: dict[str, Any]
 
     def step(self) -> Any:
-        """Starts one step; returns something `loss` can read later."""
+        """Starts one step; returns a value that `loss` can read later."""
 
     def finish(self) -> None:
-        """Returns when every step started is done."""
+        """Waits until all started steps are done."""
 
-    def loss(self, begun: Any) -> float | None:
-        """The loss of a finished step; None where there is none."""
+    def loss(self, result: Any) -> float | None:
+        """Returns the loss of a finished step; None where there is none."""
 
     def peak_bytes(self) -> int:
-        """The most memory held so far: of the device, or of this process on a CPU."""
+        """Returns the peak of the device's memory, or of this process on a CPU."""
 
 
 def serve(build: Callable[[dict[str, Any]], Contender]) -> None:
-    """Builds the contender that the settings ask for and runs it until the input ends."""
+    """Builds the contender of the settings and runs it until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the answers
 
@@ -49,30 +49,31 @@ def serve(build: Callable[[dict[str, Any]], Contender]) -> None:
 
     try:
         contender = build(json.loads(sys.stdin.readline()))
-        first, warm = timed(contender, 1), timed(contender, WARM_UP)
-    except Exception as error:
+        first, warm = time_steps(contender, 1), time_steps(contender, WARM_UP)
+    except Exception as error:  # the launcher prints the line, stderr has the traceback
         answer({"error": f"{type(error).__name__}: {error}"})
         raise
     answer({**contender.facts, "first": first, "warm": warm})
     for line in sys.stdin:
-        answer(timed(contender, int(line)))
+        answer(time_steps(contender, int(line)))
 
 
-def timed(contender: Contender, steps: int) -> dict[str, Any]:
-    """Seconds per step by the wall and by the process's CPUs, losses, and the memory peak."""
+def time_steps(contender: Contender, steps: int) -> dict[str, Any]:
+    """Measures seconds per step by the wall clock and by CPU time, losses and the memory peak."""
     wall, cpu = time.perf_counter(), time.process_time()
-    begun = [contender.step() for _ in range(steps)]
+    # One wait for all: steps are dispatched ahead, as in training.
+    results = [contender.step() for _ in range(steps)]
     contender.finish()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return {
         "wall": wall / steps,
         "cpu": cpu / steps,
-        "losses": [contender.loss(x) for x in begun],
+        "losses": [contender.loss(x) for x in results],
         "peak_bytes": contender.peak_bytes(),
     }
 
 
 def resident_peak() -> int:
-    """The most bytes this process ever held in memory."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found[1]) * 1024 if found else 0
+    """Returns the peak of this process's memory in bytes."""
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match[1]) * 1024 if match else 0

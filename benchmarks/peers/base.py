@@ -1,6 +1,6 @@
-"""A PyTorch peer: forward, backward, clipping and AdamW, on the batches that ours reads too.
+"""Runs a PyTorch peer: forward, backward, clipping and AdamW, on the batches that ours reads.
 
-Needs torch, which may live under a Python of its own: nothing here or below it imports JAX.
+It needs torch, which may live under a Python of its own: nothing here or below imports JAX.
 """
 
 import contextlib
@@ -14,10 +14,10 @@ from benchmarks.contest import synthetic_data, worker
 
 
 class Peer:
-    """A contender; each variant says what its `network`, its `tensors` and its `losses` are.
+    """A contender; each variant defines its `network`, `tensors` and `losses`.
 
     Attributes:
-        fused: take PyTorch's quickest AdamW, not its default one.
+        fused: whether AdamW is PyTorch's quickest, not its default.
     """
 
     fused = True
@@ -30,45 +30,48 @@ class Peer:
         self.model = self.network(recipe).to(self.device).train()
         self.adam = adam(self.model, fused=self.fused, **recipe["optim"])
         self.clip, self.cast = recipe["optim"]["clip"], cast(self.device, recipe["model"]["dtype"])
-        self.batches = itertools.cycle(self.placed(recipe))
+        self.batches = itertools.cycle(self.make_batches(recipe))
         self.facts = {"parameters": sum(p.numel() for p in self.model.parameters())}
 
     def network(self, recipe: dict[str, Any]) -> torch.nn.Module:
-        """The recipe's model."""
+        """Builds the recipe's model."""
         raise NotImplementedError
 
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
     ) -> dict[str, np.ndarray]:
-        """What the network takes of a batch."""
+        """Returns the inputs of the network, by name, from a batch of ours."""
         raise NotImplementedError
 
     def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        """What is minimised is their sum; the first, of the tokens, is reported."""
+        """Computes the losses, whose sum is minimised; the first is the tokens' and is reported."""
         raise NotImplementedError
 
-    def placed(self, recipe: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
-        """The batches, on the device before the clock starts."""
+    def make_batches(self, recipe: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
+        """Returns the batches, on the device before the clock starts."""
         text = synthetic_data.layout(recipe)
-        made = [self.tensors(recipe, text.batch(i), i) for i in range(synthetic_data.BATCHES)]
-        return [{k: torch.from_numpy(x).to(self.device) for k, x in each.items()} for each in made]
+        batches = [self.tensors(recipe, text.batch(i), i) for i in range(synthetic_data.BATCHES)]
+        return [
+            {name: torch.from_numpy(x).to(self.device) for name, x in batch.items()}
+            for batch in batches
+        ]
 
     def step(self) -> Any:
-        self.adam.zero_grad(set_to_none=True)
+        self.adam.zero_grad(set_to_none=True)  # the quicker way, PyTorch's default
         with self.cast:
             losses = self.losses(next(self.batches))
         sum(losses).backward()
         if self.clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
         self.adam.step()
-        return losses[0].detach()
+        return losses[0].detach()  # float() would wait for the device
 
     def finish(self) -> None:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def loss(self, begun: Any) -> float:
-        return float(begun)
+    def loss(self, result: Any) -> float:
+        return float(result)
 
     def peak_bytes(self) -> int:
         if self.device == "cuda":
@@ -92,7 +95,7 @@ def adam(
     weight_decay: float,
     **_: Any,
 ) -> torch.optim.Optimizer:
-    """AdamW as PyTorch makes it by default, or its one-kernel form."""
+    """Builds AdamW, PyTorch's default form or the one of a single kernel."""
     return torch.optim.AdamW(
         model.parameters(),
         lr=lr,
@@ -104,13 +107,13 @@ def adam(
 
 
 def cast(device: str, dtype: str) -> contextlib.AbstractContextManager:
-    """The recipe's compute type."""
+    """Returns the context of the recipe's compute type."""
     if dtype == "bfloat16":
         return torch.autocast(device, torch.bfloat16)
     return contextlib.nullcontext()
 
 
-def same_heads(*, D: int, H: int, K: int, **_: Any) -> None:
-    """ValueError unless the heads are as wide as the peers' always are."""
+def check_heads(*, D: int, H: int, K: int, **_: Any) -> None:
+    """Raises ValueError unless the heads are D / H wide, as the peers' always are."""
     if D != H * K:
         raise ValueError(f"the peer's heads have a width of D / H = {D / H:g}, not K={K}")

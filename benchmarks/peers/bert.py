@@ -1,11 +1,11 @@
-"""The peers of masked LM: transformers' BERT in PyTorch, as it comes and at its quickest.
+"""Runs the peers of masked LM: transformers' BERT in PyTorch, as it comes and at its quickest.
 
     hf        every position goes through the vocabulary's softmax; the default AdamW
     gathered  the same body; only predicted positions reach the head; GELU and AdamW in one
               kernel each; freed memory is kept, as we keep it
 
-What they mask is drawn before the clock starts and comes back with every batch, so they learn it
-by heart and their loss falls faster than ours, whose masks are drawn anew each step.
+Their masks are drawn once, before the clock starts.  So they learn the batches by heart and their
+loss falls faster than ours, whose masks are drawn anew in each step.
 """
 
 from typing import Any
@@ -47,8 +47,8 @@ class Shipped(base.Peer):
         attention_dropout: float,
         **_: Any,
     ) -> BertConfig:
-        """The same network; segments cost next to nothing and are always there."""
-        base.same_heads(D=D, H=H, K=K)
+        """Returns the same network; it always has segments, which cost next to nothing."""
+        base.check_heads(D=D, H=H, K=K)
         if norm != "post":
             raise ValueError(f"the peer norms after each layer: norm='post', not {norm!r}")
         return BertConfig(
@@ -67,24 +67,25 @@ class Shipped(base.Peer):
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
     ) -> dict[str, np.ndarray]:
-        inputs_BL, labels_BL = masked(batch, share=recipe["objective"]["share"], seed=seed)
-        made = {"input_ids": inputs_BL, "labels": labels_BL, "attention_mask": batch["valid_BL"]}
+        inputs_BL, labels_BL = mask_tokens(batch, share=recipe["objective"]["share"], seed=seed)
+        tensors = {"input_ids": inputs_BL, "labels": labels_BL, "attention_mask": batch["valid_BL"]}
         if "segments_BL" in batch:
-            made["token_type_ids"] = batch["segments_BL"]
+            tensors["token_type_ids"] = batch["segments_BL"]
         if recipe["objective"]["nsp"]:
-            made["next_sentence_label"] = 1 - batch["consecutive_B"]
-        return {name: x.astype(np.int64) for name, x in made.items()}
+            # transformers counts "is next" as class 0, we as 1.
+            tensors["next_sentence_label"] = 1 - batch["consecutive_B"]
+        return {name: x.astype(np.int64) for name, x in tensors.items()}
 
     def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
         out = self.model(**batch)
         if "next_sentence_label" not in batch:
             return [out.loss]
-        beside = cross_entropy(out.seq_relationship_logits, batch["next_sentence_label"])
-        return [out.loss - beside, beside]  # the model gives only their sum
+        nsp = cross_entropy(out.seq_relationship_logits, batch["next_sentence_label"])
+        return [out.loss - nsp, nsp]  # the model gives only their sum
 
 
 class Gathered(Shipped):
-    """What a careful user makes of it."""
+    """The same with the head on predicted positions alone, as a careful user writes it."""
 
     fused = True
 
@@ -106,12 +107,13 @@ class Gathered(Shipped):
         return losses
 
 
-def masked(
+def mask_tokens(
     batch: dict[str, np.ndarray], *, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and labels: of this share of each row 80% are hidden, 10% exchanged, 10% left."""
+    """Draws inputs and labels: of a share of each row 80% are hidden, 10% exchanged, 10% left."""
     rng, tokens_BL = np.random.default_rng(seed), batch["tokens_BL"]
     ordinary_BL = tokens_BL > max(synthetic_data.SPECIAL.values())
+    # Ordinary tokens rank first, in a random order.
     rank_BL = (rng.random(tokens_BL.shape) - ordinary_BL).argsort(1).argsort(1)
     picked_BL = ordinary_BL & (rank_BL < np.ceil(share * batch["valid_BL"].sum(1, keepdims=True)))
     kind_BL, others_BL = rng.random(tokens_BL.shape), rng.permuted(tokens_BL)

@@ -1,4 +1,4 @@
-"""The peers of biLM in PyTorch: ELMo's LSTMs cell by cell with its clips, and PyTorch's own LSTM.
+"""Runs the peers of biLM in PyTorch: ELMo's clipped LSTMs cell by cell, and PyTorch's own LSTM.
 
 cells   a short one as AllenNLP's: each step in Python, cells and projections clipped
 nnlstm  nn.LSTM with a projection for each direction and layer: quicker, and without the clips
@@ -17,7 +17,7 @@ from benchmarks.peers import base
 
 
 class Cells(base.Peer):
-    """The states go from step to step."""
+    """The contender whose states go from step to step."""
 
     layer: Any
 
@@ -78,13 +78,14 @@ class BiLM(nn.Module):
                 state = states[len(new)] if states else None
                 y_BLD, state = self.layers[z * self.N + n](x_BLD, state)
                 x_BLD = y_BLD + x_BLD if n and self.residual else y_BLD
-                new.append([each.detach() for each in state])
+                # Detached: gradients end at the batch, as ours do.
+                new.append([x.detach() for x in state])
             outputs.append(x_BLD)
         return self.softmax(self.dropout(torch.stack(outputs, 1))), new
 
 
 def embedding(V: int, D: int, *, inputs: str, **fields: Any) -> nn.Module:
-    """What makes vectors of words: of ids, or of their characters."""
+    """Builds the embedding of words, from ids or from their characters."""
     if inputs == "characters":
         return Characters(D, **fields)
     token = nn.Embedding(V, D)
@@ -117,7 +118,7 @@ class Characters(nn.Module):
         nn.init.uniform_(self.character.weight, -1, 1)
         for kernel in self.kernels:
             nn.init.uniform_(kernel.weight, -0.05, 0.05)
-        for carry in self.carries:
+        for carry in self.carries:  # begins as the identity, Srivastava et al. 2015
             nn.init.constant_(carry.bias, -2)
         for linear in (*self.carries, *self.transforms, self.projection):
             nn.init.normal_(linear.weight, std=X**-0.5)
@@ -147,14 +148,16 @@ class CellByCell(nn.Module):
         steps = []
         for a_BF in self.input(x_BLD).unbind(1):
             i, f, j, o = (a_BF + self.state(h_BD)).chunk(4, 1)
+            # The forget bias of 1 is TensorFlow's.
             c_BU = torch.sigmoid(f + 1) * c_BU + torch.sigmoid(i) * torch.tanh(j)
-            c_BU = held(c_BU, self.clips[0])
-            h_BD = held(self.projection(torch.sigmoid(o) * torch.tanh(c_BU)), self.clips[1])
+            c_BU = clip(c_BU, self.clips[0])
+            h_BD = clip(self.projection(torch.sigmoid(o) * torch.tanh(c_BU)), self.clips[1])
             steps.append(h_BD)
         return torch.stack(steps, 1), (c_BU, h_BD)
 
 
-def held(x: torch.Tensor, limit: float) -> torch.Tensor:
+def clip(x: torch.Tensor, limit: float) -> torch.Tensor:
+    """Clips to -limit ... limit; 0 is no limit."""
     return x.clamp(-limit, limit) if limit else x
 
 
@@ -165,6 +168,7 @@ class Fused(nn.Module):
         super().__init__()
         self.lstm = nn.LSTM(D, U, proj_size=D, batch_first=True)
         glorot(self.lstm, U)
+        # nn.LSTM adds two biases: one of them holds the forget bias of 1.
         self.lstm.bias_ih_l0.data[U : 2 * U] = 1
 
     def forward(self, x_BLD: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
@@ -173,7 +177,7 @@ class Fused(nn.Module):
 
 
 def glorot(module: nn.Module, U: int) -> None:
-    """Weights as ELMo's begin, biases at 0."""
+    """Initialises weights as ELMo does, biases at 0."""
     for w in module.parameters():
         if w.ndim == 1:
             nn.init.zeros_(w)
@@ -184,10 +188,14 @@ def glorot(module: nn.Module, U: int) -> None:
 
 
 class NNLSTM(Cells):
+    """The contender with PyTorch's own LSTM."""
+
     layer = Fused
 
 
 class ByCell(Cells):
+    """The contender with a loop over cells."""
+
     layer = CellByCell
 
 

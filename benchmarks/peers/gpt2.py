@@ -1,4 +1,4 @@
-"""The peers of causal LM: transformers' GPT-2 in PyTorch, and a short GPT-2 at its quickest.
+"""Runs the peers of causal LM: transformers' GPT-2 in PyTorch, and a short GPT-2 at its quickest.
 
 hf      GPT2LMHeadModel as it comes; the default AdamW
 sdpa    a short one of PyTorch's own parts: attention, GELU and AdamW in one kernel each;
@@ -23,12 +23,12 @@ ACTIVATIONS: dict[str, tuple[str, nn.Module]] = {  # in transformers, and quicke
 
 
 class Shipped(base.Peer):
-    """It shifts the labels itself, so it predicts one token a row less than ours."""
+    """The contender of transformers; it shifts the labels, so it predicts one token a row less."""
 
     fused = False
 
     def network(self, recipe: dict[str, Any]) -> nn.Module:
-        return shipped(**checked(**recipe["model"]))
+        return build_shipped(**check_fields(**recipe["model"]))
 
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
@@ -41,10 +41,10 @@ class Shipped(base.Peer):
 
 
 class Short(base.Peer):
-    """`GPT` on the recipe's shapes."""
+    """The contender of `GPT`, on the recipe's shapes."""
 
     def network(self, recipe: dict[str, Any]) -> nn.Module:
-        return GPT(**checked(**recipe["model"]))
+        return GPT(**check_fields(**recipe["model"]))
 
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
@@ -57,15 +57,15 @@ class Short(base.Peer):
         return [functional.cross_entropy(logits_BLV.flatten(0, 1), batch["next_BL"].flatten())]
 
 
-def checked(*, norm: str, window: int = 0, **fields: Any) -> dict[str, Any]:
-    """The fields, if the peers can be this model."""
-    base.same_heads(**fields)
+def check_fields(*, norm: str, window: int = 0, **fields: Any) -> dict[str, Any]:
+    """Returns the fields; ValueError if the peers cannot be this model."""
+    base.check_heads(**fields)
     if norm != "pre" or window:
         raise ValueError(f"the peer is GPT-2: norm='pre', window=0, not {norm!r}, {window}")
     return fields
 
 
-def shipped(
+def build_shipped(
     *,
     V: int,
     D: int,
@@ -78,7 +78,7 @@ def shipped(
     attention_dropout: float,
     **_: Any,
 ) -> GPT2LMHeadModel:
-    """The same network; no token has a part of its own in it."""
+    """Builds the same network; no token has a special role in it."""
     config = GPT2Config(
         vocab_size=V,
         n_embd=D,
@@ -106,6 +106,7 @@ class GPT(nn.Module):
         self.blocks = nn.Sequential(*[Block(D=D, dropout=dropout, **fields) for _ in range(N)])
         for name, w in self.named_parameters():
             if w.ndim == 2:
+                # GPT-2 scales the layers that add to the residual stream by their number.
                 outwards = name.endswith("out.weight")
                 nn.init.normal_(w, std=0.02 / (2 * N) ** 0.5 if outwards else 0.02)
 

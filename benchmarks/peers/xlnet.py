@@ -1,7 +1,7 @@
-"""The peer of permutation LM: transformers' XLNetLMHeadModel in PyTorch, with the fused AdamW.
+"""Runs the peer of permutation LM: transformers' XLNetLMHeadModel, with the fused AdamW.
 
-Its masks and targets are made before the clock starts; they come back with every batch, so it
-learns them by heart and its loss falls faster than ours, whose targets are drawn anew each step.
+Its masks and targets are drawn once, before the clock starts.  So it learns the batches by heart
+and its loss falls faster than ours, whose targets are drawn anew in each step.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from benchmarks.peers import base
 
 
 class Shipped(base.Peer):
-    """The memory goes from step to step."""
+    """The contender whose memory goes from step to step."""
 
     def __init__(self, settings: dict[str, Any]):
         super().__init__(settings)
@@ -32,18 +32,19 @@ class Shipped(base.Peer):
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
     ) -> dict[str, np.ndarray]:
-        """Random places are predicted in a random order.
+        """Returns inputs in which random positions are predicted in a random order.
 
-        In `perm_mask` 1 means hidden: nobody sees a target unless its own place in the order is
-        later.
+        In `perm_mask` 1 means hidden: a position sees a target only if its own rank is later.
         """
         tokens_BL = batch["tokens_BL"].astype(np.int64)
         B, L = tokens_BL.shape
         P = int(L / recipe["objective"]["one_in"])
         ordinary_BL = tokens_BL > max(synthetic_data.SPECIAL.values())
         order_BP = (np.random.default_rng(seed).random((B, L)) - ordinary_BL).argsort(1)[:, :P]
+        # Rank 0: a position that is not predicted, and that all may see.
         rank_BL = np.zeros((B, L), int)
         np.put_along_axis(rank_BL, order_BP, np.arange(1, P + 1)[None], axis=1)
+        # [B, query, key]; a target does not see itself either.
         hidden_BLL = (rank_BL[:, None] >= rank_BL[..., None]) & (rank_BL[:, None] > 0)
         return {
             "input_ids": tokens_BL,
@@ -57,8 +58,8 @@ class Shipped(base.Peer):
 def model(
     *, V: int, D: int, H: int, K: int, N: int, F: int, M: int, reuse: int, dropout: float, **_: Any
 ) -> XLNetLMHeadModel:
-    """The same network; its heads are always D / H wide, and all its dropout rates are one."""
-    base.same_heads(D=D, H=H, K=K)
+    """Builds the same network; its heads are D / H wide, and its dropout rates are all equal."""
+    base.check_heads(D=D, H=H, K=K)
     config = XLNetConfig(
         vocab_size=V,
         d_model=D,
@@ -75,7 +76,7 @@ def model(
 
 
 def memory(recipe: dict[str, Any], device: str) -> list[torch.Tensor] | None:
-    """Empty memory of full length, [M, B, D] for each layer; None where there is none."""
+    """Returns empty memory of full length, [M, B, D] for each layer; None without memory."""
     fields = recipe["model"]
     shape = fields["M"], recipe["batches"]["B"], fields["D"]
     layers = range(fields["N"] if fields["M"] else 0)

@@ -1,13 +1,11 @@
-"""benchmarks: who takes turns with whom, what a ratio is, and the FLOPs behind a utilisation."""
+"""A recipe's step is measured beside its peers, which must train, too."""
 
 import json
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import jax
-import numpy as np
 import pytest
 
 import modules
@@ -39,7 +37,7 @@ def build(objective, model, **fields):
     ("preset", "M", "mflop"),
     [("base", 0, 672), ("base", 384, 787), ("large", 0, 2325), ("large", 384, 2681)],
 )
-def test_a_token_of_the_published_models_costs_what_the_closed_form_says(preset, M, mflop):
+def test_flops_of_published_models_are_the_closed_forms(preset, M, mflop):
     config = xlnet.get_config(preset)
     config.model.M = M
     objective = build("plm", config.model.to_dict(), one_in=6)
@@ -86,39 +84,12 @@ def test_flops_are_those_of_the_compiled_step(objective, model, batches):
     assert objective.flops(4, 64) == pytest.approx(compiled.cost_analysis()["flops"], rel=0.15)
 
 
-def test_contenders_take_turns_there_and_back():
-    order = []
-    players = [SimpleNamespace(run=lambda steps, name=name: order.append(name)) for name in "ABC"]
-    runner.play(players, rounds=3, steps=1)
-    assert "".join(order) == "ABCCBAABC"
-
-
-def test_a_round_that_slows_everyone_does_not_move_the_ratio():
-    load = np.array([1, 1, 5, 9, 1])
-    slow, quick = (SimpleNamespace(rounds=[{"wall": t * x} for x in load]) for t in (3.0, 2.0))
-    assert table.ratio(slow, quick, "wall") == pytest.approx((1.5,) * 4)
-
-
-def test_a_contender_that_cannot_be_built_says_why():
-    with pytest.raises(UserError, match="ours: KeyError: 'recipe'"):
-        runner.Player("ours", "benchmarks.contest.ours", {"threads": 1})
-    with pytest.raises(UserError, match="no-such-python does not start"):
-        runner.Player("peer", "benchmarks.peers.xlnet", {"threads": 1}, "no-such-python")
-
-
-def test_noise_holds_ordinary_tokens_and_common_ones_more_often():
-    tokens = synthetic_data.tokens(1000, 20_000)
-    assert tokens.min() > max(synthetic_data.SPECIAL.values())
-    assert tokens.max() < 1000
-    assert (tokens < 100).mean() > 0.5
-
-
-def test_a_peer_that_does_not_exist_is_an_error_that_names_those_that_do():
+def test_an_unknown_peer_is_refused_with_the_known_ones():
     with pytest.raises(UserError, match=r"objective 'tlm' has none; plm, mlm, clm, bilm have"):
         step.peers_of("tlm")
 
 
-def measured(first, steps_s, utilisation=0.5):
+def figures(first, steps_s, utilisation=0.5):
     """A contender's part of a report."""
     return {
         "step_s": table.spread(steps_s)._asdict(),
@@ -141,7 +112,7 @@ def report_of(**contenders):
 
 
 def test_a_table_has_a_line_and_a_ratio_for_every_peer(capsys):
-    step.show(report_of(ours=measured(9, [0.5]), hf=measured(9, [2.0]), sdpa=measured(9, [1.0])))
+    step.show(report_of(ours=figures(9, [0.5]), hf=figures(9, [2.0]), sdpa=figures(9, [1.0])))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:5]] == ["ours", "hf", "sdpa"]
     assert [line.split()[1] for line in lines[2:5]] == ["500.0", "2000.0", "1000.0"]
@@ -152,10 +123,10 @@ def test_a_table_has_a_line_and_a_ratio_for_every_peer(capsys):
 
 
 def test_every_peer_must_begin_with_our_loss_and_learn():
-    ours, same = measured(9.0, [1.0]), measured(9.3, [1.0])
+    ours, same = figures(9.0, [1.0]), figures(9.3, [1.0])
     step.check(report_of(ours=ours, hf=same, sdpa=same))
     with pytest.raises(UserError, match=r"9\.000 of ours, 9\.600 of sdpa"):
-        step.check(report_of(ours=ours, hf=same, sdpa=measured(9.6, [1.0])))
+        step.check(report_of(ours=ours, hf=same, sdpa=figures(9.6, [1.0])))
     with pytest.raises(UserError, match=r"hf does not train: its loss went from 9\.3"):
         step.check(report_of(ours=ours, hf=same | {"losses": [9.3, 9.1, 9.3]}, sdpa=same))
 
@@ -210,7 +181,7 @@ def test_a_recipe_is_measured_and_its_loss_falls(tmp_path, preset):
     ("preset", "peers"),
     [("xlnet", ["hf"]), ("bert", ["hf", "gathered"]), ("gpt2", ["hf", "sdpa"])],
 )
-def test_peers_of_a_recipe_begin_where_ours_does_and_learn(tmp_path, preset, peers):
+def test_peers_begin_where_ours_does_and_learn(tmp_path, preset, peers):
     if not step.can_run_peers(PEER_PYTHON):
         pytest.skip(f"no torch and transformers in {PEER_PYTHON}: name another in PEER_PYTHON")
     toy = [f"--config.{name}={value}" for name, value in TOY.items()]
