@@ -32,21 +32,21 @@ from pretrain.runtime import malloc
 SHORT = 8  # words
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128))
 
-# name: (sentences together, one by one, rounds; objective, fields of the tokenizer and the model)
+# name: (sentences together, one by one, rounds; text format, fields of the tokenizer and the model)
 SYSTEMS: dict[str, tuple[tuple[int, int, int], str, dict[str, Any], dict[str, Any]]] = {
     "bert": (
         (512, 512, 5),
-        "mlm",
+        "bert",
         dict(name="wordpiece", V=2000),
         dict(name="transformer", V=2000, D=128, H=2, N=4, F=512, L=128, unroll=4),
     ),
     "elmo": (
         (512, 512, 5),
-        "bilm",
+        "elmo",
         dict(name="words"),
         dict(name="elmo", D=128, U=1024, N=2, filters=FILTERS, highways=1),
     ),
-    "published": ((1200, 24, 2), "bilm", dict(name="words"), dict(name="elmo", N=2)),
+    "published": ((1200, 24, 2), "elmo", dict(name="words"), dict(name="elmo", N=2)),
 }
 
 
@@ -183,8 +183,8 @@ def corpus() -> Iterator[str]:
 
 def run(name: str, lines: list[str]) -> Run:
     """Builds a run of a system that was never trained, its vocabulary learnt from `lines`."""
-    _, objective, tokens, model = SYSTEMS[name]
-    config = ConfigDict(dict(objective=dict(name=objective), model=model))
+    _, text_format, tokens, model = SYSTEMS[name]
+    config = ConfigDict(dict(text_format=text_format, model=model))
     tokenizer = tokenizers.learn(iter(lines), **tokens)
     return Run(Path(), config, tokenizer, modules.build(**model))
 

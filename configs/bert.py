@@ -97,6 +97,7 @@ def base(**size: int) -> ConfigDict:
         unroll=1,
     )
     config.model.update(size)
+    config.text_format = "bert"
     config.objective = dict(
         name="mlm",
         share=0.15,

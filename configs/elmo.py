@@ -72,6 +72,7 @@ def original(**size) -> ConfigDict:
         dtype="bfloat16",
     )
     config.model.update(size)
+    config.text_format = "elmo"
     config.objective = dict(name="bilm", samples=8192, stateful=True, reset="never", chunks=20)
     config.optim = dict(
         name="adagrad",

@@ -61,6 +61,7 @@ def base() -> ConfigDict:
         remat="none",
         unroll=1,
     )
+    config.text_format = "gpt"
     config.objective = dict(name="clm", across=False, chunks=8)
     config.optim = dict(
         name="adamw",

@@ -79,6 +79,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
         unroll=1,
     )
     config.model.update(size)
+    config.text_format = "gpt"
     config.objective = dict(name="clm", across=False, chunks=16)
     config.optim = dict(
         name="adamw",

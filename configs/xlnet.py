@@ -58,6 +58,7 @@ def large() -> ConfigDict:
         remat="full",
         unroll=1,
     )
+    config.text_format = "xlnet"
     config.objective = dict(
         name="plm",
         one_in=6,

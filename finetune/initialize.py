@@ -14,6 +14,7 @@ import modules
 from pretrain.checkpoint import integrity
 from pretrain.data import tokenizers
 from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import Run, drawn, opened
 from pretrain.runtime.errors import UserError, section
 
@@ -30,13 +31,13 @@ FREE = {  # fields of a model that may differ from those it was pretrained with
 
 class Start(NamedTuple):
     """Attributes:
-    system: the objective of pretraining, which decides how texts are read.
+    text_format: name of the way in which texts are framed.
     model: the section `model` of the pretrained run, or of the recipe.
     tokenizer: of that run, or learned from the training texts.
     run: None where training is from scratch.
     """
 
-    system: str
+    text_format: str
     model: dict[str, Any]
     tokenizer: tokenizers.Tokenizer
     run: Run | None
@@ -51,7 +52,7 @@ class Start(NamedTuple):
 
 
 def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
-    """The run in config.init; "": what config.system, .tokens and .model say.
+    """The run in config.init; "": what config.text_format, .tokens and .model say.
 
     Args:
         texts: () -> the training texts, of which a vocabulary can be learned.
@@ -64,13 +65,14 @@ def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
         with section("tokens"):
             tokenizer = tokenizers.learn(texts(), **config.tokens)
         sized = {"V": tokenizer.V} if changes.get("V", 0) is None else {}
-        return Start(config.system, changes | sized, tokenizer, None)
+        return Start(config.text_format, changes | sized, tokenizer, None)
     run = opened(Path(config.init).expanduser())
     own = run.config.model.to_dict()
     if wrong := [x for x in changes if x not in FREE and own.get(x) != changes[x]]:
         what = ", ".join(f"{x}={changes[x]!r} instead of {own.get(x)!r}" for x in wrong)
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
-    return Start(run.config.objective.name, own | changes, run.tokenizer, run)
+    text_format = config.get("text_format") or format_name(run.config)
+    return Start(text_format, own | changes, run.tokenizer, run)
 
 
 def restored(

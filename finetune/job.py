@@ -14,7 +14,8 @@ from ml_collections import ConfigDict
 from finetune import datasets, initialize, tasks
 from finetune.inputs.batches import Examples
 from finetune.inputs.labels import UNSEEN
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
+from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import opened
 from pretrain.runtime.errors import UserError, section
 from pretrain.runtime.files import read_json, write_json
@@ -58,7 +59,7 @@ def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
     kind, fields = the_kind(config)
     own = {name: fields.pop(name) for name in list(fields) if name in form_fields(kind)}
     with section("task"):
-        form = kind.Form(inputs, examples["train"], S=segments(start), **own)
+        form = kind.Form(inputs, examples["train"], **own)
         task = kind.Task(start.backbone(inputs.new), **{**form.head(), **fields})
     batches = dict(B=config.batches.B, L=config.batches.L)
     learned = getattr(form, "training", form.arrays)(examples["train"])
@@ -143,8 +144,11 @@ def texts(examples: list[dict]) -> Iterator[str]:
             yield " ".join(example["words"])
 
 
-def made_inputs(start: initialize.Start, L: int) -> Inputs:
+def made_inputs(start: initialize.Start, L: int, added: int = 0) -> RowBuilder:
     """How this start's backbone reads texts.
+
+    Args:
+        added: rows of its V that are of new tokens already.
 
     Raises:
         UserError: it reads no row of L, or that has no room for text.
@@ -152,18 +156,20 @@ def made_inputs(start: initialize.Start, L: int) -> Inputs:
     positions = start.model.get("L", L)
     if positions < L:
         raise UserError(f"batches.L={L}: this model reads rows of at most {positions} tokens")
-    characters = start.model["name"] == "elmo" and start.model.get("inputs") != "words"
-    W = start.model.get("W", 50) if characters else 0
-    inputs = Inputs(start.system, start.tokenizer, L, W=W, V=start.model.get("V", 0))
+    backbone = start.backbone()
+    example = backbone.example()  # type: ignore[attr-defined]
+    inputs = RowBuilder(
+        load_format(start.text_format),
+        start.tokenizer,
+        L,
+        W=example.shape[2] if example.ndim == 3 else 0,
+        V=start.model.get("V", 0) - added,
+        S=getattr(backbone, "S", None),
+    )
     marks = len(inputs.row(inputs.tokens([""])).ids)
     if marks >= L:
         raise UserError(f"batches.L={L}: a row has {marks} marks, and then no room for a word")
     return inputs
-
-
-def segments(start: initialize.Start) -> int:
-    """Kinds of segments that its backbone tells apart; XLNet's tells any, and is shown three."""
-    return 3 if start.system == "plm" else start.model.get("S", 0)
 
 
 def the_kind(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
@@ -182,7 +188,7 @@ def recipe(job: Job, config: ConfigDict) -> ConfigDict:
     """The recipe with all of the model in it: what is kept beside the weights, and compared."""
     model = dict(initialize.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
     whole = json.loads(config.to_json_best_effort())
-    return ConfigDict(whole | dict(model=model, objective=dict(name=job.start.system)))
+    return ConfigDict(whole | dict(model=model, text_format=job.start.text_format))
 
 
 def keep(job: Job, workdir: Path) -> None:
@@ -211,11 +217,8 @@ def reopened(workdir: Path) -> Tuned:
     kept = read_json(workdir / KEPT)
     kind, fields = the_kind(run.config)
     fields = {k: v for k, v in fields.items() if k not in form_fields(kind)}
-    start = initialize.Start(
-        run.config.objective.name, run.config.model.to_dict(), run.tokenizer, run
-    )
-    inputs = made_inputs(start, run.config.batches.L)
-    if inputs.new:  # which the model's V counts already
-        inputs = Inputs(start.system, start.tokenizer, inputs.L, V=start.model["V"] - inputs.new)
+    name = format_name(run.config)
+    start = initialize.Start(name, run.config.model.to_dict(), run.tokenizer, run)
+    inputs = made_inputs(start, run.config.batches.L, len(load_format(name).new_tokens))
     form = kind.Form(inputs, [], **kept["form"])
     return Tuned(run, form, kind.Task(run.backbone, **{**kept["head"], **fields}))

@@ -61,6 +61,8 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
             can read, or the process was told to terminate.
     """
     run = trained_run.opened(workdir)
+    if "objective" not in run.config:
+        raise UserError(f"{workdir} holds a run without an objective: it was fine-tuned")
     fields = changed(run.config.corpus, config.corpus)
     corpus = prepared(fields, workdir)
     objective = objectives.build(

@@ -13,7 +13,8 @@ def base() -> ConfigDict:
     config.seeds, config.epochs = 1, 3.0
     config.examples = 0  # of training, drawn from all there are, the same for every seed; 0: all
     config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
-    config.system, config.tokens = "mlm", ConfigDict()  # from scratch
+    config.text_format = ""  # how texts are framed; "": as in pretraining
+    config.tokens = ConfigDict()  # from scratch
     config.optim = dict(  # warmup and unfreeze below 1 are shares of all steps
         name="adamw",
         lr=2e-5,

@@ -47,7 +47,8 @@ def scratch() -> ConfigDict:
 
 def from_scratch(config: ConfigDict) -> ConfigDict:
     """The recipe with a model of its own: vectors of words, an LSTM either way, its average."""
-    config.system, config.tokens = "bilm", dict(name="words", lower=True, types=8000)
+    config.text_format = "elmo"
+    config.tokens = dict(name="words", lower=True, types=8000)
     config.model = dict(
         name="elmo", inputs="words", V=None, D=300, U=128, N=1, tied=True, dropout=0.5
     )

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from finetune.inputs.rows import Row, RowBuilder
 from finetune.inputs.sliding_windows import owners, windows
-from finetune.inputs.text_format import Inputs, Row
 from pretrain.runtime.errors import UserError
 
 
@@ -44,7 +44,7 @@ class Questions:
         notes: what the user should know.
     """
 
-    def __init__(self, inputs: Inputs, stride: int, max_query: int):
+    def __init__(self, inputs: RowBuilder, stride: int, max_query: int):
         self.inputs, self.stride, self.max_query = inputs, stride, max_query
         self.notes: list[str] = []
 
@@ -85,12 +85,12 @@ class Questions:
                 yield Piece(number, window, row, first, whose[window.start : window.stop] == i)
 
     def _row(self, question: np.ndarray, window: np.ndarray) -> tuple[Row, int]:
-        """XLNet reads the context first, all others the question."""
-        place = 0 if self.inputs.system == "plm" else 1
+        """Frames question and window in the format's order."""
+        place = 0 if self.inputs.format.context_first else 1
         row = self.inputs.row([window, question] if place == 0 else [question, window])
         return row, self.inputs.place(row).start + max(row.starts[place], 0)
 
     def null(self, row: Row) -> int:
         """The position that stands for no answer: [CLS], or what takes its part."""
         place = self.inputs.place(row)
-        return place.stop - 1 if self.inputs.form.pool == "last" else place.start
+        return place.stop - 1 if self.inputs.format.pool == "last" else place.start

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.runtime.errors import UserError
 
@@ -23,12 +23,11 @@ class Part(NamedTuple):
 
 
 def rows(
-    inputs: Inputs, sentences: Sequence[Sequence[str]], S: int = 0, *, last: bool = False
+    inputs: RowBuilder, sentences: Sequence[Sequence[str]], *, last: bool = False
 ) -> tuple[dict[str, np.ndarray], list[str]]:
-    """The arrays of `Inputs.arrays`; and word_BL, true at the one place that speaks for a word.
+    """The arrays of `RowBuilder.arrays`; and word_BL, true at the one place that speaks for a word.
 
     Args:
-        S: kinds of segments that the backbone knows.
         last: a word's last piece speaks for it; False: its first.
 
     Returns:
@@ -54,11 +53,11 @@ def rows(
         "parts": several,
         f"{cut:,} words are longer than a row and lost their ends": cut,
     }
-    arrays = inputs.arrays(made, S) | {"word_BL": word_BL}
+    arrays = inputs.arrays(made) | {"word_BL": word_BL}
     return arrays, [note for note, count in notes.items() if count]
 
 
-def pieces(inputs: Inputs, sentences: Sequence[Sequence[str]]) -> list[list[np.ndarray]]:
+def pieces(inputs: RowBuilder, sentences: Sequence[Sequence[str]]) -> list[list[np.ndarray]]:
     """Of each word of each sentence; the unknown token for a word of none.
 
     As in running text with the blank before it, which in byte-level BPE is part of a word.
@@ -70,7 +69,7 @@ def pieces(inputs: Inputs, sentences: Sequence[Sequence[str]]) -> list[list[np.n
     return [[known[text] for text in words] for words in texts]
 
 
-def unknown(inputs: Inputs) -> np.ndarray:
+def unknown(inputs: RowBuilder) -> np.ndarray:
     """One piece; byte-level BPE, which knows every word, has the end of the document for none."""
     special = inputs.tokenizer.special
     id_ = special["unk"] if "unk" in special else special["eod"]

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finetune.inputs.text_format import Inputs, Row, shortened
+from finetune.inputs.rows import Row, RowBuilder, truncate_lengths
 from finetune.metrics import classification
 from finetune.model.encoder import folded
 from finetune.tasks import classify
@@ -26,31 +26,29 @@ class Form:
 
     def __init__(
         self,
-        inputs: Inputs,
+        inputs: RowBuilder,
         examples: Sequence[dict],
         *,
         gap: str = "",
         options: int = 0,
-        S: int = 0,
     ):
         """
         Args:
-            gap: where the last text has this, the option takes its place (RACE: "_"); but GPT
-                reads question and option apart.  "": it stands behind the text.
+            gap: where the last text has this, the option takes its place (RACE: "_"), unless the
+                format reads question and option apart (GPT).  "": it stands behind the text.
             options: of a row, at least; as many as an example has, if that is more.
-            S: kinds of segments that the backbone knows.
         """
-        self.inputs, self.gap, self.S = inputs, gap, S
+        self.inputs, self.gap = inputs, gap
         self.options = most([options, 2], examples)
         self.notes: list[str] = []
 
     def kept(self) -> dict[str, Any]:
         """What another `Form` of the same task is made with."""
-        return dict(gap=self.gap, options=self.options, S=self.S)
+        return dict(gap=self.gap, options=self.options)
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(place=self.inputs.form.pool)
+        return dict(place=self.inputs.format.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """tokens_BOL and the like; there_BO: which options there are; label_B, -1: not known."""
@@ -61,7 +59,7 @@ class Form:
         if cut := sum(row.cut > 0 for row in rows):
             self.notes.append(f"{cut:,} of {len(rows):,} rows were longer than {self.inputs.L}")
         label_B = [-1 if x["label"] is None else x["label"] for x in examples]
-        made = by_option(self.inputs.arrays(rows, self.S), options)
+        made = by_option(self.inputs.arrays(rows), options)
         return made | {"there_BO": there_BO, "label_B": np.array(label_B, np.int32)}
 
     def rows(self, examples: Sequence[dict], options: int) -> list[Row]:
@@ -87,7 +85,7 @@ class Form:
     @property
     def apart(self) -> bool:
         """Whether a mark stands between question and option, and none before the question."""
-        return self.inputs.system == "clm"
+        return self.inputs.format.separate_choice
 
     def row(self, front: list[np.ndarray], end: np.ndarray) -> Row:
         """One option's; too long a one loses the end of the passage first."""
@@ -95,7 +93,7 @@ class Form:
         texts = 2 if self.apart else len(parts)
         room = self.inputs.L - len(self.inputs.row([end[:0]] * texts).ids)
         keep = range(len(parts))[-2 if self.apart and len(front) > 1 else -1 :]
-        kept, cut = shortened([len(x) for x in parts], room, keep)
+        kept, cut = truncate_lengths([len(x) for x in parts], room, keep)
         parts = [x[:n] for x, n in zip(parts, kept, strict=True)]
         if self.apart:
             parts = [np.concatenate(parts[:-1]), parts[-1]]

@@ -13,7 +13,7 @@ import numpy as np
 from flax import linen as nn
 
 from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
 from finetune.metrics import classification
 from finetune.model.encoder import folded
 from finetune.model.task_model import Features
@@ -29,7 +29,7 @@ class Form:
 
     def __init__(
         self,
-        inputs: Inputs,
+        inputs: RowBuilder,
         examples: Sequence[dict],
         *,
         labels: Sequence[str] = (),
@@ -37,7 +37,6 @@ class Form:
         positive: str = "",
         both: bool = False,
         closed: bool | None = None,
-        S: int = 0,
     ):
         """
         Args:
@@ -47,10 +46,9 @@ class Form:
             both: pairs are read in both orders and their states added (Radford et al. 2018).
             closed: a label that is none of these is refused; False: it counts as an error, and is
                 left out of the loss; None: refused if `labels` are named.
-            S: kinds of segments that the backbone knows.
         """
         found = {str(x["label"]) for x in examples if x["label"] is not None}
-        self.inputs, self.metrics, self.both, self.S = inputs, tuple(metrics), both, S
+        self.inputs, self.metrics, self.both = inputs, tuple(metrics), both
         self.labels = list(labels) or sorted(found)
         self.positive = positive or (self.labels[-1] if self.labels else "")
         self.unseen = Unseen(bool(labels) if closed is None else closed)
@@ -69,12 +67,11 @@ class Form:
             positive=self.positive,
             both=self.both,
             closed=self.unseen.closed,
-            S=self.S,
         )
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(C=len(self.labels), place=self.inputs.form.pool)
+        return dict(C=len(self.labels), place=self.inputs.format.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Rows in the system's format, and labels: their numbers, UNKNOWN or UNSEEN."""
@@ -94,7 +91,7 @@ class Form:
         cut = sum(row.cut > 0 for row in rows)
         if cut:
             self.notes.append(f"{cut:,} of {len(rows):,} rows were longer than {self.inputs.L}")
-        made = self.inputs.arrays(rows, self.S)
+        made = self.inputs.arrays(rows)
         if not self.both:
             return made
         return {

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finetune.inputs.text_format import Inputs, Row
+from finetune.inputs.rows import Row, RowBuilder
 from finetune.metrics.ranking import GAINS, rank_scores
 from finetune.tasks import choice
 from modules.kernels.softmax import softmax as masked_softmax
@@ -27,7 +27,7 @@ class Form:
 
     def __init__(
         self,
-        inputs: Inputs,
+        inputs: RowBuilder,
         examples: Sequence[dict],
         *,
         options: int = 8,
@@ -35,7 +35,6 @@ class Form:
         ks: Sequence[int] = (1, 10),
         gain: str = "exponential",
         seed: int = 0,
-        S: int = 0,
     ):
         """
         Args:
@@ -43,7 +42,6 @@ class Form:
             rows: of a query in training, at most; 0: so many that all candidates are read.
             ks, gain: of `ranking.rank_scores`.
             seed: of which candidates stand together in training.
-            S: kinds of segments that the backbone knows.
         """
         del examples
         if options < 2:
@@ -52,7 +50,7 @@ class Form:
             )
         if gain not in GAINS:
             raise UserError(f"task.gain={gain!r}: choose one of {', '.join(GAINS)}")
-        self.inputs, self.options, self.most, self.S = inputs, options, rows, S
+        self.inputs, self.options, self.most = inputs, options, rows
         self.ks, self.gain, self.seed = tuple(ks), gain, seed
         self.notes: list[str] = []
 
@@ -64,12 +62,11 @@ class Form:
             ks=self.ks,
             gain=self.gain,
             seed=self.seed,
-            S=self.S,
         )
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(place=self.inputs.form.pool)
+        return dict(place=self.inputs.format.pool)
 
     def training(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """As `arrays`, but each row has a relevant candidate; queries that tell nothing are left
@@ -117,7 +114,7 @@ class Form:
             there_BO[b, : len(own)], relevance_BO[b, : len(own)] = 1, np.take(relevance, numbers)
         if cut := sum(row.cut > 0 for row in rows):
             self.notes.append(f"{cut:,} of {len(rows):,} rows were longer than {self.inputs.L}")
-        made = choice.by_option(self.inputs.arrays(rows, self.S), self.options)
+        made = choice.by_option(self.inputs.arrays(rows), self.options)
         return made | {"there_BO": there_BO > 0, "relevance_BO": relevance_BO}
 
     def _row(self, query: np.ndarray, candidate: np.ndarray) -> Row:

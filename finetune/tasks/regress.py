@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
 from finetune.metrics import classification
 from finetune.tasks import classify
 from pretrain.runtime.errors import UserError
@@ -20,24 +20,23 @@ class Form(classify.Form):
 
     def __init__(
         self,
-        inputs: Inputs,
+        inputs: RowBuilder,
         examples: Sequence[dict],
         *,
         metrics: Sequence[str] = ("pearson", "spearman"),
         both: bool = False,
-        S: int = 0,
     ):
-        """`metrics`, `both`, `S`: see `classify.Form`."""
+        """`metrics`, `both`: see `classify.Form`."""
         del examples
-        super().__init__(inputs, [], labels=("", "number"), metrics=metrics, both=both, S=S)
+        super().__init__(inputs, [], labels=("", "number"), metrics=metrics, both=both)
 
     def kept(self) -> dict[str, Any]:
         """What another `Form` of the same task is made with."""
-        return dict(metrics=self.metrics, both=self.both, S=self.S)
+        return dict(metrics=self.metrics, both=self.both)
 
     def head(self) -> dict[str, Any]:
         """Fields of `Task` that follow from the data."""
-        return dict(place=self.inputs.form.pool)
+        return dict(place=self.inputs.format.pool)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Rows in the system's format, and numbers; NaN where one is not known."""

@@ -13,8 +13,8 @@ import numpy as np
 import optax
 
 from finetune.inputs.question_windows import Context, Piece, Questions
+from finetune.inputs.rows import RowBuilder
 from finetune.inputs.sliding_windows import touched
-from finetune.inputs.text_format import Inputs
 from finetune.metrics import question_answering
 from finetune.model.task_model import Features
 from modules.heads import span
@@ -42,7 +42,7 @@ class Form:
 
     def __init__(
         self,
-        inputs: Inputs,
+        inputs: RowBuilder,
         examples: Sequence[dict],
         *,
         stride: int = 128,
@@ -52,21 +52,19 @@ class Form:
         unanswerable: bool | None = None,
         threshold: float = -1.0,
         n_best: int = 1,
-        S: int = 0,
     ):
         """
         Args:
             stride, max_query: of `Questions`.
             max_answer: tokens of an answer that is told.
-            conditional: the end knows its start; None: in XLNet.
+            conditional: the end knows its start; None: where the text format says so (XLNet).
             unanswerable: some questions have no answer (SQuAD 2.0); None: if one in training has
                 none.  Where there are none, a held-out one all the same counts as an error.
             threshold: of the probability that there is none, above which none is told; below 0:
                 the one that does best on dev, and 0.5 before that is known.
             n_best: so many answers of each question are told, with probabilities; 1: no list.
-            S: kinds of segments that the backbone knows.
         """
-        own = inputs.system == "plm" if conditional is None else conditional
+        own = inputs.format.conditional_end if conditional is None else conditional
         has = any(x["impossible"] for x in examples) if unanswerable is None else unanswerable
         self.inputs, self.questions = inputs, Questions(inputs, stride, max_query)
         self.notes, self._is_noted = self.questions.notes, False
@@ -78,9 +76,8 @@ class Form:
             unanswerable=has,
             threshold=threshold,
             n_best=n_best,
-            S=S,
         )
-        self.S, self.conditional, self.unanswerable = S, own, has
+        self.conditional, self.unanswerable = own, has
         self.threshold = threshold if threshold >= 0 else 0.5
         self.max_answer, self.n_best = max_answer, n_best
         for name in ("stride", "max_query", "max_answer", "n_best"):
@@ -112,7 +109,7 @@ class Form:
         """
         contexts = self.questions.contexts(examples)
         pieces = list(self.questions.pieces(examples, contexts))
-        made = self.inputs.arrays([piece.row for piece in pieces], self.S)
+        made = self.inputs.arrays([piece.row for piece in pieces])
         answers = [self._answer(x, contexts[x["context"]]) for x in examples]
         context_BL, null_B = np.zeros_like(made["valid_BL"]), np.zeros(len(pieces), np.int32)
         targets_B2 = np.zeros((len(pieces), 2), np.int32)

@@ -14,7 +14,7 @@ from flax import linen as nn
 
 from finetune.inputs import words
 from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
 from finetune.metrics import tag_schemes, tagging
 from finetune.model.task_model import Features
 from modules.heads.crf import CRF, Chain, held, viterbi
@@ -35,7 +35,7 @@ class Form:
 
     def __init__(
         self,
-        inputs: Inputs,
+        inputs: RowBuilder,
         examples: Sequence[dict],
         *,
         labels: Sequence[str] = (),
@@ -47,7 +47,6 @@ class Form:
         own: int = 0,
         vocabulary: Sequence[str] = (),
         closed: bool | None = None,
-        S: int = 0,
     ):
         """
         Args:
@@ -66,9 +65,8 @@ class Form:
             closed: a label that is none of these is refused; False: it counts as an error, and its
                 word, with a `Task.crf` its row, is left out of the loss; None: refused if `labels`
                 are named.
-            S: kinds of segments that the backbone knows.
         """
-        self.inputs, self.scheme, self.learned, self.S = inputs, scheme, convert_to or scheme, S
+        self.inputs, self.scheme, self.learned = inputs, scheme, convert_to or scheme
         self.metrics = tuple(metrics) or (ENTITIES[:3] if scheme else ("accuracy",))
         self.strict, self.piece, self.notes = strict, piece, list[str]()
         self.unseen = Unseen(bool(labels) if closed is None else closed)
@@ -113,7 +111,6 @@ class Form:
             piece=self.piece,
             vocabulary=self.vocabulary,
             closed=self.unseen.closed,
-            S=self.S,
         )
 
     def head(self) -> dict[str, Any]:
@@ -148,7 +145,7 @@ class Form:
         """
         sentences, last = [x["words"] for x in examples], self.piece == "last"
         ids = [self._ids(x) for x in examples]
-        made, notes = words.rows(self.inputs, sentences, self.S, last=last)
+        made, notes = words.rows(self.inputs, sentences, last=last)
         self.notes += notes + self.unseen.notes()
         made["label_BL"] = words.spread(ids, made["word_BL"], UNKNOWN)
         if self.vocabulary:

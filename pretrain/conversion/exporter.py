@@ -17,6 +17,7 @@ from pretrain.conversion.importer import ORIGIN
 from pretrain.conversion.name_map import Link, Shapes, Table, uncovered
 from pretrain.formats import Spec
 from pretrain.formats.base import writing
+from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import Run, opened
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import read_json
@@ -71,11 +72,12 @@ def hand_out(
 
 
 def system_of(run: Run) -> Any:
-    """Whose releases are of this run's objective; UserError if nobody's."""
+    """Whose releases have texts framed as this run has; UserError if nobody's."""
+    name = format_name(run.config)
     for system in map(systems.system, systems.SYSTEMS):
-        if run.config.objective.name == system.OBJECTIVE:
+        if name == system.TEXT_FORMAT:
             return system
-    raise UserError(f"nobody else reads weights of objective {run.config.objective.name!r}")
+    raise UserError(f"nobody else reads weights of text_format {name!r}")
 
 
 def chosen_kind(system: Any, run: Run, kind: str) -> str:

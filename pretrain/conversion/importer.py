@@ -22,6 +22,7 @@ from pretrain.conversion.name_map import Account, Link, Shapes, account
 from pretrain.conversion.systems import Described, Source
 from pretrain.formats import Arrays, Spec
 from pretrain.formats.base import reading, writing
+from pretrain.inference.text_format import load_format
 from pretrain.inference.trained_run import Run, drawn, opened
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
@@ -29,7 +30,6 @@ from pretrain.runtime.files import read_json, write_json
 
 ORIGIN = "origin.json"
 PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run
-PADDING = {"plm": "left"}  # by objective; of rows that are fine-tuned on
 
 
 def found(path: Path, kind: str = "") -> tuple[Any, str]:
@@ -176,6 +176,7 @@ def _recipe(described: Described, workdir: Path) -> dict[str, Any]:
         batches=described.batches,
         model=described.model,
         objective=described.objective,
+        text_format=described.text_format,
     )
 
 
@@ -188,7 +189,7 @@ def _origin(system: Any, source: Source, settled: Account, described: Described)
         folder=str(source.folder.resolve()),
         files={path.name: _digest(path) for path in _files(source.folder)},
         options={name: value for name, value in source.options.items() if value is not None},
-        switches=described.model | {"padding": PADDING.get(described.objective["name"], "right")},
+        switches=described.model | {"padding": load_format(described.text_format).padding},
         dtype=types.pop() if len(types) == 1 else "float32",
         ignored=settled.ignored,
         copies=settled.copies,

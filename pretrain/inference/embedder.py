@@ -23,7 +23,7 @@ from pretrain.distributed.sharding import Layout
 from pretrain.inference.embedding_inputs import SPELLED, Sentence, reader
 from pretrain.inference.layer_selection import Choice
 from pretrain.inference.length_buckets import ladder
-from pretrain.inference.text_format import frame
+from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.throughput import Speed
 from pretrain.inference.trained_run import Run, backbone_params
 from pretrain.runtime.errors import UserError
@@ -83,9 +83,10 @@ class Embedder:
         self.pool = pool
         self.run, self.layout, self.choice, self.tokens, self.cut = run, layout, choice, tokens, cut
         self.params = backbone_params(run, layout) if params is None else params
-        self.frame = frame(run.config.objective.name)
         self.read = reader(run)
-        self.before, self.after = map(self.read.marks, self.frame.ids(run.tokenizer.special))
+        before, after, segments = load_format(format_name(run.config)).frame(run.tokenizer.special)
+        self.before, self.after = self.read.marks(before), self.read.marks(after)
+        self.after_segments = segments if any(segments) else []
         self.longest = min(getattr(run.backbone, "L", tokens), tokens)
         self.lengths = ladder(self.longest)
         self.speed, self.cuts, self.empty = Speed(), 0, 0
@@ -159,14 +160,14 @@ class Embedder:
         """The batch that the backbone reads; what it holds of padding does not matter."""
         ids_BL = np.zeros((B, L), np.int32)
         batch = {"valid_BL": np.zeros((B, L), bool)}
-        if self.frame.after_segments:
+        if self.after_segments:
             batch["segments_BL"] = np.zeros((B, L), np.int32)
         for i, row in enumerate(rows):
             n = len(row.ids)
             ids_BL[i, :n] = row.ids
             batch["valid_BL"][i, :n] = True
-            if self.frame.after_segments:
-                batch["segments_BL"][i, n - len(self.after) : n] = self.frame.after_segments
+            if self.after_segments:
+                batch["segments_BL"][i, n - len(self.after) : n] = self.after_segments
         return batch | ({"ids_BL": ids_BL} if words_VD is None else {"x_BLD": words_VD[ids_BL]})
 
     # --- batches to vectors ------------------------------------------------------------------

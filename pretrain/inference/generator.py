@@ -124,8 +124,8 @@ class Writer:
         """
         causal = getattr(run.backbone, "attention", "") == "causal"
         if not causal or not hasattr(run.backbone, "extend"):
-            name = run.config.objective.name
-            raise UserError(f"this run's objective is {name}: only causal models generate")
+            name = run.config.model.name
+            raise UserError(f"this run's model, {name}, is not causal: only causal models generate")
         self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
         self.params = backbone_params(run, layout) if params is None else params
         self.speed = Speed(0)

@@ -167,7 +167,7 @@ def recipe(tmp_path, monkeypatch):
         get_config = importlib.import_module(f"configs.finetune.{name}").get_config
         config = get_config(preset) if preset else get_config()
         if preset == "elmo":
-            config.system, config.tokens = "bilm", ConfigDict(dict(name="words"))
+            config.text_format, config.tokens = "elmo", ConfigDict(dict(name="words"))
             config.model = ConfigDict(LSTM)
         elif not config.model:
             own = dict(name="wordpiece", model="vocab.txt", V=len(PIECES))

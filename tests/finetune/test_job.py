@@ -172,7 +172,8 @@ def test_from_scratch_nothing_is_restored(lines, tmp_path):
     settings = {"optim.steps": 80, "optim.lr": 0.01}
     recipe = config(lines, "", **settings)
     recipe.train.update(eval_every=80, log_every=80, save_every=80)
-    recipe.model, recipe.tokens = ConfigDict(model), ConfigDict(dict(name="wordpiece", V=30))
+    recipe.text_format, recipe.model = "bert", ConfigDict(model)
+    recipe.tokens = ConfigDict(dict(name="wordpiece", V=30))
     said = []
     train(recipe, tmp_path / "run", said.append)
     assert "all parameters are new: init is ''" in said

@@ -78,6 +78,11 @@ def run(described: Described, params: Mapping[str, np.ndarray], workdir: pathlib
     """A run with these weights, opened."""
     streaming_writer.write(workdir, 0, ((f"params/{name}", x) for name, x in params.items()))
     described.tokenizer.save(workdir / "tokenizer")
-    sections = dict(model=described.model, objective=described.objective, train=dict(average=0.0))
+    sections = dict(
+        model=described.model,
+        objective=described.objective,
+        text_format=described.text_format,
+        train=dict(average=0.0),
+    )
     run_config.write_config(workdir, sections)
     return trained_run.opened(workdir)

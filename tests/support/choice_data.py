@@ -6,7 +6,8 @@ import jax
 import numpy as np
 
 import modules
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
+from pretrain.inference.text_format import load_format
 from tests.support.tagging_data import BACKBONES, SYSTEMS, learned
 from tests.support.xlnet_inputs import quick_jit
 
@@ -18,8 +19,7 @@ why came the dog home
 a cat came home where the rain went
 the cat saw rain out wet a dry sun
 why _ home"""
-TOKENS = {"mlm": ("wordpiece", 56), "clm": ("byte_bpe", 264), "plm": ("sentencepiece", 40)}
-SEGMENTS = {"mlm": 2, "plm": 3}
+TOKENS = {"bert": ("wordpiece", 56), "gpt": ("byte_bpe", 264), "xlnet": ("sentencepiece", 40)}
 
 
 @functools.cache
@@ -28,13 +28,13 @@ def tokenizer(system):
 
 
 def form(kind, system, examples, L=48, **fields):
-    inputs = Inputs(system, tokenizer(system), L, W=BACKBONES[system].get("W", 0))
-    return kind.Form(inputs, examples, S=SEGMENTS.get(system, 0), **fields)
+    inputs = RowBuilder(load_format(system), tokenizer(system), L, W=BACKBONES[system].get("W", 0))
+    return kind.Form(inputs, examples, **fields)
 
 
 def task(kind, made, **fields):
     """Of a form, with a backbone of its system."""
-    size = BACKBONES[made.inputs.system]
+    size = next(x for name, x in BACKBONES.items() if load_format(name) == made.inputs.format)
     sized = {} if "V" in size else {"V": made.inputs.tokenizer.V + made.inputs.new}
     backbone = modules.build(**size, **sized)
     return kind.Task(backbone, **{"dropout": 0.0, **made.head(), **fields})

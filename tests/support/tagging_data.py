@@ -6,9 +6,10 @@ import jax
 import numpy as np
 
 import modules
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
 from finetune.tasks.tag import Form, Task
 from pretrain.data import tokenizers
+from pretrain.inference.text_format import load_format
 from tests.support import transformer_inputs as cases
 from tests.support.xlnet_inputs import quick_jit
 
@@ -26,13 +27,13 @@ EXAMPLES = [
     for i, line in enumerate(TEXT.split("\n"), 1)
 ]
 LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-TOKENS = {"mlm": ("wordpiece", 50), "clm": ("byte_bpe", 270), "plm": ("sentencepiece", 44)}
+TOKENS = {"bert": ("wordpiece", 50), "gpt": ("byte_bpe", 270), "xlnet": ("sentencepiece", 44)}
 WIDTHS = dict(D=16, H=2, K=8, N=1, F=24, dropout=0.0, attention_dropout=0.0)
 BACKBONES = {
-    "mlm": dict(name="transformer", **WIDTHS, **cases.BERT, L=64),
-    "clm": dict(name="transformer", **WIDTHS, **cases.GPT2, L=64),
-    "plm": dict(name="two_stream", **WIDTHS),
-    "bilm": dict(
+    "bert": dict(name="transformer", **WIDTHS, **cases.BERT, L=64),
+    "gpt": dict(name="transformer", **WIDTHS, **cases.GPT2, L=64),
+    "xlnet": dict(name="two_stream", **WIDTHS),
+    "elmo": dict(
         name="elmo",
         V=0,
         D=8,
@@ -55,21 +56,21 @@ def tokenizer(system):
 
 def learned(system, texts, tokens):
     """The system's kind of tokenizer, as large as `tokens` says."""
-    if system == "bilm":
+    if system == "elmo":
         return tokenizers.learn(texts, name="words", split="blank")
     name, V = tokens[system]
     return tokenizers.learn(texts, name=name, V=V)
 
 
 def form(system, L=40, examples=EXAMPLES, **fields):
-    inputs = Inputs(system, tokenizer(system), L, W=BACKBONES[system].get("W", 0))
+    inputs = RowBuilder(load_format(system), tokenizer(system), L, W=BACKBONES[system].get("W", 0))
     fields = {"scheme": "iob2"} | fields
-    return Form(inputs, examples, S=BACKBONES[system].get("S", 0), **fields)
+    return Form(inputs, examples, **fields)
 
 
 def task(made, **fields):
     """Of a form."""
-    size = BACKBONES[made.inputs.system]
+    size = next(x for name, x in BACKBONES.items() if load_format(name) == made.inputs.format)
     sized = {} if "V" in size else {"V": made.inputs.tokenizer.V + made.inputs.new}
     return Task(modules.build(**size, **sized), **{"dropout": 0.0, **made.head(), **fields})
 

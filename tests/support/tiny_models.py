@@ -37,7 +37,7 @@ def run(toy, tmp_path_factory):
         config = toy.config("plm" if kind == "bilm" else kind)
         workdir = tmp_path_factory.mktemp(kind)
         if kind == "bilm":
-            config.model, config.objective.name = LSTM, kind
+            config.model, config.text_format = LSTM, "elmo"
             words = dict(name="words", split="blank")
             tokenizer = tokenizers.learn(iter(toy.text.read_text().splitlines()), **words)
         else:

@@ -3,7 +3,7 @@
 A system is a module here with
 
     KINDS: dict[str, Kind]                  the kinds of releases it is known in, by name
-    OBJECTIVE: str                          what its weights were trained by
+    TEXT_FORMAT: str                        how it frames texts (pretrain.inference.text_formats)
     described(source: Source) -> Described  what a release holds, as a run of ours would say it
     table(kind, shapes, names) -> Table     their names and ours (pretrain.conversion.name_map)
     companions(run, folder, kind, dtype)    writes all but the weights: config, tokenizer files
@@ -95,6 +95,7 @@ class Described:
     Attributes:
         objective, batches: sections of a recipe, with every value that its arithmetic needs.
         model: the section `model`, with the name of the module.
+        text_format: the system's `TEXT_FORMAT`.
         tokenizer: of as many pieces as the embedding has rows.
         heads: shapes of the objective's own parameters, beside "backbone".
         missing: parts of the system that the release has not, and the run will not have.
@@ -103,6 +104,7 @@ class Described:
 
     model: dict[str, Any]
     objective: dict[str, Any]
+    text_format: str
     batches: dict[str, Any]
     tokenizer: Tokenizer
     heads: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)

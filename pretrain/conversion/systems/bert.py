@@ -43,7 +43,7 @@ KINDS = {
     "npz": Kind("npz", "bert_config.json", "*.npz"),
     "hugging_face": Kind("safetensors", "config.json", model_type="bert"),
 }
-OBJECTIVE = "mlm"
+TEXT_FORMAT = "bert"
 ACTIVATIONS = {  # their names -> ours: Google's "gelu" is the tanh form, Hugging Face's is not
     "tensorflow": {"gelu": "gelu", "relu": "relu"},
     "hugging_face": {
@@ -224,7 +224,7 @@ def described(source: Source) -> Described:
     notes = check_vocabulary(tokens, model["V"], source.folder) + unsaid_case(source, tokens)
     missing = tuple(part for part, there in has.items() if not there)
     objective = dict(name="mlm", nsp=has["nsp"])
-    return Described(model, objective, batches, tokens, heads, missing, notes)
+    return Described(model, objective, TEXT_FORMAT, batches, tokens, heads, missing, notes)
 
 
 CLEANING = {  # the names of tokenizer_config.json, and of a normalizer in tokenizer.json

@@ -30,7 +30,7 @@ KINDS = {
     "hdf5": Kind("hdf5", "*options.json", "*weights.hdf5"),
     "tensorflow": Kind("tensorflow", "options.json", "*.index", out=False),
 }
-OBJECTIVE = "bilm"
+TEXT_FORMAT = "elmo"
 checked = parity.elmo
 
 # --- names -----------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ def described(source: Source) -> Described:
     )
     objective = dict(name="bilm", samples=samples, stateful=True, reset="never", chunks=20)
     missing = () if V else ("softmax",)
-    return Described(model, objective, batches, tokens, missing=missing, notes=notes)
+    return Described(model, objective, TEXT_FORMAT, batches, tokens, missing=missing, notes=notes)
 
 
 def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

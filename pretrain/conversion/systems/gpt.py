@@ -44,7 +44,7 @@ KINDS = {
 }
 GPT1 = ("hugging_face_gpt1", "openai_npy")  # the others are of GPT-2
 NORM = {True: "post", False: "pre"}  # of GPT-1, and not
-OBJECTIVE = "clm"
+TEXT_FORMAT = "gpt"
 WIDTH = 64  # of a head of GPT-1, whose release does not say
 
 # --- names -----------------------------------------------------------------------------------
@@ -230,7 +230,9 @@ def described(source: Source) -> Described:
     tokens = tokenizer(source)
     folder = Path(source.options.get("vocabulary") or source.folder)
     notes = check_vocabulary(tokens, model["V"], folder) + other_rules(source, tokens)
-    return Described(model, dict(name="clm", across=False), batches, tokens, notes=notes)
+    return Described(
+        model, dict(name="clm", across=False), TEXT_FORMAT, batches, tokens, notes=notes
+    )
 
 
 def hyperparameters(source: Source) -> dict[str, Any]:

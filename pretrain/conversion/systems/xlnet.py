@@ -32,7 +32,7 @@ KINDS = {
     "npz": Kind("npz", "xlnet_config.json", "*.npz"),
     "hugging_face": Kind("safetensors", "config.json", model_type="xlnet"),
 }
-OBJECTIVE = "plm"
+TEXT_FORMAT = "xlnet"
 checked = parity.xlnet
 
 # --- names -----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def described(source: Source) -> Described:
     notes = check_vocabulary(tokens, model["V"], source.folder)
     notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
     batches = dict(name="lanes", B=32, L=2 * reuse, reuse_len=reuse, bidirectional=True)
-    return Described(model, dict(name="plm"), batches, tokens, notes=notes)
+    return Described(model, dict(name="plm"), TEXT_FORMAT, batches, tokens, notes=notes)
 
 
 def sizes(config: dict[str, Any], theirs: str, source: Source, where: Path) -> dict[str, int]:

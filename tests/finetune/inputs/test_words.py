@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from finetune.inputs import words
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
 from pretrain.data import tokenizers
+from pretrain.inference.text_format import load_format
 from pretrain.runtime.errors import UserError
 from tests.support import tokenizer_data as cases
 
-SYSTEMS = {"mlm": "wordpiece", "plm": "sentencepiece", "clm": "byte_bpe", "bilm": "words"}
+SYSTEMS = {"bert": "wordpiece", "xlnet": "sentencepiece", "gpt": "byte_bpe", "elmo": "words"}
 V = {"wordpiece": 120, "sentencepiece": 150, "byte_bpe": 300, "bpe": 120}
 SENTENCES = [text.split() for text in cases.TEXTS if text][:6]
 SENTENCES[2] = [*SENTENCES[2], "don't", "3,500", "(x)", "it's", "中文", "a", "!", "''", "é"]
@@ -22,15 +23,17 @@ def learned(name):
 
 @pytest.fixture(scope="module")
 def made():
-    """Inputs of a system, of rows so long."""
+    """RowBuilder of a system, of rows so long."""
     learnt = {system: learned(name) for system, name in SYSTEMS.items()}
-    return lambda system, L: Inputs(system, learnt[system], L, W=12 * (system == "bilm"))
+    return lambda system, L: RowBuilder(
+        load_format(system), learnt[system], L, W=12 * (system == "elmo")
+    )
 
 
 @pytest.mark.parametrize("name", ["wordpiece", "sentencepiece", "byte_bpe", "bpe"])
 def test_pieces_of_words_are_those_of_running_text(made, name):
-    system = dict(zip(SYSTEMS.values(), SYSTEMS, strict=True)).get(name, "clm")
-    inputs = Inputs(system, learned(name), 8) if name == "bpe" else made(system, 8)
+    system = dict(zip(SYSTEMS.values(), SYSTEMS, strict=True)).get(name, "gpt")
+    inputs = RowBuilder(load_format(system), learned(name), 8) if name == "bpe" else made(system, 8)
     for sentence, found in zip(SENTENCES, words.pieces(inputs, SENTENCES), strict=True):
         assert len(found) == len(sentence)
         whole = inputs.tokenizer.encode([" ".join(sentence)])[0]
@@ -46,8 +49,8 @@ def test_rows_are_the_pieces_in_order_and_places_those_of_each_word(made, system
     tokens = arrays["tokens_BLW" if inputs.W else "tokens_BL"]
     speaks = [word[-1 if last else 0] for word in each]
     np.testing.assert_array_equal(tokens[arrays["word_BL"]], speaks)
-    before = len(inputs.form.before)
-    behind = len(inputs.form.after) + len(inputs.form.last)
+    before = len(inputs.format.before)
+    behind = len(inputs.format.after) + len(inputs.format.last)
     found = zip(tokens, arrays["valid_BL"], strict=True)
     read = [row[valid][before : valid.sum() - behind] for row, valid in found]
     np.testing.assert_array_equal(np.concatenate(read), np.concatenate(each))
@@ -55,7 +58,7 @@ def test_rows_are_the_pieces_in_order_and_places_those_of_each_word(made, system
 
 @pytest.mark.parametrize("L", [12, 17, 64])
 def test_a_long_sentence_is_read_in_as_few_rows_as_hold_it_and_no_word_is_parted(made, L):
-    inputs = made("mlm", L)
+    inputs = made("bert", L)
     arrays, notes = words.rows(inputs, SENTENCES)
     row = 0
     for found in words.pieces(inputs, SENTENCES):
@@ -73,7 +76,7 @@ def test_a_long_sentence_is_read_in_as_few_rows_as_hold_it_and_no_word_is_parted
 
 
 def test_a_word_longer_than_a_row_keeps_its_first_pieces_and_is_counted(made):
-    inputs = made("mlm", 8)
+    inputs = made("bert", 8)
     whole = inputs.tokens(["bafegilomunsta"])[0]
     assert len(whole) > 6
     arrays, notes = words.rows(inputs, [["ba", "bafegilomunsta", "."]])
@@ -88,15 +91,15 @@ def test_a_word_of_no_pieces_is_told_too(made, system):
     arrays, _ = words.rows(inputs, [["", "ba"], [], ["\u00a0"]])
     assert arrays["word_BL"].sum(1).tolist() == [2, 0, 1]
     tokenizer = inputs.tokenizer
-    if system == "mlm":
+    if system == "bert":
         assert (arrays["tokens_BL"][arrays["word_BL"]] == tokenizer.special["unk"]).sum() == 2
-    if system == "bilm":
+    if system == "elmo":
         spelled = arrays["tokens_BLW"][arrays["word_BL"]][0]
         assert bytes(x for x in spelled.tolist() if x < 256) == b"<UNK>"
 
 
 def test_what_was_spread_over_rows_is_gathered_again(made):
-    word_BL = words.rows(made("plm", 12), [*SENTENCES, [], ["a"]])[0]["word_BL"]
+    word_BL = words.rows(made("xlnet", 12), [*SENTENCES, [], ["a"]])[0]["word_BL"]
     rng = np.random.default_rng(0)
     lengths = [*map(len, SENTENCES), 0, 1]
     values = [rng.integers(0, 99, n).tolist() for n in lengths]
@@ -107,7 +110,7 @@ def test_what_was_spread_over_rows_is_gathered_again(made):
 
 def test_a_row_without_room_is_refused(made):
     with pytest.raises(UserError, match="L=2 leaves no room for a word"):
-        words.rows(made("mlm", 2), [["ba"]])
+        words.rows(made("bert", 2), [["ba"]])
 
 
 def test_frequent_words_are_counted_in_lower_case():

@@ -20,7 +20,7 @@ FIELDS = dict(
 @pytest.fixture(scope="module")
 def case():
     """A task on ELMo with all of it, its weights drawn at random, and its rows."""
-    form = tagging_data.form("bilm", own=FIELDS["own"])
+    form = tagging_data.form("elmo", own=FIELDS["own"])
     module = tagging_data.task(form, **{k: v for k, v in FIELDS.items() if k != "own"})
     rows = tagging_data.batch(form)
     return module, tagging_data.drawn(module, rows), rows
@@ -57,7 +57,7 @@ def test_the_lstm_reads_words_as_if_nothing_stood_around_them(case, found):
 
 
 def test_each_use_has_an_average_of_its_own(case, found):
-    D = 2 * tagging_data.BACKBONES["bilm"]["D"]
+    D = 2 * tagging_data.BACKBONES["elmo"]["D"]
     for use, same in ((0, slice(-D, None)), (1, slice(0, -D))):
         params = jax.tree.map(np.copy, case[1])
         before = np.array(found(params)[0])  # before the change: JAX may read in place, and later

@@ -30,7 +30,7 @@ def workdir(folder):
     """A run, fine-tuned in name only, whose weights are drawn at random; its best are others."""
     (folder / "train.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in ROWS))
     config = common.base()
-    config.system, config.tokens = "mlm", dict(name="wordpiece", V=36)
+    config.text_format, config.tokens = "bert", dict(name="wordpiece", V=36)
     config.model = cases.BACKBONES["mlm"] | dict(V=None)
     config.data = dict(format="table", header=False, texts=(0,), label=1)
     config.data.train = str(folder / "train.tsv")

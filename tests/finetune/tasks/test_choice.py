@@ -39,10 +39,10 @@ def joined(made, *parts):
 
 
 FORMATS = {  # of a passage, a question and an option
-    "mlm": ("<cls>", "{p}", "<sep>", "{q} {o}", "<sep>"),
-    "plm": ("{p}", "<sep>", "{q} {o}", "<sep>", "<cls>"),
-    "clm": ("<start>", "{p} {q}", "<delimiter>", "{o}", "<extract>"),
-    "bilm": ("<bos>", "{p}", "<eos>", "<bos>", "{q} {o}", "<eos>"),
+    "bert": ("<cls>", "{p}", "<sep>", "{q} {o}", "<sep>"),
+    "xlnet": ("{p}", "<sep>", "{q} {o}", "<sep>", "<cls>"),
+    "gpt": ("<start>", "{p} {q}", "<delimiter>", "{o}", "<extract>"),
+    "elmo": ("<bos>", "{p}", "<eos>", "<bos>", "{q} {o}", "<eos>"),
 }
 
 
@@ -79,10 +79,10 @@ def test_what_is_too_long_loses_the_end_of_the_passage_and_nothing_else(system):
     passage = joined(made, long["texts"][0])
     for o, option in enumerate(long["choices"]):
         parts = [x.format(p=" ", q=QUESTION, o=option) for x in FORMATS[system]]
-        if system == "clm":
+        if system == "gpt":
             parts[1] = f" {QUESTION}"
         rest = [joined(made, x) if x.strip() else [] for x in parts]
-        at = [x.strip() for x in parts].index("") if system != "clm" else 1
+        at = [x.strip() for x in parts].index("") if system != "gpt" else 1
         n = made.inputs.L - sum(map(len, rest))
         rest[at:at] = [passage[:n]]
         assert texts_of(made, arrays, 0, o) == [x for part in rest for x in part]
@@ -130,7 +130,7 @@ def test_place_in_the_batch_padding_and_other_examples_change_nothing(ready, sys
 @pytest.fixture(scope="module")
 def grad(ready):
     """(parameters, rows) -> (gradients of the summed loss, sums)."""
-    module = ready("mlm")[2]
+    module = ready("bert")[2]
 
     def loss(params, rows):
         sums = module.apply({"params": params}, rows, train=False)
@@ -140,14 +140,14 @@ def grad(ready):
 
 
 def test_options_that_are_not_there_never_win_and_are_not_learned_from(ready, grad):
-    _, rows, _, params, logits = ready("mlm")
+    _, rows, _, params, logits = ready("bert")
     assert (logits(rows)[1:3].argmax(1) < 2).all()
     one, sums = grad(params, rows)
     changed = dict(rows, tokens_BOL=rows["tokens_BOL"].copy())
     changed["tokens_BOL"][1:3, 2] = 7
     other, other_sums = grad(params, changed)
     jax.tree.map(np.testing.assert_array_equal, (one, sums), (other, other_sums))
-    pair = cases.batch(form("mlm", [TWO]).arrays([TWO]))
+    pair = cases.batch(form("bert", [TWO]).arrays([TWO]))
     assert pair["there_BO"].shape == (1, 2)
     alone, _ = grad(params, pair)
     padded = dict(rows, weight_B=np.array([0, 1, 0, 0], np.float32))
@@ -156,7 +156,7 @@ def test_options_that_are_not_there_never_win_and_are_not_learned_from(ready, gr
 
 
 def test_the_loss_is_the_softmax_over_an_example_s_own_options(ready, grad):
-    _, rows, _, params, logits = ready("mlm")
+    _, rows, _, params, logits = ready("bert")
     _, sums = grad(params, rows)
     known = list(zip(logits(rows).astype(np.float64)[:3], EXAMPLES[:3], strict=True))
     own = [(x[: len(e["choices"])], e["label"]) for x, e in known]
@@ -168,14 +168,14 @@ def test_the_loss_is_the_softmax_over_an_example_s_own_options(ready, grad):
 
 
 def test_four_examples_are_learned_by_heart(ready):
-    _, rows, module, params, _ = ready("mlm")
+    _, rows, module, params, _ = ready("bert")
     before, after = cases.fell(module, params, dict(rows, label_B=np.array([1, 0, 1, 1])))
     assert before > 0.5
     assert after < 0.05
 
 
 def test_scores_and_lines_know_how_many_options_there_are():
-    made = form("mlm")
+    made = form("bert")
     outputs = {"logits_BO": np.array([[0, 2, 1], [3, 1, 9], [1, 4, 9], [0, 0, 0]], np.float32)}
     assert made.scores(EXAMPLES[:3], {"logits_BO": outputs["logits_BO"][:3]}) == {
         "accuracy": pytest.approx(2 / 3)
@@ -188,7 +188,7 @@ def test_scores_and_lines_know_how_many_options_there_are():
 
 
 def test_a_form_made_again_reads_as_the_first():
-    made = form("mlm", gap="_")
+    made = form("bert", gap="_")
     again = choice.Form(made.inputs, [], **made.kept())
     few = made.arrays([TWO])
     assert few["there_BO"].shape == (1, 3)
@@ -196,7 +196,7 @@ def test_a_form_made_again_reads_as_the_first():
 
 
 def test_the_work_of_a_step_is_that_of_all_options(ready):
-    made, rows, module, *_ = ready("mlm")
+    made, rows, module, *_ = ready("bert")
     data = Examples(made.arrays(EXAMPLES), B=2, L=48)
     options = rows["there_BO"].shape[1]
     assert options > 1
@@ -205,11 +205,11 @@ def test_the_work_of_a_step_is_that_of_all_options(ready):
 
 
 def test_gpt_s_language_model_learns_from_options_that_are_there(ready):
-    made, rows, _, params, _ = ready("clm")
+    made, rows, _, params, _ = ready("gpt")
     trained = cases.task(choice, made, lm=0.5)
     apply = quick_jit(lambda p, b: trained.apply({"params": p}, b, train=False)["lm_loss"])
     _, weight = apply(params, rows)
     own = rows["valid_BOL"][..., 1:].sum(-1) * rows["there_BO"]
     assert float(weight) == own.sum()
     with pytest.raises(UserError, match="from left to right"):
-        cases.task(choice, form("mlm"), lm=0.5)
+        cases.task(choice, form("bert"), lm=0.5)

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import modules
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
 from finetune.tasks import classify, regress
 from pretrain.data.tokenizers import wordpiece
+from pretrain.inference.text_format import load_format
 from pretrain.runtime.errors import UserError
 from tests.support import gpt_releases
 from tests.support import transformer_inputs as cases
@@ -28,20 +29,22 @@ EXAMPLES = [
 def bert():
     """(inputs, backbone)."""
     tokens = wordpiece.Tokenizer(PIECES)
-    return Inputs("mlm", tokens, L), cases.tiny(**cases.BERT | dict(V=tokens.V, N=1, L=L))
+    return RowBuilder(load_format("bert"), tokens, L), cases.tiny(
+        **cases.BERT | dict(V=tokens.V, N=1, L=L)
+    )
 
 
 @pytest.fixture(scope="module")
 def gpt():
     tokens = gpt_releases.vocabulary("hugging_face")
-    made = Inputs("clm", tokens, L)
+    made = RowBuilder(load_format("gpt"), tokens, L)
     return made, cases.tiny(**cases.GPT2 | dict(V=tokens.V + 3, N=1, L=L))
 
 
 def built(system, kind=classify, examples=EXAMPLES, form=None, **fields):
     """(form, task, batch, parameters that all matter)."""
     inputs, backbone = system
-    own = kind.Form(inputs, examples, S=backbone.S, **(form or {}))
+    own = kind.Form(inputs, examples, **(form or {}))
     task = kind.Task(backbone, **{**own.head(), "dropout": 0.0, **fields})
     batch = own.arrays(examples) | {"weight_B": np.ones(len(examples), np.float32)}
     shapes = jax.eval_shape(lambda: task.init(jax.random.key(0), batch, train=False))["params"]

@@ -9,17 +9,18 @@ import pytest
 
 import modules
 from finetune import tasks
-from finetune.inputs.text_format import Inputs
+from finetune.inputs.rows import RowBuilder
+from pretrain.inference.text_format import load_format
 from tests.support import tagging_data
 from tests.support import transformer_inputs as cases
 from tests.support.xlnet_inputs import quick_jit
 
 BACKBONES = {
-    "elmo": ("bilm", tagging_data.BACKBONES["bilm"]),
-    "bert": ("mlm", tagging_data.BACKBONES["mlm"]),
-    "gpt": ("clm", dict(name="transformer", **tagging_data.WIDTHS, **cases.GPT1, L=64)),
-    "gpt2": ("clm", tagging_data.BACKBONES["clm"]),
-    "xlnet": ("plm", tagging_data.BACKBONES["plm"] | {"M": 12}),
+    "elmo": ("elmo", tagging_data.BACKBONES["elmo"]),
+    "bert": ("bert", tagging_data.BACKBONES["bert"]),
+    "gpt": ("gpt", dict(name="transformer", **tagging_data.WIDTHS, **cases.GPT1, L=64)),
+    "gpt2": ("gpt", tagging_data.BACKBONES["gpt"]),
+    "xlnet": ("xlnet", tagging_data.BACKBONES["xlnet"] | {"M": 12}),
 }
 SENTENCES = [" ".join(x["words"]) for x in tagging_data.EXAMPLES]
 
@@ -87,8 +88,10 @@ MORE = {
 def test_every_backbone_learns_every_task(backbone, task):
     (system, model), case, kind = BACKBONES[backbone], CASES[task], tasks.kind(task)
     examples = [x | {"where": f"line {i}"} for i, x in enumerate(case.examples)]
-    inputs = Inputs(system, tagging_data.tokenizer(system), 32, W=model.get("W", 0))
-    form = kind.Form(inputs, examples, S=3 if system == "plm" else model.get("S", 0), **case.fields)
+    inputs = RowBuilder(
+        load_format(system), tagging_data.tokenizer(system), 32, W=model.get("W", 0)
+    )
+    form = kind.Form(inputs, examples, **case.fields)
     sized = model if "V" in model else model | {"V": inputs.tokenizer.V + inputs.new}
     fields = {"dropout": 0.0, **form.head(), **MORE.get((backbone, task), {})}
     module = kind.Task(modules.build(**sized), **fields)

@@ -27,7 +27,7 @@ EXAMPLES = [
 UNKNOWN = example("home", 5, None)
 
 
-def form(system="mlm", examples=EXAMPLES, options=4, **fields):
+def form(system="bert", examples=EXAMPLES, options=4, **fields):
     return cases.form(rank, system, examples, options=options, **fields)
 
 

@@ -27,13 +27,16 @@ __all__ = ["run"]
 L, STRIDE = 32, 5
 
 
+def start_of(run):
+    return initialize.Start(run.config.text_format, run.config.model.to_dict(), run.tokenizer, None)
+
+
 @pytest.fixture(scope="module")
 def inputs(run):
     """How the toy run of that system reads."""
 
     def make(kind, L=L):
-        start = initialize.Start(kind, run(kind).config.model.to_dict(), run(kind).tokenizer, None)
-        return job.made_inputs(start, L)
+        return job.made_inputs(start_of(run(kind)), L)
 
     return make
 
@@ -66,7 +69,7 @@ def asked(name, question, context, answer=None, impossible=False):
 
 
 def formed(inputs, examples, **fields):
-    return span.Form(inputs, examples, **{"stride": STRIDE, "max_query": 4, "S": 2} | fields)
+    return span.Form(inputs, examples, **{"stride": STRIDE, "max_query": 4} | fields)
 
 
 def batch(arrays):
@@ -111,10 +114,8 @@ def test_the_tokens_of_the_answer_are_the_answer_s_and_every_answer_is_somewhere
     [kind if kind == "mlm" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS],
 )
 def test_every_backbone_learns_four_questions_and_answers_them(run, inputs, examples, kind):
-    S = run(kind).config.model.get("S", 0)
-    form = formed(inputs(kind), examples, S=S, stride=16)
-    start = initialize.Start(kind, run(kind).config.model.to_dict(), run(kind).tokenizer, None)
-    task = span.Task(start.backbone(inputs(kind).new), **form.head())
+    form = formed(inputs(kind), examples, stride=16)
+    task = span.Task(start_of(run(kind)).backbone(inputs(kind).new), **form.head())
     rows = batch(form.arrays(examples))
     params = quick_jit(functools.partial(task.init, train=False))(jax.random.key(0), rows)
     tx = optax.adam(0.015)
@@ -145,7 +146,7 @@ def test_every_backbone_learns_four_questions_and_answers_them(run, inputs, exam
     turned = jax.device_get(told(params, {name: x[::-1].copy() for name, x in rows.items()}))
     for name, x in outputs.items():
         np.testing.assert_allclose(turned[name][::-1], x, rtol=1e-4, atol=1e-4)
-    less = formed(inputs(kind, L - 1), examples[2:], S=S)
+    less = formed(inputs(kind, L - 1), examples[2:])
     outputs = jax.device_get(told(params, batch(less.arrays(examples[2:]))))
     for line, other in zip(lines[2:], less.lines(examples[2:], outputs), strict=True):
         assert line["prediction_text"] == other["prediction_text"]
@@ -395,7 +396,7 @@ def test_a_form_made_again_of_what_was_kept_makes_the_same_rows(inputs, examples
 
 def test_xlnet_reads_the_context_before_the_question_and_the_mark_last(inputs, examples):
     own = inputs("plm")
-    arrays, special = formed(own, examples, S=3).arrays(examples), own.tokenizer.special
+    arrays, special = formed(own, examples).arrays(examples), own.tokenizer.special
     for i in range(len(arrays["null_B"])):
         row = arrays["tokens_BL"][i, arrays["valid_BL"][i]].tolist()
         assert (row[-1], row[-2], row.count(special["sep"])) == (special["cls"], special["sep"], 2)

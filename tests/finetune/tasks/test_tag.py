@@ -36,7 +36,7 @@ def as_outputs(made, tags, examples=EXAMPLES):
 
 @pytest.mark.parametrize("L", [12, 40])
 def test_perfect_tags_score_1_and_are_written_as_the_file_has_them(L):
-    made = tagging_data.form("mlm", L, convert_to="bilou")
+    made = tagging_data.form("bert", L, convert_to="bilou")
     told = [tag_schemes.convert(tags, "iob2", "bilou") for tags in TRUTH]
     outputs = as_outputs(made, told)
     assert made.scores(EXAMPLES, outputs) == {"f1": 1, "precision": 1, "recall": 1}
@@ -50,7 +50,7 @@ def test_perfect_tags_score_1_and_are_written_as_the_file_has_them(L):
 
 
 def test_scores_count_entities_and_words():
-    made = tagging_data.form("mlm", metrics=("f1", "precision", "recall", "accuracy"))
+    made = tagging_data.form("bert", metrics=("f1", "precision", "recall", "accuracy"))
     told = [list(tags) for tags in TRUTH]
     told[0][1], told[1][0] = "O", "B-LOC"  # an entity loses its end; another is made up
     found = made.scores(EXAMPLES, as_outputs(made, told))
@@ -67,14 +67,14 @@ def test_strict_scores_count_soundly_written_entities_alone():
     told[1][1] = "I-LOC"  # read leniently, an entity all the same
     scores = [
         made.scores(EXAMPLES, as_outputs(made, told))["recall"]
-        for made in (tagging_data.form("mlm", strict=strict) for strict in (False, True))
+        for made in (tagging_data.form("bert", strict=strict) for strict in (False, True))
     ]
     there = sum(tag.startswith("B") for tags in TRUTH for tag in tags)
     assert scores == [1, pytest.approx((there - 1) / there)]
 
 
 def test_labels_without_a_scheme_are_those_found_and_scored_word_by_word():
-    made = tagging_data.form("mlm", scheme="")
+    made = tagging_data.form("bert", scheme="")
     assert made.labels == sorted(LABELS)
     told = [["O"] * len(tags) for tags in TRUTH]
     outside = sum(tag == "O" for tags in TRUTH for tag in tags)
@@ -83,9 +83,9 @@ def test_labels_without_a_scheme_are_those_found_and_scored_word_by_word():
 
 
 def test_with_a_scheme_every_letter_of_every_type_can_be_told():
-    made = tagging_data.form("mlm", examples=EXAMPLES[1:2])
+    made = tagging_data.form("bert", examples=EXAMPLES[1:2])
     assert made.labels == ["O", "B-LOC", "I-LOC"]
-    made = tagging_data.form("mlm", convert_to="bmes")
+    made = tagging_data.form("bert", convert_to="bmes")
     assert made.labels[5:] == ["B-PER", "M-PER", "E-PER", "S-PER"]
 
 
@@ -109,13 +109,13 @@ def broken(**changes):
 )
 def test_what_is_wrong_is_said_at_the_door(examples, fields, message):
     with pytest.raises(UserError, match=message):
-        tagging_data.form("mlm", examples=examples, **fields)
+        tagging_data.form("bert", examples=examples, **fields)
 
 
 def test_a_type_that_training_has_not_is_refused_where_labels_are_listed():
     labels = ["O", "B-LOC", "I-LOC"]
     with pytest.raises(UserError, match=r"line 1: label 'B-PER' is none of O, B-LOC, I-LOC"):
-        tagging_data.form("mlm", labels=labels).arrays(EXAMPLES)
+        tagging_data.form("bert", labels=labels).arrays(EXAMPLES)
 
 
 SCHEMES = [("", ""), *(("iob2", scheme) for scheme in ("iob1", "iob2", "iobes", "bilou", "bmes"))]
@@ -124,7 +124,7 @@ SCHEMES = [("", ""), *(("iob2", scheme) for scheme in ("iob1", "iob2", "iobes", 
 @pytest.mark.parametrize(("scheme", "learned"), SCHEMES)
 def test_a_type_that_training_has_not_is_an_error_in_every_scheme(scheme, learned):
     fields = dict(scheme=scheme, convert_to=learned)
-    made = tagging_data.form("mlm", examples=EXAMPLES[1:2], **fields)
+    made = tagging_data.form("bert", examples=EXAMPLES[1:2], **fields)
     again = Form(made.inputs, [], **json.loads(json.dumps(made.kept())))
     for form in (made, again):
         form.arrays(EXAMPLES)
@@ -138,7 +138,7 @@ def test_a_type_that_training_has_not_is_an_error_in_every_scheme(scheme, learne
 
 def test_an_entity_of_an_unseen_type_counts_as_not_found():
     made = tagging_data.form(
-        "mlm", examples=EXAMPLES[1:2], metrics=("recall", "precision", "accuracy")
+        "bert", examples=EXAMPLES[1:2], metrics=("recall", "precision", "accuracy")
     )
     told = [[tag if "LOC" in tag else "O" for tag in tags] for tags in TRUTH]
     flat = [tag for tags in TRUTH for tag in tags]
@@ -149,7 +149,7 @@ def test_an_entity_of_an_unseen_type_counts_as_not_found():
 
 
 def test_what_is_kept_makes_the_same_form_and_task():
-    made = tagging_data.form("mlm", convert_to="iobes", own=2)
+    made = tagging_data.form("bert", convert_to="iobes", own=2)
     kept, head = json.loads(json.dumps([made.kept(), made.head()]))
     again = Form(made.inputs, [], **kept)
     for name, x in made.arrays(EXAMPLES).items():
@@ -161,7 +161,7 @@ def test_what_is_kept_makes_the_same_form_and_task():
 
 
 def test_four_examples_are_learned_and_told():
-    made = tagging_data.form("mlm")
+    made = tagging_data.form("bert")
     module, rows = tagging_data.task(made), tagging_data.batch(made)
     params = tagging_data.drawn(module, rows, 0.2)
     tx = optax.adam(2e-2)
@@ -187,7 +187,7 @@ def test_four_examples_are_learned_and_told():
 
 # BERT's padding is on the right, XLNet's on the left.
 @pytest.mark.parametrize(
-    "system", ["mlm", "plm", *(pytest.param(x, marks=pytest.mark.slow) for x in ("clm", "bilm"))]
+    "system", ["bert", "xlnet", *(pytest.param(x, marks=pytest.mark.slow) for x in ("gpt", "elmo"))]
 )
 def test_padding_and_neighbours_change_no_emission(system):
     emissions = []
@@ -205,7 +205,7 @@ def test_padding_and_neighbours_change_no_emission(system):
 @pytest.fixture(scope="module", params=["plain", "constrained", "crf", "both"])
 def decided(request):
     """A task with weights drawn at random, its rows, and its emissions of them."""
-    made = tagging_data.form("mlm")
+    made = tagging_data.form("bert")
     crf, constrained = request.param in ("crf", "both"), request.param in ("constrained", "both")
     module, rows = (
         tagging_data.task(made, crf=crf, constrained=constrained),
@@ -285,7 +285,7 @@ def test_words_of_unseen_tags_are_in_no_loss_and_misses(decided):
 
 
 def test_constraints_need_a_scheme():
-    made = tagging_data.form("mlm", scheme="")
+    made = tagging_data.form("bert", scheme="")
     with pytest.raises(UserError, match="constrained: task"):
         tagging_data.task(made, constrained=True)
 
@@ -298,6 +298,6 @@ def test_the_recipes_say_nothing_that_form_and_task_do_not_know(config):
     own = fields & job.form_fields(tag)
     written = [tag_schemes.convert(tags, "iob2", config.task.scheme) for tags in TRUTH]
     examples = [x | {"labels": tags} for x, tags in zip(EXAMPLES, written, strict=True)]
-    form = tagging_data.form("bilm", examples=examples, **{x: config.task[x] for x in own})
+    form = tagging_data.form("elmo", examples=examples, **{x: config.task[x] for x in own})
     task = tagging_data.task(form, **{name: config.task[name] for name in fields - own})
     assert task.scheme == form.learned

@@ -40,22 +40,28 @@ ELMO = dict(
 
 def bert():
     heads = {"next_DC": (16, 2), "next_bias_C": (2,)}
-    return Described(BERT, dict(name="mlm", nsp=True), {}, wordpiece.Tokenizer(PIECES), heads)
+    return Described(
+        BERT, dict(name="mlm", nsp=True), "bert", {}, wordpiece.Tokenizer(PIECES), heads
+    )
 
 
 def gpt(kind, **fields):
     tokens = gpt_releases.vocabulary(kind)
     model = TRANSFORMER | dict(V=tokens.V, attention="causal", **fields)
-    return Described(model, dict(name="clm", across=False), {}, tokens)
+    return Described(model, dict(name="clm", across=False), "gpt", {}, tokens)
 
 
 def xlnet():
     texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
-    return Described(XLNET, dict(name="plm"), {}, sentencepiece.Tokenizer.learn(iter(texts), V=31))
+    return Described(
+        XLNET, dict(name="plm"), "xlnet", {}, sentencepiece.Tokenizer.learn(iter(texts), V=31)
+    )
 
 
 def elmo():
-    return Described(ELMO, dict(name="bilm"), {}, words.Tokenizer(list(words.MARKS), "blank"))
+    return Described(
+        ELMO, dict(name="bilm"), "elmo", {}, words.Tokenizer(list(words.MARKS), "blank")
+    )
 
 
 SYSTEMS = {

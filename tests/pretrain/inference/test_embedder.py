@@ -13,7 +13,6 @@ from pretrain.inference import length_buckets
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.embedding_inputs import Pieces
 from pretrain.inference.layer_selection import chosen
-from pretrain.inference.text_format import frame
 from pretrain.runtime.errors import UserError
 from tests.support.tiny_models import KINDS, LSTM, layout
 from tests.support.xlnet_inputs import off, quick_jit
@@ -263,8 +262,3 @@ def test_a_line_that_is_too_long_is_named_or_cut(run, lines):
     assert found.tokens == [run("mlm").tokenizer.pieces[i] for i in whole[:room]]
     assert found.vectors.shape == (3, room, 16)
     assert cutting.cuts == 1
-
-
-def test_of_an_objective_that_is_not_known_the_frame_is_not_either():
-    with pytest.raises(UserError, match="'nsp'"):
-        frame("nsp")

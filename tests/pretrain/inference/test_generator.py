@@ -175,8 +175,8 @@ def test_prompts_of_about_one_length_share_their_programs():
 
 
 def test_only_causal_models_write():
-    run = Run(None, ConfigDict(dict(objective=dict(name="mlm"))), Letters(), cases.tiny())
-    with pytest.raises(UserError, match="objective is mlm: only causal models"):
+    run = Run(None, ConfigDict(dict(model=dict(name="transformer"))), Letters(), cases.tiny())
+    with pytest.raises(UserError, match="transformer, is not causal: only causal models"):
         Writer(run, Layout(make_mesh()))
 
 
@@ -329,7 +329,7 @@ def test_a_folder_without_a_run_is_named(toy, tmp_path):
 def test_a_run_of_another_objective_is_refused(toy, gpt, tmp_path):
     shutil.copytree(gpt / "tokenizer", tmp_path / "tokenizer")
     write_config(tmp_path, toy.config("mlm").to_dict())
-    assert_refused(generate(toy, tmp_path), "objective is mlm", "only causal models")
+    assert_refused(generate(toy, tmp_path), "is not causal", "only causal models")
 
 
 def test_the_average_writes_where_the_run_keeps_one(toy, tmp_path):

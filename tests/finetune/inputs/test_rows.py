@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.inputs import text_format
-from finetune.inputs.text_format import Inputs, shortened
+from finetune.inputs.rows import RowBuilder, truncate_lengths
 from pretrain.data.tokenizers import byte_bpe, sentencepiece, wordpiece, words
 from pretrain.data.tokenizers.character_ids import characters
+from pretrain.inference.text_format import load_format
 from pretrain.runtime.errors import UserError
 from tests.support import gpt_releases
 from tests.support.bert_release import PIECES
@@ -33,26 +33,26 @@ def row(made, *texts, **options):
 
 
 def test_bert_s_pairs_are_between_cls_and_sep_in_two_segments():
-    made = Inputs("mlm", wordpieces(), 12)
+    made = RowBuilder(load_format("bert"), wordpieces(), 12)
     pieces = PIECES.index
     found = row(made, "a b", "c")
     names = ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]
     assert found.ids.tolist() == [pieces(name) for name in names]
     assert found.segments.tolist() == [0, 0, 0, 0, 1, 1]
     assert (found.starts, found.cut) == ([1, 4], 0)
-    arrays = made.arrays([found], S=2)
+    arrays = made.arrays([found])
     assert arrays["valid_BL"].tolist() == [[True] * 6 + [False] * 6]
     assert arrays["tokens_BL"][0, :6].tolist() == found.ids.tolist()
 
 
 def test_xlnet_s_rows_end_with_cls_of_its_own_segment_and_are_padded_on_the_left(unigram):
-    made = Inputs("plm", unigram, 16)
+    made = RowBuilder(load_format("xlnet"), unigram, 16)
     one, two = unigram.encode(["abc", "cab"])
     found = row(made, "abc", "cab")
     sep, cls = unigram.special["sep"], unigram.special["cls"]
     assert found.ids.tolist() == [*one, sep, *two, sep, cls]
     assert found.segments.tolist() == [0] * (len(one) + 1) + [1] * (len(two) + 1) + [2]
-    arrays = made.arrays([found], S=3)
+    arrays = made.arrays([found])
     n = len(found.ids)
     assert arrays["valid_BL"].tolist() == [[False] * (16 - n) + [True] * n]
     assert arrays["tokens_BL"][0, -1] == cls
@@ -61,17 +61,17 @@ def test_xlnet_s_rows_end_with_cls_of_its_own_segment_and_are_padded_on_the_left
 
 def test_gpt_s_rows_have_three_tokens_that_are_behind_the_vocabulary():
     tokenizer = gpt_releases.vocabulary("hugging_face")
-    made = Inputs("clm", tokenizer, 12)
+    made = RowBuilder(load_format("gpt"), tokenizer, 12)
     assert isinstance(tokenizer, byte_bpe.Tokenizer)
     assert made.new == 3
     one, two = tokenizer.encode(["ab", "c"])
     start, delimiter, extract = range(tokenizer.V, tokenizer.V + 3)
     assert row(made, "ab", "c").ids.tolist() == [start, *one, delimiter, *two, extract]
-    assert Inputs("clm", tokenizer, 12, V=300).marks(["extract"]).tolist() == [302]
+    assert RowBuilder(load_format("gpt"), tokenizer, 12, V=300).marks(["extract"]).tolist() == [302]
 
 
 def test_elmo_s_words_are_spelled_between_marks_of_their_own():
-    made = Inputs("bilm", spelled(), 12, W=10)
+    made = RowBuilder(load_format("elmo"), spelled(), 12, W=10)
     found = row(made, "one new", "two")
     expected = characters(["<S>", "one", "new", "</S>", "<S>", "two", "</S>"], 10)
     np.testing.assert_array_equal(found.ids, expected)
@@ -79,7 +79,7 @@ def test_elmo_s_words_are_spelled_between_marks_of_their_own():
 
 
 def test_three_texts_go_on_as_two_do(unigram):
-    made = Inputs("plm", unigram, 32)
+    made = RowBuilder(load_format("xlnet"), unigram, 32)
     found = row(made, "abc", "cab", "bad")
     sep = unigram.special["sep"]
     assert (found.ids == sep).sum() == 3
@@ -87,7 +87,7 @@ def test_three_texts_go_on_as_two_do(unigram):
 
 
 def test_what_is_too_long_loses_the_end_of_its_longest_text():
-    made = Inputs("mlm", wordpieces(), 9)
+    made = RowBuilder(load_format("bert"), wordpieces(), 9)
     found = row(made, "a b c d e f", "g h")
     assert len(found.ids) == 9
     assert found.cut == 2
@@ -113,7 +113,7 @@ def brute(lengths, room, keep):
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=4), st.integers(0, 60), st.integers(0, 3))
 def test_lengths_fit_and_nobody_gives_up_more_than_a_token_beyond_another(lengths, room, kept):
     keep = [kept] if kept < len(lengths) and len(lengths) > 1 else []
-    left, over = shortened(lengths, room, keep)
+    left, over = truncate_lengths(lengths, room, keep)
     expected = brute(lengths, room, keep)
     assert sum(left) == min(sum(lengths), room)
     assert over == sum(lengths) - sum(left)
@@ -124,9 +124,6 @@ def test_lengths_fit_and_nobody_gives_up_more_than_a_token_beyond_another(length
     assert [left[i] for i in keep] == [expected[i] for i in keep]
 
 
-def test_a_system_that_is_not_known_and_a_tokenizer_without_marks_are_refused():
-    with pytest.raises(UserError, match="system='nsp'"):
-        Inputs("nsp", wordpieces(), 9)
+def test_a_tokenizer_without_the_marks_of_the_format_is_refused():
     with pytest.raises(UserError, match="<cls>"):
-        Inputs("mlm", spelled(), 9)
-    assert set(text_format.FORMS) == {"mlm", "plm", "clm", "bilm"}
+        RowBuilder(load_format("bert"), spelled(), 9)
