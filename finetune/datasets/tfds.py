@@ -44,7 +44,7 @@ def read(
     columns = (texts,) if isinstance(texts, str) else tuple(texts)
     layout = Layout(columns, label, id, files.label_names(labels), number, tuple(skip), empty)
     _check_features(builder.info.features, layout, path)
-    with sources.naming(f"tfds:{path}"):
+    with sources.explain_errors(f"tfds:{path}"):
         source = builder.as_data_source(split=split)
     if label and _is_hidden(builder.info.features[label], source, label):
         # Without a label the examples are for prediction.
@@ -57,7 +57,7 @@ def read(
 def _builder(path: str, tfds_dir: str, split: str) -> Any:
     import tensorflow_datasets as tfds  # takes seconds, and only this format needs it
 
-    with sources.naming(f"tfds:{path}"):
+    with sources.explain_errors(f"tfds:{path}"):
         builder = tfds.builder(path, data_dir=tfds_dir or None)
     sources.check_prepared(builder, path, split)
     return builder

@@ -43,7 +43,7 @@ def prepare(
     tfds_dir: str = "",
     verify: bool = False,
 ) -> format.Corpus:
-    """The prepared corpus of these options, made now unless `cache` holds it.
+    """Opens the prepared corpus of these options, and makes it unless `cache` holds it.
 
     Args:
         tokens: `name` of a tokenizer and its fields, see its `settings`.
@@ -51,15 +51,15 @@ def prepare(
         documents, sentences, detokenise: how lines become documents and sentences, see
             `sentences.pieces`.
         paragraphs: whether a paragraph ends in <eop>.
-        held_out: the share of the documents in `splits["held_out"]`; 0: there is no such split.
-        cache: the folder of all corpora, each named after what it was made from.
+        held_out: the share of the documents in `splits["held_out"]`; 0 makes no such split.
+        cache: the folder of all corpora, each of which has the hash of its inputs in its name.
         verify: see `format.read`.
 
     Raises:
         UserError: something is wrong with these, with the text (by file, line and byte), or with
             the corpus that `cache` holds.
     """
-    found = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
+    texts = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
     sentence_lib.check(documents, sentences, detokenise)
     options = {
         "format": FORMAT,
@@ -72,68 +72,79 @@ def prepare(
         "tfds_split": tfds_split,
         "tokens": tokenizers.settings(**tokens),
     }
-    if found.has_links:  # a corpus of before may hold their text as often as they lead to it
+    if texts.has_links:  # an older corpus may hold a text once for each link to it
         options["links"] = "once"
+    _create_cache(cache)
+    manifest = {"options": options, "inputs": input_hashes.hashes(texts.inputs, Path(cache))}
+    folder = Path(cache) / f"{texts.name}-{hash_manifest(manifest)}"
+    # A finished corpus needs no lock, so that a cache can be read-only.
+    if not folder.exists() or (partial_folder(folder).exists() and os.access(cache, os.W_OK)):
+        with lock_build(folder.with_suffix(".lock")):
+            if not folder.exists():  # another process may have made it meanwhile
+                make_corpus(folder, texts, tokens, manifest)
+            shutil.rmtree(
+                partial_folder(folder), ignore_errors=True
+            )  # this run's, or a killed one's
+    return format.read(folder, held_out, verify)
+
+
+def _create_cache(cache: str) -> None:
     if "://" in cache:
         raise UserError(f"cache={cache!r}: prepared corpora are files to be mapped into memory")
     try:
         Path(cache).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cache={cache!r}: no such folder can be made: {error.strerror}") from error
-    manifest = {"options": options, "inputs": input_hashes.hashes(found.inputs, Path(cache))}
-    folder = Path(cache) / f"{found.name}-{address(manifest)}"
-    if not folder.exists() or (left_over(folder).exists() and os.access(cache, os.W_OK)):
-        with lock_build(folder.with_suffix(".lock")):
-            if not folder.exists():
-                make(folder, found, tokens, manifest)
-            shutil.rmtree(left_over(folder), ignore_errors=True)  # of this run, or of a kill
-    return format.read(folder, held_out, verify)
 
 
-def left_over(folder: Path) -> Path:
-    """Where the corpus `folder` is made."""
+def partial_folder(folder: Path) -> Path:
+    """Returns the folder in which the corpus `folder` is made."""
     return folder.with_suffix(".partial")
 
 
-def address(manifest: Mapping[str, Any]) -> str:
-    """Of the content alone: the same text elsewhere, read in the same way, is the same corpus."""
+def hash_manifest(manifest: Mapping[str, Any]) -> str:
+    """Hashes the content of the inputs and the options, but not where the inputs are."""
+    # The same text elsewhere, read in the same way, is the same corpus.
     how = {**manifest["options"], "source": "", "inputs": list(manifest["inputs"].values())}
     return hashlib.sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def make(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict) -> None:
-    """Makes the corpus beside `folder`, in parts that outlive a kill, then renames it there."""
+def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict) -> None:
+    """Makes the corpus beside `folder`, in parts that survive a kill, then renames it."""
     # Whichever process took the lock prepares: it need not be the first.
-    say(f"preparing {folder}{changes(folder.parent, manifest)}", every_process=True)
-    work = left_over(folder)
+    say(f"preparing {folder}{describe_changes(folder.parent, manifest)}", every_process=True)
+    work = partial_folder(folder)
     work.mkdir(exist_ok=True)
     try:
         stamps = [input_hashes.stamp(path) for path in source.inputs]
-        made = work / "corpus"
-        _make(work, made, source, tokens, manifest)
+        draft = work / "corpus"
+        _fill(work, draft, source, tokens, manifest)
+        # Text that grows under the reader would be cut off at an arbitrary place.
         if stamps != [input_hashes.stamp(path) for path in source.inputs]:
             shutil.rmtree(work)
             raise UserError("the text changed while it was read: start again when it is complete")
-        sync_tree(made)
-        rename_folder(made, folder)
+        sync_tree(draft)
+        rename_folder(draft, folder)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         raise UserError(f"{folder.parent}: no space left; the next run continues there") from error
 
 
-def _make(work: Path, made: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
+def _fill(work: Path, draft: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
     options = manifest["options"]
-    tokenizer = vocabulary(work / "tokenizer", pieces(source, options), tokens)
-    count = writer.write(work, pieces(source, options), tokenizer, options["paragraphs"])
-    shutil.rmtree(made, ignore_errors=True)
-    shutil.copytree(work / "tokenizer", made / "tokenizer")
+    tokenizer = restore_or_learn_tokenizer(work / "tokenizer", read_pieces(source, options), tokens)
+    count = writer.write(work, read_pieces(source, options), tokenizer, options["paragraphs"])
+    # Joining parts is quick: what a killed run joined is thrown away.
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.copytree(work / "tokenizer", draft / "tokenizer")
     paths = [writer.path(work, number) for number in range(count)]
-    arrays = writer.join(paths, made, tokenizer, options["paragraphs"])
-    format.write_manifest(made, manifest, arrays)
+    arrays = writer.join(paths, draft, tokenizer, options["paragraphs"])
+    format.write_manifest(draft, manifest, arrays)
 
 
-def pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
+def read_pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
+    """Reads the text of a source as pieces; raises UserError if it has none."""
     piece, how = None, {name: options[name] for name in ("documents", "sentences", "detokenise")}
     for document in source.read():
         for piece in sentence_lib.pieces(document, **how):
@@ -142,10 +153,10 @@ def pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.
         raise UserError(f"source={options['source']!r} holds no text")
 
 
-def vocabulary(
+def restore_or_learn_tokenizer(
     folder: Path, text: Iterator[sentence_lib.Piece], tokens: Mapping[str, Any]
 ) -> tokenizers.Tokenizer:
-    """The tokenizer in the folder, made now if an earlier run did not finish it."""
+    """Loads the tokenizer that a killed run left in the folder, or learns it and saves it there."""
     if folder.exists():
         try:
             return tokenizers.load(folder)
@@ -159,8 +170,8 @@ def vocabulary(
     return tokenizers.load(folder)
 
 
-def changes(cache: Path, manifest: Mapping[str, Any]) -> str:
-    """What changed since this source was last prepared in this way, for the reader."""
+def describe_changes(cache: Path, manifest: Mapping[str, Any]) -> str:
+    """Says what changed since this source was last prepared with these options."""
     for path in sorted(cache.glob(f"*/{format.MANIFEST}"), key=_age):
         try:
             before = sealed_json.read(path)
@@ -182,15 +193,15 @@ def main(_) -> None:
         if "corpus" not in CONFIG.value:
             raise UserError("the recipe has no section corpus")
         with section("corpus"):
-            made = prepare(**CONFIG.value.corpus)
+            corpus = prepare(**CONFIG.value.corpus)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
     for name in ("documents", "sentences", "words", "bytes", "tokens"):
-        print(f"{name:<11}{made.manifest[name]:>15,}")
-    print(f"vocabulary {made.tokenizer.V:>15,}")
-    for name, chosen in made.splits.items():
-        print(f"{name:<11}{len(chosen):>15,} documents")
-    print(f"folder     {made.folder}")
+        print(f"{name:<11}{corpus.manifest[name]:>15,}")
+    print(f"vocabulary {corpus.tokenizer.V:>15,}")
+    for name, documents in corpus.splits.items():
+        print(f"{name:<11}{len(documents):>15,} documents")
+    print(f"folder     {corpus.folder}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tokenised benchmarks back to running text, so that any tokenizer can be compared on them.
+"""Turns tokenised benchmarks into running text, so that any tokenizer can be compared on them.
 
 Radford et al. 2019 (GPT-2), section 3.1: perplexity is per word of the original data set, on text
 that invertible rules have put back together.
@@ -20,7 +20,7 @@ KEEPS_DOT = re.compile(rf"[A-Za-z]|(?:\w+\.)+\w+|{'|'.join(ABBREVIATIONS.split()
 
 
 def wikitext(line: str) -> str:
-    """Running text for a line of WikiText, or the line itself if `retokenise` cannot undo it.
+    """Turns a line of WikiText into running text, if `retokenise` can undo that.
 
     Dots, commas, hyphens and dashes inside numbers and words, punctuation, brackets, currency,
     quotes (by turns opening and closing) and apostrophes lose the blanks around them, and the line
@@ -32,7 +32,7 @@ def wikitext(line: str) -> str:
 
 
 def retokenise(text: str) -> str:
-    """The line of WikiText that `wikitext` made this from."""
+    """Returns the line of WikiText that `wikitext` made this from."""
     tokenised = _apply(PART, text.removesuffix("\n"))
     return (f" {tokenised} " if tokenised else " ") + "\n" * text.endswith("\n")
 
@@ -44,7 +44,7 @@ def _apply(rules: Sequence[Rule], text: str) -> str:
 
 
 def _join_dot(match: re.Match[str]) -> str:
-    """Not if the dot would then look like an abbreviation's."""
+    """Joins a word and its dot, unless that would look like an abbreviation."""
     return match[0] if KEEPS_DOT.fullmatch(match[1]) else f"{match[1]}."
 
 
@@ -77,7 +77,12 @@ PART: list[Rule] = [
 
 
 class Style(NamedTuple):
-    """`text`: what becomes of a line; `line_words`: how many words its end counts for."""
+    """A style of tokenised text.
+
+    Attributes:
+        text: rewrites a line.
+        line_words: the words that the end of a line counts for.
+    """
 
     text: Callable[[str], str]
     line_words: int

@@ -1,16 +1,16 @@
-"""Whether the arrays of a prepared corpus are still what was written.
+"""Verifies the arrays of a prepared corpus.
 
-What is promised of an opening, by the size of an array's file:
+An opening promises, by the size of an array's file:
 
     below 64 MiB    its sha256 is computed every time: any change is noticed
     larger          its sha256 is computed the first time, whenever its size or time of change is
                     not what it was then, and if asked for; otherwise 32 of its blocks of 1 MiB,
-                    drawn anew every time, are compared with their checksums of then.  Damage that
+                    drawn anew every time, are compared with their checksums.  Damage that
                     changes neither size nor time is noticed once a block that holds it is drawn
 
-What is known of the larger files is kept beside the corpus, in `<folder>.verified`; without it, or
-where it is damaged or cannot be written, they are read whole.  Damage after the opening, under a
-run that reads the file, is not noticed before the next one.
+The checksums of the larger files are kept beside the corpus, in `<folder>.verified`.  Without
+that, or where it is damaged or cannot be written, they are read whole.  Damage after the
+opening, under a run that reads the file, is not noticed before the next one.
 """
 
 import contextlib
@@ -33,11 +33,12 @@ SLOW = 1 << 30  # bytes that take seconds to read
 
 
 def check(folder: Path, arrays: Mapping[str, Mapping[str, Any]], whole: bool = False) -> None:
-    """Compares the arrays with what the manifest says of them.
+    """Compares the arrays with their digests in the manifest.
 
     Args:
-        arrays: of the manifest, by name.
-        whole: reads all of every file, however large.
+        folder: the corpus.
+        arrays: the manifest's entries by name.
+        whole: read all of every file, however large.
 
     Raises:
         UserError: a file is damaged, or a token has no place in the vocabulary.
@@ -45,13 +46,14 @@ def check(folder: Path, arrays: Mapping[str, Mapping[str, Any]], whole: bool = F
     record = folder.with_suffix(".verified")
     before = _read_record(record)
     now = {name: _check(folder, name, arrays, before.get(name), whole) for name in arrays}
-    large = {name: known for name, known in now.items() if known}
+    large = {name: entry for name, entry in now.items() if entry}
     if large != before:
         with contextlib.suppress(OSError):  # a cache that is only to be read
             sealed_json.write(record, large)
 
 
-def damaged(folder: Path, how: str) -> UserError:
+def damage_error(folder: Path, how: str) -> UserError:
+    """Makes the error of a damaged corpus, which says what to do."""
     return UserError(
         f"{folder} is damaged: {how}; remove this folder and the next run makes it again"
     )
@@ -65,29 +67,32 @@ def _read_record(record: Path) -> dict[str, Any]:
 
 
 def _check(
-    folder: Path, name: str, arrays: Mapping[str, Mapping[str, Any]], known: Any, whole: bool
+    folder: Path, name: str, arrays: Mapping[str, Mapping[str, Any]], before: Any, whole: bool
 ) -> dict[str, Any] | None:
-    """What is to be remembered of a large file; None of a small one."""
+    """Checks a file; returns what the record keeps of a large one, None for a small one."""
     path, sha256 = folder / f"{name}.bin", arrays[name]["sha256"]
     size, time = stamp(path)
     key = {"size": size, "time": time, "sha256": sha256}
-    is_known = isinstance(known, dict) and key.items() <= known.items()
-    if size >= LARGE and is_known and not whole:
-        if not _is_same(path, known["blocks"]):
-            raise damaged(folder, f"{path.name} is not what was written")
-        return known
+    is_unchanged = isinstance(before, dict) and key.items() <= before.items()
+    if size >= LARGE and is_unchanged and not whole:
+        if not _sample_matches(path, before["blocks"]):
+            raise damage_error(folder, f"{path.name} is not what was written")
+        return before
     if size >= SLOW:
         say(f"verifying {path} ({size / 1e9:.1f} GB)")
     digest, blocks, highest = _read(path, arrays[name]["dtype"])
     if digest != sha256:
-        raise damaged(folder, f"{path.name} is not what was written: its sha256 is another")
+        raise damage_error(folder, f"{path.name} is not what was written: its sha256 is another")
+    # A tokenizer of fewer pieces than the ids need would read beyond an embedding's table.
     if name == "tokens" and highest >= (V := arrays["counts"]["size"]):
-        raise damaged(folder, f"{path.name} holds the id {highest}, but the vocabulary ends at {V}")
+        raise damage_error(
+            folder, f"{path.name} holds the id {highest}, but the vocabulary ends at {V}"
+        )
     return {**key, "blocks": blocks} if size >= LARGE else None
 
 
 def _read(path: Path, dtype: str) -> tuple[str, str, int]:
-    """The file's sha256, the CRC-32 of each block in 8 hexadecimal digits, its highest value."""
+    """Returns the file's sha256, the CRC-32 of each block in 8 digits, and its maximum."""
     sha256, checksums, highest = hashlib.sha256(), list[str](), 0
     with path.open("rb") as file:
         while block := file.read(BLOCK):
@@ -97,10 +102,11 @@ def _read(path: Path, dtype: str) -> tuple[str, str, int]:
     return sha256.hexdigest(), "".join(checksums), highest
 
 
-def _is_same(path: Path, checksums: str) -> bool:
-    """Whether blocks drawn from the file have these checksums."""
+def _sample_matches(path: Path, checksums: str) -> bool:
+    """Compares random blocks of the file with their checksums."""
     count = len(checksums) // 8
     with path.open("rb") as file:
+        # Other blocks at every start, so that repeated starts see all of the file.
         for number in sorted(random.sample(range(count), min(DRAWN, count))):
             file.seek(number * BLOCK)
             if f"{zlib.crc32(file.read(BLOCK)):08x}" != checksums[8 * number : 8 * number + 8]:

@@ -1,4 +1,4 @@
-"""Which files a pattern means: each once, however many links lead to it."""
+"""Finds the files that a pattern matches, each once, however many links lead to it."""
 
 import glob
 import os
@@ -9,10 +9,12 @@ DEEP = "**"
 
 
 def find(pattern: str) -> tuple[list[Path], list[str]]:
-    """The files that match, sorted by path, and the links that lead to others of them or back.
+    """Finds files by a glob, in which `**` descends into folders and links to folders, each once.
 
-    `**` descends into folders and links to folders, into each once.  Of several paths to one file
-    the one with the fewest links is taken, then the first.
+    Of several paths to one file the one with the fewest links is taken, then the first.
+
+    Returns:
+        (the files, sorted by path; the links to others of them, or back to a folder above).
     """
     again = set[str]()
     names = {str(Path(name)) for name in _matches(pattern, again)}
@@ -30,7 +32,8 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _matches(pattern: str, again: set[str]) -> Iterator[str]:
-    """As `glob.glob(pattern, recursive=True)`, which follows a link to its own folder 40 times."""
+    """Yields the paths that match; adds to `again` the folders that were entered before."""
+    # `glob.glob(recursive=True)` would follow a link to its own folder 40 times.
     steps = pattern.split("/")
     if DEEP not in steps:
         yield from glob.iglob(pattern)
@@ -44,15 +47,16 @@ def _matches(pattern: str, again: set[str]) -> Iterator[str]:
 
 
 def _folders(base: str, again: set[str]) -> Iterator[str]:
-    """A folder and all below it that are not hidden; links are followed last."""
-    seen, folders, links = set[str](), [base], list[str]()
+    """Yields a folder and all below it that are not hidden."""
+    # Links come last, so that a file is found by its own path if it has one here.
+    visited, folders, links = set[str](), [base], list[str]()
     while folders or links:
         is_link = not folders
         folder = links.pop(0) if is_link else folders.pop(0)
-        if (real := os.path.realpath(folder)) in seen:
+        if (real := os.path.realpath(folder)) in visited:
             again.add(folder)
             continue
-        seen.add(real)
+        visited.add(real)
         yield folder
         for name in _below(folder):
             path = os.path.join(folder, name)
@@ -63,5 +67,5 @@ def _folders(base: str, again: set[str]) -> Iterator[str]:
 def _below(folder: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
-    except OSError:  # not a folder, or not ours to read: glob passes over it too
+    except OSError:  # no folder, or not readable: glob passes over it too
         return []

@@ -1,12 +1,12 @@
-"""A prepared corpus: flat arrays mapped from disk, and its split by document.
+"""Reads and writes a prepared corpus: flat arrays mapped from disk, and its split by document.
 
     tokens.bin      all documents, each with its <eod>; uint16, or uint32 if V > 65536
     documents.bin   int64 [documents + 1], where each begins in `tokens`; the last is the end
     sentences.bin   int64 [sentences + 1], the same; a document always begins a sentence
-    words.bin       int64 [documents], white-space separated words of each one's original text
-    bytes.bin       int64 [documents], UTF-8 bytes of the same
+    words.bin       int64 [documents], white-space separated words of the original text
+    bytes.bin       int64 [documents], UTF-8 bytes of the original text
     counts.bin      int64 [V], how often each token occurs
-    tokenizer/      what made them
+    tokenizer/      the tokenizer that made them
     manifest.json   counts, options, the sha256 of everything; written last
 
 None of it depends on batch size, hosts, length or masks.  All of it is compared with those sha256
@@ -23,7 +23,7 @@ import numpy as np
 
 from pretrain.data import tokenizers
 from pretrain.data.corpus import digests
-from pretrain.data.corpus.digests import damaged
+from pretrain.data.corpus.digests import damage_error
 from pretrain.runtime import sealed_json
 from pretrain.runtime.errors import UserError
 
@@ -33,7 +33,12 @@ ARRAYS = ("tokens", "documents", "sentences", "words", "bytes", "counts")
 
 @dataclass(frozen=True, eq=False)
 class Corpus:
-    """`splits` names arrays of document numbers in order: "all" is "train" and "held_out"."""
+    """A prepared corpus, open.
+
+    Attributes:
+        tokens, documents, sentences, words, bytes, counts_V: see the module.
+        splits: int64 arrays of document numbers in order; "all" is "train" and "held_out".
+    """
 
     folder: Path
     manifest: dict[str, Any]
@@ -47,7 +52,7 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 over all tokens and boundaries, and the tokenizer."""
+        """Returns the sha256 over all tokens and boundaries, and the tokenizer."""
         return self.manifest["fingerprint"]
 
     @functools.cached_property
@@ -59,7 +64,9 @@ def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
     """Opens a prepared corpus.
 
     Args:
-        verify: reads even its large arrays whole, to compare them with what was written.
+        folder: the corpus.
+        held_out: the share of documents held out, see `split`.
+        verify: read even its large arrays whole, to compare them with what was written.
 
     Raises:
         UserError: a file is missing or damaged, or there is no such split.
@@ -72,35 +79,35 @@ def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
     if tokenizers.digest(folder / "tokenizer") != manifest["tokenizer"]:
         name = tokenizers.damaged_file(folder / "tokenizer")
         file = f"tokenizer/{name}" if name else "a file in tokenizer/"
-        raise damaged(folder, f"{file} is not what was written")
+        raise damage_error(folder, f"{file} is not what was written")
     return Corpus(folder, manifest, tokens, documents, sentences, words, sizes, counts_V, splits)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.exists():
-        raise damaged(folder, f"{MANIFEST} is missing")
+        raise damage_error(folder, f"{MANIFEST} is missing")
     try:
         manifest = sealed_json.read(path)
         arrays = {name: manifest["arrays"][name] for name in ARRAYS}
         described = {**_counts(arrays), "fingerprint": _fingerprint(manifest["tokenizer"], arrays)}
         is_whole = described.items() <= manifest.items()
-        is_whole &= all(map(_is_described, arrays.values()))
+        is_whole &= all(map(_is_entry, arrays.values()))
     except UserError as error:
-        raise damaged(folder, str(error)) from error
-    except (KeyError, TypeError, ValueError) as error:  # of before it held its own digest
-        raise damaged(folder, f"{MANIFEST} does not describe it") from error
+        raise damage_error(folder, str(error)) from error
+    except (KeyError, TypeError, ValueError) as error:  # an older one has no digest
+        raise damage_error(folder, f"{MANIFEST} does not describe it") from error
     if not is_whole:
-        raise damaged(folder, f"{MANIFEST} contradicts itself")
+        raise damage_error(folder, f"{MANIFEST} contradicts itself")
     return manifest
 
 
-def _is_described(array: dict[str, Any]) -> bool:
+def _is_entry(array: dict[str, Any]) -> bool:
     return np.dtype(array["dtype"]).kind in "iu" and array["size"] >= 0 and bool(array["sha256"])
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """The last file of a corpus: its counts, how it was made, the sha256 of everything."""
+    """Writes the manifest: counts, options and inputs, the sha256 of everything."""
     vocabulary = tokenizers.digest(folder / "tokenizer")
     sums = {name: int(_map(folder, name, **arrays[name]).sum()) for name in ("words", "bytes")}
     sealed_json.write(
@@ -132,17 +139,22 @@ def _fingerprint(vocabulary: str, arrays: dict[str, Any]) -> str:
 
 def _map(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> np.ndarray:
     path = folder / f"{name}.bin"
-    found = path.stat().st_size if path.exists() else 0
+    actual = path.stat().st_size if path.exists() else 0
     expected = size * np.dtype(dtype).itemsize
-    if found != expected:
-        raise damaged(folder, f"{path.name} holds {found} bytes, not {expected}")
+    if actual != expected:
+        raise damage_error(folder, f"{path.name} holds {actual} bytes, not {expected}")
     return np.asarray(np.memmap(path, dtype, "r"))
 
 
 def split(documents: int, held_out: float) -> dict[str, np.ndarray]:
-    """Every so-many-th document is held out: it depends on these two numbers alone.
+    """Splits documents evenly: every n-th is held out, whatever is in it.
 
-    With `held_out=0` there is no such split: "train" and "all" are every document.
+    Args:
+        documents: how many there are.
+        held_out: the share to hold out; 0 makes no such split.
+
+    Returns:
+        {"train", "held_out", "all"}: document numbers in order.
 
     Raises:
         UserError: one side would have no document.
@@ -157,5 +169,6 @@ def split(documents: int, held_out: float) -> dict[str, np.ndarray]:
             "held-out text need at least one each; more files, or documents='blank', make more; "
             "held_out=0 holds nothing out"
         )
+    # In the middle of each stretch; no random numbers, which another version may draw otherwise.
     chosen = (np.arange(some) * documents + documents // 2) // some
     return {"train": np.delete(every, chosen), "held_out": chosen, "all": every}

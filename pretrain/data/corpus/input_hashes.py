@@ -1,4 +1,4 @@
-"""What a corpus is made from: the sha256 of each input, and which of them changed."""
+"""Hashes the inputs of a corpus, and says which of them changed."""
 
 from pathlib import Path
 from typing import Any
@@ -13,43 +13,43 @@ REMEMBERED = "hashes.json"
 
 
 def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
-    """Path to sha256; a file of the same size and time as before is not read again."""
+    """Returns {path: sha256} of files; one of unchanged size and time is not read again."""
     record = cache / REMEMBERED
-    known = _read_record(record)
-    seen = {without_credentials(str(path.resolve())): path for path in paths}
-    stamps = {name: [*stamp(path)] for name, path in seen.items()}
+    entries = _read_record(record)
+    by_name = {without_credentials(str(path.resolve())): path for path in paths}
+    stamps = {name: [*stamp(path)] for name, path in by_name.items()}
     fresh = {
         name: [*stamps[name], _sha256(path)]
-        for name, path in seen.items()
-        if known.get(name, [])[:2] != stamps[name]
+        for name, path in by_name.items()
+        if entries.get(name, [])[:2] != stamps[name]
     }
     if fresh:
-        known |= fresh
-        sealed_json.write(record, known)
-    return {path: known[path][2] for path in seen}
+        entries |= fresh
+        sealed_json.write(record, entries)
+    return {name: entries[name][2] for name in by_name}
 
 
 def _read_record(record: Path) -> dict[str, list]:
-    """What `hashes` wrote; nothing where it is damaged, as it can be found again."""
+    """Reads what `hashes` wrote; {} where it is damaged, as files can be hashed again."""
     if not record.exists():
         return {}
     try:
-        known = sealed_json.read(record)
+        entries = sealed_json.read(record)
     except UserError as error:
-        known = {str(error): None}
-    if all(map(_is_entry, known.values())):
-        return known
+        entries = {str(error): None}
+    if all(map(_is_entry, entries.values())):
+        return entries
     say(f"{record} is damaged: the text is hashed again", every_process=True)
     return {}
 
 
 def _is_entry(entry: Any) -> bool:
-    """Whether this is a size, a time and a sha256; a list of before may hold a damaged one."""
+    """Returns whether this is [size, time, sha256]; an older list has no digest of its own."""
     return isinstance(entry, list) and len(entry) == 3 and isinstance(entry[2], str)
 
 
 def stamp(path: Path) -> tuple[int, int | str]:
-    """(size in bytes, time of the last change in nanoseconds, or what else changes with a file)."""
+    """Returns (bytes, nanoseconds of the last change, or another value that changes with it)."""
     status = path.stat()
     if files := getattr(path, "fs", None):  # of fsspec, where not every system has such a time
         return status.st_size, files.ukey(path.path)  # type: ignore[attr-defined]
@@ -64,8 +64,8 @@ def _sha256(path: Path) -> str:
 
 
 def difference(old: dict[str, str], new: dict[str, str]) -> str:
-    """ "a.txt changed, b.txt is new": at most three files by name, the others counted."""
-    told = [f"{p} changed" for p in new if p in old and old[p] != new[p]]
-    told += [f"{p} is new" for p in new if p not in old]
-    told += [f"{p} is gone" for p in old if p not in new]
-    return ", ".join(told[:3]) + (f" and {len(told) - 3} more" if len(told) > 3 else "")
+    """Says "a.txt changed, b.txt is new": at most three files by name, the others counted."""
+    lines = [f"{p} changed" for p in new if p in old and old[p] != new[p]]
+    lines += [f"{p} is new" for p in new if p not in old]
+    lines += [f"{p} is gone" for p in old if p not in new]
+    return ", ".join(lines[:3]) + (f" and {len(lines) - 3} more" if len(lines) > 3 else "")

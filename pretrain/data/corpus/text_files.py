@@ -1,4 +1,4 @@
-"""Text of any size from files of any kind, in blocks, then lines, never a whole file at once."""
+"""Reads text files of any size in blocks, then lines, never a whole file at once."""
 
 import codecs
 import gzip
@@ -14,16 +14,16 @@ BLOCK = 1 << 16
 
 
 def read(path: Path) -> Iterator[str]:
-    """The lines of a text file, plain, .gz or .zst; see `lines`.
+    """Yields the lines of a text file, plain, .gz or .zst; see `lines`.
 
     Raises:
         UserError: the file is missing, empty, cut short, not UTF-8, or holds NUL bytes.
     """
-    return lines(decoded(blocks(path), str(path)))
+    return lines(decode_blocks(blocks(path), str(path)))
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, unpacked, in blocks."""
+    """Yields the bytes of a file, unpacked, in blocks."""
     try:
         yield from PACKINGS.get(path.suffix, _plain)(path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -45,7 +45,7 @@ def _gzip(path: Path) -> Iterator[bytes]:
 
 
 def _zstd(path: Path) -> Iterator[bytes]:
-    """Not `stream_reader`, which takes a file cut short for a complete one."""
+    # Not by `stream_reader`, which takes a file cut short for a complete one.
     import zstandard
 
     frame = None
@@ -65,8 +65,13 @@ def _zstd(path: Path) -> Iterator[bytes]:
 PACKINGS: dict[str, Callable[[Path], Iterator[bytes]]] = {".gz": _gzip, ".zst": _zstd}
 
 
-def decoded(blocks: Iterable[bytes], name: str) -> Iterator[str]:
-    """UTF-8 to text, without its byte order mark; `name` is what errors call this text."""
+def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
+    """Decodes UTF-8, without its byte order mark.
+
+    Args:
+        blocks: bytes, cut anywhere.
+        name: what errors call this text.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")()
     offset, line, text = 0, 1, ""
     for block in itertools.chain(blocks, [b""]):  # the last one finds a character cut off
@@ -91,20 +96,20 @@ def _unreadable(name: str, line: int, offset: int, what: str) -> UserError:
 
 
 def lines(texts: Iterable[str]) -> Iterator[str]:
-    """Lines with their "\\n"; one longer than LONGEST in parts that end after a blank."""
-    held = ""
+    """Yields lines with their "\\n"; one longer than LONGEST comes in parts, see `parts`."""
+    rest = ""
     for text in texts:
-        *whole, held = (held + text).split("\n")
+        *whole, rest = (rest + text).split("\n")
         for line in whole:
             yield from parts(line + "\n")
-        *early, held = parts(held)
+        *early, rest = parts(rest)  # else a file without line ends would be read whole
         yield from early
-    if held:
-        yield held + "\n"
+    if rest:
+        yield rest + "\n"
 
 
 def parts(line: str, longest: int = LONGEST) -> Iterator[str]:
-    """The line cut after blanks into parts of at most `longest`; inside a word if there is none."""
+    """Cuts a line after blanks into parts of at most `longest`; inside a word if there is none."""
     while len(line) > longest:
         cut = line.rfind(" ", 0, longest) + 1 or longest
         yield line[:cut]

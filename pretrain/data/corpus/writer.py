@@ -1,4 +1,4 @@
-"""Pieces of text to token arrays in parts, each finished at once, then parts to one corpus."""
+"""Writes pieces of text as token arrays: in parts that survive a kill, then joined."""
 
 import hashlib
 import io
@@ -16,14 +16,17 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_file
 from pretrain.runtime.progress import Progress, say
 
-PART, BATCH = 1 << 22, 1 << 18  # characters: kept on disk, encoded at a time
+PART, BATCH = 1 << 22, 1 << 18  # characters of a file, and of a call of the tokenizer
 
 
 def write(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs: bool) -> int:
-    """Tokenises into `work`/part-*.npz, but for whole ones there; returns how many there are."""
+    """Tokenises into `work`/part-*.npz, and returns their number.
+
+    Parts that a killed run left there are kept, since the text alone decides where they end.
+    """
     progress, mb, tokens, number = Progress("tokenising"), 0.0, 0, -1
-    closing = closings(tokenizer, paragraphs)
-    for number, part in enumerate(grouped(pieces, PART)):
+    closing = closing_tokens(tokenizer, paragraphs)
+    for number, part in enumerate(group_pieces(pieces, PART)):
         mb += sum(len(piece.text) for piece in part) / 1e6
         if not is_whole(path(work, number)):
             arrays = encode(part, tokenizer, closing, first=number == 0)
@@ -39,14 +42,12 @@ def path(work: Path, number: int) -> Path:
 
 
 def is_whole(part: Path) -> bool:
-    """Whether an earlier run wrote this part, and nothing has happened to it since."""
+    """Returns whether an earlier run wrote this part, and it is undamaged."""
     if not part.exists():
         return False
     try:
-        with zipfile.ZipFile(
-            part
-        ) as members:  # NumPy does not read on to where the CRC is compared
-            broken = members.testzip()
+        with zipfile.ZipFile(part) as members:
+            broken = members.testzip()  # NumPy does not read as far as the CRC
     except Exception as error:  # zipfile raises some ten kinds
         broken = str(error) or type(error).__name__
     if broken is not None:
@@ -55,14 +56,14 @@ def is_whole(part: Path) -> bool:
 
 
 def save(part: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Writes a part, which is there whole or not at all even where the machine loses power."""
+    """Writes a part, whole or not at all."""
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
     write_file(part, content.getvalue())
 
 
-def grouped(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
-    """Lists of so many characters or a few more; where they end depends on the text alone."""
+def group_pieces(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
+    """Groups pieces into lists of `characters`, or a few more; the text alone decides where."""
     part, size = list[Piece](), 0
     for piece in pieces:
         part.append(piece)
@@ -74,8 +75,8 @@ def grouped(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
         yield part
 
 
-def closings(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarray]:
-    """What ends the text before a piece, by what the piece opens."""
+def closing_tokens(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarray]:
+    """Returns the ids that end the text before a piece, by what the piece opens."""
     wanted = ["eod", "eop"] if paragraphs else ["eod"]
     if missing := [f"<{name}>" for name in wanted if name not in tokenizer.special]:
         raise UserError(f"this vocabulary has no {' and no '.join(missing)}")
@@ -90,15 +91,22 @@ def closings(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarray]:
 def encode(
     part: list[Piece], tokenizer: Tokenizer, closing: dict[int, np.ndarray], first: bool
 ) -> dict[str, np.ndarray]:
-    """The part's tokens, where in them documents and sentences begin, and what they were made of.
+    """Tokenises a part.
 
-    Of words and bytes: one sum per document, the first for the one that the part before began.
+    Args:
+        part: its pieces.
+        closing: the ids of `closing_tokens`.
+        first: no document is open before this part.
+
+    Returns:
+        "tokens"; where in them "documents" and "sentences" begin; the "words" and "bytes" of each
+        document, of which the first is the one that the part before began.
     """
     opens = np.array([piece.opens for piece in part])
     ends = [closing[piece.opens] for piece in part]
     if first:
-        ends[0] = closing[CONTINUED]
-    batches = ([piece.text for piece in batch] for batch in grouped(part, BATCH))
+        ends[0] = closing[CONTINUED]  # no text to end
+    batches = ([piece.text for piece in batch] for batch in group_pieces(part, BATCH))
     texts = [ids for batch in batches for ids in tokenizer.encode(batch)]
     arrays = [array for pair in zip(ends, texts, strict=True) for array in pair]
     begins = np.cumsum([len(array) for array in arrays])[::2]
@@ -145,7 +153,7 @@ class Array:
 
 
 class Sums(Array):
-    """A sum per document; the first that is appended goes to the last document before."""
+    """Sums per document; the first that is appended goes to the last document before."""
 
     unfinished = 0
 
@@ -162,7 +170,7 @@ class Sums(Array):
 def join(
     paths: list[Path], folder: Path, tokenizer: Tokenizer, paragraphs: bool
 ) -> dict[str, dict[str, Any]]:
-    """Parts to the arrays of a corpus in `folder`; returns what its manifest says of them."""
+    """Joins parts to the arrays of a corpus in `folder`; returns their entries of the manifest."""
     tokens = Array(folder, "tokens", token_dtype(tokenizer.V))
     boundaries = {name: Array(folder, name, np.int64) for name in ("documents", "sentences")}
     sums = {name: Sums(folder, name, np.int64) for name in ("words", "bytes")}
@@ -171,16 +179,17 @@ def join(
         with np.load(file) as part:
             for name, array in boundaries.items():
                 begins = part[name] + tokens.size
+                # Text without tokens gives the same boundary twice, also across parts.
                 array.append(begins[begins > array.last])
             for name, array in sums.items():
                 array.append(part[name])
             _count(tokens, counts, part["tokens"])
-    _count(tokens, counts, closings(tokenizer, paragraphs)[DOCUMENT])
+    _count(tokens, counts, closing_tokens(tokenizer, paragraphs)[DOCUMENT])
     for array in boundaries.values():
         array.append(np.array([tokens.size]))
-    counted = Array(folder, "counts", np.int64)
-    counted.append(counts)
-    arrays = dict(tokens=tokens, **boundaries, **sums, counts=counted)
+    histogram = Array(folder, "counts", np.int64)
+    histogram.append(counts)
+    arrays = dict(tokens=tokens, **boundaries, **sums, counts=histogram)
     return {name: array.close() for name, array in arrays.items()}
 
 

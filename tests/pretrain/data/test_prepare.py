@@ -163,7 +163,7 @@ def test_a_vocabulary_without_its_special_tokens_is_refused(made):
         special = {"eod": 7}
 
     with pytest.raises(UserError, match="no <eop>"):
-        writer.closings(cast(tokenizers.Tokenizer, Bare()), paragraphs=True)
+        writer.closing_tokens(cast(tokenizers.Tokenizer, Bare()), paragraphs=True)
 
 
 def test_the_size_of_a_part_changes_nothing(source, made, tmp_path, monkeypatch):

@@ -218,7 +218,7 @@ def test_the_later_parts_of_an_endless_sentence_are_the_same_sentence():
     made = learn(["a b"])
     opens = [DOCUMENT, SENTENCE, CONTINUED, PARAGRAPH, DOCUMENT]
     pieces = [Piece("a b", what, 2, 3) for what in opens]
-    arrays = writer.encode(pieces, made, writer.closings(made, paragraphs=False), first=True)
+    arrays = writer.encode(pieces, made, writer.closing_tokens(made, paragraphs=False), first=True)
     assert arrays["tokens"].tolist() == [3, 4, 1, 3, 4, 3, 4, 1, 3, 4, 1, 3, 4]
     assert arrays["sentences"].tolist() == [0, 3, 8, 11]
     assert arrays["documents"].tolist() == [0, 11]
@@ -236,7 +236,7 @@ def test_the_later_parts_of_an_endless_sentence_are_the_same_sentence():
 def test_what_ends_a_sentence_ends_paragraphs_and_documents_too(
     special, paragraphs, sentence, paragraph, document
 ):
-    ends = writer.closings(SimpleNamespace(special=special), paragraphs)
+    ends = writer.closing_tokens(SimpleNamespace(special=special), paragraphs)
     expected = {CONTINUED: [], SENTENCE: sentence, PARAGRAPH: paragraph, DOCUMENT: document}
     assert {opens: end.tolist() for opens, end in ends.items()} == expected
 
