@@ -23,7 +23,7 @@ class Ours:
         objective = objectives.build(
             backbone=backbone, special=synthetic_data.SPECIAL, **recipe["objective"]
         )
-        train = synthetic_data.layout(recipe)
+        train = synthetic_data.build_layout(recipe)
         self.layout, self.B = Layout(make_mesh(**recipe["mesh"])), train.B
         steps = Steps(
             objective,

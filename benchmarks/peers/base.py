@@ -49,7 +49,7 @@ class Peer:
 
     def make_batches(self, recipe: dict[str, Any]) -> list[dict[str, torch.Tensor]]:
         """Returns the batches, on the device before the clock starts."""
-        text = synthetic_data.layout(recipe)
+        text = synthetic_data.build_layout(recipe)
         batches = [self.tensors(recipe, text.batch(i), i) for i in range(synthetic_data.BATCHES)]
         return [
             {name: torch.from_numpy(x).to(self.device) for name, x in batch.items()}

@@ -16,7 +16,9 @@ from pretrain import objectives
 from pretrain.aot.hlo import Program
 from pretrain.aot.hlo_cost import saved_activations
 from pretrain.aot.tpu_specs import Slice
-from pretrain.data.batches import dummy
+from pretrain.data.batches import BatchShapes
+from pretrain.data.batches.phases import configure_training
+from pretrain.data.tokenizers import SPECIAL_NAMES
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UserError, section
 from pretrain.training import optimizer
@@ -38,7 +40,7 @@ class Step:
     """
 
     steps: Steps
-    data: dummy.Rows
+    data: BatchShapes
     program: Program
     memory: dict[str, float]
     refusal: str
@@ -56,12 +58,10 @@ class Step:
         return {"parameters": _whole(like.params), "optimiser": _whole(like.opt)}
 
 
-def rows(config) -> list[dummy.Rows]:
-    """The shapes of the recipe's batches, of each phase in turn."""
+def rows(config) -> list[BatchShapes]:
+    """Builds the layouts of the recipe's phases, in turn, without a text."""
     with section("batches"):
-        first = {k: v for k, v in config.get("first", {}).items() if k != "share"}
-        phases = [{**config.batches, **first}] if first else []
-        return [dummy.rows(**fields) for fields in (*phases, dict(config.batches))]
+        return configure_training(config.batches, config.get("first"))
 
 
 def steps(config, place: Slice) -> Steps:
@@ -74,7 +74,9 @@ def steps(config, place: Slice) -> Steps:
         backbone = modules.build(**config.model)
     with section("objective"):
         objective = objectives.build(backbone=backbone, **config.objective)
-    objective = objective.clone(special=FrozenDict(dummy.tokenizer().special))
+    # Which id a special token has changes no program, only that there is one.
+    special: FrozenDict[str, int] = FrozenDict({name: i for i, name in enumerate(SPECIAL_NAMES)})
+    objective = objective.clone(special=special)
     with section("train"):
         plan = Plan(**config.train)
     with section("optim"):
@@ -89,7 +91,7 @@ def steps(config, place: Slice) -> Steps:
     )
 
 
-def compiled(steps: Steps, data: dummy.Rows) -> Step:
+def compiled(steps: Steps, data: BatchShapes) -> Step:
     """The step on such batches, compiled.
 
     Raises:

@@ -47,7 +47,7 @@ class Objective(nn.Module):
         )
         self._keep(state, new)
         next_BZL = self._known(batch["next_BZL"])
-        weights_BZL = batch["predict_BZL"] * batch["weight_B"][:, None, None]
+        weights_BZL = batch["loss_mask_BZL"] * batch["weight_B"][:, None, None]
         ways = [
             self._loss(h_BZLD[:, z], next_BZL[:, z], weights_BZL[:, z], train) for z in range(Z)
         ]

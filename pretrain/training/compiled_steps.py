@@ -81,10 +81,8 @@ class Steps:
 
     def blank(self, data):
         """A function that makes a batch of zeros shaped like those of `data`."""
-        row = data.batch(0, slice(0, 1))
-        return lambda: {
-            name: jax.numpy.zeros((data.B, *x.shape[1:]), x.dtype) for name, x in row.items()
-        }
+        shapes = data.shapes()
+        return lambda: {name: jax.numpy.zeros(x.shape, x.dtype) for name, x in shapes.items()}
 
     def lowered(self, data) -> jax.stages.Lowered:
         """The training step on batches of `data`, from shapes alone: `.compile()` finishes it."""

@@ -69,7 +69,7 @@ def test_flops_are_those_of_the_compiled_step(objective, model, batches):
     recipe = {"model": model, "seed": 0, "batches": dict(B=4, L=64, **batches)}
     name = objective["name"]
     objective = build(name, model, chunks=1, **{k: x for k, x in objective.items() if k != "name"})
-    batch = synthetic_data.layout(recipe).batch(0)
+    batch = synthetic_data.build_layout(recipe).batch(0)
     rngs = {name: jax.random.key(0) for name in ("params", "dropout", "corrupt")}
     variables = jax.eval_shape(lambda: objective.init(rngs, batch, train=True))
     carry = {k: v for k, v in variables.items() if k != "params"}
@@ -139,7 +139,7 @@ def test_what_peers_read_needs_no_jax(preset):
         "import json, sys; sys.modules['jax'] = sys.modules['grain'] = None\n"
         "from benchmarks.contest import synthetic_data, worker\n"
         "from pretrain.data import batches\n"
-        f"layout = batches.build(corpus=synthetic_data.corpus(3000, 16384), **{batches})\n"
+        f"layout = batches.build(corpus=synthetic_data.build_corpus(3000, 16384), **{batches})\n"
         "print(json.dumps(layout.batch(0)['tokens_BL'].shape))"
     )
     done = subprocess.run(

@@ -65,7 +65,7 @@ def test_every_preset_builds(recipe, preset):
     tx, rate = optimizer.make(**config.optim)
     peak = max(float(rate(config.optim.warmup + i)) for i in (-1, 0))
     assert peak == pytest.approx(config.optim.lr, rel=1e-3)
-    corpus = synthetic_data.corpus(config.model.V, 50_000)
+    corpus = synthetic_data.build_corpus(config.model.V, 50_000)
     train = build_training(
         corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first")
     )

@@ -7,7 +7,7 @@ import numpy as np
 
 from pretrain.data import batches
 from pretrain.data.batches import pairs
-from pretrain.data.batches.document_stream import draws
+from pretrain.data.batches.document_stream import make_rng
 
 CLS, SEP, PAD, EOD = 3, 4, 5, 7
 
@@ -31,14 +31,15 @@ def made(*documents):
     )
 
 
-def of(corpus, **fields):
+def of(corpus, shuffle=True, **fields):
     """Pairs over all documents of a corpus that was `made`."""
-    return pairs.Pairs(corpus, np.arange(len(corpus.documents) - 1), **{"B": 1, **fields})
+    layout = pairs.BatchLayout(**{"B": 1, **fields})
+    return layout.bind(corpus, np.arange(len(corpus.documents) - 1), shuffle=shuffle)
 
 
-def uncut(monkeypatch):
-    """From now on rows keep more of A and B than they have room for."""
-    monkeypatch.setattr(pairs.Pairs, "_cut", lambda self, rng, drawn: drawn)
+def sample(layout, epoch=0):
+    """The rows of an epoch before they are cut to the room they have."""
+    return layout.sampler.sample(make_rng(layout.seed, pairs.INSTANCES, epoch))
 
 
 def sentences_of(corpus, documents):
@@ -57,7 +58,7 @@ def sentences_of(corpus, documents):
 
 def plain(layout, epoch):
     """(A, B, follows) before truncation; A and B are lists of sentences' spans."""
-    rng = draws(layout.seed, pairs.INSTANCES, epoch)
+    rng = make_rng(layout.seed, pairs.INSTANCES, epoch)
     documents = sentences_of(layout.corpus, layout.documents)
     fixed = targets(layout, rng, len(documents)) if layout.faithful else None
     live, rows = [(d, 0) for d in range(len(documents))], []

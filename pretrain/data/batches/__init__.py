@@ -1,51 +1,96 @@
-"""Layouts: what batch `step` is, read from a prepared corpus.
+"""Batch layouts: what batch `step` is, read from a prepared corpus.
 
-A layout is a class named after its file (`lanes.Lanes`):
+Adding one is one file here, or a module of your own on PYTHONPATH, that defines a dataclass
+`BatchLayout(TextLayout)`.  Its fields are those of the recipe's `batches` section:
 
-    Layout(corpus, documents, *, B, L, ..., seed, shuffle)
-        batch(step, rows=slice(None)) -> dict of arrays whose first dimension is the rows
-        steps_per_epoch: int          without `shuffle` the layout ends after these
-        fingerprint() -> dict         everything a position depends on, to compare on resume
+    layout = BatchLayout(B=8, L=512, ...)                 fields are checked, `shapes()` are known
+    layout = layout.bind(corpus, documents, shuffle=True)           `batch(step, rows)` can be read
 
 Every batch holds `weight_B` float32 (1 for a row of text, 0 for filler) and the tokens, int32:
 `tokens_BL`, or `tokens_BZL` where rows are read in both directions.  `lanes` continue row by row
 (XLNet), `windows` are running text in any order (GPT, RoBERTa), `pairs` two segments (BERT),
-`bidirectional` continue from either end at once (ELMo); `phases` are two layouts in turn.
+`bidirectional` continue from either end at once (ELMo); `phases` puts two layouts in turn.
 """
 
-import importlib
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from modules import plugins
 from pretrain.runtime.errors import UserError
 
+if TYPE_CHECKING:
+    import jax
+
 Batch = dict[str, np.ndarray]
+Shapes = dict[str, "jax.ShapeDtypeStruct"]
 
 
-class Layout(Protocol):
-    """What a batch is: `batch(step)` is the same whoever asks, and whatever was asked before."""
+class BatchShapes(Protocol):
+    """The arrays of a batch, known without reading one: enough to compile a step."""
 
     B: int  # rows of a batch, over all hosts
     L: int  # tokens of a row
+
+    def shapes(self) -> Shapes:
+        """Returns shape and dtype of each array of a batch, for all B rows."""
+        ...
+
+
+class BatchLayout(BatchShapes, Protocol):
+    """Batches as a pure function of the seed and the step.
+
+    Attributes:
+        shuffle: each epoch is read in another order, for ever; else the layout ends after one.
+        steps_per_epoch: batches of an epoch.
+    """
+
     shuffle: bool
     steps_per_epoch: int
 
-    def batch(self, step: int, rows: slice = slice(None)) -> Batch: ...
+    def batch(self, step: int, rows: slice = slice(None)) -> Batch:
+        """Reads these rows of batch `step`, counted from 0 over all epochs."""
+        ...
 
-    def fingerprint(self) -> dict[str, Any]: ...
+    def fingerprint(self) -> dict[str, Any]:
+        """Returns, as JSON, everything that a position depends on, to compare on resume."""
+        ...
 
 
-def build(name: str, corpus, *, split: str = "train", seed: int = 0, **fields: Any) -> Layout:
-    """`build("lanes", corpus, split="train", B=16, ...)` is `lanes.Lanes(corpus, documents, ...)`.
+def structs(names: str, shape: tuple[int, ...], dtype: Any) -> Shapes:
+    """Returns one shape and dtype under each of the names, which spaces separate."""
+    import jax  # not above: whoever only reads batches needs no JAX, as PyTorch's peers do
+
+    return {name: jax.ShapeDtypeStruct(shape, dtype) for name in names.split()}
+
+
+def configure(name: str, **fields: Any):
+    """Builds a layout that is bound to no text yet: its shapes are known, its batches are not.
+
+    Args:
+        name: a file here, or a module of your own.
+        fields: of its `BatchLayout`.
+
+    Raises:
+        UserError: there is no such layout, or the fields do not fit it.
+    """
+    try:
+        module = plugins.load(__name__, name, "BatchLayout")
+    except plugins.UnknownNameError as error:
+        raise UserError(f"batches.{error}") from error
+    return module.BatchLayout(**fields)
+
+
+def build(name: str, corpus, *, split: str = "train", **fields: Any) -> BatchLayout:
+    """Builds the layout of one split of a corpus.
 
     Training reads the split in an order drawn anew each epoch, for ever; any other split is read
     once, in the order of the corpus.
+
+    Raises:
+        UserError: there is no such split or layout, or the fields do not fit the text.
     """
     if split not in corpus.splits:
         raise UserError(f"split={split!r}: this corpus has {', '.join(corpus.splits)}")
-    module = importlib.import_module(f"pretrain.data.batches.{name}")
-    layout = getattr(module, name.title(), None)
-    if layout is None:
-        raise UserError(f"batches.name={name!r}: there is no such layout")
-    return layout(corpus, corpus.splits[split], seed=seed, shuffle=split == "train", **fields)
+    layout = configure(name, **fields)
+    return layout.bind(corpus, corpus.splits[split], shuffle=split == "train")

@@ -1,13 +1,12 @@
 """Bidirectional (ELMo): rows go on from batch to batch, from both ends of the text at once."""
 
-import functools
-from typing import Any
+import dataclasses
 
 import numpy as np
 
-from pretrain.data.batches import Batch
-from pretrain.data.batches.document_stream import Stream, check_windows, fingerprint, shuffled
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches.document_stream import Stream, shuffle_array
+from pretrain.data.batches.text_layout import TextLayout
 from pretrain.data.tokenizers.character_ids import table
 from pretrain.runtime.errors import UserError
 
@@ -15,82 +14,90 @@ DOCUMENT, SENTENCE = 2, 1  # what opens at a token, in reading order; 0: neither
 BACKWARD_Z1 = np.array([[False], [True]])
 
 
-class Bidirectional:
-    """Rows of L tokens to be read and L to be told from them, forwards (Z=0) and backwards (Z=1).
+@dataclasses.dataclass(kw_only=True, eq=False)
+class BatchLayout(TextLayout):
+    """Rows of L tokens and the L predicted from them, forwards (Z=0) and backwards (Z=1).
 
     The text of an epoch is its documents joined in an order drawn anew from (seed, epoch); each
     row reads its own share of it, L tokens further with each step: forwards from the first token
     on, backwards from the last, so the two directions of a row are at different places
     (as the two data sets of bilm-tf: Peters et al., 2018; bilm/data.py).
 
-    A sentence w1 .. wn </S> is told forwards as w1 .. wn </S> from <S> w1 .. wn, and backwards as
-    wn .. w1 <S> from </S> wn .. w1: n + 1 predictions, none from another sentence's word.
+    A sentence w1 .. wn </S> is predicted forwards as w1 .. wn </S> from <S> w1 .. wn, and
+    backwards as wn .. w1 <S> from </S> wn .. w1: n + 1 predictions, none from another sentence's
+    word.
 
-    A batch holds `tokens_BZL` int32, what is read, each direction in its own order; `next_BZL`
-    int32, what is to be told; `boundary_BZL` int8 (2: with this token a document begins in reading
-    order, or the row does not continue the one before; 1: a sentence; 0: neither); `predict_BZL`
-    bool (False beyond the text); `weight_B` float32; with `characters`, as many for each word:
-    `chars_BZLW` uint16, what is read as `character_ids.characters` spells it.
+    A batch holds
 
-    Without `shuffle` every token is told once in either direction, in the corpus's order, and rows
-    that have none left weigh 0.  With it, windows that do not fill a batch wait for the next
+        tokens_BZL    int32, what is read, each direction in its own order
+        next_BZL      int32, what is to be predicted
+        boundary_BZL  int8; 2: a document begins with this token in reading order, or the row does
+                      not continue the one before; 1: a sentence does; 0: neither
+        loss_mask_BZL bool: within the text
+        weight_B      float32
+        chars_BZLW    uint16, only with `characters`: each word as `character_ids` spells it
+
+    Without `shuffle` every token is predicted once in either direction, in the corpus's order, and
+    rows that have none left weigh 0.  With it, windows that do not fill a batch wait for the next
     epoch's order.
+
+    Attributes:
+        characters: of each word, W; 0: none.
 
     Raises:
         UserError: the text has fewer windows than the batch has rows, its tokens have no <S> and
             </S>, or the fields do not fit.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        documents: np.ndarray,
-        *,
-        B: int,
-        L: int,
-        characters: int = 50,
-        seed: int = 0,
-        shuffle: bool = True,
-    ):
-        self.corpus, self.documents, self.shuffle = corpus, documents, shuffle
-        self.B, self.L, self.characters, self.seed = B, L, characters, seed
-        self._check_fields()
-        self.size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
-        self.windows = self.size // L if shuffle else -(-self.size // L)
-        check_windows(self, L, wanted=B if shuffle else 1, field="L")
-        self.steps_per_epoch = self.windows // B if shuffle else -(-self.windows // B)
-        self.stream = functools.lru_cache(maxsize=2)(self._stream)
-        self.table = table(corpus.tokenizer, characters) if characters else None
+    characters: int = 50
 
-    def _check_fields(self) -> None:
+    def __post_init__(self):
         if self.B < 1 or self.L < 1:
             raise UserError(f"B={self.B}, L={self.L}: a batch needs a row, and a row a token")
+
+    def shapes(self) -> Shapes:
+        """Returns the arrays of a batch."""
+        BZL = (self.B, 2, self.L)
+        shapes = (
+            structs("tokens_BZL next_BZL", BZL, np.int32)
+            | structs("boundary_BZL", BZL, np.int8)
+            | structs("loss_mask_BZL", BZL, bool)
+            | structs("weight_B", (self.B,), np.float32)
+        )
+        if self.characters:
+            shapes |= structs("chars_BZLW", (*BZL, self.characters), np.uint16)
+        return shapes
+
+    def open_text(self) -> None:
         if missing := {"bos", "eos"} - set(self.corpus.tokenizer.special):
             names = " and no ".join(f'"{name}"' for name in sorted(missing))
             raise UserError(f"this corpus has no {names}: it needs corpus.tokens.name='words'")
+        self.windows = self.count_windows(self.L)
+        least = self.B if self.shuffle else 1
+        self.require_windows(self.windows, self.L, least=least, field="L")
+        self.set_epoch(self.windows, self.B)
+        self.table = table(self.corpus.tokenizer, self.characters) if self.characters else None
 
-    def fingerprint(self) -> dict[str, Any]:
-        """What a position depends on: compare it before going on from one."""
-        return fingerprint(self, "B", "L", "characters", "seed", "shuffle")
+    def open_epoch(self, number: int) -> Stream:
+        order = self.documents
+        if self.shuffle:
+            order = shuffle_array(order, self.seed, number)
+        return Stream(self.corpus, order)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """These rows of batch number `step`, counted from 0 over all epochs."""
-        epoch, k = divmod(step, self.steps_per_epoch)
+        """Reads these rows of batch `step`, counted from 0 over all epochs."""
+        number, k = divmod(step, self.steps_per_epoch)
         window_B1 = np.arange(self.B)[rows, None] * self.steps_per_epoch + k
         position_BL = window_B1 * self.L + np.arange(self.L)
-        batch = self._read(self.stream(epoch), position_BL)
+        batch = self._read(self.epoch(number), position_BL)
         if k == 0:
             batch["boundary_BZL"][:, :, 0] = DOCUMENT
-        batch["predict_BZL"] = np.repeat(position_BL[:, None] < self.size, 2, axis=1)
+        batch["loss_mask_BZL"] = np.repeat(position_BL[:, None] < self.size, 2, axis=1)
         batch["weight_B"] = (window_B1 < self.windows)[:, 0].astype(np.float32)
         return batch
 
-    def _stream(self, epoch: int) -> Stream:
-        order = self.documents
-        return Stream(self.corpus, shuffled(order, self.seed, epoch) if self.shuffle else order)
-
     def _read(self, stream: Stream, position_BL: np.ndarray) -> Batch:
-        """Both directions: at a token, one reads what is before it, and the other tells that."""
+        """Reads both directions: one reads the token before a place, and the other predicts it."""
         special, tokens = self.corpus.tokenizer.special, self.corpus.tokens
         places = stream.find(position_BL[:, None], BACKWARD_Z1)
         here_BZL = tokens[places.corpus].astype(np.int32)

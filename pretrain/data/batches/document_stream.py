@@ -1,44 +1,21 @@
 """Documents joined to one endless stream, readable from either end at any place."""
 
-import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pretrain.data.corpus.format import Corpus
-from pretrain.runtime.errors import UserError
 
 
-def draws(*key: int) -> np.random.Generator:
-    """Randomness that is a function of the key alone."""
+def make_rng(*key: int) -> np.random.Generator:
+    """Returns randomness that is a function of the key alone."""
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-def shuffled(documents: np.ndarray, *key: int) -> np.ndarray:
-    """In an order of the key's; by sorting, as NumPy may change its `permutation` one day."""
-    return documents[np.argsort(draws(*key).random(len(documents)), kind="stable")]
-
-
-def fingerprint(layout: Any, *fields: str) -> dict[str, Any]:
-    """What a position in a layout depends on: its text, its documents and these fields."""
-    documents = np.ascontiguousarray(layout.documents, np.int64)
-    return dict(
-        layout=type(layout).__name__.lower(),
-        corpus=layout.corpus.fingerprint,
-        documents=hashlib.sha256(documents.data).hexdigest(),
-        **{name: getattr(layout, name) for name in fields},
-    )
-
-
-def check_windows(layout: Any, size: int, *, wanted: int, field: str) -> None:
-    """UserError if a layout has fewer than `wanted` windows of `size` tokens: lower its `field`."""
-    if layout.windows < wanted:
-        name = "training" if layout.shuffle else "held-out"
-        raise UserError(
-            f"{name} split has {layout.windows} windows of {size} tokens but batch has {layout.B} "
-            f"rows: use a smaller B or {field}, or more text in this split"
-        )
+def shuffle_array(array: np.ndarray, *key: int) -> np.ndarray:
+    """Returns the elements in an order that is a function of the key alone."""
+    # By sorting, as NumPy may change its `permutation` one day.
+    return array[np.argsort(make_rng(*key).random(len(array)), kind="stable")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,25 +42,26 @@ class Stream:
         self.size = int(self.begins[-1])
 
     def find(self, position_BN: np.ndarray, backward_B1: np.ndarray) -> Places:
+        """Finds the tokens at these positions."""
         position_BN = position_BN % self.size
         stream_BN = np.where(backward_B1, self.size - 1 - position_BN, position_BN)
         document_BN = np.searchsorted(self.begins, stream_BN, side="right") - 1
         return Places(document_BN, stream_BN, stream_BN + self.shift[document_BN])
 
     def opens_document(self, places: Places, backward_B1: np.ndarray) -> np.ndarray:
-        """Whether a document begins here in reading order: at its <eod> if read backwards."""
+        """Marks where a document begins in reading order: at its <eod> if read backwards."""
         first_BN = self.begins[places.document]
         last_BN = self.begins[places.document + 1] - 1
         return places.stream == np.where(backward_B1, last_BN, first_BN)
 
     def opens_sentence(self, position_BN: np.ndarray, backward_B1: np.ndarray) -> np.ndarray:
-        """Whether a sentence begins here in reading order: at its last token if read backwards."""
+        """Marks where a sentence begins in reading order: at its last token if read backwards."""
         next_BN = self.find(position_BN, backward_B1).corpus + backward_B1
         sentences = self.corpus.sentences
         return sentences[np.searchsorted(sentences, next_BN)] == next_BN
 
-    def sentence_of(self, position_B1: np.ndarray, backward_B1: np.ndarray) -> np.ndarray:
-        """The position [B, 1] where the sentence around this one begins in reading order."""
+    def find_sentence(self, position_B1: np.ndarray, backward_B1: np.ndarray) -> np.ndarray:
+        """Finds the position [B, 1] where the sentence around this one begins in reading order."""
         place_B1 = self.find(position_B1, backward_B1).corpus
         sentences = self.corpus.sentences
         after_B1 = np.searchsorted(sentences, place_B1, side="right")

@@ -7,14 +7,14 @@ from collections.abc import Callable, Generator, Iterator
 
 import grain
 
-from pretrain.data.batches import Batch, Layout
+from pretrain.data.batches import Batch, BatchLayout
 from pretrain.data.batches.phases import Phases
 
 
-class Steps:
+class BatchSource:
     """A layout as Grain's random-access source: item k is (start + k, batch start + k)."""
 
-    def __init__(self, layout: Layout, start: int, rows: slice):
+    def __init__(self, layout: BatchLayout, start: int, rows: slice):
         self.layout, self.start, self.rows = layout, start, rows
 
     def __len__(self) -> int:
@@ -27,31 +27,36 @@ class Steps:
 
 
 def stream(
-    layout: Layout,
+    layout: BatchLayout,
     start: int = 0,
     rows: slice = slice(None),
     *,
     threads: int = 2,
     prefetch: int = 8,
 ) -> Generator[tuple[int, Batch], None, None]:
-    """(step, batch) from step `start` on: for ever if the layout shuffles, else to its end.
+    """Yields (step, batch) from step `start` on: for ever if the layout shuffles, else to its end.
 
-    The position to save is the next step; `rows` are those of this process.
+    The position to save is the next step.
+
+    Args:
+        rows: those of this process.
+        threads: that read ahead.
+        prefetch: batches read ahead.
     """
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=prefetch)
-    dataset = grain.MapDataset.source(Steps(layout, start, rows))
+    dataset = grain.MapDataset.source(BatchSource(layout, start, rows))
     yield from dataset.to_iter_dataset(options)
 
 
-def phases(layout: Layout | Phases) -> list[Layout]:
-    """The layouts whose batches come in turn."""
+def phases(layout: BatchLayout | Phases) -> list[BatchLayout]:
+    """Lists the layouts whose batches come in turn."""
     return [layout.first, layout.then] if isinstance(layout, Phases) else [layout]
 
 
 def training(
-    layout: Layout | Phases, start: int, rows: Callable[[Layout], slice]
-) -> Iterator[tuple[Layout, Batch]]:
-    """(the layout in force, `rows(layout)` of its batch) from step `start` on, for ever."""
+    layout: BatchLayout | Phases, start: int, rows: Callable[[BatchLayout], slice]
+) -> Iterator[tuple[BatchLayout, Batch]]:
+    """Yields (the layout in force, `rows(layout)` of its batch) from step `start` on, for ever."""
     begin = 0
     if isinstance(layout, Phases):
         first = stream(layout.first, start, rows(layout.first))

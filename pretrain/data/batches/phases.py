@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pretrain.data.batches import Layout, build
+from pretrain.data.batches import BatchLayout, BatchShapes, build, configure
 from pretrain.runtime.errors import UserError
 
 
@@ -19,8 +19,8 @@ class Phases:
         UserError: there is no first step, or a layout ends.
     """
 
-    first: Layout
-    then: Layout
+    first: BatchLayout
+    then: BatchLayout
     steps: int
 
     def __post_init__(self):
@@ -30,7 +30,7 @@ class Phases:
             raise UserError("phases are for training: held-out text is read once, by one layout")
 
     def fingerprint(self) -> dict[str, Any]:
-        """What a position depends on: compare it before going on from one."""
+        """Returns, as JSON, everything that a position depends on, to compare on resume."""
         first, then = self.first.fingerprint(), self.then.fingerprint()
         return dict(layout="phases", first=first, then=then, steps=self.steps)
 
@@ -41,20 +41,34 @@ def build_training(
     steps: int,
     batches: Mapping[str, Any],
     first: Mapping[str, Any] | None = None,
-):
-    """The layout to train on; two in turn (`phases.Phases`) where there is a `first`.
+) -> BatchLayout | Phases:
+    """Builds the layout to train on; two in turn (`Phases`) where there is a `first`.
 
     Args:
         steps: of the whole run.
         batches: name and fields of the layout, see `build`.
         first: how they differ in the first `share` of the steps, e.g. {"share": 0.9, "L": 128}.
+
+    Raises:
+        UserError: the fields do not fit the layout or the text.
     """
     then = build(corpus=corpus, seed=seed, **batches)
     if first is None:
         return then
-
-    fields = {**batches, **first}
-    share = fields.pop("share", None)
+    share = first.get("share")
     if share is None or not 0 < share < 1:
         raise UserError(f"first.share={share}: it is the share of the steps, between 0 and 1")
+    fields = _merge_first(batches, first)
     return Phases(build(corpus=corpus, seed=seed, **fields), then, round(share * steps))
+
+
+def configure_training(
+    batches: Mapping[str, Any], first: Mapping[str, Any] | None = None
+) -> list[BatchShapes]:
+    """Builds the layouts of a recipe's phases, in turn, without a text: their shapes are known."""
+    phases = [_merge_first(batches, first)] if first else []
+    return [configure(**fields) for fields in (*phases, batches)]
+
+
+def _merge_first(batches: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in {**batches, **first}.items() if k != "share"}

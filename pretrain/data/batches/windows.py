@@ -1,19 +1,13 @@
 """Windows (GPT, RoBERTa): documents joined end to end, cut into rows that are read in any order."""
 
-import functools
-from typing import Any, NamedTuple
+import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
-from pretrain.data.batches import Batch
-from pretrain.data.batches.document_stream import (
-    Stream,
-    check_windows,
-    draws,
-    fingerprint,
-    shuffled,
-)
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches.document_stream import Stream, make_rng, shuffle_array
+from pretrain.data.batches.text_layout import TextLayout
 from pretrain.runtime.errors import UserError
 
 DOCUMENTS, WINDOWS, OFFSET = range(3)  # what randomness is for
@@ -30,58 +24,47 @@ class Epoch(NamedTuple):
     bytes: np.ndarray
 
 
-class Windows:
-    """Rows of L consecutive tokens, each told from the one before it.
+@dataclasses.dataclass(kw_only=True, eq=False)
+class BatchLayout(TextLayout):
+    """Rows of L consecutive tokens, each predicted from the one before it.
 
     The text of an epoch is its documents, each with its <eod>, joined in an order drawn anew from
     (seed, epoch), cut into windows at an offset and read in an order of windows drawn likewise.
-    Nothing is padded: a window may run over the end of the text into its beginning, and windows
-    that do not fill a batch wait for the next epoch's orders.  An epoch's order takes 8 bytes of
-    memory per window.  Without `shuffle` every token is predicted once, in the corpus's order; the
-    last row is padded, and rows that have no text weigh 0.
+    Nothing is padded: a window may run over the end of the text into its beginning.  An epoch's
+    order takes 8 bytes of memory per window.  Without `shuffle` every token is predicted once, in
+    the corpus's order; the last row is padded, and rows that have no text weigh 0.
 
-    A batch holds `next_BL` int32, what is to be predicted, and `tokens_BL` int32, the token before
-    each of them (the text's first has an <eod> before it); `document_start_BL` (next_BL begins a
-    document), `word_starts_BL` (tokens_BL begins a word), `valid_BL` (False beyond the text),
-    `loss_mask_BL` bool; `weight_B`, `words_B`, `bytes_B` float32: the last two are the original
-    words and bytes of what is predicted, a document's spread evenly over its tokens.
+    A batch holds
 
-    With `overlap`, a row begins with so many tokens that the row before it predicts (the text's
-    first row without `shuffle` has no such row before it, and predicts them all).
+        next_BL            int32, what is to be predicted
+        tokens_BL          int32, the token before each; the text's first has an <eod> before it
+        document_start_BL  bool: next_BL begins a document
+        word_starts_BL     bool: tokens_BL begins a word
+        valid_BL           bool: within the text
+        loss_mask_BL       bool: next_BL is predicted
+        weight_B           float32
+        words_B, bytes_B   float32: original words and bytes of what is predicted, a document's
+                           spread evenly over its tokens
 
-    With `framed`, a row is <cls>, L - 2 consecutive tokens, <sep> (Liu et al., 2019, arXiv
-    1907.11692: FULL-SENTENCES), and a batch has no `next_BL`, `loss_mask_BL`, `words_B`, `bytes_B`;
-    `document_start_BL` is where tokens_BL begins a document.
+    A framed batch has no `next_BL`, `loss_mask_BL`, `words_B`, `bytes_B`; its `document_start_BL`
+    is where tokens_BL begins a document.
+
+    Attributes:
+        framed: a row is <cls>, L - 2 consecutive tokens, <sep> (Liu et al., 2019, arXiv
+            1907.11692: FULL-SENTENCES).
+        overlap: tokens at the beginning of a row that the row before it predicts; without
+            `shuffle` the text's first row has no row before it, and predicts them all.
 
     Raises:
         UserError: the training text has fewer windows than the batch has rows, there is no text
             at all, or the fields do not fit.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        documents: np.ndarray,
-        *,
-        B: int,
-        L: int,
-        framed: bool = False,
-        overlap: int = 0,
-        seed: int = 0,
-        shuffle: bool = True,
-    ):
-        self.corpus, self.documents, self.shuffle = corpus, documents, shuffle
-        self.B, self.L, self.framed, self.overlap, self.seed = B, L, framed, overlap, seed
-        self.stride = L - 2 if framed else L - overlap
-        self._check_fields()
-        size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
-        self.end = np.inf if shuffle else size  # training goes round and round
-        self.windows = size // self.stride if shuffle else self._whole(size)
-        check_windows(self, self.stride, wanted=B if shuffle else 1, field="L")
-        self.steps_per_epoch = self.windows // B if shuffle else -(-self.windows // B)
-        self.epoch = functools.lru_cache(maxsize=2)(self._epoch)
+    framed: bool = False
+    overlap: int = 0
 
-    def _check_fields(self) -> None:
+    def __post_init__(self):
+        self.stride = self.L - 2 if self.framed else self.L - self.overlap
         if self.B < 1 or self.stride < 1 or self.overlap < 0:
             raise UserError(
                 f"B={self.B}, L={self.L}, overlap={self.overlap}, framed={self.framed}: a batch "
@@ -89,47 +72,62 @@ class Windows:
             )
         if self.framed and self.overlap:
             raise UserError(f"overlap={self.overlap}: framed rows have none")
+
+    def shapes(self) -> Shapes:
+        """Returns the arrays of a batch."""
+        B, BL = (self.B,), (self.B, self.L)
+        framed = (
+            structs("tokens_BL", BL, np.int32)
+            | structs("document_start_BL word_starts_BL valid_BL", BL, bool)
+            | structs("weight_B", B, np.float32)
+        )
+        if self.framed:
+            return framed
+        return (
+            framed
+            | structs("next_BL", BL, np.int32)
+            | structs("loss_mask_BL", BL, bool)
+            | structs("words_B bytes_B", B, np.float32)
+        )
+
+    def open_text(self) -> None:
         missing = {"cls", "sep"} - set(self.corpus.tokenizer.special)
         if self.framed and missing:
             names = " and no ".join(f"<{name}>" for name in sorted(missing))
             raise UserError(f"framed=True, but this vocabulary has no {names}")
+        self.end = np.inf if self.shuffle else self.size  # training goes round and round
+        self.windows = self.count_windows(self.stride, self.overlap)
+        least = self.B if self.shuffle else 1
+        self.require_windows(self.windows, self.stride, least=least, field="L")
+        self.set_epoch(self.windows, self.B)
 
-    def _whole(self, size: int) -> int:
-        """How many windows read a text of this size to its end; the first has no overlap."""
-        first = self.L - 2 if self.framed else self.L
-        return 1 + -(-max(0, size - first) // self.stride) if size else 0
-
-    def fingerprint(self) -> dict[str, Any]:
-        """What a position depends on: compare it before going on from one."""
-        return fingerprint(self, "B", "L", "framed", "overlap", "seed", "shuffle")
+    def open_epoch(self, number: int) -> Epoch:
+        documents, order, offset = self.documents, np.arange(self.windows), 0
+        if self.shuffle:
+            documents = shuffle_array(documents, self.seed, DOCUMENTS, number)
+            order = shuffle_array(order, self.seed, WINDOWS, number)
+        stream = Stream(self.corpus, documents)
+        if self.shuffle:
+            offset = int(make_rng(self.seed, OFFSET, number).random() * stream.size)
+        sizes = np.diff(stream.begins)
+        words, bytes_ = self.corpus.words[documents], self.corpus.bytes[documents]
+        return Epoch(stream, order, offset, words / sizes, bytes_ / sizes)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """These rows of batch number `step`, counted from 0 over all epochs."""
+        """Reads these rows of batch `step`, counted from 0 over all epochs."""
         number, k = divmod(step, self.steps_per_epoch)
         epoch = self.epoch(number)
         row_B = np.arange(k * self.B, (k + 1) * self.B)[rows]
         real_B = row_B < self.windows
         window_B1 = epoch.order[np.where(real_B, row_B, 0)][:, None]
-        rows_of = self._framed if self.framed else self._plain
-        batch = rows_of(epoch, window_B1, real_B[:, None])
+        read_rows = self._read_framed if self.framed else self._read_plain
+        batch = read_rows(epoch, window_B1, real_B[:, None])
         batch["word_starts_BL"] = self.corpus.tokenizer.word_start_V[batch["tokens_BL"]]
         batch["weight_B"] = real_B.astype(np.float32)
         return batch
 
-    def _epoch(self, number: int) -> Epoch:
-        documents, order, offset = self.documents, np.arange(self.windows), 0
-        if self.shuffle:
-            documents = shuffled(documents, self.seed, DOCUMENTS, number)
-            order = shuffled(order, self.seed, WINDOWS, number)
-        stream = Stream(self.corpus, documents)
-        if self.shuffle:
-            offset = int(draws(self.seed, OFFSET, number).random() * stream.size)
-        sizes = np.diff(stream.begins)
-        words, bytes_ = self.corpus.words[documents], self.corpus.bytes[documents]
-        return Epoch(stream, order, offset, words / sizes, bytes_ / sizes)
-
-    def _plain(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
-        """Tokens, and the next of each; before the text's first comes its last one, an <eod>."""
+    def _read_plain(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
+        """Reads tokens and the next of each; before the text's first comes its last, an <eod>."""
         column = np.arange(self.L)
         before_B1 = epoch.offset + window_B1 * self.stride - 1
         places = epoch.stream.find(before_B1 + np.arange(self.L + 1), FORWARDS)
@@ -144,12 +142,12 @@ class Windows:
             "document_start_BL": valid_BL & epoch.stream.opens_document(places, FORWARDS)[:, 1:],
             "valid_BL": valid_BL,
             "loss_mask_BL": loss_mask_BL,
-            "words_B": _sums(epoch.words[document_BL], loss_mask_BL),
-            "bytes_B": _sums(epoch.bytes[document_BL], loss_mask_BL),
+            "words_B": _sum_rates(epoch.words[document_BL], loss_mask_BL),
+            "bytes_B": _sum_rates(epoch.bytes[document_BL], loss_mask_BL),
         }
 
-    def _framed(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
-        """<cls>, text, <sep>, and padding where the text has ended."""
+    def _read_framed(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
+        """Reads <cls>, text, <sep>, and padding where the text has ended."""
         special, column = self.corpus.tokenizer.special, np.arange(self.L)
         begin_B1 = epoch.offset + window_B1 * self.stride
         size_B1 = np.minimum(self.stride, self.end - begin_B1)
@@ -171,5 +169,5 @@ class Windows:
         return np.int32(special.get("pad", special["eod"]))
 
 
-def _sums(rate_BL: np.ndarray, chosen_BL: np.ndarray) -> np.ndarray:
-    return np.where(chosen_BL, rate_BL, 0.0).sum(axis=1).astype(np.float32)
+def _sum_rates(rate_BL: np.ndarray, mask_BL: np.ndarray) -> np.ndarray:
+    return np.where(mask_BL, rate_BL, 0.0).sum(axis=1).astype(np.float32)

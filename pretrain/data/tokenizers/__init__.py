@@ -18,6 +18,7 @@ from pretrain.runtime.errors import UserError
 
 __all__ = ["damaged_file", "digest"]
 
+SPECIAL_NAMES = ("unk", "bos", "eos", "cls", "sep", "pad", "mask", "eod", "eop")
 TRAITS = "tokenizer.json"  # beside the library's own files: the class and how to clean the text
 
 
@@ -31,8 +32,8 @@ class Tokenizer(Protocol):
     V: int
     pieces: list[str]
     word_start_V: np.ndarray  # bool: a word begins with this piece
-    special: dict[str, int]  # "unk", "cls", "sep", "pad", "mask", "bos", "eos", "eod", "eop":
-    #   those it has; "eos" ends every sentence of a corpus, "eod" every document
+    special: dict[str, int]  # of SPECIAL_NAMES, those it has; "eos" ends every sentence of a
+    #   corpus, "eod" every document
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         """One int32 array of ids per text; the library's own threads share the list."""

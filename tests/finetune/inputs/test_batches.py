@@ -32,6 +32,12 @@ def test_a_batch_is_the_same_whoever_asks_and_for_whichever_rows():
     assert one.fingerprint() != examples(shuffle=True, seed=2).fingerprint()
 
 
+def test_shapes_are_those_of_a_batch():
+    data = examples()
+    found = {name: (x.shape, x.dtype) for name, x in data.batch(0).items()}
+    assert {name: (x.shape, x.dtype) for name, x in data.shapes().items()} == found
+
+
 def test_scoring_reads_in_order_and_gives_fillers_no_weight():
     data = examples()
     assert data.steps_per_epoch == 3

@@ -1,14 +1,11 @@
 """A step compiled without text or chips has the shapes, memory and FLOPs of a real one."""
 
-import importlib
 import math
 
 import jax
 import pytest
 
-from benchmarks.contest import synthetic_data
 from pretrain.aot import compiled_step, roofline
-from pretrain.data.batches import dummy
 from tests.support import tiny_runs
 from tests.support.slices import compile_step, grid_devices, make_slice
 
@@ -47,17 +44,3 @@ def test_compiled_flops_are_those_of_the_recipe(step):
     estimate = roofline.estimate(step.program, target, grid_devices(2, 4))
     # The recipe counts half of a causal model's scores; the program computes all.
     assert 1.0 <= estimate.flops / step.flops < 2.0
-
-
-@pytest.mark.parametrize(
-    ("recipe", "preset"),
-    [("bert", "large"), ("bert", "roberta"), ("elmo", "mini"), ("gpt2", "124m"), ("xlnet", "base")],
-)
-def test_dummy_batches_have_the_shapes_of_real_ones(recipe, preset):
-    config = importlib.import_module(f"configs.{recipe}").get_config(preset)
-    config.batches.B = 4
-    found = dummy.rows(**config.batches).batch(0)
-    wanted = synthetic_data.layout(config.to_dict()).batch(0, slice(0, 1))
-    assert {k: (x.shape, x.dtype) for k, x in found.items()} == {
-        k: (x.shape, x.dtype) for k, x in wanted.items()
-    }

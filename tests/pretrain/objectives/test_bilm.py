@@ -35,7 +35,7 @@ def draw(seed: int, length: int = L) -> dict[str, np.ndarray]:
         "next_BZL": next_BZL,
         "chars_BZLW": chars_TW[tokens_BZL],
         "boundary_BZL": np.zeros((B, 2, length), np.int8),
-        "predict_BZL": np.ones((B, 2, length), bool),
+        "loss_mask_BZL": np.ones((B, 2, length), bool),
         "weight_B": np.ones(B, np.float32),
     }
 
@@ -146,7 +146,7 @@ def test_of_words_alone_a_model_reads_unknown_ones_as_one():
 
 def test_the_loss_is_the_mean_of_both_directions():
     objective, batch = build(), draw(1)
-    batch["predict_BZL"][0, :, 3:] = False
+    batch["loss_mask_BZL"][0, :, 3:] = False
     batch["weight_B"][1] = 0
     given = variables(objective)
     sums, _ = trial(objective, given, batch)
@@ -155,7 +155,7 @@ def test_the_loss_is_the_mean_of_both_directions():
     assert shown["perplexity"] == pytest.approx(both**0.5, rel=1e-5)
     assert sums["loss"][1] == 2 * (2 * L + 3)
     for z, name in enumerate(("forward_nats", "backward_nats")):
-        alone = batch | {"predict_BZL": batch["predict_BZL"] & (np.arange(2)[:, None] == z)}
+        alone = batch | {"loss_mask_BZL": batch["loss_mask_BZL"] & (np.arange(2)[:, None] == z)}
         assert total(trial(objective, given, alone)[0]) == pytest.approx(sums[name][0], rel=1e-6)
 
 

@@ -79,7 +79,11 @@ def owners():
     sections = {
         "model": ("modules.backbones", "Backbone", ["transformer", "two_stream", "elmo"]),
         "objective": ("pretrain.objectives", "Objective", ["clm", "mlm", "plm", "bilm"]),
-        "batches": ("pretrain.data.batches", "", ["lanes", "windows", "pairs", "bidirectional"]),
+        "batches": (
+            "pretrain.data.batches",
+            "BatchLayout",
+            ["lanes", "windows", "pairs", "bidirectional"],
+        ),
         "tokens": (
             "pretrain.data.tokenizers",
             "Tokenizer",

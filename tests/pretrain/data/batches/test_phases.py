@@ -82,9 +82,3 @@ def test_no_first_step_and_layouts_that_end_are_refused(corpus):
         build(corpus, steps=0)
     with pytest.raises(UserError, match="phases are for training"):
         build(corpus, split="held_out")
-
-
-@pytest.mark.parametrize("name", ["loader", "document_stream"])
-def test_a_file_that_is_no_layout_is_refused(corpus, name):
-    with pytest.raises(UserError, match=f"batches.name='{name}': there is no such layout"):
-        batches.build(name, corpus)

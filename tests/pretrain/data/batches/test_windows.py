@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from pretrain.data import batches as layouts
-from pretrain.data.batches import windows
-from pretrain.data.batches.loader import stream
 from pretrain.runtime.errors import UserError
 from tests.support import corpora
 
@@ -208,67 +206,11 @@ def test_a_framed_row_says_where_its_documents_begin():
         np.testing.assert_array_equal(rows["document_start_BL"], begins)
 
 
-@pytest.mark.parametrize("hosts", [1, 2, 4])
-@pytest.mark.parametrize("split", ["train", "held_out"])
-def test_hosts_together_see_the_global_batch(corpus, hosts, split):
-    layout = build(corpus, split)
-    size = layout.B // hosts
-    for step in (0, 7, layout.steps_per_epoch - 1):
-        whole = layout.batch(step)
-        for host in range(hosts):
-            rows = slice(host * size, (host + 1) * size)
-            for key, value in build(corpus, split).batch(step, rows).items():
-                np.testing.assert_array_equal(value, whole[key][rows])
-
-
-def test_a_batch_does_not_depend_on_what_was_asked_before(corpus):
-    layout = build(corpus)
-    in_order = [layout.batch(step) for step in range(3 * layout.steps_per_epoch)]
-    for step in (2, len(in_order) - 1, layout.steps_per_epoch):
-        for key, value in build(corpus).batch(step).items():
-            np.testing.assert_array_equal(value, in_order[step][key])
-
-
 def test_held_out_text_is_never_trained_on():
     corpus = invented([20] * 10)
     corpus.splits["train"], held_out = np.arange(9), np.arange(180, 200)
     for epoch in range(3):
         assert not np.isin(read(build(corpus), epoch)["next_BL"], held_out).any()
-
-
-def test_evaluation_ends_and_is_the_same_each_time(corpus):
-    first, second = (list(stream(build(corpus, split="held_out"))) for _ in range(2))
-    assert len(first) == build(corpus, split="held_out").steps_per_epoch
-    for (_, a), (_, b) in zip(first, second, strict=True):
-        for key in a:
-            np.testing.assert_array_equal(a[key], b[key])
-
-
-def test_arrays_are_of_the_kinds_promised(corpus):
-    for framed in (False, True):
-        kinds = {k: v.dtype.name for k, v in build(corpus, framed=framed).batch(0).items()}
-        expected = {"tokens_BL": "int32", "weight_B": "float32"}
-        expected |= dict.fromkeys(("document_start_BL", "word_starts_BL", "valid_BL"), "bool")
-        if not framed:
-            expected |= {"next_BL": "int32", "loss_mask_BL": "bool"}
-            expected |= {"words_B": "float32", "bytes_B": "float32"}
-        assert kinds == expected
-
-
-def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
-    def of(**fields):
-        return build(corpus, **fields).fingerprint()
-
-    assert of() == of()
-    for changed in (
-        dict(seed=1),
-        dict(B=2),
-        dict(L=17),
-        dict(overlap=1),
-        dict(framed=True),
-        dict(split="held_out"),
-    ):
-        assert of(**changed) != of(), changed
 
 
 @pytest.mark.parametrize(
@@ -293,8 +235,3 @@ def test_frames_need_their_tokens():
         UserError, match="framed=True, but this vocabulary has no <cls> and no <sep>"
     ):
         build(invented([100]), framed=True)
-
-
-def test_an_empty_split_is_refused(corpus):
-    with pytest.raises(UserError, match="held-out split has 0 windows"):
-        windows.Windows(corpus, np.array([], np.int64), shuffle=False, **FIELDS)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pretrain.data.batches import pairs
+from pretrain.data.batches import pair_sampling
+from pretrain.data.batches.pair_sampling import truncate_pair, truncate_pairs
 from tests.support import corpora
 from tests.support.pair_corpora import (
     build,
@@ -11,9 +12,9 @@ from tests.support.pair_corpora import (
     made,
     of,
     plain,
+    sample,
     sentences_of,
     shortened,
-    uncut,
 )
 
 
@@ -32,21 +33,19 @@ def read(instances):
 
 @pytest.mark.parametrize("faithful", [False, True])
 @pytest.mark.parametrize("L", [12, 96, 300])
-def test_rows_are_those_of_the_original_loop(corpus, L, faithful, monkeypatch):
-    uncut(monkeypatch)
+def test_rows_are_those_of_the_original_loop(corpus, L, faithful):
     layout = build(corpus, L=L, faithful=faithful, seed=2, short_seq_prob=0.3)
     expected = [
         (a[0][0], length(a), b[0][0], length(b), follows)
         for a, b, follows in plain(layout, epoch=1)
     ]
-    assert list(zip(*(f.tolist() for f in layout._drawn(1)), strict=True)) == expected
+    assert list(zip(*(f.tolist() for f in sample(layout, 1)), strict=True)) == expected
 
 
-def test_what_a_row_has_no_room_for_is_dropped_from_the_longer_segment(corpus, monkeypatch):
+def test_what_a_row_has_no_room_for_is_dropped_from_the_longer_segment(corpus):
     layout = build(corpus, L=64)
-    cut = layout._drawn(0)
-    uncut(monkeypatch)
-    whole = layout._drawn(0)
+    whole = sample(layout)
+    cut = truncate_pairs(np.random.default_rng(1), whole, layout.room)
     np.testing.assert_array_equal(cut.consecutive, whole.consecutive)
     kept = [shortened(a, b, 61) for a, b in zip(whole.a.tolist(), whole.b.tolist(), strict=True)]
     assert list(zip(cut.a.tolist(), cut.b.tolist(), strict=True)) == kept
@@ -59,17 +58,24 @@ def test_what_a_row_has_no_room_for_is_dropped_from_the_longer_segment(corpus, m
     assert set(front[dropped == 2].tolist()) == {0, 1, 2}  # not all of a row's from one end
 
 
+@pytest.mark.parametrize("size", [2, 5, 17, 18])
+def test_truncation_takes_from_the_longer_segment_one_token_at_a_time(size):
+    for a in range(1, 2 * size):
+        for b in range(max(1, size - a), 2 * size):
+            cut = truncate_pair(np.array(a), np.array(b), size)
+            assert tuple(map(int, cut)) == shortened(a, b, size)
+
+
 @pytest.mark.parametrize("longest", [3, 1024])
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_an_epoch_reads_every_sentence_once_as_a_or_as_what_follows_it(
     corpus, next_sentence, longest, monkeypatch
 ):
-    uncut(monkeypatch)
-    monkeypatch.setattr(pairs, "LONGEST", longest)
+    monkeypatch.setattr(pair_sampling, "MAX_SENTENCES", longest)
     layout = build(corpus, next_sentence=next_sentence)
     sentences = {s for each in sentences_of(corpus, corpus.splits["train"]) for s in each}
     for epoch in (0, 3):
-        parts = read(layout.instances(epoch))
+        parts = read(sample(layout, epoch))
         covered = np.concatenate([np.arange(*part) for part in parts])
         there = np.concatenate([np.arange(*sentence) for sentence in sorted(sentences)])
         np.testing.assert_array_equal(covered, there)
@@ -78,9 +84,8 @@ def test_an_epoch_reads_every_sentence_once_as_a_or_as_what_follows_it(
 
 @pytest.mark.parametrize("longest", [3, 1024])
 def test_a_b_follows_at_once_or_is_of_another_document(corpus, longest, monkeypatch):
-    uncut(monkeypatch)
-    monkeypatch.setattr(pairs, "LONGEST", longest)
-    rows = build(corpus, L=128).instances(0)
+    monkeypatch.setattr(pair_sampling, "MAX_SENTENCES", longest)
+    rows = sample(build(corpus, L=128))
     a_document = np.searchsorted(corpus.documents, rows.a_begin, side="right")
     b_document = np.searchsorted(corpus.documents, rows.b_begin, side="right")
     np.testing.assert_array_equal(a_document == b_document, rows.consecutive)
@@ -90,12 +95,11 @@ def test_a_b_follows_at_once_or_is_of_another_document(corpus, longest, monkeypa
     assert min(rows.a.min(), rows.b.min()) > 0
 
 
-def test_a_b_from_elsewhere_begins_any_sentence_of_any_other_document(monkeypatch):
-    uncut(monkeypatch)
+def test_a_b_from_elsewhere_begins_any_sentence_of_any_other_document():
     layout = of(made(*[[10] * 20] * 5), L=30)
     met, begins = np.zeros((5, 5), int), np.zeros((5, 20), int)
     for epoch in range(60):
-        a_begin, _, b_begin, _, consecutive = layout.instances(epoch)
+        a_begin, _, b_begin, _, consecutive = sample(layout, epoch)
         (own, _), (other, place) = (np.divmod(x[~consecutive], 201) for x in (a_begin, b_begin))
         np.add.at(met, (own, other), 1)
         np.add.at(begins, (other, place // 10), 1)
@@ -106,17 +110,17 @@ def test_a_b_from_elsewhere_begins_any_sentence_of_any_other_document(monkeypatc
 
 def test_half_of_the_bs_follow_their_a(corpus):
     for L in (64, 96, 256):
-        shares = [build(corpus, L=L).instances(epoch).consecutive.mean() for epoch in (0, 1)]
+        shares = [build(corpus, L=L).epoch(epoch).consecutive.mean() for epoch in (0, 1)]
         assert shares == pytest.approx([0.5, 0.5], abs=0.02)
 
 
 def test_the_original_coin_makes_fewer_than_half_of_the_bs_follow(corpus):
-    rows = [build(corpus, faithful=True).instances(epoch) for epoch in range(4)]
+    rows = [build(corpus, faithful=True).epoch(epoch) for epoch in range(4)]
     assert np.mean([each.consecutive.mean() for each in rows]) < 0.42
 
 
 def test_lone_sentences_never_have_a_b_that_follows():
-    assert not of(made([20], [20], [20]), L=30).instances(0).consecutive.any()
+    assert not of(made([20], [20], [20]), L=30).epoch(0).consecutive.any()
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])
@@ -124,7 +128,7 @@ def test_rows_are_full_but_for_the_short_ones(next_sentence):
     corpus = made(*[[1] * 4000] * 8)
     for short in (0.0, 0.25, 1.0):
         layout = of(corpus, L=23, short_seq_prob=short, next_sentence=next_sentence)
-        rows = layout.instances(0)
+        rows = layout.epoch(0)
         below = (rows.a + rows.b < layout.room).mean()
         # a length is drawn from 2 to room, and documents end
         assert below == pytest.approx(short * (1 - 1 / (layout.room - 1)), abs=0.04)
@@ -133,7 +137,7 @@ def test_rows_are_full_but_for_the_short_ones(next_sentence):
 
 def test_short_lengths_go_with_the_document_in_the_original():
     corpus = made(*[[1] * 800] * 20)
-    rows = of(corpus, L=23, short_seq_prob=0.5, faithful=True, next_sentence=False).instances(0)
+    rows = of(corpus, L=23, short_seq_prob=0.5, faithful=True, next_sentence=False).epoch(0)
     document = rows.a_begin // 801
     most = [np.bincount(rows.a[document == d]).max() / (document == d).sum() for d in range(20)]
     assert min(most) > 0.9
@@ -141,7 +145,7 @@ def test_short_lengths_go_with_the_document_in_the_original():
 
 def test_a_is_whole_sentences_of_one_document_when_alone(corpus):
     layout = build(corpus, next_sentence=False, L=128)
-    rows = layout.instances(0)
+    rows = layout.epoch(0)
     sentences = [s for each in sentences_of(corpus, corpus.splits["train"]) for s in each]
     fits = rows.a < layout.room
     assert fits.mean() > 0.9
@@ -158,19 +162,19 @@ def test_of_a_sentence_longer_than_a_row_a_part_is_seen():
         layout = of(
             made([500], [3, 400], [7]), L=20, next_sentence=next_sentence, short_seq_prob=0.0
         )
-        rows = layout.instances(0)
+        rows = layout.epoch(0)
         assert (rows.a + rows.b).max() == layout.room
         assert rows.a_begin[(rows.a_begin > 0) & (rows.a_begin < 500)].size == 1
 
 
 def test_a_document_that_just_fills_a_row_is_one_row():
     layout = of(made([10, 8], [10, 8]), L=20, next_sentence=False, short_seq_prob=0.0)
-    assert layout.instances(0).a.tolist() == [18, 18]
+    assert layout.epoch(0).a.tolist() == [18, 18]
 
 
 def test_documents_of_nothing_are_passed_over():
     corpus = made([5, 6], [0], [4, 3])
     for next_sentence in (True, False):
-        rows = of(corpus, L=30, next_sentence=next_sentence).instances(0)
+        rows = of(corpus, L=30, next_sentence=next_sentence).epoch(0)
         assert (rows.a > 0).all()
         assert ((rows.b > 0) == next_sentence).all()

@@ -1,0 +1,40 @@
+"""The epochs of a text: drawn once for all threads that read them."""
+
+import threading
+import time
+
+import pytest
+
+from pretrain.data.batches.windows import BatchLayout
+from tests.support import corpora
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    return corpora.make(tmp_path_factory.mktemp("text"))
+
+
+def test_threads_that_begin_an_epoch_together_draw_it_once(corpus):
+    epochs = []
+
+    class SlowLayout(BatchLayout):
+        def open_epoch(self, number):
+            epochs.append(number)
+            time.sleep(0.05)
+            return super().open_epoch(number)
+
+    layout = SlowLayout(B=4, L=32).bind(corpus, corpus.splits["train"], shuffle=True)
+    step = layout.steps_per_epoch
+    threads = [threading.Thread(target=layout.batch, args=(step,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert epochs == [1]
+
+
+def test_binding_a_text_leaves_the_configured_layout_as_it_was(corpus):
+    layout = BatchLayout(B=4, L=32)
+    bound = layout.bind(corpus, corpus.splits["train"], shuffle=True)
+    assert bound is not layout
+    assert not hasattr(layout, "corpus")
