@@ -141,7 +141,7 @@ def clip_grad(dx, x, limit: float):
 
 def stack_gates(*gates_BU):
     """Stacks G arrays [B, U] to [B, G, U]."""
-    return jax.lax.platform_dependent(*gates_BU, **STACK_FORMS)
+    return jax.lax.platform_dependent(*gates_BU, **FORMS)
 
 
 def _concatenate(*gates_BU):
@@ -149,4 +149,4 @@ def _concatenate(*gates_BU):
     return jnp.concatenate(gates_BU, 1).reshape(len(gates_BU[0]), len(gates_BU), -1)
 
 
-STACK_FORMS = {"cpu": _concatenate, "default": lambda *gates_BU: jnp.stack(gates_BU, 1)}
+FORMS = {"cpu": _concatenate, "default": lambda *gates_BU: jnp.stack(gates_BU, 1)}

@@ -106,7 +106,9 @@ class Objective(nn.Module):
                 h_BLD, ids_BL, weights_BL, chunks=self.chunks, train=train
             )
         w_VD, bias_V = self.backbone.softmax()
-        sample = sampled_softmax.negatives(self.make_rng("corrupt"), self.samples, self.backbone.V)
+        sample = sampled_softmax.sample_negatives(
+            self.make_rng("corrupt"), self.samples, self.backbone.V
+        )
         return sampled_softmax.sampled_cross_entropy(
             h_BLD, w_VD, bias_V, ids_BL, weights_BL, sample
         )

@@ -1,4 +1,4 @@
-"""The maxima of plain convolutions, and gradients that kept none of them."""
+"""Words from their characters as the formula has them, on one device and on many."""
 
 import jax
 import jax.numpy as jnp
@@ -8,123 +8,8 @@ import pytest
 from modules.activation_sharding import sharding_context
 from modules.layers import char_cnn
 from pretrain.distributed.sharding import Layout, make_mesh
+from tests.support.char_windows import FILTERS, E, W, X, draw, window_by_window
 from tests.support.xlnet_inputs import quick_jit
-
-E, W, PAD = 3, 7, 260
-FILTERS = ((1, 2), (2, 3), (4, 5))
-X = 10
-FORMS = {  # what a CPU does, and what everything else does
-    "rows": (char_cnn._by_rows, char_cnn._by_rows_backward),
-    "convolution": (char_cnn._by_convolution, char_cnn._by_convolution_backward),
-}
-
-
-def draw(dtype=np.float64, shape=(2, 5)):
-    """A table, kernels, words of few different letters filled up with PAD, slopes."""
-    rng = np.random.default_rng(0)
-    table_CE = rng.uniform(-1, 1, (char_cnn.C, E)).astype(dtype)
-    kernels = [rng.normal(0, 1, (w, E, many)).astype(dtype) for w, many in FILTERS]
-    chars = rng.integers(97, 100, (*shape, W))
-    chars = np.where(np.arange(W) < rng.integers(0, W + 1, (*shape, 1)), chars, PAD)
-    return table_CE, kernels, chars, rng.normal(0, 1, (*shape, X)).astype(dtype)
-
-
-def window_by_window(table_CE, kernels, chars_BPW):
-    """Every answer of every filter: a list of [B, P, places, X]."""
-    x = np.asarray(table_CE, np.float64)[chars_BPW]
-    return [
-        np.stack(
-            [np.einsum("BPwE,wEX->BPX", x[:, :, j : j + len(k)], k) for j in range(W - len(k) + 1)],
-            2,
-        )
-        for k in kernels
-    ]
-
-
-def slopes_window_by_window(table_CE, kernels, chars_BPW, dy_BPX):
-    """Each slope goes to the window of its maximum, the first of equal ones."""
-    dtable, dkernels = np.zeros_like(table_CE), [np.zeros_like(k) for k in kernels]
-    columns = iter(np.moveaxis(dy_BPX, -1, 0))
-    for n, answers in enumerate(window_by_window(table_CE, kernels, chars_BPW)):
-        for m in range(answers.shape[-1]):
-            dy_BP = next(columns)
-            for b, p in np.ndindex(*dy_BP.shape):
-                each = answers[b, p, :, m]
-                j = np.flatnonzero(each >= each.max() - 1e-12)[0]
-                for i, char in enumerate(chars_BPW[b, p, j : j + len(kernels[n])]):
-                    dtable[char] += dy_BP[b, p] * kernels[n][i, :, m]
-                    dkernels[n][i, :, m] += dy_BP[b, p] * table_CE[char]
-    return dtable, dkernels
-
-
-@pytest.fixture(params=[1, 3, 512])
-def chunked(request, monkeypatch):
-    monkeypatch.setattr(char_cnn, "WORDS", request.param)
-
-
-@pytest.mark.usefixtures("chunked")
-@pytest.mark.parametrize("form", FORMS)
-def test_maxima_places_and_gradients_are_those_found_window_by_window(form):
-    table_CE, kernels, chars, dy = draw()
-    forward, backward = FORMS[form]
-    answers = window_by_window(table_CE, kernels, chars)
-    with jax.enable_x64(True):
-        given = jax.tree.map(jnp.asarray, (table_CE, kernels, chars))
-        top, at = forward(*given)
-        found = backward(*given, at, jnp.asarray(dy))
-    np.testing.assert_allclose(top, np.concatenate([x.max(2) for x in answers], -1), atol=1e-10)
-    expected = slopes_window_by_window(table_CE, kernels, chars, dy)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-10), found, expected)
-
-
-def test_of_equal_windows_the_first_is_the_place():
-    table_CE, kernels, _, _ = draw()
-    chars = np.array([[[97] * W, [97, 98] * 3 + [97], [PAD] * W, [97] * (W - 1) + [98]]])
-    with jax.enable_x64(True):
-        for forward, _ in FORMS.values():
-            places = forward(*jax.tree.map(jnp.asarray, (table_CE, kernels, chars)))[1]
-            assert (np.asarray(places)[0, [0, 2]] == 0).all()
-            assert places[0, 1].max() <= 1
-            assert set(np.unique(places[0, 3, :2])) <= {0, W - 1}
-
-
-def test_the_gradient_is_autodiff_s_of_the_plain_formula():
-    table_CE, kernels, _, dy = draw()
-    chars = np.random.default_rng(1).permuted(np.tile(np.arange(W), (2, 5, 1)), axis=-1)
-
-    def plain(table_CE, kernels):  # no two windows equal: JAX would share the gradient among them
-        x = table_CE[chars]
-        windows = [
-            jnp.stack([x[:, :, j : j + len(k)] for j in range(W - len(k) + 1)], 2) for k in kernels
-        ]
-        pairs = zip(windows, kernels, strict=True)
-        return jnp.concatenate([jnp.einsum("BPJwE,wEX->BPJX", *p).max(2) for p in pairs], -1)
-
-    with jax.enable_x64(True):
-        found, expected = (
-            quick_jit(jax.value_and_grad(lambda a, f=f: (dy * f(*a)).sum()))((table_CE, kernels))
-            for f in (lambda t, k: char_cnn.pooled(t, k, chars), plain)
-        )
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-10), found, expected)
-
-
-def test_maxima_and_gradients_are_torch_s():
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
-    table_CE, kernels, chars, dy = draw()
-    table = torch.tensor(table_CE, requires_grad=True)
-    theirs = [torch.tensor(k, requires_grad=True) for k in kernels]
-    x = table[torch.tensor(chars.reshape(-1, W))].transpose(1, 2)
-    answers = [torch.nn.functional.conv1d(x, k.permute(2, 1, 0)).max(-1)[0] for k in theirs]
-    torch.cat(answers, -1).backward(torch.tensor(dy.reshape(-1, X)))
-    with jax.enable_x64(True):
-        ours, pull = jax.vjp(lambda t, k: char_cnn.pooled(t, k, chars), table_CE, kernels)
-        dtable, dkernels = pull(dy)[0], pull(dy)[1]
-    np.testing.assert_allclose(
-        ours.reshape(-1, X), torch.cat(answers, -1).detach().numpy(), atol=1e-10
-    )
-    np.testing.assert_allclose(dtable, table.grad.numpy(), atol=1e-10)
-    for a, b in zip(dkernels, theirs, strict=True):
-        np.testing.assert_allclose(a, b.grad.numpy(), atol=1e-10)
 
 
 def module(**fields):
@@ -195,17 +80,6 @@ def test_states_and_gradients_are_the_same_on_a_mesh():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), found, expected)
 
 
-def test_what_is_kept_for_the_gradient_has_no_place_dimension():
-    long = 50
-    table_CE, kernels, _, _ = draw(np.float32)
-    chars = np.zeros((2, 5, long), np.int32)
-    _, pull = jax.vjp(lambda t, k: char_cnn.pooled(t, k, chars), table_CE, kernels)
-    sizes = [x.size for x in jax.tree.leaves(pull) if x.shape != table_CE.shape]
-    words = 2 * 5
-    assert max(sizes) == words * long  # the characters themselves: answers would be X times more
-    assert words * X in sizes  # the places of the maxima
-
-
 def test_half_precision_weights_give_half_precision_states_near_the_whole_ones():
     chars = draw()[2]
     params = begin(module(), chars)
@@ -216,16 +90,6 @@ def test_half_precision_weights_give_half_precision_states_near_the_whole_ones()
     half, whole = run("bfloat16"), run("float32")
     assert half.dtype == jnp.bfloat16
     assert np.linalg.norm(half.astype(np.float32) - whole) < 0.02 * np.linalg.norm(whole)
-
-
-def test_a_number_that_is_none_is_not_hidden_by_the_maximum():
-    table_CE, kernels, chars, _ = draw(np.float32)
-    chars[0, 0, 3] = 100  # one word, one letter
-    table_CE[100] = np.nan
-    for forward, _ in FORMS.values():
-        top = np.asarray(forward(*jax.tree.map(jnp.asarray, (table_CE, kernels, chars)))[0])
-        assert np.isnan(top[0, 0]).all()
-        assert np.isfinite(np.delete(top.reshape(-1, X), 0, axis=0)).all()
 
 
 def test_parameters_are_as_many_and_as_large_as_elmo_s():

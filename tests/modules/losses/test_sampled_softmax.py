@@ -22,20 +22,20 @@ def probabilities(V):
 
 def samples(many, S, V, seed=0):
     """Many samples, each of its own rng."""
-    draw = jax.jit(jax.vmap(lambda rng: sampled_softmax.negatives(rng, S, V)))
+    draw = jax.jit(jax.vmap(lambda rng: sampled_softmax.sample_negatives(rng, S, V)))
     return jax.device_get(draw(jax.random.split(jax.random.key(seed), many)))
 
 
 @pytest.mark.parametrize("V", [2, 50, 793_471])
 def test_probabilities_are_the_formula_s_and_sum_to_one(V):
-    found = np.asarray(sampled_softmax.probability(jnp.arange(V), V), np.float64)
+    found = np.asarray(sampled_softmax.log_uniform_prob(jnp.arange(V), V), np.float64)
     np.testing.assert_allclose(found, probabilities(V), rtol=2e-5)
     np.testing.assert_allclose(found.sum(), 1, rtol=1e-6)
 
 
 def test_each_draw_is_an_id_with_its_probability():
     many, V = 400_000, 60
-    ids = np.asarray(sampled_softmax.draws(jax.random.key(0), many, V))
+    ids = np.asarray(sampled_softmax.sample_log_uniform(jax.random.key(0), many, V))
     expected = many * probabilities(V)
     chi_square = ((np.bincount(ids, minlength=V) - expected) ** 2 / expected).sum()
     assert abs(chi_square - (V - 1)) < 5 * math.sqrt(2 * (V - 1))
@@ -43,7 +43,7 @@ def test_each_draw_is_an_id_with_its_probability():
 
 def test_rare_ids_of_a_large_vocabulary_are_all_drawn_alike():
     many, V = 4_000_000, 793_471
-    ids = np.asarray(sampled_softmax.draws(jax.random.key(1), many, V))
+    ids = np.asarray(sampled_softmax.sample_log_uniform(jax.random.key(1), many, V))
     assert ids.min() == 0
     assert ids.max() > V - 50
     edges = np.concatenate([[0, 1, 2, 10, 1000], np.linspace(10_000, V, 40).astype(int)])
@@ -69,10 +69,9 @@ def test_ids_are_distinct_and_of_the_vocabulary(S, V):
 def test_ids_and_tries_are_those_of_drawing_until_there_are_enough():
     for seed in range(20):
         rng = jax.random.key(seed)
-        found = sampled_softmax.negatives(rng, S, V)
-        queue = iter(
-            np.asarray(sampled_softmax.draws(rng, sampled_softmax.enough(S, V), V)).tolist()
-        )
+        found = sampled_softmax.sample_negatives(rng, S, V)
+        draws = sampled_softmax.sample_log_uniform(rng, sampled_softmax.num_draws(S, V), V)
+        queue = iter(np.asarray(draws).tolist())
         drawn: list[int] = []
         while len(set(drawn)) < S:
             drawn.append(next(queue))
@@ -81,7 +80,7 @@ def test_ids_and_tries_are_those_of_drawing_until_there_are_enough():
 
 
 def test_where_draws_do_not_suffice_what_is_missing_is_said(monkeypatch):
-    monkeypatch.setattr(sampled_softmax, "enough", lambda S, V: S)
+    monkeypatch.setattr(sampled_softmax, "num_draws", lambda S, V: S)
     found = samples(40, S, V)
     assert not found.real_S.all()
     for ids, real in zip(found.ids_S, found.real_S, strict=True):
@@ -110,7 +109,7 @@ def test_expected_counts_are_the_closed_form_s():
 def test_enough_draws_fail_less_than_once_in_a_million():
     """A replay in NumPy for a sample that is nearly everything, the hardest case."""
     S, V = 19, 20
-    T = sampled_softmax.enough(S, V)
+    T = sampled_softmax.num_draws(S, V)
     missing = [(1 - p) ** T for p in probabilities(V)]
     pairs = sum(a * b for i, a in enumerate(missing) for b in missing[:i])
     assert pairs < 1e-6  # two ids at once not drawn
@@ -160,7 +159,7 @@ def ours(arrays, targets_BP, weights_BP, sample, chunks=4):
 @pytest.mark.parametrize("chunks", [1, 4, 9])
 def test_loss_and_gradients_are_the_formula_s_for_any_number_of_chunks(given, chunks):
     arrays, targets_BP, weights_BP = given
-    sample = sampled_softmax.negatives(jax.random.key(1), S, V)
+    sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
     real_S = sample.real_S.at[3].set(False)
     sample = sample._replace(real_S=real_S)
     assert np.isin(targets_BP, sample.ids_S[real_S]).any()
@@ -175,7 +174,7 @@ def test_loss_and_gradients_are_the_formula_s_for_any_number_of_chunks(given, ch
 
 def test_no_biases_are_biases_of_zero(given):
     (h_BPD, w_VD, bias_V), targets_BP, weights_BP = given
-    sample = sampled_softmax.negatives(jax.random.key(1), S, V)
+    sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
 
     def run(arrays, bias_V):
         return ours((*arrays, bias_V), targets_BP, weights_BP, sample)["loss"][0]
@@ -187,7 +186,7 @@ def test_no_biases_are_biases_of_zero(given):
 
 def test_a_negative_that_is_the_target_never_counts(given):
     arrays, _, weights_BP = given
-    sample = sampled_softmax.negatives(jax.random.key(1), S, V)
+    sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
     targets_BP = np.full((B, P), sample.ids_S[5])
     another = sample.ids_S.at[5].set(next(k for k in range(V) if k not in sample.ids_S))
 
@@ -209,7 +208,7 @@ def bias_of(many, S, given):
         return sums["loss"][0]
 
     def one(h_BPD, rng):
-        sample = sampled_softmax.negatives(rng, S, V)
+        sample = sampled_softmax.sample_negatives(rng, S, V)
         return ours((h_BPD, *arrays[1:]), targets_BP, weights_BP, sample, 1)["loss"][0]
 
     rngs = jax.random.split(jax.random.key(2), many)
@@ -243,7 +242,7 @@ def test_a_sample_of_all_that_has_weight_is_the_full_softmax(given):
 
 def test_states_in_bfloat16_give_a_float32_loss_and_gradients_of_each_dtype(given):
     (h_BPD, w_VD, bias_V), targets_BP, weights_BP = given
-    sample = sampled_softmax.negatives(jax.random.key(1), S, V)
+    sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
     arrays = (jnp.asarray(h_BPD, jnp.bfloat16), w_VD, bias_V)
     loss, slopes = jax.value_and_grad(lambda a: ours(a, targets_BP, weights_BP, sample)["loss"][0])(
         arrays
@@ -262,7 +261,7 @@ def test_loss_and_gradients_are_the_same_on_a_mesh_that_splits_the_vocabulary(gi
     arrays, targets_BP, weights_BP = given
 
     def run(arrays, targets_BP, weights_BP):
-        sample = sampled_softmax.negatives(jax.random.key(1), S, V)
+        sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
         return ours(arrays, targets_BP, weights_BP, sample, 3)["loss"][0]
 
     expected = jax.value_and_grad(run)(arrays, targets_BP, weights_BP)
@@ -282,7 +281,7 @@ def test_no_array_holds_all_the_logits(given):
     rng = np.random.default_rng(1)
     P, S = 40, 30
     h_BPD, targets_BP = np.zeros((B, P, D), np.float32), rng.integers(0, V, (B, P))
-    weights_BP, sample = np.ones((B, P)), sampled_softmax.negatives(jax.random.key(0), S, V)
+    weights_BP, sample = np.ones((B, P)), sampled_softmax.sample_negatives(jax.random.key(0), S, V)
 
     def most(chunks):
         def loss(h_BPD):
@@ -298,9 +297,9 @@ def test_no_array_holds_all_the_logits(given):
 @pytest.mark.parametrize("S", [0, 50, 60])
 def test_as_many_negatives_as_there_are_ids_are_refused(S):
     with pytest.raises(ValueError, match=f"{S} negatives of 50 ids.*full softmax"):
-        sampled_softmax.negatives(jax.random.key(0), S, V)
+        sampled_softmax.sample_negatives(jax.random.key(0), S, V)
 
 
 def test_negatives_that_would_take_absurdly_many_draws_are_refused():
     with pytest.raises(ValueError, match="699999 distinct negatives of 700000 ids take more than"):
-        sampled_softmax.negatives(jax.random.key(0), 699_999, 700_000)
+        sampled_softmax.sample_negatives(jax.random.key(0), 699_999, 700_000)

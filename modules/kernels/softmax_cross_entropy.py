@@ -1,0 +1,120 @@
+"""Cross entropy of a softmax whose logits never exist all at once, with its gradient.
+
+The positions are taken in chunks.  All that a chunk's logits are needed for - loss, hits and,
+where a gradient is asked for, the gradients - is done before the next chunk begins: no product
+with the vocabulary is repeated, and at most [B, P / chunks, V] exists at once.
+"""
+
+import jax
+import jax.numpy as jnp
+
+from modules.activation_sharding import constrain_sharding, num_shards, reduce_to_shards
+
+
+def reference(w_VD, bias_V, h_BPD, targets_BP, weights_BP):
+    """Computes (nats, hits) from all logits at once, with the gradient of autodiff."""
+    logits_BPV = jnp.einsum("BPD,VD->BPV", h_BPD, w_VD.astype(h_BPD.dtype)).astype(jnp.float32)
+    logits_BPV = logits_BPV if bias_V is None else logits_BPV + bias_V
+    log_BPV = jax.nn.log_softmax(logits_BPV)
+    nats_BP = -jnp.take_along_axis(log_BPV, targets_BP[..., None], axis=-1)[..., 0]
+    hits_BP = logits_BPV.argmax(-1) == targets_BP
+    return (nats_BP * weights_BP).sum(), (hits_BP * weights_BP).sum()
+
+
+def softmax_cross_entropy(w_VD, bias_V, h_BPD, targets_BP, weights_BP, chunks: int):
+    """Computes the weighted sums of the cross entropy and of the hits.
+
+    Args:
+        w_VD, bias_V: the softmax's rows and biases, float32; None: no biases.
+        h_BPD: states, in the compute dtype.
+        targets_BP, weights_BP: ids, and float32 weights; weight 0 leaves a position out.
+        chunks: pieces of the P positions; the last is filled up with weight 0.
+
+    Returns:
+        (nats, hits), float32; hits have no gradient.
+    """
+    pieces = (split_positions(x, chunks) for x in (h_BPD, targets_BP, weights_BP))
+    return _cross_entropy(w_VD, bias_V, *pieces)
+
+
+def split_positions(x_BP, chunks: int):
+    """Cuts [B, P, ...] to [chunks, B, P / chunks, ...], filled up with zeros."""
+    B, P, *rest = x_BP.shape
+    x_BP = jnp.pad(x_BP, [(0, 0), (0, -P % chunks)] + [(0, 0)] * len(rest))
+    return jnp.moveaxis(x_BP.reshape(B, chunks, -1, *rest), 1, 0)
+
+
+@jax.custom_vjp
+def _cross_entropy(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
+    w_VD = _gather_rows(w_VD, h_cBPD.dtype)
+
+    def step(sums_B, chunk):
+        *new_B, _ = _chunk(w_VD, bias_V, *chunk)
+        return jax.tree.map(jnp.add, sums_B, new_B), None
+
+    sums_B, _ = jax.lax.scan(step, _zero_sums(h_cBPD), (h_cBPD, targets_cBP, weights_cBP))
+    return tuple(x_B.sum() for x_B in sums_B)
+
+
+def _gather_rows(w_VD, dtype):
+    """Gathers the softmax's rows in full width once for all chunks; a loop would in each."""
+    if w_VD.dtype != dtype:  # gathered in the narrow dtype, not made narrow where they arrive
+        w_VD = jax.lax.optimization_barrier(w_VD.astype(dtype))
+    return constrain_sharding(w_VD, "V_")
+
+
+def _zero_sums(h_cBPD):
+    """Returns the loss and hits of each row before the first chunk; rows meet after the last."""
+    zero_B = constrain_sharding(jnp.zeros(h_cBPD.shape[1], jnp.float32), "B")
+    return [zero_B, zero_B]
+
+
+def _chunk(w_VD, bias_V, h_BPD, targets_BP, weights_BP):
+    """Computes loss and hits of a chunk by row, and the gradient with respect to its logits."""
+    logits_BPV = jnp.einsum("BPD,VD->BPV", h_BPD, w_VD, preferred_element_type=jnp.float32)
+    logits_BPV = logits_BPV if bias_V is None else logits_BPV + bias_V
+    logits_BPV = constrain_sharding(logits_BPV, "BPV")
+    top_BP1 = logits_BPV.max(-1, keepdims=True)
+    exp_BPV = jnp.exp(logits_BPV - top_BP1)
+    sum_BP1 = exp_BPV.sum(-1, keepdims=True)
+    target_BP = jnp.take_along_axis(logits_BPV, targets_BP[..., None], axis=-1)[..., 0]
+    nats = ((jnp.log(sum_BP1) + top_BP1)[..., 0] - target_BP) * weights_BP
+    hits = (target_BP >= top_BP1[..., 0]) * weights_BP
+    is_target_BPV = jnp.arange(w_VD.shape[0]) == targets_BP[..., None]
+    dlogits_BPV = (exp_BPV / sum_BP1 - is_target_BPV) * weights_BP[..., None]
+    return nats.sum(1), hits.sum(1), dlogits_BPV.astype(h_BPD.dtype)
+
+
+def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
+    # Each device adds up its own rows' share of dw; the shares meet once, after the last chunk.
+    devices, (V, D) = num_shards("B"), w_VD.shape
+    w_cast_VD = _gather_rows(w_VD, h_cBPD.dtype)
+
+    def step(sums, chunk):
+        *new_B, dlogits_BPV = _chunk(w_cast_VD, bias_V, *chunk)
+        shares = [x.reshape(devices, -1, x.shape[-1]) for x in (dlogits_BPV, chunk[0])]
+        dw_BVD = jnp.einsum("BPV,BPD->BVD", *shares, preferred_element_type=jnp.float32)
+        db_BV = None
+        if bias_V is not None:
+            db_BV = jnp.einsum("BPV->BV", shares[0].astype(jnp.float32))
+        dh_BPD = jnp.einsum("BPV,VD->BPD", dlogits_BPV, w_cast_VD)
+        return jax.tree.map(jnp.add, sums, (new_B, dw_BVD, db_BV)), dh_BPD
+
+    dw_BVD, db_BV = constrain_sharding(jnp.zeros((devices, V, D), jnp.float32), "BVD"), None
+    if bias_V is not None:
+        db_BV = constrain_sharding(jnp.zeros((devices, V), jnp.float32), "BV")
+    sums = (_zero_sums(h_cBPD), dw_BVD, db_BV)
+    sums, dh_cBPD = jax.lax.scan(step, sums, (h_cBPD, targets_cBP, weights_cBP))
+    sums_B, dw_BVD, db_BV = sums
+    db_V = None if db_BV is None else reduce_to_shards(db_BV, "V")
+    return tuple(x_B.sum() for x_B in sums_B), (reduce_to_shards(dw_BVD, "VD"), db_V, dh_cBPD)
+
+
+def _backward(residuals, grads):
+    dw_VD, db_V, dh_cBPD = residuals
+    dnats, _ = grads
+    dw_VD, db_V = jax.tree.map(lambda x: dnats * x, (dw_VD, db_V))
+    return dw_VD, db_V, (dnats * dh_cBPD).astype(dh_cBPD.dtype), None, None
+
+
+_cross_entropy.defvjp(_forward, _backward)
