@@ -1,11 +1,12 @@
-"""What launchers on one machine share: programs that end with them, and output that may fail."""
+"""Lets programs end with their launcher, and passes on their output although it may fail."""
 
 import ctypes
 import os
 import signal
 import threading
 
-LIBC = ctypes.CDLL(None)  # loaded before there is a child, which is not to load anything
+# Loaded before the fork: between fork and exec a child must not take locks, as loading does.
+LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
 
@@ -14,28 +15,30 @@ def end_with_parent() -> None:
 
     For `subprocess.Popen(preexec_fn=...)`, in a launcher's main thread.
     """
-    if hasattr(LIBC, "prctl"):
+    if hasattr(LIBC, "prctl"):  # of Linux alone
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Output:
-    """Standard output of a launcher, which passes on what programs say.
+    """The standard output of a launcher, on which it passes on its programs' lines.
 
-    Programs wait until what they say is read.  So a full disk stops nothing: lines are dropped,
-    which stderr is told of once, and written again when there is room.
+    A program blocks until its lines are read.  So on a full disk lines are dropped, with a note on
+    stderr, and written again when there is room.
 
     Attributes:
-        is_closed: nobody reads the output any more.
+        is_closed: whether nobody reads the output any more.
+        dropped: number of lines that could not be written.
     """
 
     def __init__(self) -> None:
         self.is_closed, self.dropped = False, 0
-        self.lock = threading.Lock()
+        self.lock = threading.Lock()  # a thread per program writes here
 
     def write(self, line: bytes) -> None:
         """Writes a line, or drops it."""
         with self.lock:
             try:
+                # A pipe may take a part of a line only.
                 while line and not self.is_closed:
                     line = line[os.write(1, line) :]
             except OSError as error:
@@ -47,14 +50,14 @@ class Output:
                 self.dropped += 1
 
     def report(self) -> None:
-        """Says how many lines are missing."""
+        """Prints how many lines were dropped."""
         if self.dropped and not self.is_closed:
             say(f"{self.dropped} lines of output could not be written")
 
 
 def say(line: str) -> None:
-    """Writes a line of the launcher's own to stderr, where there is one."""
+    """Prints a line of the launcher's own on stderr."""
     try:
         os.write(2, f"[launch] {line}\n".encode())
     except OSError:
-        return
+        return  # a closed or full stderr is no reason to end a training

@@ -1,21 +1,20 @@
-"""The runs of a recipe's sweep, a command on each line:
+"""Prints the runs of a recipe's sweep, a command on each line:
 
     python -m launch.sweep --config=configs/bert.py:mini -- python -m pretrain.main | sh
     python -m launch.sweep --config=configs/bert.py --prefix='launch/slurm.sh --name {run} --' \\
         -- python -m pretrain.main --config.train.save_every=500 | sh
 
-A recipe says what its sweep is in a function beside its `get_config`, values by dotted name:
+A recipe defines its sweep in a function beside its `get_config`, as values by dotted name:
 
     def get_sweep():
         return [{"optim.lr": lr, "seed": seed} for lr in (1e-4, 3e-4) for seed in range(3)]
 
-Each run has a workdir of its own, runs/<recipe>-<preset>-lr=0.0001-seed=0.  Flags after the program
-are those of every run.
+Each run has its own workdir, runs/<recipe>-<preset>-lr=0.0001-seed=0.  Flags after the program are
+shared by all runs.
 """
 
 import argparse
 import importlib.util
-import inspect
 import pathlib
 import shlex
 from collections import Counter
@@ -25,7 +24,7 @@ Point = dict[str, Any]  # values by dotted name
 
 
 def main() -> None:
-    """Prints the commands; a mistake ends it with a line."""
+    """Prints the commands; a mistake ends the process with a line."""
     parser = argparse.ArgumentParser(
         prog="python -m launch.sweep",
         description=__doc__,
@@ -38,6 +37,7 @@ def main() -> None:
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, help="-- and the program")
     args = parser.parse_args()
+    # REMAINDER leaves the "--" in.
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     try:
         lines = commands(args.config, program, args.runs, args.prefix)
@@ -47,32 +47,34 @@ def main() -> None:
 
 
 def commands(config: str, program: list[str], runs: str = "runs", prefix: str = "") -> list[str]:
-    """One command for each point of the recipe's sweep, quoted for a shell.
+    """Returns a command for each point of the recipe's sweep, quoted for a shell.
 
     Args:
         config: the recipe, as "path.py" or "path.py:preset".
-        program: its words, and flags that all runs share.
-        runs: the folder that is to hold the workdirs.
-        prefix: shell words before each command, where {run} stands for the run's name and {n} for
-            its number, from 0.
+        program: words of the command, and flags that all runs share.
+        runs: the folder of the workdirs.
+        prefix: shell words before each command, with {run} for the run's name and {n} for its
+            number, from 0.
 
     Raises:
-        ValueError: there is no such recipe, it has no sweep, a name is not one of its keys, or two
+        ValueError: there is no such recipe, it has no sweep, a name is none of its keys, or two
             points would share a workdir; the message says which.
     """
     if not program:
         raise ValueError("name a program to run, after --")
     path, _, preset = config.partition(":")
-    recipe = _loaded(path)
+    recipe = _load_recipe(path)
     points = [dict(point) for point in recipe.get_sweep()]
-    _check(recipe.get_config(*[preset] if preset else []), points, path)
-    base = [pathlib.Path(path).stem, preset or _default(recipe)]
-    names = _names("-".join(filter(None, base)), points)
+    # The preset of a recipe that is named without one is its argument's default, if it has any.
+    presets = [preset] if preset else list(recipe.get_config.__defaults__ or ())[:1]
+    _check_keys(recipe.get_config(*presets), points, path)
+    names = _name_runs("-".join([pathlib.Path(path).stem, *presets]), points)
     # The recipe has to be named before its values are.
     values = next((i for i, x in enumerate(program) if x.startswith("--config.")), len(program))
     first, shared = program[:values], program[values:]
     lines = []
     for n, (name, point) in enumerate(zip(names, points, strict=True)):
+        # The point's values come last: the last flag of a name counts.
         words = [*first, f"--config={config}", f"--workdir={runs}/{name}", *shared, *flags(point)]
         before = prefix.replace("{run}", shlex.quote(name)).replace("{n}", str(n))
         lines.append(f"{before} {shlex.join(words)}".lstrip())
@@ -80,11 +82,11 @@ def commands(config: str, program: list[str], runs: str = "runs", prefix: str = 
 
 
 def flags(point: Point) -> list[str]:
-    """The flags that give a recipe the values of `point`."""
+    """Returns the flags that set a recipe's values to those of `point`."""
     return [f"--config.{name}={value}" for name, value in point.items()]
 
 
-def _loaded(path: str) -> Any:
+def _load_recipe(path: str) -> Any:
     if not pathlib.Path(path).is_file():
         raise ValueError(f"there is no recipe {path}")
     spec = importlib.util.spec_from_file_location("swept", path)
@@ -97,31 +99,26 @@ def _loaded(path: str) -> Any:
     return recipe
 
 
-def _default(recipe: Any) -> str:
-    """The preset of a recipe that is named without one; "" if it has none."""
-    asked = inspect.signature(recipe.get_config).parameters.values()
-    return next((str(each.default) for each in asked if each.default is not each.empty), "")
-
-
-def _check(config: Any, points: list[Point], path: str) -> None:
+def _check_keys(config: Any, points: list[Point], path: str) -> None:
     if not points:
         raise ValueError(f"{path}: get_sweep() returns no points")
     for name in dict.fromkeys(name for point in points for name in point):
         section = config
         for part in name.split("."):
+            # A recipe is a ConfigDict, which this module does not import.
             if not hasattr(section, "keys") or part not in section:
                 raise ValueError(f"{path}: get_sweep() names {name}, which is not in the recipe")
             section = section[part]
 
 
-def _names(base: str, points: list[Point]) -> list[str]:
-    """A name for each point: the last part of each key, or all of it where that is not enough."""
+def _name_runs(base: str, points: list[Point]) -> list[str]:
+    """Names each point by the last part of its keys, or by all of a key where two end alike."""
     keys = list(dict.fromkeys(key for point in points for key in point))
     last = {key: key.rpartition(".")[2] for key in keys}
     shared = {tail for tail, count in Counter(last.values()).items() if count > 1}
     short = {key: key if tail in shared else tail for key, tail in last.items()}
     names = [
-        "-".join([base, *(f"{short[key]}={_word(value)}" for key, value in point.items())])
+        "-".join([base, *(f"{short[key]}={_file_word(value)}" for key, value in point.items())])
         for point in points
     ]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -129,8 +126,8 @@ def _names(base: str, points: list[Point]) -> list[str]:
     return names
 
 
-def _word(value: Any) -> str:
-    """A value as part of a file's name."""
+def _file_word(value: Any) -> str:
+    """Returns a value as part of a file's name."""
     return "".join(c if c.isalnum() or c in "._+-" else "_" for c in str(value))
 
 

@@ -70,7 +70,7 @@ def test_a_job_is_submitted_that_runs_this_script_again(slurm):
         (["--gpus", "0"], 1),
     ],
 )
-def test_there_is_a_task_for_each_gpu_or_for_each_node(slurm, options, tasks):
+def test_there_is_a_task_per_gpu_or_per_node(slurm, options, tasks):
     slurm.run("slurm.sh", *options, "--", "true")
     (call,) = slurm.calls("sbatch")
     assert f"--ntasks-per-node={tasks}" in call["words"]
@@ -79,7 +79,7 @@ def test_there_is_a_task_for_each_gpu_or_for_each_node(slurm, options, tasks):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("per", "seen"), [("node", "0,1,2"), ("gpu", "0")])
-def test_jax_takes_all_gpus_of_its_node_or_the_one_of_its_task(slurm, per, seen):
+def test_jax_takes_its_nodes_gpus_or_its_tasks(slurm, per, seen):
     program = f"{sys.executable} -c {shlex.quote(DEVICES)}"
     done = inside(slurm, "--per", per, "--gpus", "3", program=program)
     assert f"devices {seen} of 1" in done.stdout, done.stderr
@@ -87,7 +87,7 @@ def test_jax_takes_all_gpus_of_its_node_or_the_one_of_its_task(slurm, per, seen)
     assert "--gpu-bind=none" in call["words"]
 
 
-def test_the_first_task_that_fails_ends_all_and_its_code_is_the_jobs(slurm):
+def test_the_first_failed_task_ends_the_job_with_its_code(slurm):
     done = inside(slurm, program="exit 9")
     assert done.returncode == 9
     (call,) = slurm.calls("srun")
@@ -95,13 +95,13 @@ def test_the_first_task_that_fails_ends_all_and_its_code_is_the_jobs(slurm):
     assert not slurm.calls("scontrol")
 
 
-def test_a_program_that_was_stopped_before_its_end_goes_back_into_the_queue(slurm):
+def test_a_stopped_program_goes_back_into_the_queue(slurm):
     assert inside(slurm, program="echo Stopped at step 3 of 9.").returncode == 0
     (call,) = slurm.calls("scontrol")
     assert call["words"] == ["scontrol", "requeue", "7"]
 
 
-def test_a_program_that_has_finished_does_not(slurm):
+def test_a_finished_program_does_not(slurm):
     assert inside(slurm, program="echo Finished at step 9 of 9.").returncode == 0
     assert not slurm.calls("scontrol")
 
@@ -127,7 +127,7 @@ def test_restarts_are_limited(slurm):
     assert not slurm.calls("scontrol")
 
 
-def test_a_commit_is_run_from_a_copy_that_shares_data_and_runs(slurm):
+def test_a_commit_runs_in_a_copy_that_shares_data(slurm):
     (slurm.repository / "program.py").write_text("changed")
     for _ in range(2):
         slurm.run("slurm.sh", "--commit", "HEAD", "--", "true")

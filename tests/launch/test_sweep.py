@@ -49,7 +49,7 @@ def broken(recipe, old, new):
     return str(error.value)
 
 
-def test_a_shell_that_runs_the_lines_gives_each_run_its_values(recipe, tmp_path):
+def test_the_lines_give_each_run_its_values(recipe, tmp_path):
     program = [sys.executable, "-c", READ, "--config.train.save_every=77"]
     command = [sys.executable, "-m", "launch.sweep", f"--config={recipe}:mini", "--runs=/r"]
     lines = subprocess.run([*command, "--", *program], cwd=ROOT, capture_output=True, text=True)
@@ -73,7 +73,7 @@ def test_a_prefix_names_each_job(recipe):
         assert f"--workdir=runs/{words[1]}" in words
 
 
-def test_keys_that_end_alike_are_told_apart_in_the_names(recipe):
+def test_keys_that_end_alike_are_named_in_full(recipe):
     recipe.write_text(
         RECIPE[: RECIPE.index("def get_sweep")]
         + "def get_sweep():\n    return [{'batches.name': 'pairs', 'objective.name': 'mlm'}]\n"
@@ -92,11 +92,11 @@ def test_keys_that_end_alike_are_told_apart_in_the_names(recipe):
         ("(1e-4, 3e-3)", "()", "get_sweep() returns no points"),
     ],
 )
-def test_what_is_wrong_with_a_sweep_is_said(recipe, old, new, said):
+def test_a_wrong_sweep_is_refused(recipe, old, new, said):
     assert said in broken(recipe, old, new)
 
 
-def test_a_recipe_that_there_is_not_and_a_missing_program_are_refused(recipe):
+def test_missing_recipes_and_programs_are_refused(recipe):
     for words, said in ((["--config=no.py", "--", "x"], "no recipe no.py"), ([], "name a program")):
         command = [sys.executable, "-m", "launch.sweep", f"--config={recipe}", *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -110,7 +110,7 @@ SWEPT = [
 
 
 @pytest.mark.parametrize("path", SWEPT, ids=lambda path: path.stem)
-def test_the_sweep_of_every_recipe_that_has_one_is_a_command_each(path):
+def test_every_recipes_sweep_is_a_command_each(path):
     lines = sweep.commands(str(path), ["python", "-m", "pretrain.main"])
     assert len({line.split("--workdir=")[1] for line in lines}) == len(lines) >= 3
 
@@ -127,5 +127,5 @@ def test_the_objectives_can_be_swept_over():
         ("configs/bert.py", "runs/bert-mini-lr=0.0003"),
     ],
 )
-def test_a_run_is_named_after_the_preset_that_it_takes(named, workdir):
+def test_a_run_is_named_after_its_preset(named, workdir):
     assert f"--workdir={workdir} " in sweep.commands(named, ["python"])[0]

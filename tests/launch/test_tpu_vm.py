@@ -60,7 +60,7 @@ def test_a_run_is_created_installed_followed_and_deleted(tpu):
     assert all("--zone=z" in call["words"] for call in tpu.calls("gcloud"))
 
 
-def test_a_machine_that_was_taken_away_is_asked_for_anew_and_the_run_goes_on(tpu):
+def test_a_preempted_machine_is_replaced_and_the_run_goes_on(tpu):
     tpu.play("at-follow", "preempt 3")
     done = train(tpu, steps=10)
     assert done.returncode == 0, done.stderr
@@ -70,7 +70,8 @@ def test_a_machine_that_was_taken_away_is_asked_for_anew_and_the_run_goes_on(tpu
     assert "[0] Finished at step 10 of 10." in done.stdout
 
 
-def test_a_program_that_maintenance_stopped_goes_on_though_it_exited_with_0(tpu):
+@pytest.mark.slow
+def test_a_program_stopped_by_maintenance_goes_on(tpu):
     tpu.play("at-follow", "maintain 3")
     done = train(tpu, "--autocheckpoint", steps=40)
     assert done.returncode == 0, done.stderr
@@ -83,7 +84,8 @@ def test_a_program_that_maintenance_stopped_goes_on_though_it_exited_with_0(tpu)
     assert "--autocheckpoint-enabled" in create["words"]
 
 
-def test_a_worker_that_restarted_does_not_pass_for_a_failure_of_the_program(tpu):
+@pytest.mark.slow
+def test_a_restarted_worker_is_no_failure_of_the_program(tpu):
     tpu.play("at-follow", "reboot 3")
     done = train(tpu, steps=10)
     assert done.returncode == 0, done.stderr
@@ -102,7 +104,7 @@ def test_a_dropped_connection_neither_ends_nor_doubles_the_program(tpu):
     assert len(tpu.calls("worker.sh follow")) == 2
 
 
-def test_a_failure_of_the_program_ends_it_with_its_code_and_leaves_the_machine(tpu):
+def test_a_failed_program_ends_it_and_leaves_the_machine(tpu):
     done = train(tpu, steps=3, code=9)
     assert done.returncode == 9
     assert len(tpu.calls("worker.sh start")) == 1
@@ -150,7 +152,7 @@ def test_a_refused_request_ends_it_at_once(tpu):
     assert created(tpu) == 1
 
 
-def test_a_request_that_fails_for_want_of_quota_is_not_repeated(tpu):
+def test_a_request_without_quota_is_not_repeated(tpu):
     tpu.play("next-states", "PROVISIONING FAILED")
     tpu.play("why", "Quota limit 'TPUV5sLitepodPerProject' has been exceeded.")
     done = train(tpu)
@@ -160,7 +162,7 @@ def test_a_request_that_fails_for_want_of_quota_is_not_repeated(tpu):
 
 
 @pytest.mark.slow
-def test_a_request_that_fails_for_want_of_machines_is_repeated(tpu):
+def test_a_request_without_machines_is_repeated(tpu):
     tpu.play("next-states", "PROVISIONING FAILED")
     tpu.play("why", "There is no more capacity in the zone")
     assert train(tpu).returncode == 0
@@ -168,7 +170,7 @@ def test_a_request_that_fails_for_want_of_machines_is_repeated(tpu):
 
 
 @pytest.mark.slow
-def test_a_cloud_that_does_not_know_for_a_moment_is_asked_again(tpu):
+def test_a_failed_look_at_the_cloud_is_repeated(tpu):
     process = tpu.start("tpu_vm.sh", *HERE, *program(tpu, 5))
     fake_clouds.wait_for(lambda: tpu.calls("queued-resources create"), process)
     tpu.play("hiccup", "ERROR: UNAVAILABLE")
@@ -177,7 +179,7 @@ def test_a_cloud_that_does_not_know_for_a_moment_is_asked_again(tpu):
     assert "Finished" in out
 
 
-def test_a_cloud_that_does_not_know_from_the_start_ends_it(tpu):
+def test_a_first_look_that_fails_ends_it(tpu):
     tpu.play("hiccup", "ERROR: you are not signed in")
     done = train(tpu)
     assert done.returncode == 2
@@ -210,7 +212,7 @@ def test_packages_that_cannot_be_installed_end_it(tpu):
 
 
 @pytest.mark.slow
-def test_a_run_survives_its_launcher_and_the_same_command_follows_it(tpu):
+def test_a_run_survives_its_launcher_and_is_followed_again(tpu):
     hold = tpu.bucket / "progress-hold"
     hold.touch()
     process = tpu.start("tpu_vm.sh", *HERE, *program(tpu, 5))
@@ -236,7 +238,7 @@ def begun(tpu):
 
 
 @pytest.mark.slow
-def test_stop_lets_the_program_save_and_ends_whoever_follows_it(tpu):
+def test_stop_lets_the_program_save_and_ends_the_launcher(tpu):
     process = begun(tpu)
     assert tpu.run("tpu_vm.sh", *WHERE, "--stop").returncode == 0
     out, err = process.communicate()
@@ -245,7 +247,7 @@ def test_stop_lets_the_program_save_and_ends_whoever_follows_it(tpu):
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_the_launcher_and_says_that_the_program_goes_on(tpu):
+def test_an_interrupt_ends_the_launcher_and_not_the_program(tpu):
     process = begun(tpu)
     process.send_signal(signal.SIGINT)
     tpu.run("tpu_vm.sh", *WHERE, "--stop")  # a terminal would interrupt gcloud, too

@@ -11,6 +11,15 @@ import time
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+HARD_TO_QUOTE = [
+    "python",
+    "-m",
+    "pretrain.main",
+    "a b",
+    "it's",
+    '"x" \\ ${HOME}',
+    "--workdir=/mnt/bucket/r",
+]
 
 # Any command: records its words and what is piped into it, and answers as it was told to, in turn.
 STUB = """\

@@ -1,4 +1,4 @@
-"""launch/gke.sh and launch/sky.sh against stubs, and their YAML as those who read it would."""
+"""launch/gke.sh against stubs, and its JobSet as Kubernetes reads it."""
 
 import subprocess
 import tarfile
@@ -8,16 +8,8 @@ import yaml
 
 from launch.attempt import AGAIN
 from tests.support import fake_clouds
+from tests.support.fake_clouds import HARD_TO_QUOTE
 
-PROGRAM = [
-    "python",
-    "-m",
-    "pretrain.main",
-    "a b",
-    "it's",
-    '"x" \\ ${HOME}',
-    "--workdir=/mnt/bucket/r",
-]
 SLICE = ("--accelerator", "tpu-v5-lite-podslice", "--topology", "4x4", "--hosts", "4")
 GKE = ("--name", "bert", "--image", "here/quartet", *SLICE, "--bucket", "b", "--poll", "0.01")
 
@@ -26,17 +18,18 @@ GKE = ("--name", "bert", "--image", "here/quartet", *SLICE, "--bucket", "b", "--
 def cluster(tmp_path):
     fake_clouds.needs_git()
     played = fake_clouds.Played(tmp_path)
-    for name in ("kubectl", "xpk", "docker", "sky"):
+    for name in ("kubectl", "xpk", "docker"):
         played.stub(name)
     return played
 
 
-def gke(cluster, *options, program=PROGRAM):
-    return cluster.run("gke.sh", *GKE, *options, "--", *program, PIPED="kubectl docker")
+def gke(cluster, *options):
+    words = (*GKE, *options, "--", *HARD_TO_QUOTE)
+    return cluster.run("gke.sh", *words, PIPED="kubectl docker")
 
 
 def becomes(cluster, *states):
-    """What the JobSet's conditions are, look after look."""
+    """Plays the JobSet's conditions, look after look."""
     for state in states[:-1]:
         cluster.answer("kubectl", "get", out=state)
     cluster.answer("kubectl", "get", out=states[-1], once=False)
@@ -51,42 +44,41 @@ def job(jobset: dict) -> dict:
     return jobset["spec"]["replicatedJobs"][0]["template"]["spec"]
 
 
-def test_a_jobset_is_made_followed_and_its_success_is_ours(cluster):
+def test_a_jobset_is_applied_followed_and_its_success_is_ours(cluster):
     becomes(cluster, "", "bert", "bert Completed")
     cluster.answer("kubectl", "logs", out="[pod/bert-slice-0-0-x] Finished at step 6 of 6.\n")
-    done = gke(cluster)
+    done = gke(cluster, "--chips", "8", "--spot", "--restarts", "5")
     assert done.returncode == 0, done.stderr
     assert "Finished at step 6" in done.stdout
     assert len(cluster.calls("kubectl", "logs", "--follow")) == 2
     assert not cluster.calls("kubectl", "delete")
+    check_pods(applied(cluster))
+    check_restarts(applied(cluster))
 
 
-def test_every_host_gets_a_pod_its_chips_the_bucket_and_the_program_word_by_word(cluster):
-    becomes(cluster, "", "bert Completed")
-    gke(cluster, "--chips", "8")
-    jobset = applied(cluster)
+def check_pods(jobset: dict) -> None:
+    """Every host has a pod with its chips, the bucket and the program, word by word."""
     assert jobset["metadata"]["name"] == "bert"
     assert (job(jobset)["completions"], job(jobset)["parallelism"]) == (4, 4)
     assert job(jobset)["completionMode"] == "Indexed"
     pod = job(jobset)["template"]["spec"]
     (container,) = pod["containers"]
     assert container["command"] == ["python", "-m", "launch.attempt", "--"]
-    assert container["args"] == PROGRAM
+    assert container["args"] == HARD_TO_QUOTE
     assert container["resources"]["limits"] == {"google.com/tpu": 8}
     assert pod["nodeSelector"] == {
         "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
         "cloud.google.com/gke-tpu-topology": "4x4",
+        "cloud.google.com/gke-spot": "true",
     }
     (volume,) = pod["volumes"]
     assert volume["csi"]["volumeAttributes"]["bucketName"] == "b"
     assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": "/mnt/bucket"}]
+    check_user(pod, 1000)
 
 
-@pytest.mark.parametrize(("options", "user"), [((), 1000), (("--as-root",), 0)])
-def test_a_pod_runs_as_the_user_who_may_write_to_the_bucket(cluster, options, user):
-    becomes(cluster, "", "bert Completed")
-    gke(cluster, *options)
-    pod = job(applied(cluster))["template"]["spec"]
+def check_user(pod: dict, user: int) -> None:
+    """The pod runs as the user who may write to the bucket."""
     assert pod["containers"][0]["securityContext"] == {
         "runAsNonRoot": user != 0,
         "runAsUser": user,
@@ -96,7 +88,29 @@ def test_a_pod_runs_as_the_user_who_may_write_to_the_bucket(cluster, options, us
     assert f"uid={user}" in mounted
 
 
-def test_the_image_has_a_user_who_can_write_data_and_runs_alone():
+def check_restarts(jobset: dict) -> None:
+    """Pre-emptions and stops restart all pods and are not counted; failures are."""
+    policy = jobset["spec"]["failurePolicy"]
+    assert policy["maxRestarts"] == 5
+    (rule,) = policy["rules"]
+    assert rule["action"] == "RestartJobSetAndIgnoreMaxRestarts"
+    assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
+    assert job(jobset)["backoffLimit"] == 0
+    preempted, stopped = job(jobset)["podFailurePolicy"]["rules"]
+    assert preempted["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    pod = job(jobset)["template"]["spec"]
+    assert stopped["onExitCodes"]["values"] == [AGAIN]
+    assert stopped["onExitCodes"]["containerName"] == pod["containers"][0]["name"]
+    assert pod["restartPolicy"] == "Never"  # or there may be no podFailurePolicy
+
+
+def test_as_root_a_pod_runs_as_root(cluster):
+    becomes(cluster, "", "bert Completed")
+    gke(cluster, "--as-root")
+    check_user(job(applied(cluster))["template"]["spec"], 0)
+
+
+def test_the_images_user_may_write_data_and_runs():
     lines = (fake_clouds.ROOT / "launch" / "Dockerfile").read_text().splitlines()
     steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
     assert steps[-1] == ["USER", "1000"]
@@ -104,25 +118,6 @@ def test_the_image_has_a_user_who_can_write_data_and_runs_alone():
     assert "useradd --uid 1000" in steps[-2][1]
     assert "install --directory --owner=1000 data runs" in steps[-2][1]
     assert ["WORKDIR", "/quartet"] in steps
-
-
-def test_what_is_nobodys_fault_restarts_all_and_is_not_counted(cluster):
-    becomes(cluster, "", "bert Completed")
-    gke(cluster, "--spot", "--restarts", "5")
-    jobset = applied(cluster)
-    policy = jobset["spec"]["failurePolicy"]
-    assert policy["maxRestarts"] == 5
-    (rule,) = policy["rules"]
-    assert rule["action"] == "RestartJobSetAndIgnoreMaxRestarts"
-    assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
-    assert job(jobset)["backoffLimit"] == 0
-    taken, stopped = job(jobset)["podFailurePolicy"]["rules"]
-    assert taken["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
-    pod = job(jobset)["template"]["spec"]
-    assert stopped["onExitCodes"]["values"] == [AGAIN]
-    assert stopped["onExitCodes"]["containerName"] == pod["containers"][0]["name"]
-    assert pod["restartPolicy"] == "Never"  # or there may be no podFailurePolicy
-    assert pod["nodeSelector"]["cloud.google.com/gke-spot"] == "true"
 
 
 def test_a_jobset_that_is_there_already_is_followed(cluster):
@@ -142,7 +137,7 @@ def test_a_jobset_that_fails_or_is_deleted_is_our_failure(cluster, states, said)
     assert said in done.stderr
 
 
-def test_a_cluster_that_does_not_answer_for_a_moment_is_asked_again(cluster):
+def test_a_failed_look_at_the_cluster_is_repeated(cluster):
     cluster.answer("kubectl", "get", out="")
     cluster.answer("kubectl", "get", err="timed out", code=1)
     becomes(cluster, "bert Completed")
@@ -182,7 +177,7 @@ def test_xpk_is_given_the_same_program(cluster):
     command = next(word[10:] for word in call["words"] if word.startswith("--command="))
     words = command.replace("python -m launch.attempt -- ", "")
     echoed = subprocess.run(["sh", "-c", f"printf '%s\\n' {words}"], capture_output=True, text=True)
-    assert echoed.stdout.splitlines() == PROGRAM
+    assert echoed.stdout.splitlines() == HARD_TO_QUOTE
     assert not cluster.calls("kubectl")
 
 
@@ -190,46 +185,3 @@ def test_stop_deletes_the_jobset(cluster):
     assert cluster.run("gke.sh", "--name", "bert", "--stop").returncode == 0
     (call,) = cluster.calls("kubectl")
     assert call["words"][:4] == ["kubectl", "delete", "jobset", "bert"]
-
-
-# --- SkyPilot --------------------------------------------------------------------------------
-
-
-def sky(cluster, *options):
-    options = ("--name", "bert", "--bucket", "gs://b", *options)
-    return cluster.run("sky.sh", *options, "--", *PROGRAM)
-
-
-def test_a_managed_job_is_submitted_with_the_code_of_the_commit(cluster):
-    cluster.stub("sky", 'import shutil; shutil.copytree(words[-2][10:], f"{folder}/sent")')
-    (cluster.repository / "program.py").write_text("changed")
-    assert sky(cluster, "--gpus", "H100:8", "--nodes", "2", "--spot").returncode == 0
-    (call,) = cluster.calls("sky jobs launch")
-    assert {"--name=bert", "--gpus=H100:8", "--num-nodes=2", "--use-spot"} <= {*call["words"]}
-    assert "--env=BUCKET=gs://b" in call["words"]
-    assert (cluster.folder / "sent" / "program.py").read_text() == fake_clouds.PROGRAM
-
-
-def test_what_sky_submits_is_recovered_when_it_was_stopped(cluster):
-    task = yaml.safe_load((fake_clouds.ROOT / "launch" / "sky.yaml").read_text())
-    assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [AGAIN]}
-    assert task["file_mounts"] == {"/mnt/bucket": {"source": "${BUCKET}", "mode": "MOUNT"}}
-    assert subprocess.run(["bash", "-n"], input=task["setup"], text=True).returncode == 0
-
-
-@pytest.mark.parametrize("tpu", [False, True])
-def test_each_node_is_told_who_it_is_unless_it_is_a_tpus(cluster, tpu):
-    assert sky(cluster, *["--tpu"] * tpu).returncode == 0
-    (call,) = cluster.calls("sky jobs launch")
-    task = yaml.safe_load((fake_clouds.ROOT / "launch" / "sky.yaml").read_text())
-    sent = dict(word[6:].split("=", 1) for word in call["words"] if word.startswith("--env="))
-    cluster.stub("python")
-    nodes = {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2", "SKYPILOT_NUM_NODES": "2"}
-    own = cluster.environment(HOME="/none", SKYPILOT_NODE_RANK="1", **nodes)
-    subprocess.run(["bash", "-c", task["run"]], env=own | task["envs"] | sent, check=True)
-    (started,) = cluster.calls("launch.attempt")
-    assert started["words"][4:] == PROGRAM
-    told = {k: v for k, v in started["env"].items() if k in ("JAX_NUM_PROCESSES", "JAX_PROCESS_ID")}
-    told |= {"at": started["env"].get("JAX_COORDINATOR_ADDRESS", "")}
-    expected = {"JAX_NUM_PROCESSES": "2", "JAX_PROCESS_ID": "1", "at": "10.0.0.1:8476"}
-    assert told == ({"at": ""} if tpu else expected)
