@@ -79,11 +79,6 @@ def test_modules_and_recipes_import_no_other_packages():
     assert not wrong
 
 
-def test_every_file_opens_with_a_sentence():
-    openings = {file: ast.get_docstring(ast.parse(source)) or "" for file, source in FILES.items()}
-    assert not [file for file, text in openings.items() if len(text.split("\n")[0]) < 15]
-
-
 def test_no_file_but_a_main_knows_the_flags():
     pattern = re.compile(r"^from absl import .*flags|config_flags", re.MULTILINE)
     shared = ("pretrain/cli.py", "pretrain/command_line.py")
