@@ -82,9 +82,8 @@ def prepare(
         with lock_build(folder.with_suffix(".lock")):
             if not folder.exists():  # another process may have made it meanwhile
                 make_corpus(folder, texts, tokens, manifest)
-            shutil.rmtree(
-                partial_folder(folder), ignore_errors=True
-            )  # this run's, or a killed one's
+            # This run's, or one of a process that was killed after the renaming.
+            shutil.rmtree(partial_folder(folder), ignore_errors=True)
     return format.read(folder, held_out, verify)
 
 

@@ -247,7 +247,9 @@ def tokenizer(source: Source) -> wordpiece.Tokenizer:
     rules = cleaning(source) if is_theirs else {}
     if source.options.get("lower") is not None:
         rules["lowercase"] = source.options["lower"]
-    pieces = vocabulary_of(source) if is_theirs else wordpiece.published(source.path("vocab.txt"))
+    pieces = (
+        vocabulary_of(source) if is_theirs else wordpiece.read_vocabulary(source.path("vocab.txt"))
+    )
     # Google's files do not say: a cased vocabulary has capitals.
     cased = any(re.search("[A-Z]", x) for x in pieces if not re.fullmatch(r"\[.*\]", x))
     lower = rules.get("lowercase", not cased)
@@ -301,9 +303,9 @@ def cleaning(source: Source) -> dict[str, Any]:
 def vocabulary_of(source: Source) -> list[str]:
     """The pieces of Hugging Face's files, but for added ones; UserError if two files differ."""
     if not source.has("tokenizer.json"):
-        return wordpiece.published(source.path("vocab.txt"))
+        return wordpiece.read_vocabulary(source.path("vocab.txt"))
     pieces = vocabulary(source, "WordPiece")
-    if source.has("vocab.txt") and wordpiece.published(source.path("vocab.txt")) != pieces:
+    if source.has("vocab.txt") and wordpiece.read_vocabulary(source.path("vocab.txt")) != pieces:
         raise UserError(f"{source.folder}: vocab.txt and tokenizer.json have not the same pieces")
     wordpiece.check_special(pieces, source.folder / "tokenizer.json")
     return pieces
@@ -398,7 +400,7 @@ def write_tokens(folder: Path, pieces: wordpiece.Tokenizer, L: int) -> None:
         ),
     )
     cls, sep = (wordpiece.SPECIAL[name] for name in ("cls", "sep"))
-    whole = pieces.copied()
+    whole = pieces.copy_library()
     whole.post_processor = processors.TemplateProcessing(
         single=f"{cls} $A {sep}",
         pair=f"{cls} $A {sep} $B:1 {sep}:1",

@@ -330,7 +330,7 @@ def other_rules(source: Source, tokens: bpe.Tokenizer | byte_bpe.Tokenizer) -> t
     """What to say where Hugging Face's code cuts text into words otherwise than ours."""
     if source.kind != "hugging_face_gpt1":
         return ()
-    theirs, ours = whole(source.of_tokens()), json.loads(tokens.copied().to_str())
+    theirs, ours = whole(source.of_tokens()), json.loads(tokens.copy_library().to_str())
     if all(theirs.get(x) == ours[x] for x in ("normalizer", "pre_tokenizer")):
         return ()
     return (
@@ -379,7 +379,7 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         write_json(folder / "config.json", config)
         write_json(folder / "tokenizer_config.json", TOKENS[kind] | dict(model_max_length=ours.L))
     if kind == "hugging_face_gpt1":  # the class of their GPT-1 cuts words otherwise
-        write_tokenizer(folder, pieces.copied(), [bpe.UNK])
+        write_tokenizer(folder, pieces.copy_library(), [bpe.UNK])
     names = pieces.published if kind == "npz" else SAVED
     pieces.write(folder / names[0], folder / names[1])
 

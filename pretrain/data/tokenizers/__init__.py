@@ -1,11 +1,12 @@
-"""Tokenizers: text to token ids and back; learned from the corpus, or published files loaded.
+"""Turns text into token ids and back, by tokenizers that are learned or published.
 
-Adding one is one file here with a class `Tokenizer` that keeps the contract below, named by
-`config.corpus.tokens.name`.  None is written by hand: each drives a library.
+A tokenizer is one file here, or on the user's path, with a class `Tokenizer` of the Protocol below;
+`config.corpus.tokens.name` names it.  None is written by hand: each drives a library.
 """
 
+import inspect
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,28 +20,34 @@ from pretrain.runtime.errors import UserError
 __all__ = ["damaged_file", "digest"]
 
 SPECIAL_NAMES = ("unk", "bos", "eos", "cls", "sep", "pad", "mask", "eod", "eop")
-TRAITS = "tokenizer.json"  # beside the library's own files: the class and how to clean the text
+TRAITS = "tokenizer.json"  # beside the library's files: the name of the class, its fields
 
 
 class Tokenizer(Protocol):
-    """Sentences to ids in [0, V) and back.
+    """Turns sentences into ids in [0, V) and back.
 
-    One of whole words may also have `words(texts)`, lists of words as they are spelled, and
-    `extended(texts)`, itself with the texts' other words behind its own.
+    A tokenizer of whole words may also have `words(texts)`, lists of words as they are spelled,
+    and `extend(texts)`, a tokenizer with the texts' other words behind its own.
+
+    Attributes:
+        V: the number of ids.
+        pieces: the text of each id.
+        word_start_V: bool [V], whether a word begins with this piece.
+        special: ids by name, those it has of SPECIAL_NAMES; "eos" ends every sentence of a corpus,
+            "eod" every document.
     """
 
     V: int
     pieces: list[str]
-    word_start_V: np.ndarray  # bool: a word begins with this piece
-    special: dict[str, int]  # of SPECIAL_NAMES, those it has; "eos" ends every sentence of a
-    #   corpus, "eod" every document
+    word_start_V: np.ndarray
+    special: dict[str, int]
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
-        """One int32 array of ids per text; the library's own threads share the list."""
+        """Encodes each text as int32 [n]; the library's own threads share the list."""
         ...
 
     def offsets(self, texts: list[str]) -> list[Offsets]:
-        """The same ids, and where in each text they stand, whatever it was cleaned of."""
+        """Encodes each text, with the place of each id in the text as it was given."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str: ...
@@ -49,7 +56,7 @@ class Tokenizer(Protocol):
 
 
 def kind(name: str):
-    """The class of that name: `kind("sentencepiece")` is `sentencepiece.Tokenizer`.
+    """Loads the class of that name: `kind("sentencepiece")` is `sentencepiece.Tokenizer`.
 
     It has `settings(**fields)`, checking them and returning what the result depends on (files
     by their sha256); `learn(texts, **fields)`; and `load(folder)`.
@@ -61,16 +68,24 @@ def kind(name: str):
 
 
 def settings(name: str, **fields: Any) -> dict[str, Any]:
+    """Checks the fields of a tokenizer, and returns what the result depends on."""
     return {"name": name, **kind(name).settings(**fields)}
 
 
+def fill_defaults(function: Callable, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns all arguments of a function by name, defaults where `fields` has none."""
+    bound = inspect.signature(function).bind(**fields)
+    bound.apply_defaults()
+    return bound.arguments
+
+
 def learn(texts: Iterator[str], name: str, **fields: Any) -> Tokenizer:
-    """A tokenizer learned from the texts, or published: whichever its fields ask for."""
+    """Learns a tokenizer from the texts, or loads a published one, as its fields say."""
     return kind(name).learn(texts, **fields)
 
 
 def load(folder: Path) -> Tokenizer:
-    """What `save` wrote.
+    """Loads what `save` wrote.
 
     Raises:
         UserError: nothing was saved there, or a file is damaged.
@@ -93,6 +108,6 @@ def load(folder: Path) -> Tokenizer:
         return tokenizer
     except UserError:
         raise
-    except Exception as error:  # the libraries raise what they like
+    except Exception as error:  # the libraries raise any type
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise UserError(f"{folder}: this is no tokenizer of the kind {name}: {reason}") from error

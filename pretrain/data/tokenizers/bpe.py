@@ -1,4 +1,4 @@
-"""BPE of lower-case words, GPT-1's tokenizer: the last piece of a word says so.
+"""Implements GPT-1's tokenizer: BPE of lower-case words, whose last piece is marked.
 
 Follows GPT-1's text_utils.py (Radford et al., 2018), with rules of its own in the place of the
 two libraries that cleaned its text (ftfy) and cut it into words (spaCy).
@@ -18,6 +18,7 @@ UNK = "<unk>"
 LAST = "</w>"  # after the piece that ends its word
 EOD = "\n" + LAST
 
+# In the place of ftfy: marks of typography become plain ones.
 PLAIN = {"[—–―]": "-", "…": "...", "[´‘’‚‛]": "'", "[“”„‟]": '"'}
 CLEANING = normalizers.Sequence(
     [normalizers.NFC()]
@@ -25,6 +26,7 @@ CLEANING = normalizers.Sequence(
     + [normalizers.BertNormalizer(handle_chinese_chars=False, strip_accents=False)]
 )
 
+# In the place of spaCy: what is a word; the first rule that matches wins.
 SHORT = "mr|mrs|ms|dr|prof|rev|gen|adm|sen|rep|gov|st|mt|messrs|jr|inc|ltd|co|corp|bros|vs"
 LETTER = r"[\p{L}\p{M}\p{N}]"
 ENDING = rf"(?:n't|'(?:s|m|d|re|ve|ll))(?!{LETTER})"
@@ -41,11 +43,14 @@ WORDS = [
 
 @dataclass
 class Tokenizer(MergeEncoder):
-    """Characters, merged within words; those that the vocabulary has not are <unk>.
+    """Characters, merged within words; unknown characters are <unk>.
 
-    Published, it has no end of a document: its line end takes that part, as line ends within a
-    text are blanks here.  `word_start_V`: the piece ends its word.  Whether it begins one only
-    the piece before can say; but there are as many ends as beginnings.
+    The published vocabulary has no end of a document.  Its line end is used for that, as line ends
+    within a text are blanks here.
+
+    Attributes:
+        word_start_V: the piece ends its word.  Only the piece before could say whether it begins
+            one; but there are as many ends as beginnings.
     """
 
     name = "bpe"
@@ -64,20 +69,23 @@ class Tokenizer(MergeEncoder):
 
     @staticmethod
     def settings(V: int = 40_478, model: str = "", sample: int = 10_000_000) -> dict[str, Any]:
-        """V pieces, learned from at most `sample` sentences; or those in the folder `model`.
+        """Checks the fields: V pieces, learned from at most `sample` sentences, or of `model`.
 
-        Learning holds the sample in memory.
+        Args:
+            V: the number of pieces.
+            model: a folder with a published vocabulary; "" learns one.
+            sample: sentences to learn from, which are held in memory.
         """
         return Tokenizer._settings(V, model, sample)
 
     @staticmethod
-    def learned(texts: list[str], V: int) -> tuple[list[str], Merges]:
+    def learn_pieces(texts: list[str], V: int) -> tuple[list[str], Merges]:
         texts = [CLEANING.normalize_str(text) for text in texts]
         letters, mark = frequent(texts), {"end_of_word_suffix": LAST}
         return learn(texts, _words(models.BPE()), V, letters, [UNK], [EOD], **mark)
 
 
 def _words(model: models.BPE) -> library.Tokenizer:
-    made = library.Tokenizer(model)
-    made.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(WORDS)), "removed", invert=True)
-    return made
+    tokenizer = library.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(WORDS)), "removed", invert=True)
+    return tokenizer

@@ -1,7 +1,6 @@
-"""A BPE as files: its pieces by id, and the pairs that are merged into them, in order."""
+"""Reads and writes a BPE: its pieces by id, and the pairs that are merged, in order."""
 
 import hashlib
-import inspect
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
 from pretrain.data.tokenizers.training import (
     Encoder,
     Merges,
     check_sample,
     check_size,
     read,
-    sampled,
+    sample_texts,
 )
 from pretrain.runtime.errors import UserError
 
@@ -28,7 +27,7 @@ HEADER = "#version: 0.2"
 
 @dataclass
 class MergeEncoder(Encoder):
-    """What GPT-1's and GPT-2's tokenizers share: their files, and where pieces come from."""
+    """Base of GPT-1's and GPT-2's tokenizers: their files, and how pieces are learned."""
 
     pieces: list[str]
     merges: Merges
@@ -43,8 +42,8 @@ class MergeEncoder(Encoder):
 
     @staticmethod
     @abstractmethod
-    def learned(texts: list[str], V: int) -> tuple[list[str], Merges]:
-        """(pieces, merges) from the texts, V in all."""
+    def learn_pieces(texts: list[str], V: int) -> tuple[list[str], Merges]:
+        """Learns (V pieces, merges) from the texts."""
 
     @classmethod
     def learn(cls, texts: Iterator[str], **fields: Any) -> Self:
@@ -53,22 +52,21 @@ class MergeEncoder(Encoder):
         Raises:
             UserError: the texts cannot give V pieces, or the published vocabulary has not V.
         """
-        bound = inspect.signature(cls.settings).bind(**fields)
-        bound.apply_defaults()
-        V, model, sample = bound.arguments.values()
+        options = fill_defaults(cls.settings, fields)
+        V, model = options["V"], options["model"]
         if not model:
-            return cls(*cls.learned(sampled(texts, sample), V))
-        found = cls.read(*cls._files(model))
-        check_size(V, found.pieces, model)
-        return found
+            return cls(*cls.learn_pieces(sample_texts(texts, options["sample"]), V))
+        tokenizer = cls.read(*cls._files(model))
+        check_size(V, tokenizer.pieces, model)
+        return tokenizer
 
     def save(self, folder: Path) -> None:
         traits = json.dumps({"name": self.name}).encode()
-        own = dict(zip(SAVED, self._contents(), strict=True))
-        saved_files.write(folder, {**own, TRAITS: traits})
+        contents = dict(zip(SAVED, self._contents(), strict=True))
+        saved_files.write(folder, {**contents, TRAITS: traits})
 
     def write(self, vocabulary: Path, merges: Path) -> None:
-        """The two files, as the authors' are."""
+        """Writes the two files in the authors' format."""
         for path, content in zip((vocabulary, merges), self._contents(), strict=True):
             path.write_bytes(content)
 
@@ -83,7 +81,12 @@ class MergeEncoder(Encoder):
 
     @classmethod
     def read(cls, vocabulary: Path, merges: Path, more: Mapping[str, int] | None = None) -> Self:
-        """Of the two files, and `more` pieces that no text is cut into.
+        """Builds the tokenizer of two files.
+
+        Args:
+            vocabulary: JSON of {piece: id}.
+            merges: a pair of pieces a line, the most frequent first.
+            more: further pieces by id, into which no text is cut.
 
         Raises:
             UserError: one of them is not what it should be.
@@ -93,7 +96,12 @@ class MergeEncoder(Encoder):
 
     @classmethod
     def of(cls, ids: Mapping[str, int], lines: Iterable[str], where: Files) -> Self:
-        """Of pieces by id and lines of two pieces that make a third, found in these files.
+        """Builds the tokenizer of the contents of two files.
+
+        Args:
+            ids: {piece: id}.
+            lines: two pieces that make a third, a pair a line.
+            where: the files, for errors.
 
         Raises:
             UserError: the ids are not 0, 1, 2 ..., or a piece is missing.
@@ -116,14 +124,14 @@ class MergeEncoder(Encoder):
 
     @classmethod
     def _files(cls, model: str) -> Files:
-        """The two files in the folder, by the authors' names or those of `save`."""
+        """Finds the two files in a folder, by the authors' names or those of `save`."""
         folder = Path(model).expanduser()
         for names in (cls.published, SAVED):
             vocabulary, merges = (folder / name for name in names)
             if vocabulary.exists() and merges.exists():
                 return vocabulary, merges
-        known = ", nor ".join(" and ".join(names) for names in (cls.published, SAVED))
-        raise UserError(f"tokens.model={model}: there is no {known} in this folder")
+        pairs = ", nor ".join(" and ".join(names) for names in (cls.published, SAVED))
+        raise UserError(f"tokens.model={model}: there is no {pairs} in this folder")
 
 
 def _table(path: Path) -> dict[str, int]:
@@ -142,6 +150,7 @@ def _no_table(path: Path) -> UserError:
 
 def _lines(text: str) -> list[str]:
     lines = text.removesuffix("\n").split("\n")
+    # A line of merges may begin with "#", too: only the header is dropped.
     return lines[1:] if lines[0].startswith("#version") else lines
 
 

@@ -1,4 +1,4 @@
-"""Byte-level BPE, GPT-2's tokenizer: any text to ids and back unchanged.
+"""Implements GPT-2's tokenizer: byte-level BPE, which restores any text unchanged.
 
 Follows GPT-2's encoder.py (Radford et al., 2019).
 """
@@ -20,9 +20,10 @@ BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())
 
 @dataclass
 class Tokenizer(MergeEncoder):
-    """Bytes, merged within words; a word brings along the blank before it.
+    """Bytes, merged within words; a word includes the blank before it.
 
-    `word_start_V`: the piece begins with a blank, or ends the document.
+    Attributes:
+        word_start_V: the piece begins with a blank, or ends the document.
     """
 
     name = "byte_bpe"
@@ -40,18 +41,21 @@ class Tokenizer(MergeEncoder):
 
     @staticmethod
     def settings(V: int = 50_257, model: str = "", sample: int = 10_000_000) -> dict[str, Any]:
-        """V pieces: the bytes, merges learned from at most `sample` sentences, <|endoftext|>.
+        """Checks the fields: the bytes, merges and <|endoftext|>, or the pieces of `model`.
 
-        Or the published files in the folder `model`.  Learning holds the sample in memory.
+        Args:
+            V: the number of pieces.
+            model: a folder with a published vocabulary; "" learns one.
+            sample: sentences to learn from, which are held in memory.
         """
         return Tokenizer._settings(V, model, sample)
 
     @staticmethod
-    def learned(texts: list[str], V: int) -> tuple[list[str], Merges]:
+    def learn_pieces(texts: list[str], V: int) -> tuple[list[str], Merges]:
         return learn(texts, _words(models.BPE()), V, BYTES, last=[EOD])
 
 
 def _words(model: models.BPE) -> library.Tokenizer:
-    made = library.Tokenizer(model)
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    return made
+    tokenizer = library.Tokenizer(model)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return tokenizer

@@ -1,4 +1,4 @@
-"""Words as the characters they are spelled with: the bytes of their UTF-8, framed and padded."""
+"""Spells words as character ids: the bytes of their UTF-8, framed and padded."""
 
 import functools
 import weakref
@@ -14,11 +14,18 @@ MARKS = {"<S>": BOS, "</S>": EOS}
 
 
 def characters(words: Sequence[str], W: int = 50) -> np.ndarray:
-    """The ids uint16 [n, W] of each word: BOW, at most W - 2 bytes, EOW, PAD up to W.
+    """Spells each word: BOW, at most W - 2 bytes, EOW, PAD up to W.
 
     Follows bilm-tf's UnicodeCharsVocabulary: a long word is cut between bytes, not characters;
     "<S>" and "</S>" are one id each between BOW and EOW.  Nothing is added to the ids, as in
     its training (its inference adds 1).
+
+    Args:
+        words: n words.
+        W: characters of a word, with its frame.
+
+    Returns:
+        uint16 [n, W].
 
     Raises:
         UserError: W has no room for a character.
@@ -39,6 +46,7 @@ def characters(words: Sequence[str], W: int = 50) -> np.ndarray:
 
 
 def check(W: int) -> None:
+    """Raises UserError unless a word of W characters has room for one."""
     if W < 3:
         raise UserError(f"characters={W}: a word is its frame of 2 and at least one character")
 
@@ -48,7 +56,7 @@ def _mark(character: int, W: int) -> np.ndarray:
 
 
 class Table:
-    """The characters of all words of a tokenizer, made when first asked for."""
+    """The characters of all words of a tokenizer, computed on first use."""
 
     def __init__(self, tokenizer: Tokenizer, W: int):
         check(W)
@@ -56,7 +64,7 @@ class Table:
 
     @functools.cached_property
     def characters_VW(self) -> np.ndarray:  # noqa: N802
-        """uint16; ids "bos" and "eos" are the marks, however they are spelled."""
+        """Spells every id: uint16 [V, W]; "bos" and "eos" are the marks, whatever their text."""
         ids_VW = characters(self.tokenizer.pieces, self.W)
         for name, character in (("bos", BOS), ("eos", EOS)):
             ids_VW[self.tokenizer.special[name]] = _mark(character, self.W)
@@ -69,5 +77,5 @@ _TABLES: weakref.WeakValueDictionary[tuple[int, int], Table] = weakref.WeakValue
 
 
 def table(tokenizer: Tokenizer, W: int) -> Table:
-    """The tokenizer's table, one for all who ask."""
+    """Returns the table of a tokenizer; the same object on every call, while one is in use."""
     return _TABLES.setdefault((id(tokenizer), W), Table(tokenizer, W))

@@ -1,4 +1,4 @@
-"""The tokenizer that a run left in its workdir, or a corpus in its folder."""
+"""Loads the tokenizer saved in a run or corpus folder."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,21 +8,21 @@ from pretrain.data import tokenizers
 
 
 class Tokenizer:
-    """Stands for a tokenizer of another kind, and becomes it: what it saves is of that kind."""
+    """Loads the tokenizer saved in a folder, whatever its class; it saves as that class."""
 
     @staticmethod
     def settings(folder: str) -> dict[str, Any]:
-        """The files that `save` wrote in `folder`, known by their content."""
+        """Hashes the files that `save` wrote in `folder`."""
         tokenizers.load(Path(folder).expanduser())  # refused now, if there are none
         return {"digest": tokenizers.digest(Path(folder).expanduser())}
 
     @classmethod
     def learn(cls, texts: Iterator[str], folder: str) -> tokenizers.Tokenizer:
-        """The tokenizer in the folder; the texts teach it nothing, but for the words it has not.
+        """Loads the tokenizer in the folder; one of whole words takes new words from the texts.
 
         Raises:
             UserError: the folder holds none.
         """
         tokenizer = tokenizers.load(Path(folder).expanduser())
-        extended = getattr(tokenizer, "extended", None)
-        return extended(texts) if extended else tokenizer
+        extend = getattr(tokenizer, "extend", None)
+        return extend(texts) if extend else tokenizer

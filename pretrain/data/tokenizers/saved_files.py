@@ -1,4 +1,4 @@
-"""The files of a saved tokenizer, and beside them their sha256: damage to them is noticed."""
+"""Writes the files of a tokenizer with their sha256 beside them, so that damage is noticed."""
 
 import contextlib
 import hashlib
@@ -13,11 +13,11 @@ RECORD = "sha256.json"
 
 
 def write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes the files, then what they hold; nothing where all of it is there already.
+    """Writes the files, then their hashes; nothing if all of that exists already.
 
-    A link is replaced, be it the folder or a file: what it leads to is not the tokenizer's own.
+    A link is replaced, be it the folder or a file.
     """
-    if folder.is_symlink():
+    if folder.is_symlink():  # it leads to the tokenizer of another run
         folder.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     record = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
@@ -30,7 +30,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def damaged_file(folder: Path) -> str | None:
-    """The name of a file that is not what was saved; None too where there is no record of it."""
+    """Returns the name of a damaged file, or None; None too where no hashes were saved."""
     if not (folder / RECORD).exists():
         return None
     try:
@@ -41,7 +41,7 @@ def damaged_file(folder: Path) -> str | None:
 
 
 def digest(folder: Path) -> str:
-    """The sha256 of all files of a saved tokenizer, but for their record and drafts of files."""
+    """Hashes all files of a saved tokenizer, without their hashes and drafts."""
     total = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.name != RECORD and not path.name.startswith("."):

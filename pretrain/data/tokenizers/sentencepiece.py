@@ -1,10 +1,9 @@
-"""SentencePiece unigram, XLNet's tokenizer: learned with its settings, or its published model.
+"""Implements XLNet's tokenizer: a SentencePiece unigram, learned or published.
 
 Follows XLNet's spm_train command, prepro_utils.py and data_utils.py (Yang et al., 2019).
 """
 
 import hashlib
-import inspect
 import io
 import json
 import os
@@ -18,9 +17,10 @@ import numpy as np
 import sentencepiece
 
 from pretrain.data.corpus import text_files as text_lib
-from pretrain.data.tokenizers import TRAITS, saved_files
-from pretrain.data.tokenizers.normalization import aligned, clean
-from pretrain.data.tokenizers.offsets import Offsets, placed
+from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
+from pretrain.data.tokenizers.normalization import clean, clean_with_origins
+from pretrain.data.tokenizers.offsets import Offsets, make_offsets
+from pretrain.data.tokenizers.training import check_size
 from pretrain.formats import protobuf
 from pretrain.runtime.errors import UserError
 
@@ -42,7 +42,12 @@ TRAINING: dict[str, Any] = {
 
 @dataclass
 class Tokenizer:
-    """`model` is a serialised SentencePiece model; text is cleaned before it, as XLNet does."""
+    """A SentencePiece model behind XLNet's cleaning of text.
+
+    Attributes:
+        model: the serialised SentencePiece model.
+        lower, keep_accents: see `normalization.clean`.
+    """
 
     model: bytes
     lower: bool = False
@@ -54,8 +59,8 @@ class Tokenizer:
         self.V = self._library.piece_size()
         self.pieces = [self._library.id_to_piece(i) for i in range(self.V)]
         self.word_start_V = np.array([starts_word(piece) for piece in self.pieces])
-        known = {piece: i for i, piece in enumerate(self.pieces)}
-        self.special = {k: known[piece] for k, piece in SPECIAL.items() if piece in known}
+        ids = {piece: i for i, piece in enumerate(self.pieces)}
+        self.special = {k: ids[piece] for k, piece in SPECIAL.items() if piece in ids}
         self._replaced = {
             i: self._without_comma(piece)
             for i, piece in enumerate(self.pieces)
@@ -71,16 +76,20 @@ class Tokenizer:
         keep_accents: bool = False,
         sample: int = 10_000_000,
     ) -> dict[str, Any]:
-        """V pieces, learned from at most `sample` sentences; or the published file `model`.
+        """Checks the fields: V pieces, learned from at most `sample` sentences, or of `model`.
 
-        Learning takes about 20 bytes of memory per character of the sample.
+        Args:
+            V: the number of pieces.
+            model: a published model file; "" learns one.
+            lower, keep_accents: see `normalization.clean`.
+            sample: sentences to learn from; about 20 bytes of memory per character.
         """
         if sample <= 100:
             raise UserError(f"tokens.sample={sample}: learning needs more than 100 sentences")
-        own = {"V": V, "lower": lower, "keep_accents": keep_accents}
+        options = {"V": V, "lower": lower, "keep_accents": keep_accents}
         if not model:
-            return own | {"sample": sample}
-        return own | {"model": hashlib.sha256(_published(model)).hexdigest()}
+            return options | {"sample": sample}
+        return options | {"model": hashlib.sha256(_read_model(model)).hexdigest()}
 
     @classmethod
     def learn(cls, texts: Iterator[str], **fields: Any) -> "Tokenizer":
@@ -89,35 +98,34 @@ class Tokenizer:
         Raises:
             UserError: the texts are too few for V pieces, or the published model has not V.
         """
-        bound = inspect.signature(cls.settings).bind(**fields)
-        bound.apply_defaults()
-        V, model, lower, keep_accents, sample = bound.arguments.values()
+        options = fill_defaults(cls.settings, fields)
+        model, cleaning = options["model"], (options["lower"], options["keep_accents"])
         if model:
-            made = cls(_published(model), lower, keep_accents)
-            if made.V != V:
-                raise UserError(f"tokens.V={V}, but {model} has {made.V} pieces: set V={made.V}")
-            return made
-        cleaned = (clean(text, lower, keep_accents) for text in texts)
-        return cls(_learn(_short(cleaned), V, sample), lower, keep_accents)
+            tokenizer = cls(_read_model(model), *cleaning)
+            check_size(options["V"], tokenizer.pieces, model)
+            return tokenizer
+        cleaned = (clean(text, *cleaning) for text in texts)
+        return cls(_learn(_split_long(cleaned), options["V"], options["sample"]), *cleaning)
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         cleaned = [clean(text, self.lower, self.keep_accents) for text in texts]
         encoded = self._library.encode(cleaned, out_type=int, num_threads=os.cpu_count() or 1)
-        return [self._commas_apart(np.array(ids, np.int32)) for ids in encoded]
+        return [self._split_commas(np.array(ids, np.int32)) for ids in encoded]
 
     def offsets(self, texts: list[str]) -> list[Offsets]:
-        cleaned = [aligned(text, self.lower, self.keep_accents) for text in texts]
+        cleaned = [clean_with_origins(text, self.lower, self.keep_accents) for text in texts]
         encoded = self._library.encode(
-            [each.text for each in cleaned],
+            [whole.text for whole in cleaned],
             out_type="serialized_proto",
             num_threads=os.cpu_count() or 1,
         )
-        found = []
-        for text, own, message in zip(texts, cleaned, encoded, strict=True):
-            pieces = [x for piece in _spans(message, own.text) for x in self._comma_apart(*piece)]
-            spans = [own.origin(start, end) for _, start, end in pieces]
-            found.append(placed(text, [i for i, _, _ in pieces], spans))
-        return found
+        offsets = []
+        for text, whole, message in zip(texts, cleaned, encoded, strict=True):
+            spans = _parse_spans(message, whole.text)
+            pieces = [x for piece in spans for x in self._split_comma_span(*piece)]
+            origins = [whole.origin(start, end) for _, start, end in pieces]
+            offsets.append(make_offsets(text, [i for i, _, _ in pieces], origins))
+        return offsets
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._library.decode([int(i) for i in ids])
@@ -131,32 +139,33 @@ class Tokenizer:
         traits = json.loads((folder / TRAITS).read_text())
         return cls((folder / MODEL).read_bytes(), traits["lower"], traits["keep_accents"])
 
-    def _commas_apart(self, ids: np.ndarray) -> np.ndarray:
-        """XLNet writes a number and the comma after it as separate pieces."""
+    def _split_commas(self, ids: np.ndarray) -> np.ndarray:
+        """Separates numbers from the commas after them, as XLNet does."""
         if not self._is_replaced_V[ids].any():
             return ids
         apart = [self._replaced.get(i, [i]) for i in ids.tolist()]
         return np.array([i for piece in apart for i in piece], np.int32)
 
-    def _comma_apart(self, i: int, start: int, end: int) -> list[tuple[int, int, int]]:
-        """A piece and its span, or those that are written for it and theirs."""
-        made: list[tuple[int, int, int]] = []
+    def _split_comma_span(self, i: int, start: int, end: int) -> list[tuple[int, int, int]]:
+        """Returns a piece and its span, or the pieces written for it and theirs."""
+        parts: list[tuple[int, int, int]] = []
         for part in reversed(self._replaced.get(i, [i])):
             size = len(self.pieces[part].replace("▁", ""))
-            made.insert(0, (part, max(end - size, start), end))
-            end = made[0][1]
-        return [(made[0][0], start, made[0][2]), *made[1:]]
+            parts.insert(0, (part, max(end - size, start), end))
+            end = parts[0][1]
+        return [(parts[0][0], start, parts[0][2]), *parts[1:]]
 
     def _without_comma(self, piece: str) -> list[int]:
-        """The pieces of "▁1990,": the number encoded alone, with no blank it did not have."""
+        """Encodes "▁1990," as the number alone, with no blank it did not have, and a comma."""
         inner = self._library.encode(piece[:-1].replace("▁", ""), out_type=str)
         if not piece.startswith("▁") and inner[0].startswith("▁"):
             inner = [inner[0][1:], *inner[1:]] if len(inner[0]) > 1 else inner[1:]
         return [self._library.piece_to_id(p) for p in [*inner, ","]]
 
 
-def _spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
-    """(id, start, end) of each piece in a SentencePieceText, whose spans count bytes of UTF-8."""
+def _parse_spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
+    """Yields (id, start, end) of each piece in a SentencePieceText."""
+    # Its spans count bytes of UTF-8, ours characters.
     places = np.cumsum([0, *(len(char.encode()) for char in text)])
     for piece in protobuf.fields(message).get(2, []):
         fields = protobuf.fields(piece)
@@ -166,27 +175,28 @@ def _spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
 
 
 def starts_word(piece: str) -> bool:
+    """Returns whether a word, a mark or a special token begins with this piece."""
     return piece.startswith(("▁", "<")) or piece in PUNCTUATION
 
 
-def _published(model: str) -> bytes:
+def _read_model(model: str) -> bytes:
     try:
         return Path(model).expanduser().read_bytes()
     except OSError as error:
         raise UserError(f"tokens.model={model}: cannot be read: {error.strerror}") from error
 
 
-def _short(texts: Iterator[str]) -> Iterator[str]:
+def _split_long(texts: Iterator[str]) -> Iterator[str]:
     for text in texts:
         yield from text_lib.parts(text, LONGEST)
 
 
 def _learn(sentences: Iterator[str], V: int, sample: int) -> bytes:
     model, failures = io.BytesIO(), list[BaseException]()
-    sentencepiece.set_random_generator_seed(0)
+    sentencepiece.set_random_generator_seed(0)  # it shuffles the sentences
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_guarded(filter(None, sentences), failures),
+            sentence_iterator=_keep_error(filter(None, sentences), failures),
             model_writer=model,
             vocab_size=V,
             input_sentence_size=sample,
@@ -200,8 +210,9 @@ def _learn(sentences: Iterator[str], V: int, sample: int) -> bytes:
     return model.getvalue()
 
 
-def _guarded(sentences: Iterator[str], failures: list[BaseException]) -> Iterator[str]:
-    """The library makes words of its own of an error in the text: keep the error itself."""
+def _keep_error(sentences: Iterator[str], failures: list[BaseException]) -> Iterator[str]:
+    """Passes sentences on, and keeps the error that ends them."""
+    # The library would turn it into a RuntimeError with words of its own.
     try:
         yield from sentences
     except (Exception, KeyboardInterrupt) as error:

@@ -1,4 +1,4 @@
-"""What WordPiece and the two BPEs share: the `tokenizers` library, made to repeat itself."""
+"""Trains WordPiece and the two BPEs with the `tokenizers` library, the same each time."""
 
 import itertools
 import json
@@ -13,13 +13,13 @@ import numpy as np
 import tokenizers as library
 from tokenizers import trainers
 
-from pretrain.data.tokenizers.offsets import Offsets, placed
+from pretrain.data.tokenizers.offsets import Offsets, make_offsets
 from pretrain.runtime.errors import UserError
 
 Merges = list[tuple[str, str]]
 
 COVERAGE = 0.99995  # of the characters of the text have pieces, as with XLNet
-SELDOM = 2  # rarer pairs of pieces are not merged
+SELDOM = 2  # pairs of pieces that occur less often are not merged
 
 # The library's threads do not outlive a fork: a child that counts on them waits for ever.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -27,7 +27,7 @@ os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLEL
 
 
 class Encoder:
-    """Text to ids and back by `_library`, which takes no text for a special token."""
+    """Encodes and decodes by `_library`, which takes no text for a special token."""
 
     _library: library.Tokenizer
 
@@ -38,10 +38,10 @@ class Encoder:
     def offsets(self, texts: list[str]) -> list[Offsets]:
         encoded = self._library.encode_batch(texts, add_special_tokens=False)
         pairs = zip(texts, encoded, strict=True)
-        return [placed(text, found.ids, found.offsets) for text, found in pairs]
+        return [make_offsets(text, encoding.ids, encoding.offsets) for text, encoding in pairs]
 
-    def copied(self) -> library.Tokenizer:
-        """The library's tokenizer alone, to be changed and saved as others read it."""
+    def copy_library(self) -> library.Tokenizer:
+        """Copies the library's tokenizer, to be changed and saved in Hugging Face's format."""
         return library.Tokenizer.from_str(self._library.to_str())
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -60,14 +60,18 @@ def learn(
     last: Sequence[str] = (),
     **marks: str,
 ) -> tuple[list[str], Merges]:
-    """(pieces, merges) of a BPE of V pieces, the same ones in the same order each time.
+    """Learns a BPE of V pieces, the same ones in the same order each time.
 
     Args:
-        texts: the same list is read twice.
-        blank: how text becomes words; it is used up.
-        alphabet: the characters that are not unknown.
+        texts: read twice.
+        blank: a tokenizer that cuts text into words; it is changed.
+        V: the number of pieces.
+        alphabet: the known characters; others are unknown.
         first, last: special pieces, which come before and after all others.
         marks: `continuing_subword_prefix` or `end_of_word_suffix`.
+
+    Returns:
+        (pieces, merges).
 
     Raises:
         UserError: the texts have not V pieces, or too many characters.
@@ -77,10 +81,10 @@ def learn(
     # Ids decide between pairs equally frequent, and the library numbers marked characters in
     # the order of a random hash: find them first, without a merge, then give them an order.
     characters, _ = _train(blank, texts, vocab_size=0, **options)
-    given = [*first, *sorted(characters)]
-    if (least := len(given) + len(last)) > V:
+    fixed = [*first, *sorted(characters)]
+    if (least := len(fixed) + len(last)) > V:
         raise _impossible(V, f"special tokens and single characters are {least} already")
-    options |= dict(vocab_size=V - len(last), min_frequency=SELDOM, special_tokens=given)
+    options |= dict(vocab_size=V - len(last), min_frequency=SELDOM, special_tokens=fixed)
     pieces, merges = _train(blank, texts, **options)
     if (most := len(pieces) + len(last)) < V:
         raise _impossible(V, f"it has {most} pieces at most")
@@ -98,8 +102,11 @@ def _impossible(V: int, reason: str) -> UserError:
     return UserError(f"tokens.V={V}: this corpus cannot give it: {reason}")
 
 
-def sampled(texts: Iterable[str], sample: int) -> list[str]:
-    """At most so many of the texts, each as likely as any other, the same ones each time."""
+def sample_texts(texts: Iterable[str], sample: int) -> list[str]:
+    """Samples at most `sample` of the texts uniformly, the same ones each time.
+
+    By reservoir sampling (Vitter, 1985), since the number of texts is not known.
+    """
     texts, rng = iter(texts), random.Random(0)
     chosen = list(itertools.islice(texts, sample))
     for number, text in enumerate(texts, sample + 1):
@@ -110,7 +117,7 @@ def sampled(texts: Iterable[str], sample: int) -> list[str]:
 
 
 def frequent(texts: Iterable[str]) -> list[str]:
-    """The commonest characters, those that make up COVERAGE of the texts; no blanks."""
+    """Lists the commonest characters, which make up COVERAGE of the texts; no blanks."""
     counts = Counter[str]()
     for text in texts:
         counts.update(text)
@@ -123,7 +130,7 @@ def frequent(texts: Iterable[str]) -> list[str]:
 
 
 def read(path: Path) -> str:
-    """A published file, its line ends as they are.
+    """Reads a published file, its line ends unchanged.
 
     Raises:
         UserError: there is none, or it is not UTF-8.
@@ -137,11 +144,13 @@ def read(path: Path) -> str:
 
 
 def check_sample(sample: int) -> None:
+    """Raises UserError unless there is a sentence to learn from."""
     if sample < 1:
         raise UserError(f"tokens.sample={sample}: learning needs a sentence at least")
 
 
 def check_size(V: int, pieces: list[str], model: str) -> None:
+    """Raises UserError unless a published vocabulary has V pieces."""
     if len(pieces) != V:
         size = len(pieces)
         raise UserError(f"tokens.V={V}, but {model} has {size} pieces: set V={size}")

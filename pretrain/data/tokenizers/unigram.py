@@ -1,4 +1,4 @@
-"""XLNet's pieces as Hugging Face's code has them: a tokenizer.json, without a SentencePiece model.
+"""Loads XLNet's pieces from Hugging Face's tokenizer.json, without a SentencePiece model.
 
 Its rules are those of that file: no comma is apart from its number, and accents are always dropped.
 """
@@ -24,9 +24,10 @@ NEVER = "\n"  # ends the pieces that no text has: between two words it is a blan
 
 @dataclass
 class Tokenizer(Encoder):
-    """`model` is the text of a tokenizer.json, of which nothing is changed.
+    """Hugging Face's tokenizer, whose special pieces are never found in text.
 
-    Its special pieces are never found in text.
+    Attributes:
+        model: the text of a tokenizer.json, unchanged.
     """
 
     model: str
@@ -40,17 +41,16 @@ class Tokenizer(Encoder):
         self._library.no_padding()
         self._library.no_truncation()
         self.word_start_V = np.array([starts_word(piece) for piece in self.pieces])
-        known = {piece: i for i, piece in enumerate(self.pieces)}
-        self.special = {name: known[x] for name, x in SPECIAL.items() if x in known}
+        self.special = {name: ids[x] for name, x in SPECIAL.items() if x in ids}
 
     @staticmethod
     def settings(model: str) -> dict[str, Any]:
-        """The published tokenizer.json `model`."""
+        """Hashes the published tokenizer.json `model`."""
         return {"model": hashlib.sha256(read(Path(model).expanduser()).encode()).hexdigest()}
 
     @classmethod
     def learn(cls, texts: Iterator[str], model: str) -> "Tokenizer":
-        """The published file; the texts teach it nothing.
+        """Loads the published file; the texts are not read.
 
         Raises:
             UserError: it cannot be read, or is of another kind.
@@ -59,19 +59,19 @@ class Tokenizer(Encoder):
 
     @classmethod
     def of(cls, content: str, where: str | Path) -> "Tokenizer":
-        """Of the text of a tokenizer.json, found in this file.
+        """Builds the tokenizer of the text of a tokenizer.json; `where` names it in errors.
 
         Raises:
             UserError: it is none, or of another kind.
         """
         try:
             kind = json.loads(content)["model"].get("type", "Unigram")
-            made = cls(content)
+            tokenizer = cls(content)
         except Exception as error:  # the library raises nothing more special
             raise UserError(f"{where}: is no tokenizer.json: {error}") from error
-        if kind != "Unigram" or not {"unk", "cls", "sep"} <= made.special.keys():
+        if kind != "Unigram" or not {"unk", "cls", "sep"} <= tokenizer.special.keys():
             raise UserError(f"{where}: is no Unigram tokenizer with <unk>, <cls> and <sep>")
-        return made
+        return tokenizer
 
     def decode(self, ids: Iterable[int]) -> str:
         return super().decode(ids).replace(NEVER, "")
@@ -86,12 +86,14 @@ class Tokenizer(Encoder):
 
 
 def _without_marks(model: str) -> str:
-    """The same tokenizer, but that no text becomes a special piece."""
-    found = json.loads(model)
-    added = found.get("added_tokens") or []
+    """Renames special pieces so that no text becomes one of them."""
+    content = json.loads(model)
+    added = content.get("added_tokens") or []
     marks = {piece["content"] for piece in added if piece["special"]}
-    found["added_tokens"] = [piece for piece in added if not piece["special"]]
-    vocabulary = found["model"]["vocab"]
+    content["added_tokens"] = [piece for piece in added if not piece["special"]]
+    vocabulary = content["model"]["vocab"]
     names = [x + NEVER if x in marks and x != SPECIAL["unk"] else x for x, _ in vocabulary]
-    found["model"]["vocab"] = [[x, score] for x, (_, score) in zip(names, vocabulary, strict=True)]
-    return json.dumps(found)
+    content["model"]["vocab"] = [
+        [x, score] for x, (_, score) in zip(names, vocabulary, strict=True)
+    ]
+    return json.dumps(content)

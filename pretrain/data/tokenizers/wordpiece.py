@@ -1,11 +1,10 @@
-"""WordPiece, BERT's tokenizer: learned from the corpus, or its published vocabulary.
+"""Implements WordPiece, BERT's tokenizer, learned or with a published vocabulary.
 
 Follows BERT's tokenization.py (Devlin et al., 2018).  How BERT's vocabularies were learned was
 not published: here the pieces are those of a BPE within words.
 """
 
 import hashlib
-import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
 from pretrain.data.tokenizers.training import (
     Encoder,
     check_sample,
@@ -24,7 +23,7 @@ from pretrain.data.tokenizers.training import (
     frequent,
     learn,
     read,
-    sampled,
+    sample_texts,
 )
 from pretrain.runtime.errors import UserError
 
@@ -32,7 +31,7 @@ VOCABULARY = "vocab.txt"
 SPECIAL = {name: f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
 INSIDE = "##"  # before a piece that does not begin its word
 LONGEST = 200  # characters of a word; a longer one is unknown
-USUAL: dict[str, Any] = dict(  # of BERT's own code; saved where a tokenizer has others
+USUAL: dict[str, Any] = dict(  # by BERT's own code; other values are saved
     clean_text=True, handle_chinese_chars=True, longest=LONGEST, base=None, added=[]
 )
 
@@ -47,9 +46,9 @@ class Tokenizer(Encoder):
         clean_text: control characters are dropped, and all blanks are alike.
         handle_chinese_chars: a Chinese character is a word.
         longest: characters of a word; a longer one is [UNK].
-        base: words are cut into so many of the pieces, the first ones; None: into all.
-        added: of other pieces, which are found in text before words are, as tokenizer.json has
-            them; those that are "special" are never found in text.
+        base: words are cut into the first `base` pieces; None cuts them into all.
+        added: other pieces, which are found in text before words are, in tokenizer.json's form;
+            those that are "special" are never found in text.
     """
 
     pieces: list[str]
@@ -90,16 +89,20 @@ class Tokenizer(Encoder):
         keep_accents: bool | None = None,
         sample: int = 10_000_000,
     ) -> dict[str, Any]:
-        """V pieces, learned from at most `sample` sentences; or the published file `model`.
+        """Checks the fields: V pieces, learned from at most `sample` sentences, or of `model`.
 
-        Accents are dropped from lower-case text, and kept in other text, unless `keep_accents`
-        says otherwise.  Learning holds the sample in memory.
+        Args:
+            V: the number of pieces.
+            model: a published vocabulary file; "" learns one.
+            lower: lower the case of text.
+            keep_accents: by default they are dropped from lower-case text alone.
+            sample: sentences to learn from, which are held in memory.
         """
         check_sample(sample)
-        own = {"V": V, "lower": lower, "keep_accents": _kept(keep_accents, lower)}
+        options = {"V": V, "lower": lower, "keep_accents": _keeps_accents(keep_accents, lower)}
         if not model:
-            return own | {"sample": sample}
-        return own | {"model": hashlib.sha256(read(_path(model)).encode()).hexdigest()}
+            return options | {"sample": sample}
+        return options | {"model": hashlib.sha256(read(_path(model)).encode()).hexdigest()}
 
     @classmethod
     def learn(cls, texts: Iterator[str], **fields: Any) -> "Tokenizer":
@@ -108,41 +111,37 @@ class Tokenizer(Encoder):
         Raises:
             UserError: the texts cannot give V pieces, or the published vocabulary has not V.
         """
-        bound = inspect.signature(cls.settings).bind(**fields)
-        bound.apply_defaults()
-        V, model, lower, keep_accents, sample = bound.arguments.values()
-        keep_accents = _kept(keep_accents, lower)
+        options = fill_defaults(cls.settings, fields)
+        V, model, lower = options["V"], options["model"], options["lower"]
+        keep_accents = _keeps_accents(options["keep_accents"], lower)
         if model:
-            pieces = published(model)
+            pieces = read_vocabulary(model)
             check_size(V, pieces, model)
         else:
-            pieces = _learn(sampled(texts, sample), V, _cleaning(lower, keep_accents))
+            cleaning = normalizers.BertNormalizer(lowercase=lower, strip_accents=not keep_accents)
+            pieces = _learn(sample_texts(texts, options["sample"]), V, cleaning)
         return cls(pieces, lower, keep_accents)
 
     def save(self, folder: Path) -> None:
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}
-        traits |= {x: own for x, usual in USUAL.items() if (own := getattr(self, x)) != usual}
-        own = {VOCABULARY: _content(self.pieces), TRAITS: json.dumps(traits).encode()}
-        saved_files.write(folder, own)
+        traits |= {x: value for x, usual in USUAL.items() if (value := getattr(self, x)) != usual}
+        files = {VOCABULARY: _content(self.pieces), TRAITS: json.dumps(traits).encode()}
+        saved_files.write(folder, files)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
         traits = json.loads((folder / TRAITS).read_text())
         more = {name: traits[name] for name in USUAL if name in traits}
-        pieces = published(folder / VOCABULARY)
+        pieces = read_vocabulary(folder / VOCABULARY)
         return cls(pieces, traits["lower"], traits["keep_accents"], **more)
 
 
-def _kept(keep_accents: bool | None, lower: bool) -> bool:
+def _keeps_accents(keep_accents: bool | None, lower: bool) -> bool:
     return not lower if keep_accents is None else keep_accents
 
 
-def _cleaning(lower: bool, keep_accents: bool) -> normalizers.Normalizer:
-    return normalizers.BertNormalizer(lowercase=lower, strip_accents=not keep_accents)
-
-
 def write(pieces: list[str], path: Path) -> None:
-    """A vocabulary as BERT's are published: a piece a line."""
+    """Writes a vocabulary in BERT's published form: a piece a line."""
     path.write_bytes(_content(pieces))
 
 
@@ -150,8 +149,13 @@ def _content(pieces: list[str]) -> bytes:
     return "".join(f"{piece}\n" for piece in pieces).encode()
 
 
-def published(model: str | Path) -> list[str]:
-    """The pieces of a file, one a line; some are line separators to all but "\\n"."""
+def read_vocabulary(model: str | Path) -> list[str]:
+    """Reads the pieces of a file, one a line.
+
+    Raises:
+        UserError: it cannot be read, repeats a piece, or has not all of BERT's special pieces.
+    """
+    # Not by `splitlines`, to which some pieces are separators.
     pieces = [line.removesuffix("\r") for line in read(_path(model)).split("\n")]
     pieces = pieces[:-1] if not pieces[-1] else pieces
     if len(set(pieces)) < len(pieces):
@@ -166,7 +170,7 @@ def published(model: str | Path) -> list[str]:
 
 
 def check_special(pieces: list[str], where: str | Path) -> None:
-    """UserError unless all of BERT's special pieces are there."""
+    """Raises UserError unless all of BERT's special pieces are there."""
     if missing := [piece for piece in SPECIAL.values() if piece not in pieces]:
         raise UserError(f"tokens.model={where}: is not a vocabulary of BERT: no {missing[0]}")
 

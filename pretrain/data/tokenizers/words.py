@@ -1,11 +1,10 @@
-"""Whole words, ELMo's tokens: all of the corpus, the commonest first, or a published list before.
+"""Implements ELMo's tokens: the whole words of a corpus, perhaps behind a published list.
 
 Follows bilm-tf's Vocabulary (Peters et al., 2018): three marks, then words by falling frequency,
 the order that a sampled softmax counts on.
 """
 
 import hashlib
-import inspect
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
 from pretrain.data.tokenizers.training import Encoder
 from pretrain.runtime.errors import UserError
 
@@ -41,8 +40,9 @@ class Tokenizer(Encoder):
     lower: bool = False
 
     def __post_init__(self):
+        # "<S>" and "</S>" in a text are no ends of sentences.
         ids = {word: i for i, word in enumerate(self.pieces) if word not in MARKS[:2]}
-        self._library = _blank(self.split, self.lower)
+        self._library = _make_blank(self.split, self.lower)
         self._library.model = models.WordLevel(ids, unk_token=MARKS[2])
         self.V = len(self.pieces)
         self.word_start_V = np.ones(self.V, bool)
@@ -52,21 +52,24 @@ class Tokenizer(Encoder):
     def settings(
         vocabulary: str = "", split: str = "punctuation", lower: bool = False, types: int = 0
     ) -> dict[str, Any]:
-        """All words of the text, or the commonest so that there are `types` with the marks.
+        """Checks the fields: all words of the text, or the commonest.
 
-        vocabulary: a published file of words whose order the ids keep; the text's other words
-            come behind them.
-        split: "punctuation" parts words and marks, "blank" is for text with blanks there already.
+        Args:
+            vocabulary: a published file of words, in the order of their ids; the text's other
+                words come behind them.
+            split: "punctuation" parts words and marks; "blank" is for text with blanks there.
+            lower: lower the case of text.
+            types: the number of ids, marks included; 0 takes all words.
         """
         if split not in SPLITS:
             raise UserError(f"tokens.split={split!r}: choose one of {', '.join(map(repr, SPLITS))}")
         if types and types <= len(MARKS):
             raise UserError(f"tokens.types={types}: the marks are {len(MARKS)} already; 0 is all")
-        own = {"split": split, "lower": lower, "types": types}
+        options = {"split": split, "lower": lower, "types": types}
         if not vocabulary:
-            return own
-        digest = hashlib.sha256("\n".join(_published(vocabulary)).encode()).hexdigest()
-        return own | {"vocabulary": digest}
+            return options
+        digest = hashlib.sha256("\n".join(_read_words(vocabulary)).encode()).hexdigest()
+        return options | {"vocabulary": digest}
 
     @classmethod
     def learn(cls, texts: Iterator[str], **fields: Any) -> "Tokenizer":
@@ -75,27 +78,27 @@ class Tokenizer(Encoder):
         Raises:
             UserError: the published vocabulary is none, or has more words than `types`.
         """
-        bound = inspect.signature(cls.settings).bind(**fields)
-        bound.apply_defaults()
-        vocabulary, split, lower, types = bound.arguments.values()
-        first = _published(vocabulary) if vocabulary else list(MARKS)
+        options = fill_defaults(cls.settings, fields)
+        vocabulary, types = options["vocabulary"], options["types"]
+        split, lower = options["split"], options["lower"]
+        first = _read_words(vocabulary) if vocabulary else list(MARKS)
         if types and len(first) > types:
             raise UserError(f"tokens.types={types}, but {vocabulary} has {len(first)} words")
-        made = cls(first, split, lower).extended(texts)
-        return cls(made.pieces[:types], split, lower) if types else made
+        tokenizer = cls(first, split, lower).extend(texts)
+        return cls(tokenizer.pieces[:types], split, lower) if types else tokenizer
 
-    def extended(self, texts: Iterable[str]) -> "Tokenizer":
-        """The same ids, and behind them the texts' other words, those that occur most first."""
-        counted = _blank(self.split, self.lower)
+    def extend(self, texts: Iterable[str]) -> "Tokenizer":
+        """Returns a tokenizer with the texts' other words behind its own, the commonest first."""
+        counter = _make_blank(self.split, self.lower)
         everything = trainers.WordLevelTrainer(vocab_size=1 << 48, show_progress=False)
-        counted.train_from_iterator(texts, everything)
-        ids = counted.get_vocab(with_added_tokens=False)
-        known = set(self.pieces)
-        new = [word for word in sorted(ids, key=ids.__getitem__) if word not in known]
+        counter.train_from_iterator(texts, everything)
+        ids = counter.get_vocab(with_added_tokens=False)
+        old = set(self.pieces)
+        new = [word for word in sorted(ids, key=ids.__getitem__) if word not in old]
         return type(self)(self.pieces + new, self.split, self.lower)
 
     def words(self, texts: Iterable[str]) -> list[list[str]]:
-        """The words of each text as they are spelled, with an id or without."""
+        """Splits each text into words as they are spelled, with an id or without."""
         clean, cut = self._library.normalizer, self._library.pre_tokenizer
         texts = [clean.normalize_str(text) for text in texts] if clean else texts
         return [[word for word, _ in cut.pre_tokenize_str(text)] for text in texts]
@@ -112,8 +115,9 @@ class Tokenizer(Encoder):
         return cls(pieces, traits["split"], traits["lower"])
 
 
-def _blank(split: str, lower: bool) -> library.Tokenizer:
-    """Without words.  Its counts repeat: of words equally frequent the lesser UTF-8 is first."""
+def _make_blank(split: str, lower: bool) -> library.Tokenizer:
+    """Makes a tokenizer without words."""
+    # Its counts repeat: of words equally frequent the lesser UTF-8 is first.
     blank = library.Tokenizer(models.WordLevel({}, unk_token=MARKS[2]))
     blank.pre_tokenizer = SPLITS[split]()
     if lower:
@@ -121,16 +125,20 @@ def _blank(split: str, lower: bool) -> library.Tokenizer:
     return blank
 
 
-def _published(vocabulary: str) -> list[str]:
-    """The words of a file, one a line, the marks first."""
+def _read_words(vocabulary: str) -> list[str]:
+    """Reads the words of a file, one a line, the marks first."""
     lines = [line.removesuffix("\r") for line in _read(vocabulary).removesuffix("\n").split("\n")]
     words = [line for line in lines if line != NO_WORD]
     if tuple(words[: len(MARKS)]) != MARKS:
-        raise _refused(vocabulary, f"does not begin with a line each of {', '.join(MARKS)}")
+        raise _vocabulary_error(
+            vocabulary, f"does not begin with a line each of {', '.join(MARKS)}"
+        )
     numbers = {word: number for number, word in reversed(list(enumerate(lines, 1)))}
     if len(numbers) < len(lines):
         twice = next(i for i, word in enumerate(lines, 1) if numbers[word] < i)
-        raise _refused(vocabulary, f"line {twice} repeats line {numbers[lines[twice - 1]]}")
+        raise _vocabulary_error(
+            vocabulary, f"line {twice} repeats line {numbers[lines[twice - 1]]}"
+        )
     return words
 
 
@@ -138,10 +146,10 @@ def _read(vocabulary: str) -> str:
     try:
         return Path(vocabulary).expanduser().read_bytes().decode()
     except OSError as error:
-        raise _refused(vocabulary, f"cannot be read: {error.strerror}") from error
+        raise _vocabulary_error(vocabulary, f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _refused(vocabulary, f"byte {error.start} is not UTF-8") from error
+        raise _vocabulary_error(vocabulary, f"byte {error.start} is not UTF-8") from error
 
 
-def _refused(vocabulary: str, reason: str) -> UserError:
+def _vocabulary_error(vocabulary: str, reason: str) -> UserError:
     return UserError(f"tokens.vocabulary={vocabulary}: {reason}")

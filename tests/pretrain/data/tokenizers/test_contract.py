@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pretrain.data import tokenizers
-from pretrain.data.tokenizers.training import frequent, sampled
+from pretrain.data.tokenizers.training import frequent, sample_texts
 from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import TEXTS, V, learn
 
@@ -143,10 +143,10 @@ def test_a_sample_of_the_text_is_drawn_the_same_each_time(kind, learned):
 
 
 def test_a_sample_is_drawn_from_the_whole_text():
-    chosen = sampled(map(str, range(10_000)), 1000)
+    chosen = sample_texts(map(str, range(10_000)), 1000)
     assert len(set(chosen)) == 1000
     assert sum(int(number) for number in chosen) / 1000 == pytest.approx(4999.5, rel=0.1)
-    assert sampled(["a", "b"], 5) == ["a", "b"]
+    assert sample_texts(["a", "b"], 5) == ["a", "b"]
 
 
 def test_characters_that_hardly_occur_have_no_piece():

@@ -136,11 +136,11 @@ def test_saved_and_loaded_it_is_the_same(tmp_path):
 
 def test_extended_keeps_its_ids_and_adds_the_other_words_behind():
     made = learn(["a a b c"], types=5)
-    more = made.extended(["d a z z", "</S> c Z"])
+    more = made.extend(["d a z z", "</S> c Z"])
     assert more.pieces[:5] == made.pieces
     assert more.pieces[5:] == ["z", "/", "<", ">", "S", "Z", "c", "d"]
-    assert made.pieces == [*MARKS, "a", "b"] == made.extended([]).pieces
-    assert learn(["a"], split="blank").extended(["</S> b <S>"]).pieces == [*MARKS, "a", "b"]
+    assert made.pieces == [*MARKS, "a", "b"] == made.extend([]).pieces
+    assert learn(["a"], split="blank").extend(["</S> b <S>"]).pieces == [*MARKS, "a", "b"]
 
 
 # --- published files -------------------------------------------------------------------------
