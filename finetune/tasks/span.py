@@ -260,9 +260,9 @@ class Task(Features):
         h_BLD = self.states(batch, train=train)
         told = self.head(h_BLD, batch["context_BL"], batch["null_B"], start_B, train=train)
         each_B = -(_at(told.start_BL, start_B) + _at(told.end_BL, end_B)) / 2
-        if told.none_B is not None:
+        if told.no_answer_logit_B is not None:
             none_B = (start_B == batch["null_B"]).astype(jnp.float32)
-            each_B += optax.sigmoid_binary_cross_entropy(told.none_B, none_B) / 2
+            each_B += optax.sigmoid_binary_cross_entropy(told.no_answer_logit_B, none_B) / 2
         hits_B = (told.start_BL.argmax(-1) == start_B) & (told.end_BL.argmax(-1) == end_B)
         total = weight_B.sum()
         sums = {

@@ -17,7 +17,7 @@ from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
 from finetune.inputs.rows import RowBuilder
 from finetune.metrics import tag_schemes, tagging
 from finetune.model.task_model import Features
-from modules.heads.crf import CRF, Chain, held, viterbi
+from modules.heads.crf import CRF, Chain, forbid, viterbi
 from modules.layers import params
 from modules.layers.dropout import Dropout
 from pretrain.runtime.errors import UserError
@@ -276,4 +276,4 @@ class Task(Features):
         if not self.constrained:
             return chain
         allowed = tag_schemes.allowed_transitions(self.labels, self.scheme)
-        return held(chain, Chain(*map(jnp.asarray, allowed)))
+        return forbid(chain, Chain(*map(jnp.asarray, allowed)))

@@ -1,9 +1,9 @@
-"""Linear-chain CRF: tags scored as one path, by what each position says and by what follows what.
+"""Linear-chain CRF: scores the tags of a row as one path, by emissions and transitions.
 
 Lafferty et al. 2001; Lample et al. 2016 (arXiv 1603.01360), section 2.2.  The chain runs through
-the valid positions of a row: whatever stands between or around them is passed over, so padding
-may be on either side and word pieces without a tag may stand in between, bit for bit as if they
-were not there.  Everything is in float32, whatever comes in.
+the valid positions of a row and passes over all others.  So padding may be on either side, and
+word pieces without a tag may stand in between, bit for bit as if they were not there.  Everything
+is computed in float32.
 """
 
 from typing import NamedTuple
@@ -19,9 +19,12 @@ FORBIDDEN = -1e30  # swallows any score; a million of them are still finite
 
 
 class Chain(NamedTuple):
-    """Scores of a path besides the emissions'; or, as booleans, what of it is allowed.
+    """Scores of a path besides the emissions'; or booleans, True where it is allowed.
 
-    start_C: to begin with a tag.  end_C: to end with one.  transition_CC: [from, to].
+    Attributes:
+        start_C: scores to begin with each tag.
+        end_C: scores to end with each tag.
+        transition_CC: scores to go from one tag to another.
     """
 
     start_C: jax.Array
@@ -31,9 +34,6 @@ class Chain(NamedTuple):
 
 class CRF(nn.Module):
     """A chain whose scores are learned; it begins as a softmax of each position for itself.
-
-    Every method takes emissions [B, L, C] and `valid_BL`, None: all; `allowed`, a Chain of
-    booleans, None: everything, holds where it is given: often in decoding alone.
 
     Attributes:
         C: tags.
@@ -47,95 +47,84 @@ class CRF(nn.Module):
         shape = (self.C, self.C)
         self.transition_CC = params.param(self, "transition_CC", params.zeros, shape, decay=False)
 
-    def __call__(self, emissions_BLC, tags_BL, valid_BL=None, *, weights_B=None, allowed=None):
-        """The loss of these tags: `loss` below."""
-        chain = self.chain(allowed)
-        return loss(emissions_BLC, tags_BL, chain, valid_BL, weights_B=weights_B)
+    def __call__(self, emissions_BLC, tags_BL, valid_BL=None, *, weights_B=None):
+        """Computes the `loss` of these tags."""
+        return loss(emissions_BLC, tags_BL, self.chain(), valid_BL, weights_B=weights_B)
 
-    def decode(self, emissions_BLC, valid_BL=None, *, allowed=None):
-        """The best path and its score: `viterbi` below."""
-        return viterbi(emissions_BLC, self.chain(allowed), valid_BL)
-
-    def marginals(self, emissions_BLC, valid_BL=None, *, allowed=None):
-        """[B, L, C], each tag's probability at each position: `marginals` below."""
-        return marginals(emissions_BLC, self.chain(allowed), valid_BL)
-
-    def chain(self, allowed: Chain | None = None) -> Chain:
-        """The learned scores, `held` to what is allowed."""
-        chain = Chain(self.start_C, self.end_C, self.transition_CC)
-        return chain if allowed is None else held(chain, allowed)
+    def chain(self) -> Chain:
+        """Returns the learned scores."""
+        return Chain(self.start_C, self.end_C, self.transition_CC)
 
 
-def held(chain: Chain, allowed: Chain) -> Chain:
-    """The chain with FORBIDDEN where a boolean is False: in all sums such a path counts nothing."""
+def forbid(chain: Chain, allowed: Chain) -> Chain:
+    """Puts FORBIDDEN where a boolean is False: such a path counts nothing in any sum."""
     return Chain(*(jnp.where(ok, x, FORBIDDEN) for x, ok in zip(chain, allowed, strict=True)))
 
 
 def loss(emissions_BLC, tags_BL, chain: Chain, valid_BL=None, *, weights_B=None):
-    """Negative log-likelihood of the tags: (summed nats, weight), one weight for a whole row.
+    """Computes the negative log-likelihood of the tags, with one weight for a whole row.
 
-    `weights_B`, None: 1; a row without valid positions weighs nothing.
+    Args:
+        emissions_BLC: score of each tag at each position.
+        tags_BL: 0 to C - 1 where valid, anything elsewhere.
+        chain: scores of transitions.
+        valid_BL: bool; None: all.
+        weights_B: None: 1; a row without valid positions weighs nothing.
+
+    Returns:
+        (summed nats, weight).
     """
-    own_B = log_likelihood(emissions_BLC, tags_BL, chain, valid_BL)
-    weights_B = jnp.ones_like(own_B) if weights_B is None else weights_B.astype(jnp.float32)
+    log_p_B = log_likelihood(emissions_BLC, tags_BL, chain, valid_BL)
+    weights_B = jnp.ones_like(log_p_B) if weights_B is None else weights_B.astype(jnp.float32)
     if valid_BL is not None:
         weights_B = jnp.where(valid_BL.any(1), weights_B, 0)
-    return -(own_B * weights_B).sum(), weights_B.sum()
+    return -(log_p_B * weights_B).sum(), weights_B.sum()
 
 
 def log_likelihood(emissions_BLC, tags_BL, chain: Chain, valid_BL=None):
-    """[B]: log of the tags' share among all paths; 0 for a row without valid positions.
+    """Computes the log of the tags' share among all paths, [B].
 
-    Tags are 0 to C - 1 where valid, anything elsewhere.  Those that the chain forbids have
-    about FORBIDDEN, loud but finite: look for them before training.
+    A row without valid positions has 0.  Tags that the chain forbids have about FORBIDDEN, loud
+    but finite: look for them before training.
     """
-    emissions_BLC, chain, valid_BL = _prepared(emissions_BLC, chain, valid_BL)
-    path_BL, end_B = _path(emissions_BLC, tags_BL, chain, valid_BL)
-    return -_log_partition(emissions_BLC, chain, valid_BL, path_BL, end_B)
-
-
-def log_partition(emissions_BLC, chain: Chain, valid_BL=None):
-    """[B]: log of the sum of exp(score) over all paths; 0 for a row without valid positions."""
-    emissions_BLC, chain, valid_BL = _prepared(emissions_BLC, chain, valid_BL)
-    return _log_partition(emissions_BLC, chain, valid_BL, 0.0, 0.0)
-
-
-def marginals(emissions_BLC, chain: Chain, valid_BL=None):
-    """[B, L, C]: each tag's probability at each position, over all paths; 0 where not valid."""
-    emissions_BLC = emissions_BLC.astype(jnp.float32)
-    return jax.grad(lambda x_BLC: log_partition(x_BLC, chain, valid_BL).sum())(emissions_BLC)
+    emissions_BLC, chain, valid_BL = _to_float32(emissions_BLC, chain, valid_BL)
+    path_BL, end_B = _score_path(emissions_BLC, tags_BL, chain, valid_BL)
+    return -_log_partition_less_path(emissions_BLC, chain, valid_BL, path_BL, end_B)
 
 
 def viterbi(emissions_BLC, chain: Chain, valid_BL=None):
-    """The path of the highest score: tags [B, L], int32, 0 where not valid; its score [B].
+    """Finds the path of the highest score.
 
     Among equals the one with the lowest last tag wins, then the lowest before it, and so on.
     Where every path is forbidden, it is one with the fewest offences.
+
+    Returns:
+        (tags [B, L], int32, 0 where not valid; the path's score [B]).
     """
-    emissions_BLC, chain, valid_BL = _prepared(emissions_BLC, chain, valid_BL)
+    emissions_BLC, chain, valid_BL = _to_float32(emissions_BLC, chain, valid_BL)
     B, _, C = emissions_BLC.shape
     stay_BC = jnp.broadcast_to(jnp.arange(C), (B, C))
 
-    def step(state, now):
-        x_BC, valid_B = now
+    def step(state, inputs):
+        x_BC, valid_B = inputs
         ways_BCC = state[1][:, :, None] + chain.transition_CC
-        new = _moved(state, ways_BCC.max(1), x_BC, valid_B, chain, 0.0)
+        new = _advance(state, ways_BCC.max(1), x_BC, valid_B, chain, 0.0)
         return new, jnp.where(valid_B[:, None], ways_BCC.argmax(1), stay_BC)
 
     def back(tag_B, came_from_BC):
         before_B = jnp.take_along_axis(came_from_BC, tag_B[:, None], axis=1)[:, 0]
         return before_B, tag_B
 
-    steps = _steps(emissions_BLC), valid_BL.T
-    (total_B, best_BC, begun_B), came_from_LBC = jax.lax.scan(step, _nothing(B, C), steps)
-    ended_BC = best_BC + chain.end_C
+    inputs = jnp.moveaxis(emissions_BLC, 1, 0), valid_BL.T
+    (offset_B, above_BC, begun_B), came_from_LBC = jax.lax.scan(step, _initial_carry(B, C), inputs)
+    ended_BC = above_BC + chain.end_C
     _, tags_LB = jax.lax.scan(back, ended_BC.argmax(1), came_from_LBC, reverse=True)
-    score_B = jnp.where(begun_B, total_B + ended_BC.max(1), 0)
+    score_B = jnp.where(begun_B, offset_B + ended_BC.max(1), 0)
     return jnp.where(valid_BL, tags_LB.T, 0).astype(jnp.int32), score_B
 
 
-def _prepared(emissions_BLC, chain: Chain, valid_BL):
-    """All in float32; ValueError where the chain has another number of tags."""
+def _to_float32(emissions_BLC, chain: Chain, valid_BL):
+    """Casts to float32.  Raises a ValueError where the chain has another number of tags."""
     C = chain.start_C.shape[-1]
     if emissions_BLC.shape[-1] != C:
         raise ValueError(f"a chain of C={C} tags, emissions of {emissions_BLC.shape[-1]}")
@@ -146,8 +135,8 @@ def _prepared(emissions_BLC, chain: Chain, valid_BL):
     return emissions_BLC, chain, jnp.asarray(valid_BL, bool)
 
 
-def _path(emissions_BLC, tags_BL, chain: Chain, valid_BL):
-    """What each position adds to the score of these tags, [B, L], and what the end adds, [B]."""
+def _score_path(emissions_BLC, tags_BL, chain: Chain, valid_BL):
+    """Scores these tags: what each position adds, [B, L], and what the end adds, [B]."""
     place_BL = jnp.where(valid_BL, jnp.arange(valid_BL.shape[1]), -1)
     latest_BL = jax.lax.cummax(place_BL, axis=1)  # the last valid position so far; -1: none
     before_BL = jnp.pad(latest_BL, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
@@ -155,54 +144,50 @@ def _path(emissions_BLC, tags_BL, chain: Chain, valid_BL):
     at = lambda i_BL: jnp.take_along_axis(tags_BL, jnp.maximum(i_BL, 0), axis=1)  # noqa: E731
     entered_BL = chain.transition_CC[at(before_BL), tags_BL]
     entered_BL = jnp.where(before_BL < 0, chain.start_C[tags_BL], entered_BL)
-    own_BL = jnp.take_along_axis(emissions_BLC, tags_BL[..., None], axis=2)[..., 0]
+    emission_BL = jnp.take_along_axis(emissions_BLC, tags_BL[..., None], axis=2)[..., 0]
     end_B = chain.end_C[at(latest_BL[:, -1:])[:, 0]]
-    return jnp.where(valid_BL, entered_BL + own_BL, 0), end_B
+    return jnp.where(valid_BL, entered_BL + emission_BL, 0), end_B
 
 
-def _log_partition(emissions_BLC, chain: Chain, valid_BL, path_BL, end_B):
-    """Log of the sum over all paths, less one path's score: taken off position by position.
+def _log_partition_less_path(emissions_BLC, chain: Chain, valid_BL, path_BL, end_B):
+    """Computes the log of the sum over all paths, less one path's score.
 
-    Neither of the two is ever whole, so the difference keeps its digits in long rows too.
+    The score is subtracted position by position.  Neither of the two is ever whole, so the
+    difference keeps its digits in long rows too.
     """
 
-    def step(state, now):
-        x_BC, valid_B, path_B = now
+    def step(state, inputs):
+        x_BC, valid_B, path_B = inputs
         ways_BC = jax.nn.logsumexp(state[1][:, :, None] + chain.transition_CC, axis=1)
-        return _moved(state, ways_BC, x_BC, valid_B, chain, path_B), None
+        return _advance(state, ways_BC, x_BC, valid_B, chain, path_B), None
 
-    B, L, C = emissions_BLC.shape
-    steps = _steps(emissions_BLC), valid_BL.T, jnp.broadcast_to(path_BL, (B, L)).T
+    B, _, C = emissions_BLC.shape
+    inputs = jnp.moveaxis(emissions_BLC, 1, 0), valid_BL.T, path_BL.T
     # Without the checkpoint the backward pass would keep [L, B, C, C].
     step = jax.checkpoint(step, prevent_cse=False)
-    (total_B, alpha_BC, begun_B), _ = jax.lax.scan(step, _nothing(B, C), steps)
-    ended_B = jax.nn.logsumexp(alpha_BC + chain.end_C, axis=1) - end_B
-    return jnp.where(begun_B, total_B + ended_B, 0)
+    (offset_B, above_BC, begun_B), _ = jax.lax.scan(step, _initial_carry(B, C), inputs)
+    ended_B = jax.nn.logsumexp(above_BC + chain.end_C, axis=1) - end_B
+    return jnp.where(begun_B, offset_B + ended_B, 0)
 
 
-def _steps(x_BLC):
-    """Positions first, as a scan wants them."""
-    return jnp.moveaxis(x_BLC, 1, 0)
-
-
-def _nothing(B: int, C: int):
-    """Before the first valid position: what is settled, the scores beyond that, begun or not."""
-    settled_B, beyond_BC = jnp.zeros(B, jnp.float32), jnp.zeros((B, C), jnp.float32)
+def _initial_carry(B: int, C: int):
+    """Returns the state before the first position: offset, scores above it, begun or not."""
+    offset_B, above_BC = jnp.zeros(B, jnp.float32), jnp.zeros((B, C), jnp.float32)
     return (
-        constrain_sharding(settled_B, "B"),
-        constrain_sharding(beyond_BC, "BC"),
+        constrain_sharding(offset_B, "B"),
+        constrain_sharding(above_BC, "BC"),
         constrain_sharding(jnp.zeros(B, bool), "B"),
     )
 
 
-def _moved(state, ways_BC, x_BC, valid_B, chain: Chain, path_B):
-    """One position on, by the ways that lead to each tag; a row that is not valid stays.
+def _advance(state, ways_BC, x_BC, valid_B, chain: Chain, path_B):
+    """Goes one position on, by the ways that lead to each tag; a row that is not valid stays.
 
-    The highest score is settled each time, so those kept are differences: small, and exact.
+    The highest score goes into the offset each time, so the others are small, and exact.
     """
-    total_B, kept_BC, begun_B = state
+    offset_B, above_BC, begun_B = state
     new_BC = jnp.where(begun_B[:, None], ways_BC, chain.start_C) + x_BC
-    top_B = jax.lax.stop_gradient(new_BC.max(1))  # added and taken off: its slopes cancel
-    total_B = jnp.where(valid_B, total_B + (top_B - path_B), total_B)
-    kept_BC = jnp.where(valid_B[:, None], new_BC - top_B[:, None], kept_BC)
-    return total_B, constrain_sharding(kept_BC, "BC"), begun_B | valid_B
+    top_B = jax.lax.stop_gradient(new_BC.max(1))  # added and taken off: its gradients cancel
+    offset_B = jnp.where(valid_B, offset_B + (top_B - path_B), offset_B)
+    above_BC = jnp.where(valid_B[:, None], new_BC - top_B[:, None], above_BC)
+    return offset_B, constrain_sharding(above_BC, "BC"), begun_B | valid_B

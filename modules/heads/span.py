@@ -1,7 +1,7 @@
-"""Where in a row an answer begins and ends, and whether it is there at all.
+"""Heads of extractive question answering: they score where in a row an answer begins and ends.
 
-Both heads score positions that may hold an answer, and one, `null_B`, that stands for none.  What
-they say of a row is in float32.
+Both score the positions that may hold an answer, and one, `null_B`, that stands for no answer.
+Scores are in float32.
 """
 
 from typing import NamedTuple
@@ -12,27 +12,32 @@ from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
 from modules.layers import params
+from modules.layers.dropout import Dropout
 from modules.layers.norm import Norm
 
 FORBIDDEN = -1e30
 
 
-class Told(NamedTuple):
-    """Log-probabilities of a row's positions; those that cannot be are FORBIDDEN or below.
+class SpanLogProbs(NamedTuple):
+    """Log-probabilities of a row's positions.
 
-    start_BL, end_BL: each sums to one.  none_B: the logit that there is no answer, or None.
+    Attributes:
+        start_BL, end_BL: each sums to one; positions that are not allowed have FORBIDDEN or less.
+        no_answer_logit_B: logit that there is no answer, or None.
     """
 
     start_BL: jax.Array
     end_BL: jax.Array
-    none_B: jax.Array | None = None
+    no_answer_logit_B: jax.Array | None = None
 
 
 class Candidates(NamedTuple):
-    """The likeliest O spans of each row, the likeliest start's first, and how likely there is none.
+    """Top-O candidate spans per row, ordered by start score, and the no-answer score.
 
-    start_BO, end_BO: positions, also of spans that end before they start.  score_BO: the more, the
-    likelier.  none_B: of the same kind in `Independent`, a logit in `Conditional`.
+    Attributes:
+        start_BO, end_BO: positions, also of spans that end before they start.
+        score_BO: higher is likelier.
+        none_B: a score like those of `Independent`, a logit of `Conditional`.
     """
 
     start_BO: jax.Array
@@ -42,11 +47,7 @@ class Candidates(NamedTuple):
 
 
 class Linear(nn.Module):
-    """[..., D] to [..., F], in the dtype that comes in.
-
-    Attributes:
-        bias: whether something is added.
-    """
+    """Projects [..., D] to [..., F], in the dtype of its input."""
 
     F: int
     bias: bool = True
@@ -80,20 +81,22 @@ class Independent(nn.Module):
         logits_BLC = constrain_sharding(self.ends(h_BLD.astype(jnp.float32)), "BLC")
         return logits_BLC[..., 0], logits_BLC[..., 1]
 
-    def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> Told:
-        """`start_B`, the right one, is not looked at."""
+    def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> SpanLogProbs:
+        """Scores starts and ends; `start_B` is for heads that need it."""
         del start_B, train
-        may_BL = context_BL | _one(null_B, context_BL)
-        return Told(*(_log_share(x_BL, may_BL) for x_BL in self._logits(h_BLD)))
+        allowed_BL = context_BL | _is_position(null_B, context_BL)
+        return SpanLogProbs(
+            *(_masked_log_softmax(x_BL, allowed_BL) for x_BL in self._logits(h_BLD))
+        )
 
     def candidates(self, h_BLD, context_BL, null_B, top: int) -> Candidates:
-        """Spans between the `top` starts and the `top` ends: top^2 of each row."""
+        """Pairs the `top` starts with the `top` ends: top^2 spans of each row."""
         both = self._logits(h_BLD)
         none_B = sum(jnp.take_along_axis(x_BL, null_B[:, None], axis=1)[:, 0] for x_BL in both)
         (start_BK, at_BK), (end_BK, to_BK) = (_top(x_BL, context_BL, top) for x_BL in both)
         # Every start has the same ends.
         to_BKK, end_BKK = (jnp.repeat(x[:, None], x.shape[1], 1) for x in (to_BK, end_BK))
-        return _paired(at_BK, to_BKK, start_BK, end_BKK, none_B)
+        return _pair(at_BK, to_BKK, start_BK, end_BKK, none_B)
 
 
 class Conditional(nn.Module):
@@ -105,41 +108,48 @@ class Conditional(nn.Module):
 
     dropout: float = 0.1
 
-    def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> Told:
-        """The end is that of the right start, `start_B`."""
+    def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> SpanLogProbs:
+        """Scores starts, and ends given the right start, `start_B`."""
         start_BL, end_BOL, _, none_B = self._read(
             h_BLD, context_BL, null_B, start_B[:, None], 1, train
         )
-        return Told(start_BL, end_BOL[:, 0], none_B)
+        return SpanLogProbs(start_BL, end_BOL[:, 0], none_B)
 
     def candidates(self, h_BLD, context_BL, null_B, top: int) -> Candidates:
-        """The `top` starts, each with its own `top` ends."""
+        """Pairs the `top` starts, each with its own `top` ends."""
         start_BL, end_BOL, at_BO, none_B = self._read(h_BLD, context_BL, null_B, None, top, False)
-        may_BL = jnp.where(context_BL, start_BL, FORBIDDEN)
-        share_BO = jnp.take_along_axis(may_BL, at_BO, axis=1)
+        allowed_BL = jnp.where(context_BL, start_BL, FORBIDDEN)
+        start_log_p_BO = jnp.take_along_axis(allowed_BL, at_BO, axis=1)
         end_BOK, to_BOK = _top(end_BOL, context_BL[:, None], top)
-        return _paired(at_BO, to_BOK, share_BO, end_BOK, none_B)
+        return _pair(at_BO, to_BOK, start_log_p_BO, end_BOK, none_B)
 
     @nn.compact
     def _read(self, h_BLD, context_BL, null_B, at_BO, top: int, train: bool):
-        """(starts [B, L], ends [B, O, L], those starts `at_BO`, none [B]); None: the likeliest."""
-        D, may_BL = h_BLD.shape[-1], context_BL | _one(null_B, context_BL)
+        """Scores starts, and ends given O starts.
+
+        Args:
+            at_BO: the starts; None: the `top` likeliest.
+
+        Returns:
+            (starts [B, L], ends [B, O, L], `at_BO`, no-answer logit [B]).
+        """
+        D, allowed_BL = h_BLD.shape[-1], context_BL | _is_position(null_B, context_BL)
         start_BL = Linear(1, name="start")(h_BLD.astype(jnp.float32))[..., 0]
-        start_BL = _log_share(start_BL, may_BL)
+        start_BL = _masked_log_softmax(start_BL, allowed_BL)
         if at_BO is None:
             _, at_BO = _top(start_BL, context_BL, top)
         start_BOD = jnp.take_along_axis(h_BLD, at_BO[..., None], axis=1)
-        own_BOLD = Linear(D, name="end_state")(h_BLD)[:, None]
+        state_BOLD = Linear(D, name="end_state")(h_BLD)[:, None]
         end_BOLD = jnp.tanh(
-            own_BOLD + Linear(D, bias=False, name="end_start")(start_BOD)[:, :, None]
+            state_BOLD + Linear(D, bias=False, name="end_start")(start_BOD)[:, :, None]
         )
         end_BOLD = Norm(name="end_norm")(end_BOLD).astype(jnp.float32)
-        end_BOL = _log_share(Linear(1, name="end")(end_BOLD)[..., 0], may_BL[:, None])
+        end_BOL = _masked_log_softmax(Linear(1, name="end")(end_BOLD)[..., 0], allowed_BL[:, None])
         likely_BD = jnp.einsum("BL,BLD->BD", jnp.exp(start_BL).astype(h_BLD.dtype), h_BLD)
         null_BD = jnp.take_along_axis(h_BLD, null_B[:, None, None], axis=1)[:, 0]
         none_BD = Linear(D, name="none_start")(likely_BD)
         none_BD = jnp.tanh(none_BD + Linear(D, bias=False, name="none_null")(null_BD))
-        none_BD = nn.Dropout(self.dropout)(none_BD, deterministic=not train)
+        none_BD = Dropout(self.dropout)(none_BD, train=train)
         none_B = Linear(1, bias=False, name="none")(none_BD.astype(jnp.float32))[..., 0]
         return start_BL, end_BOL, at_BO, none_B
 
@@ -147,21 +157,21 @@ class Conditional(nn.Module):
 HEADS: dict[bool, type[Independent] | type[Conditional]] = {False: Independent, True: Conditional}
 
 
-def _one(place_B, like_BL):
-    """Whether each position is the one."""
+def _is_position(place_B, like_BL):
+    """Returns True at one position of each row."""
     return jnp.arange(like_BL.shape[1]) == place_B[:, None]
 
 
-def _log_share(logits, may):
-    return jax.nn.log_softmax(jnp.where(may, logits.astype(jnp.float32), FORBIDDEN))
+def _masked_log_softmax(logits, allowed):
+    return jax.nn.log_softmax(jnp.where(allowed, logits.astype(jnp.float32), FORBIDDEN))
 
 
-def _top(scores, may, top: int):
-    """(the highest that may be, their positions)"""
-    return jax.lax.top_k(jnp.where(may, scores, FORBIDDEN), min(top, scores.shape[-1]))
+def _top(scores, allowed, top: int):
+    """Returns the highest scores that are allowed, and their positions."""
+    return jax.lax.top_k(jnp.where(allowed, scores, FORBIDDEN), min(top, scores.shape[-1]))
 
 
-def _paired(at_BO, to_BOK, start_BO, end_BOK, none_B) -> Candidates:
+def _pair(at_BO, to_BOK, start_BO, end_BOK, none_B) -> Candidates:
     B = len(at_BO)
     at_BOK = jnp.broadcast_to(at_BO[..., None], to_BOK.shape)
     score_BOK = start_BO[..., None] + end_BOK
