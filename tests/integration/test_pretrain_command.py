@@ -1,13 +1,21 @@
 """`python -m pretrain.main` at the keyboard: what it leaves, what it refuses and how it says so."""
 
+import contextlib
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
 
+import jax
 import pytest
+from absl import flags
 
+from pretrain import main
+from pretrain.distributed.sharding import make_mesh
+from pretrain.runtime.errors import UserError
+from pretrain.training import loop
 from tests.support import tiny_runs as toys
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -47,30 +55,37 @@ def copy(finished, tmp_path):
 
 # --- what is refused -------------------------------------------------------------------------
 
-MISTAKES = {  # a change of the recipe, and what the error must name
+FLAGS = {  # a change that the command line refuses, and what the error must name
     "misspelt key": ({"optim.lrr": 1}, ["lrr", "did you mean optim.lr?"]),
     "misspelt section": ({"optimm.lr": 1}, ["optimm"]),
     "word for a number": ({"optim.lr": "abc"}, ["optim.lr", "abc"]),
     "half a row": ({"batches.B": 1.5}, ["batches.B", "1.5"]),
-    "odd rows": ({"batches.B": 7}, ["B=7", "pairs"]),
-    "rows in parts": ({"train.parts": 3}, ["8 rows", "3 parts"]),
-    "missing text": ({"corpus.source": "text:no/such.txt"}, ["no/such.txt"]),
-    "unknown source": ({"corpus.source": "web:x"}, ["web:x"]),
-    "unknown optimiser": ({"optim.name": "adamx"}, ["adamx", "adamw"]),
-    "unknown schedule": ({"optim.decay": "sine"}, ["sine"]),
-    "unknown model": ({"model.name": "nope"}, ["model.name", "nope"]),
-    "unknown objective": ({"objective.name": "nope"}, ["objective.name", "nope"]),
-    "unknown layout": ({"batches.name": "nope"}, ["batches.name", "nope"]),
-    "unknown dtype": ({"model.dtype": "float33"}, ["dtype", "float33"]),
-    "unknown activation": ({"model.activation": "nope"}, ["activation", "nope"]),
-    "unknown remat": ({"model.remat": "nope"}, ["remat", "nope"]),
-    "vocabulary": ({"corpus.tokens.V": 30_000}, ["30000"]),
-    "mesh": ({"mesh.fsdp": 3}, ["fsdp=3", "1 devices"]),
-    "absurd numbers": ({"optim.lr": -1, "train.keep": 0}, ["optim.lr=-1.0", "train.keep=0"]),
+    "unknown optimiser": ({"optim.name": "adamx"}, ["adamx", "adamw"]),  # as all of MISTAKES
 }
 
 
-OWN = {  # of what one recipe has and others have not
+@pytest.mark.parametrize("mistake", FLAGS)
+def test_a_mistake_on_the_command_line_is_a_line(toy, tmp_path, mistake):
+    changes, named = FLAGS[mistake]
+    assert_refused(toy.run("plm", tmp_path / "run", changes), *named)
+    assert not (tmp_path / "run" / "checkpoints").exists() or not toys.checkpoints(tmp_path / "run")
+
+
+MISTAKES = {  # recipe and what is wrong: a change, and what the error must name
+    "plm, odd rows": ({"batches.B": 7}, ["B=7", "pairs"]),
+    "plm, rows in parts": ({"train.parts": 3}, ["8 rows", "3 parts"]),
+    "plm, missing text": ({"corpus.source": "text:no/such.txt"}, ["no/such.txt"]),
+    "plm, unknown source": ({"corpus.source": "web:x"}, ["web:x"]),
+    "plm, unknown schedule": ({"optim.decay": "sine"}, ["sine"]),
+    "plm, unknown model": ({"model.name": "nope"}, ["model.name", "nope"]),
+    "plm, unknown objective": ({"objective.name": "nope"}, ["objective.name", "nope"]),
+    "plm, unknown layout": ({"batches.name": "nope"}, ["batches.name", "nope"]),
+    "plm, unknown dtype": ({"model.dtype": "float33"}, ["dtype", "float33"]),
+    "plm, unknown activation": ({"model.activation": "nope"}, ["activation", "nope"]),
+    "plm, unknown remat": ({"model.remat": "nope"}, ["remat", "nope"]),
+    "plm, vocabulary": ({"corpus.tokens.V": 30_000}, ["30000"]),
+    "plm, mesh": ({"mesh.fsdp": 3}, ["fsdp=3", "1 devices"]),
+    "plm, absurd numbers": ({"optim.lr": -1.0, "train.keep": 0}, ["lr=-1.0", "train.keep=0"]),
     "mlm, rows longer than the model": ({"batches.L": 40}, ["L=40", "at most 32 tokens"]),
     "mlm, short rows longer than it": ({"first.L": 40}, ["L=40", "at most 32 tokens"]),
     "mlm, no steps of the first kind": ({"first.share": 0.0}, ["first.share=0.0"]),
@@ -79,11 +94,29 @@ OWN = {  # of what one recipe has and others have not
 }
 
 
-@pytest.mark.parametrize("mistake", [*MISTAKES, *OWN])
-def test_a_mistake_in_the_recipe_is_named_in_a_line(toy, tmp_path, mistake):
-    changes, named = (MISTAKES | OWN)[mistake]
-    recipe = mistake[:3] if mistake in OWN else "plm"
-    assert_refused(toy.run(recipe, tmp_path / "run", changes), *named)
+@pytest.fixture
+def in_process(monkeypatch):
+    """Lets `main.main` run here, on one device and without the lock of a workdir."""
+    one = functools.partial(make_mesh, devices=jax.devices()[:1])
+    monkeypatch.setattr(loop, "make_mesh", one)
+    monkeypatch.setattr(main.cli, "opened", lambda *_: contextlib.nullcontext(lambda: None))
+    flags.FLAGS.mark_as_parsed()
+    yield
+    flags.FLAGS.unparse_flags()
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_in_the_recipe_is_named_before_training(toy, tmp_path, in_process, mistake):
+    changes, named = MISTAKES[mistake]
+    config = toy.config(mistake[:3], changes)
+
+    def start():
+        main.cli.check(config, ())
+        main.main(config, tmp_path / "run")
+
+    with pytest.raises(UserError) as error:
+        start()
+    assert all(words in str(error.value) for words in named)
     assert not (tmp_path / "run" / "checkpoints").exists() or not toys.checkpoints(tmp_path / "run")
 
 
