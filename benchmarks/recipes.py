@@ -33,7 +33,7 @@ def xlnet_small() -> ConfigDict:
     config = shrink(xlnet.get_config("mini"), V=32000)
     config.batches.update(B=8, L=128, reuse_len=64, bidirectional=False)
     config.model.M = 0
-    config.objective.chunks = 2
+    config.execution.loss_chunks = 2
     return config
 
 

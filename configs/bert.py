@@ -93,11 +93,10 @@ def base(**size: int) -> ConfigDict:
         initializer="truncated",
         init_scale=0.02,
         dtype="bfloat16",
-        remat="none",
-        unroll=1,
     )
     config.model.update(size)
     config.text_format = "bert"
+    config.execution = dict(remat="none", unroll=1, loss_chunks=1)
     config.objective = dict(
         name="mlm",
         share=0.15,
@@ -107,7 +106,6 @@ def base(**size: int) -> ConfigDict:
         max_gram=1,
         geometric=0.0,
         nsp=config.batches.get_ref("next_sentence"),
-        chunks=1,
     )
     config.optim = dict(
         name="adamw",
@@ -177,9 +175,8 @@ def mini() -> ConfigDict:
         held_out_32=dict(split="held_out", B=64, L=32),
         held_out_128=dict(split="held_out", B=16, L=128),
     )
-    config.model.update(
-        L=128, dropout=0.0, attention_dropout=0.0, dtype="float32", init_scale=0.05, unroll=4
-    )
+    config.model.update(L=128, dropout=0.0, attention_dropout=0.0, dtype="float32", init_scale=0.05)
+    config.execution.unroll = 4
     config.optim.update(lr=7e-4, steps=4000, warmup=100, join="after", correct=True)
     config.train.update(log_every=50, eval_every=500, eval_batches=0, save_every=500)
     return config

@@ -8,6 +8,7 @@ def base() -> ConfigDict:
     config = ConfigDict()
     config.seed = 0
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
+    config.execution = ConfigDict()  # how a step is computed; the results are the same
     config.profile = ""  # steps to trace for xprof, as "100-104"
     config.train = dict(
         parts=1,

@@ -73,7 +73,8 @@ def original(**size) -> ConfigDict:
     )
     config.model.update(size)
     config.text_format = "elmo"
-    config.objective = dict(name="bilm", samples=8192, stateful=True, reset="never", chunks=20)
+    config.execution = dict(unroll=1, loss_chunks=20)
+    config.objective = dict(name="bilm", samples=8192, stateful=True, reset="never")
     config.optim = dict(
         name="adagrad",
         lr=0.2,
@@ -104,7 +105,8 @@ def mini() -> ConfigDict:
     config.corpus.tokens.split = "punctuation"
     config.batches.update(B=64)
     config.evals.held_out.B = 64
-    config.objective.update(samples=0, reset="document", chunks=1)
+    config.objective.update(samples=0, reset="document")
+    config.execution.loss_chunks = 1
     config.optim.update(steps=2000)
     config.train.update(log_every=50, eval_every=400, eval_batches=0, save_every=400)
     return config

@@ -58,11 +58,10 @@ def base() -> ConfigDict:
         initializer="normal",
         init_scale=0.02,
         dtype="bfloat16",
-        remat="none",
-        unroll=1,
     )
     config.text_format = "gpt"
-    config.objective = dict(name="clm", across=False, chunks=8)
+    config.execution = dict(remat="none", unroll=1, loss_chunks=8)
+    config.objective = dict(name="clm", across=False)
     config.optim = dict(
         name="adamw",
         lr=2.5e-4,
@@ -98,9 +97,8 @@ def mini() -> ConfigDict:
         attention_dropout=0.0,
         dtype="float32",
         init_scale=0.08,
-        unroll=4,
     )
-    config.objective.chunks = 4
+    config.execution.update(unroll=4, loss_chunks=4)
     config.optim.update(lr=1e-3, steps=2000, warmup=100)
     config.train.update(log_every=50, eval_every=400, eval_batches=0, save_every=400)
     return config

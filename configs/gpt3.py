@@ -40,7 +40,8 @@ def get_config(preset: str = "mini") -> ConfigDict:
 
 def sized(N: int, D: int, H: int, K: int, B: int, lr: float) -> ConfigDict:
     """300 billion tokens: warmed up over 375 million, a tenth of the rate from 260 billion on."""
-    config = gpt2.base(lr, D=D, H=H, K=K, N=N, F=4 * D, L=2048, window=256, remat="full")
+    config = gpt2.base(lr, D=D, H=H, K=K, N=N, F=4 * D, L=2048, window=256)
+    config.execution.remat = "full"
     config.batches.update(B=B, L=2048)
     config.objective.across = True
     tokens = B * 2048

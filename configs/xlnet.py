@@ -55,10 +55,9 @@ def large() -> ConfigDict:
         attention_dropout=0.1,
         dtype="bfloat16",
         init_scale=0.02,
-        remat="full",
-        unroll=1,
     )
     config.text_format = "xlnet"
+    config.execution = dict(remat="full", unroll=1, block=128, loss_chunks=5)
     config.objective = dict(
         name="plm",
         one_in=6,
@@ -69,7 +68,6 @@ def large() -> ConfigDict:
         beta=1,
         faithful=False,
         reset=False,
-        chunks=5,
     )
     config.optim = dict(
         name="adamw",
@@ -94,7 +92,8 @@ def base() -> ConfigDict:
     config = large()
     config.batches.B = 256
     config.evals.held_out.B = 64
-    config.model.update(D=768, H=12, N=12, F=3072, remat="none")
+    config.model.update(D=768, H=12, N=12, F=3072)
+    config.execution.remat = "none"
     config.optim.update(lr=1e-4, steps=1_000_000, warmup=10_000)
     return config
 
@@ -117,10 +116,9 @@ def mini() -> ConfigDict:
         attention_dropout=0.0,
         dtype="float32",
         init_scale=0.08,  # 0.02 suits 1024 wide; so narrow, its first attention sees nothing
-        remat="none",
-        unroll=4,
     )
-    config.objective.update(perm=64, reset=True, chunks=3)
+    config.execution.update(remat="none", unroll=4, loss_chunks=3)
+    config.objective.update(perm=64, reset=True)
     config.optim.update(lr=1e-3, steps=2000, warmup=100, correct=True)
     config.train.update(log_every=50, eval_every=400, eval_batches=32, save_every=400)
     return config

@@ -22,8 +22,6 @@ FREE = {  # fields of a model that may differ from those it was pretrained with
     "dropout",
     "attention_dropout",
     "dtype",
-    "remat",
-    "unroll",
     "initializer",
     "init_scale",
 }
@@ -35,12 +33,14 @@ class Start(NamedTuple):
     model: the section `model` of the pretrained run, or of the recipe.
     tokenizer: of that run, or learned from the training texts.
     run: None where training is from scratch.
+    execution: the section of the pretrained run, and what the recipe says otherwise.
     """
 
     text_format: str
     model: dict[str, Any]
     tokenizer: tokenizers.Tokenizer
     run: Run | None
+    execution: dict[str, Any]
 
     def backbone(self, new: int = 0) -> nn.Module:
         """With so many more rows of the vocabulary than it was pretrained with."""
@@ -48,7 +48,7 @@ class Start(NamedTuple):
         if new:
             fields["V"] += new
         with section("model"):
-            return modules.build(**fields)
+            return modules.build(**fields, execution=self.execution)
 
 
 def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
@@ -61,18 +61,20 @@ def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
         UserError: there is no run, or config.model is of another size than it.
     """
     changes = dict(config.get("model", {}))
+    execution = {name: x for name, x in config.get("execution", {}).items() if x is not None}
     if not config.init:
         with section("tokens"):
             tokenizer = tokenizers.learn(texts(), **config.tokens)
         sized = {"V": tokenizer.V} if changes.get("V", 0) is None else {}
-        return Start(config.text_format, changes | sized, tokenizer, None)
+        return Start(config.text_format, changes | sized, tokenizer, None, execution)
     run = opened(Path(config.init).expanduser())
     own = run.config.model.to_dict()
     if wrong := [x for x in changes if x not in FREE and own.get(x) != changes[x]]:
         what = ", ".join(f"{x}={changes[x]!r} instead of {own.get(x)!r}" for x in wrong)
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
     text_format = config.get("text_format") or format_name(run.config)
-    return Start(text_format, own | changes, run.tokenizer, run)
+    execution = {**run.config.get("execution", {}), **execution}
+    return Start(text_format, own | changes, run.tokenizer, run, execution)
 
 
 def restored(

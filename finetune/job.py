@@ -188,7 +188,8 @@ def recipe(job: Job, config: ConfigDict) -> ConfigDict:
     """The recipe with all of the model in it: what is kept beside the weights, and compared."""
     model = dict(initialize.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
     whole = json.loads(config.to_json_best_effort())
-    return ConfigDict(whole | dict(model=model, text_format=job.start.text_format))
+    start = dict(text_format=job.start.text_format, execution=job.start.execution)
+    return ConfigDict(whole | dict(model=model, **start))
 
 
 def keep(job: Job, workdir: Path) -> None:
@@ -218,7 +219,8 @@ def reopened(workdir: Path) -> Tuned:
     kind, fields = the_kind(run.config)
     fields = {k: v for k, v in fields.items() if k not in form_fields(kind)}
     name = format_name(run.config)
-    start = initialize.Start(name, run.config.model.to_dict(), run.tokenizer, run)
+    execution = dict(run.config.get("execution", {}))
+    start = initialize.Start(name, run.config.model.to_dict(), run.tokenizer, run, execution)
     inputs = made_inputs(start, run.config.batches.L, len(load_format(name).new_tokens))
     form = kind.Form(inputs, [], **kept["form"])
     return Tuned(run, form, kind.Task(run.backbone, **{**kept["head"], **fields}))

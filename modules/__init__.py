@@ -15,15 +15,23 @@ dimension that the name leaves out.
     E width of a character            X filters of the character CNN
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from modules import plugins
 
 
-def build(name: str, **fields: Any):
+def build(name: str, *, execution: Mapping[str, Any] | None = None, **fields: Any):
     """Builds a backbone: `build("two_stream", D=768)` is `two_stream.Backbone(D=768)`.
+
+    Args:
+        name: of a file in modules/backbones, or a dotted name.
+        execution: how a step is computed, as dict(remat="full"); what the backbone has no field
+            for is meant for other modules.
+        fields: what is computed.
 
     Raises:
         plugins.UnknownNameError: no file of modules/backbones has this name.
     """
-    return plugins.load("modules.backbones", name, "Backbone").Backbone(**fields)
+    backbone = plugins.load("modules.backbones", name, "Backbone").Backbone
+    return backbone(**fields | plugins.select_fields(backbone, execution or {}))

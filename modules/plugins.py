@@ -1,8 +1,11 @@
 """Finds the file that a recipe names: one of a folder here, or a module of the reader's own."""
 
+import dataclasses
 import importlib
 import pkgutil
+from collections.abc import Mapping
 from types import FunctionType, ModuleType
+from typing import Any
 
 
 class UnknownNameError(ValueError):
@@ -40,6 +43,12 @@ def names(folder: str, content: str) -> list[str]:
     files = pkgutil.iter_modules(importlib.import_module(folder).__path__)
     every = [file.name for file in files if not file.ispkg]
     return [x for x in every if _defines(importlib.import_module(f"{folder}.{x}"), content)]
+
+
+def select_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Selects the values that a dataclass, as every Linen module is, has fields for."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    return {name: value for name, value in values.items() if name in known}
 
 
 def _defines(module: ModuleType, content: str) -> bool:

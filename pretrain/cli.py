@@ -44,8 +44,17 @@ JOIN_TIMEOUT = flags.DEFINE_integer(
 
 # What a run may change its mind about: where and how often, not what is computed.
 FREE = (
-    r"^(mesh\.|train\.(log|eval|save|keep)_?|corpus\.cache|model\.(remat|unroll|block)|evals\.|"
-    r"profile$)"
+    "mesh",
+    "execution",
+    "evals",
+    "profile",
+    "corpus.cache",
+    "train.log_every",
+    "train.eval_every",
+    "train.eval_batches",
+    "train.save_every",
+    "train.keep",
+    "train.keep_every",
 )
 
 
@@ -162,13 +171,19 @@ def _changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
     changed = []
     if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
         changed = diff_configs(read_config(workdir), recipe)
-        if (grave := [x for x in changed if not re.match(FREE, x)]) and not ACCEPT_CHANGES.value:
+        if (grave := [x for x in changed if not is_free(x)]) and not ACCEPT_CHANGES.value:
             lines = "".join(f"\n  {line}" for line in grave)
             raise UserError(
                 f"{workdir} holds a run of another recipe; take another --workdir, or continue "
                 f"it under this one with --accept_changes:{lines}"
             )
     return changed
+
+
+def is_free(difference: str) -> bool:
+    """Whether a run may take up such a difference, "mesh.data: 1 -> 2", from its recipe."""
+    key = difference.partition(":")[0]
+    return any(f"{key}.".startswith(f"{free}.") for free in FREE)
 
 
 def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:

@@ -66,7 +66,10 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     fields = changed(run.config.corpus, config.corpus)
     corpus = prepared(fields, workdir)
     objective = objectives.build(
-        backbone=run.backbone, special=run.tokenizer.special, **run.config.objective
+        backbone=run.backbone,
+        special=run.tokenizer.special,
+        execution=run.config.get("execution"),
+        **run.config.objective,
     )
     with section("batches"):
         read = rows(run.config.batches, config.batches)

@@ -17,9 +17,11 @@ flags.adopt_module_key_flags(cli)
 def main(config, workdir):
     """Prepares the corpus, then trains on it; the same command again resumes."""
     with section("model"):
-        backbone = modules.build(**config.model)
+        backbone = modules.build(**config.model, execution=config.get("execution"))
     with section("objective"):
-        objective = objectives.build(backbone=backbone, **config.objective)
+        objective = objectives.build(
+            backbone=backbone, execution=config.get("execution"), **config.objective
+        )
     with section("corpus"):
         corpus = prepare.prepare(**config.corpus, verify=cli.VERIFY.value)
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))

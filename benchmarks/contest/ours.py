@@ -19,9 +19,12 @@ class Ours:
 
     def __init__(self, settings: dict[str, Any]):
         recipe = settings["recipe"]
-        backbone = modules.build(**recipe["model"])
+        backbone = modules.build(**recipe["model"], execution=recipe["execution"])
         objective = objectives.build(
-            backbone=backbone, special=synthetic_data.SPECIAL, **recipe["objective"]
+            backbone=backbone,
+            special=synthetic_data.SPECIAL,
+            execution=recipe["execution"],
+            **recipe["objective"],
         )
         train = synthetic_data.build_layout(recipe)
         self.layout, self.B = Layout(make_mesh(**recipe["mesh"])), train.B

@@ -15,6 +15,7 @@ def base() -> ConfigDict:
     config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
     config.text_format = ""  # how texts are framed; "": as in pretraining
     config.tokens = ConfigDict()  # from scratch
+    config.execution = dict(remat=None, unroll=None)  # None: as in pretraining
     config.optim = dict(  # warmup and unfreeze below 1 are shares of all steps
         name="adamw",
         lr=2e-5,

@@ -71,9 +71,11 @@ def steps(config, place: Slice) -> Steps:
         UserError: the recipe does not build, or its rows do not divide over the chips.
     """
     with section("model"):
-        backbone = modules.build(**config.model)
+        backbone = modules.build(**config.model, execution=config.get("execution"))
     with section("objective"):
-        objective = objectives.build(backbone=backbone, **config.objective)
+        objective = objectives.build(
+            backbone=backbone, execution=config.get("execution"), **config.objective
+        )
     # Which id a special token has changes no program, only that there is one.
     special: FrozenDict[str, int] = FrozenDict({name: i for i, name in enumerate(SPECIAL_NAMES)})
     objective = objective.clone(special=special)

@@ -48,7 +48,7 @@ class Outcome:
 def list_candidates(config, chips: int) -> list[Candidate]:
     """Lists the candidates of a recipe, those most like the recipe first."""
     heads = config.model.get("H") or config.model.get("U") or 1
-    remats = [""] if "remat" not in config.model else ["none", "dots", "full"]
+    remats = [""] if "remat" not in config.get("execution", {}) else ["none", "dots", "full"]
     sizes = [int(config.batches.B * factor) for factor in BATCH_FACTORS]
     return [
         Candidate(mesh, remat, B)
@@ -109,7 +109,7 @@ def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
     config.mesh.update(dict(zip(AXES, candidate.mesh, strict=True)))
     config.batches.B = candidate.B
     if candidate.remat:
-        config.model.remat = candidate.remat
+        config.execution.remat = candidate.remat
     try:
         steps = compiled_step.steps(config, target)
         # The state's size is known without compiling, which takes minutes.

@@ -177,6 +177,7 @@ def _recipe(described: Described, workdir: Path) -> dict[str, Any]:
         model=described.model,
         objective=described.objective,
         text_format=described.text_format,
+        execution=dict(loss_chunks=20),  # ELMo's published vocabulary has 793,471 words
     )
 
 

@@ -61,7 +61,7 @@ def opened(workdir: str | pathlib.Path) -> Run:
         raise UserError(f"{workdir} holds no run: it has no config.json")
     config = ConfigDict(read_config(workdir))
     with section("model"):
-        backbone = modules.build(**config.model)
+        backbone = modules.build(**config.model, execution=config.get("execution"))
     return Run(workdir, config, tokenizers.load(workdir / "tokenizer"), backbone)
 
 

@@ -29,14 +29,36 @@ Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those th
 SPECIAL: Special = FrozenDict()
 
 
-def build(name: str, backbone, special: Special = SPECIAL, **fields: Any):
+def build(
+    name: str,
+    backbone,
+    special: Special = SPECIAL,
+    *,
+    execution: Mapping[str, Any] | None = None,
+    **fields: Any,
+):
     """Builds an objective: `build("plm", backbone, one_in=6)` is `plm.Objective(backbone, 6)`.
+
+    Args:
+        name: of a file in pretrain/objectives, or a dotted name.
+        special: the tokenizer's special ids.
+        execution: how a step is computed, as dict(loss_chunks=4); what neither the objective nor
+            the backbone has a field for is an error.
+        fields: what is computed.
 
     Raises:
         plugins.UnknownNameError: no file of pretrain/objectives has this name.
+        UserError: nothing has a field of a name in `execution`.
     """
     objective = plugins.load("pretrain.objectives", name, "Objective").Objective
-    return objective(backbone, special=FrozenDict(special), **fields)
+    execution = dict(execution or {})
+    own = plugins.select_fields(objective, execution)
+    known = own.keys() | plugins.select_fields(type(backbone), execution).keys()
+    if unknown := execution.keys() - known:
+        raise UserError(
+            f"execution.{min(unknown)}: neither the backbone nor the objective {name!r} has it"
+        )
+    return objective(backbone, special=FrozenDict(special), **fields | own)
 
 
 def special_id(special: Special, name: str) -> int:

@@ -25,7 +25,7 @@ class Objective(nn.Module):
         reset: where a row starts from zeros besides: "never", as the released code, at each
             "document", or at each "sentence".
         samples: words that are drawn to be told from the right one while training; 0: all.
-        chunks: pieces in which the softmax is taken.
+        loss_chunks: pieces in which the softmax is taken.
         special: the tokenizer's special ids; "unk" is needed.
     """
 
@@ -33,7 +33,7 @@ class Objective(nn.Module):
     stateful: bool = True
     reset: str = "document"
     samples: int = 0
-    chunks: int = 4
+    loss_chunks: int = 4
     special: Special = SPECIAL
 
     @nn.compact
@@ -103,7 +103,7 @@ class Objective(nn.Module):
     def _loss(self, h_BLD, ids_BL, weights_BL, train: bool):
         if not (train and self.samples):
             return self.backbone.cross_entropy(
-                h_BLD, ids_BL, weights_BL, chunks=self.chunks, train=train
+                h_BLD, ids_BL, weights_BL, chunks=self.loss_chunks, train=train
             )
         w_VD, bias_V = self.backbone.softmax()
         sample = sampled_softmax.sample_negatives(

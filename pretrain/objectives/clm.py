@@ -13,13 +13,13 @@ class Objective(nn.Module):
 
     Attributes:
         across: a document sees those before it in its row, as GPT's; False: itself alone.
-        chunks: pieces in which the vocabulary's softmax is taken.
+        loss_chunks: pieces in which the vocabulary's softmax is taken.
         special: the tokenizer's special ids, of which this needs none.
     """
 
     backbone: nn.Module
     across: bool = False
-    chunks: int = 4
+    loss_chunks: int = 4
     special: Special = SPECIAL
 
     @nn.compact
@@ -33,7 +33,7 @@ class Objective(nn.Module):
         )
         weights_BL = batch["loss_mask_BL"] * batch["weight_B"][:, None]
         sums = self.backbone.cross_entropy(
-            h_BLD, next_BL, weights_BL, chunks=self.chunks, train=train
+            h_BLD, next_BL, weights_BL, chunks=self.loss_chunks, train=train
         )
         if not train:
             nats, weight_B = sums["loss"][0], batch["weight_B"]

@@ -25,7 +25,7 @@ class Objective(nn.Module):
         geometric: with this chance a run ends after each of them (SpanBERT: 0.2); 0: a run of
             n has odds of 1 / n.
         nsp: whether B follows A is predicted too; without it the batch needs no pairs (RoBERTa).
-        chunks: pieces in which the vocabulary's softmax is taken.
+        loss_chunks: pieces in which the vocabulary's softmax is taken.
         special: the tokenizer's special ids: "mask", and those that are never predicted.
     """
 
@@ -38,7 +38,7 @@ class Objective(nn.Module):
     max_gram: int = 1
     geometric: float = 0.0
     nsp: bool = True
-    chunks: int = 1
+    loss_chunks: int = 1
     special: Special = SPECIAL
 
     @nn.compact
@@ -53,7 +53,7 @@ class Objective(nn.Module):
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
         weights_BP = real_BP * batch["weight_B"][:, None]
         sums = self.backbone.cross_entropy(
-            h_BPD[:, int(self.nsp) :], ids_BP, weights_BP, chunks=self.chunks, train=train
+            h_BPD[:, int(self.nsp) :], ids_BP, weights_BP, chunks=self.loss_chunks, train=train
         )
         if self.nsp:
             sums |= self._next_sentence(h_BPD[:, 0], batch)

@@ -23,7 +23,7 @@ class Objective(nn.Module):
         max_gram, alpha, beta, faithful: of `corruption.spans`.
         reset: memory ends where a document begins; False lets it run on, as the released code.
         special: the tokenizer's special ids; "cls" and "sep" are never predicted.
-        chunks: pieces in which the vocabulary's softmax is taken.
+        loss_chunks: pieces in which the vocabulary's softmax is taken.
     """
 
     backbone: nn.Module
@@ -35,7 +35,7 @@ class Objective(nn.Module):
     beta: int = 1
     faithful: bool = False
     reset: bool = True
-    chunks: int = 4
+    loss_chunks: int = 4
     special: Special = SPECIAL
 
     @nn.compact
@@ -62,7 +62,7 @@ class Objective(nn.Module):
         self._remember(memory, out.memory_NBMD, starts_BL)
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
         weights_BP = real_BP * batch["weight_B"][:, None]
-        sums = self.backbone.cross_entropy(out.g_BPD, ids_BP, weights_BP, chunks=self.chunks)
+        sums = self.backbone.cross_entropy(out.g_BPD, ids_BP, weights_BP, chunks=self.loss_chunks)
         if not train:
             sums["unigram_V"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums

@@ -68,7 +68,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "share": SHARE_BETWEEN,
     },
     "model": {
-        "D H K N F L E U filters unroll block": COUNT,
+        "D H K N F L E U filters": COUNT,
         "V W S M reuse window highways": COUNT_OR_NONE,
         "Z": Range(1, 2, is_whole=True),
         "clamp": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
@@ -77,11 +77,12 @@ TABLE: dict[str, dict[str, Range]] = {
         "init_scale position_scale clip_cell clip_projection": NOT_NEGATIVE,
     },
     "objective": {
-        "max_gram chunks one_in alpha beta": COUNT,
+        "max_gram one_in alpha beta": COUNT,
         "predictions perm samples": COUNT_OR_NONE,
         "share": SHARE_ABOVE_0,
         "mask random geometric": SHARE,
     },
+    "execution": {"unroll block loss_chunks": COUNT},
     "optim": {
         "steps": COUNT,
         "decay_steps": COUNT_OR_NONE,

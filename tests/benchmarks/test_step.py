@@ -68,7 +68,9 @@ LANES = dict(name="lanes", reuse_len=32, bidirectional=False)
 def test_flops_are_those_of_the_compiled_step(objective, model, batches):
     recipe = {"model": model, "seed": 0, "batches": dict(B=4, L=64, **batches)}
     name = objective["name"]
-    objective = build(name, model, chunks=1, **{k: x for k, x in objective.items() if k != "name"})
+    objective = build(
+        name, model, loss_chunks=1, **{k: x for k, x in objective.items() if k != "name"}
+    )
     batch = synthetic_data.build_layout(recipe).batch(0)
     rngs = {name: jax.random.key(0) for name in ("params", "dropout", "corrupt")}
     variables = jax.eval_shape(lambda: objective.init(rngs, batch, train=True))

@@ -14,6 +14,7 @@ from pretrain import objectives
 from pretrain.data.batches.loader import phases
 from pretrain.data.batches.phases import build_training
 from pretrain.distributed.sharding import AXES
+from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
 from pretrain.training.loop import Plan
 from tests.support.presets import presets
@@ -83,9 +84,12 @@ def test_every_preset_builds(recipe, preset):
 
 def described(config, rows):
     """The shapes of a recipe's parameters, and what they say of themselves."""
-    backbone = modules.build(**config.model)
+    backbone = modules.build(**config.model, execution=config.execution)
     objective = objectives.build(
-        backbone=backbone, special=synthetic_data.SPECIAL, **config.objective
+        backbone=backbone,
+        special=synthetic_data.SPECIAL,
+        execution=config.execution,
+        **config.objective,
     )
     rngs = dict.fromkeys(("params", "dropout", "corrupt"), jax.random.key(0))
     with recording() as record:
@@ -99,3 +103,12 @@ def by_path(infos):
 
 def leaf(path):
     return path[-1].key
+
+
+def test_an_execution_that_nothing_has_is_refused():
+    config = importlib.import_module("configs.gpt").get_config("mini")
+    backbone = modules.build(**config.model, execution=config.execution)
+    with pytest.raises(UserError, match=r"^execution\.block: neither .* 'clm' has it$"):
+        objectives.build(
+            backbone=backbone, execution={**config.execution, "block": 8}, **config.objective
+        )

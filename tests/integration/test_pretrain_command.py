@@ -82,7 +82,7 @@ MISTAKES = {  # recipe and what is wrong: a change, and what the error must name
     "plm, unknown layout": ({"batches.name": "nope"}, ["batches.name", "nope"]),
     "plm, unknown dtype": ({"model.dtype": "float33"}, ["dtype", "float33"]),
     "plm, unknown activation": ({"model.activation": "nope"}, ["activation", "nope"]),
-    "plm, unknown remat": ({"model.remat": "nope"}, ["remat", "nope"]),
+    "plm, unknown remat": ({"execution.remat": "nope"}, ["remat", "nope"]),
     "plm, vocabulary": ({"corpus.tokens.V": 30_000}, ["30000"]),
     "plm, mesh": ({"mesh.fsdp": 3}, ["fsdp=3", "1 devices"]),
     "plm, absurd numbers": ({"optim.lr": -1.0, "train.keep": 0}, ["lr=-1.0", "train.keep=0"]),

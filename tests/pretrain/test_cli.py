@@ -100,3 +100,13 @@ def test_a_workdir_that_checkpoints_cannot_be_written_in_is_refused_at_the_door(
     with pytest.raises(UserError, match="take another --workdir"):
         cli.workdir()
     assert not list(tmp_path.iterdir())
+
+
+FREE = ("mesh.data: 1 -> 2", "execution.remat: 'none' -> 'full'", "evals.dev.B: 8 -> 4")
+FREE += ("train.keep: 2 -> 3", "train.log_every: 1 -> 2", "profile: '' -> '1-2'")
+BOUND = ("model.D: 8 -> 4", "train.parts: 1 -> 2", "train.keeps: 1 -> 2", "profiles: 1 -> 2")
+
+
+def test_a_resumed_run_may_compute_otherwise_but_nothing_else():
+    assert all(cli.is_free(line) for line in FREE)
+    assert not any(cli.is_free(line) for line in BOUND)

@@ -98,7 +98,7 @@ def tiny(dropout=0.0, chunks=2, memory=M, **fields):
         dropout=dropout,
         attention_dropout=dropout,
     )
-    return plm.Objective(backbone, one_in=ONE_IN, chunks=chunks, special=SPECIAL, **fields)
+    return plm.Objective(backbone, one_in=ONE_IN, loss_chunks=chunks, special=SPECIAL, **fields)
 
 
 def big_weights():

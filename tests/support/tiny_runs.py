@@ -46,9 +46,10 @@ def plm() -> ConfigDict:
     """XLNet with everything a resume could forget: memory, both ways, dropout, spans."""
     config = xlnet.get_config("mini")
     config.batches.update(B=8, L=32, reuse_len=16)
-    config.model.update(D=16, H=2, K=8, N=2, F=32, M=16, unroll=1)
+    config.model.update(D=16, H=2, K=8, N=2, F=32, M=16)
     config.model.update(dropout=0.1, attention_dropout=0.1)
     config.objective.perm = 16
+    config.execution.unroll = 1
     return shared(config)
 
 
@@ -58,9 +59,10 @@ def mlm() -> ConfigDict:
     config.batches.update(B=8, L=32)
     config.first = dict(share=0.5, L=24)
     config.evals = dict(held_out=dict(split="held_out"))
-    config.model.update(D=16, H=2, K=8, N=2, F=32, L=32, unroll=1)
+    config.model.update(D=16, H=2, K=8, N=2, F=32, L=32)
     config.model.update(dropout=0.1, attention_dropout=0.1)
     config.objective.update(words=True, max_gram=2)
+    config.execution.unroll = 1
     return shared(config)
 
 
@@ -68,8 +70,9 @@ def clm() -> ConfigDict:
     """GPT-2 with dropout and a banded layer."""
     config = gpt2.get_config("mini")
     config.batches.update(B=8, L=32)
-    config.model.update(D=16, H=2, K=8, N=2, F=32, L=32, window=8, unroll=1)
+    config.model.update(D=16, H=2, K=8, N=2, F=32, L=32, window=8)
     config.model.update(dropout=0.1, attention_dropout=0.1)
+    config.execution.unroll = 1
     return shared(config, sentences="whole", V=270)
 
 
@@ -113,8 +116,13 @@ ONE = quickly("bilm")
 def build(config: ConfigDict):
     """(objective, training layout, held-out layouts) of a recipe, as `pretrain.main` has them."""
     corpus = prepare.prepare(**config.corpus)
-    backbone, special = modules.build(**config.model), corpus.tokenizer.special
-    objective = objectives.build(backbone=backbone, special=special, **config.objective)
+    backbone, special = (
+        modules.build(**config.model, execution=config.execution),
+        corpus.tokenizer.special,
+    )
+    objective = objectives.build(
+        backbone=backbone, special=special, execution=config.execution, **config.objective
+    )
     train = phases.build_training(
         corpus, config.seed, config.optim.steps, config.batches, config.get("first")
     )

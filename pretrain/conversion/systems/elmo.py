@@ -146,7 +146,7 @@ def described(source: Source) -> Described:
         L=size(options, "unroll_steps", where),
         characters=W,
     )
-    objective = dict(name="bilm", samples=samples, stateful=True, reset="never", chunks=20)
+    objective = dict(name="bilm", samples=samples, stateful=True, reset="never")
     missing = () if V else ("softmax",)
     return Described(model, objective, TEXT_FORMAT, batches, tokens, missing=missing, notes=notes)
 

@@ -64,7 +64,7 @@ def run(toy):
 
     @functools.cache
     def made(recipe, shape, parts, remat):
-        changes = {"batches.B": ROWS} | ({"model.remat": remat} if remat != "none" else {})
+        changes = {"batches.B": ROWS} | ({"execution.remat": remat} if remat != "none" else {})
         return Run(toy.config(recipe, changes), shape, parts)
 
     return made
@@ -165,10 +165,11 @@ def test_the_shares_of_the_devices_are_added_up_where_their_sum_lives(shape, let
 # --- what is kept for the way back -----------------------------------------------------------
 
 
-def objective_of(recipe: str, **fields):
+def objective_of(recipe: str, remat: str = "none", **fields):
     """(loss of a batch, by its parameters, without dropout; their shapes)."""
     config = toys.get_config(recipe)
     config.model.update(dropout=0.0, attention_dropout=0.0, N=5, **fields)
+    config.execution.remat = remat
     place = make_slice("v5e", 1, 1, devices=jax.devices()[:1])
     steps = compiled_step.steps(config, place)
     batch, rng = steps.blank(compiled_step.rows(config)[-1]), jax.random.key(0)

@@ -33,7 +33,7 @@ def objective(**fields):
         attention_dropout=0.0,
         init_scale=0.3,
     )
-    return clm.Objective(backbone, chunks=2, **fields)
+    return clm.Objective(backbone, loss_chunks=2, **fields)
 
 
 def batch():
