@@ -1,14 +1,13 @@
 """The task of the default corpus is fixed, fair and what the history books say."""
 
-import csv
 from collections import Counter
 
 import pytest
 
 from finetune import datasets
-from finetune.datasets import presidents
 from pretrain.data.corpus import sources
 from pretrain.runtime.errors import UserError
+from tests.support import sotu
 
 SPLITS = ("train", "dev", "test")
 
@@ -22,32 +21,12 @@ def found():
     }
 
 
-def messages():
-    """The corpus's own table of its documents."""
-    with open(sources.find("sotu").inputs[0].parent.parent / "metadata.csv") as file:
-        return {row["fileid"]: row for row in csv.DictReader(file)}
-
-
 def document(example):
     return example["where"].partition(".txt")[0]
 
 
-def test_parties_are_those_of_the_corpus_own_table():
-    for row in messages().values():
-        known = presidents.party(row["president"], int(row["year"]))
-        assert (known or "Nonpartisan") == row["party"], row["fileid"]
-    assert presidents.party("McKinley", 1899) == presidents.REPUBLICAN
-    with pytest.raises(UserError, match="Lincoln, 1900: there was no such president"):
-        presidents.party("Lincoln", 1900)
-
-
-def test_terms_follow_each_other_without_a_gap():
-    ends = [row[2] for row in presidents.PRESIDENTS[:-1]]
-    assert ends == [row[1] for row in presidents.PRESIDENTS[1:]]
-
-
 def test_paragraphs_have_20_to_200_words_and_their_documents_label(found):
-    rows = messages()
+    rows = sotu.messages()
     for (_, label), read in found.items():
         for example in read.examples:
             row = rows[document(example)]
