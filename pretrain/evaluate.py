@@ -17,6 +17,7 @@ import optax
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from modules.metrics import Metrics
 from pretrain import cli, objectives
 from pretrain.data import batches, prepare
 from pretrain.data.corpus.format import Corpus
@@ -26,8 +27,8 @@ from pretrain.inference import trained_run
 from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError, section
 from pretrain.runtime.files import open_private
-from pretrain.training import metrics
 from pretrain.training.compiled_steps import Steps
+from pretrain.training.metrics import means
 
 flags.declare_key_flag("config")
 flags.declare_key_flag("workdir")
@@ -82,7 +83,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     if total is None:
         raise UserError("told to terminate before the end of the text: there is no result")
     what = {"source": without_credentials(fields["source"]), "batches": read, "step": step}
-    return {**what, **counts(total), **metrics.means(total)}
+    return {**what, **counts(total), **means(total)}
 
 
 def prepared(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
@@ -106,10 +107,10 @@ def rows(own: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
     return changed(own if same else {"L": own.L}, changes)
 
 
-def counts(total: metrics.Sums) -> dict[str, int]:
+def counts(total: Metrics) -> dict[str, int]:
     """How many tokens were predicted; how many words and bytes, where they are counted."""
-    units = {"loss": "tokens", "word_nats": "words", "byte_nats": "bytes"}
-    return {unit: round(float(total[name][1])) for name, unit in units.items() if name in total}
+    units = {"loss": "tokens", "word_perplexity": "words", "byte_perplexity": "bytes"}
+    return {unit: round(float(total[name].weight)) for name, unit in units.items() if name in total}
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from benchmarks.contest import synthetic_data, worker
 from pretrain import objectives
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime import malloc
-from pretrain.training import metrics, optimizer
+from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
+from pretrain.training.metrics import mean
 
 
 class Ours:
@@ -49,14 +50,14 @@ class Ours:
 
     def step(self) -> Any:
         batch = self.layout.put(next(self.batches), self.B)
-        self.state, sums = self.train(self.state, batch)
-        return sums  # on the device: to read them here would wait for the step
+        self.state, metrics = self.train(self.state, batch)
+        return metrics  # on the device: to read them here would wait for the step
 
     def finish(self) -> None:
         jax.block_until_ready(self.state)
 
     def loss(self, result: Any) -> float:
-        return metrics.means({"loss": jax.device_get(result["loss"])})["loss"]
+        return mean(jax.device_get(result.sums["loss"]))
 
     def peak_bytes(self) -> int:
         # The allocator of a CPU keeps no statistics.

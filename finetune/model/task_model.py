@@ -14,6 +14,7 @@ from finetune.model import encoder
 from modules.layers import params
 from modules.layers.dropout import Dropout
 from modules.layers.rnn import Recurrent
+from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 
@@ -128,8 +129,9 @@ class Features(nn.Module):
         The squares of the mixes' weights are added to the loss; the language model's loss on the
         rows (of which `weight_B` may weigh several each) is one more.
         """
-        total, weight = sums["loss"]
-        sums = sums | {"loss": (total + weight * self.encoder.penalty(), weight)}
+        loss = sums["loss"]
+        loss = loss.replace(total=loss.total + loss.weight * self.encoder.penalty())
+        sums = sums | {"loss": loss}
         return sums | (self._language(h_BLD, rows, train=train) if self.lm else {})
 
     def _language(self, h_BLD, rows, *, train: bool):
@@ -140,8 +142,8 @@ class Features(nn.Module):
         found = self.backbone.cross_entropy(
             h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL, chunks=4, train=train
         )
-        total, weight = found["loss"]
-        return {"lm_loss": (self.lm * total, weight)}
+        loss = found["loss"]
+        return {"lm_loss": Sum(self.lm * loss.total, loss.weight, train=True)}
 
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""

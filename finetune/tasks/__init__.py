@@ -13,7 +13,7 @@ Adding one is a file here, named by `config.task.name`, with two classes:
                                               after training, if there is such
         notes: list of what the user should know, as how many texts were cut
     Task(backbone, **fields)            a Linen module, as an objective
-        __call__(batch, *, train) -> sums     see pretrain.objectives
+        __call__(batch, *, train) -> Metrics  see pretrain.objectives
         predict(batch) -> {name: array}       an entry for each row; what `scores` reads
         flops(B, L) -> float
 

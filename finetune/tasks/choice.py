@@ -19,6 +19,7 @@ from finetune.inputs.rows import Row, RowBuilder, truncate_lengths
 from finetune.metrics import classification
 from finetune.model.encoder import folded
 from finetune.tasks import classify
+from modules.metrics import Sum
 
 
 class Form:
@@ -159,8 +160,8 @@ class Task(classify.Task):
         hits_B = logits_BO.argmax(-1) == label_B
         weight = weight_B.sum()
         return {
-            "loss": (-(own_B * weight_B).sum(), weight),
-            "accuracy": ((hits_B * weight_B).sum(), weight),
+            "loss": Sum(-(own_B * weight_B).sum(), weight, train=True),
+            "accuracy": Sum((hits_B * weight_B).sum(), weight, "share"),
         }
 
     def predict(self, batch):

@@ -19,6 +19,7 @@ from finetune.model.encoder import folded
 from finetune.model.task_model import Features
 from modules.layers import params
 from modules.layers.pooling import Pool
+from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 SUMMARIES = ("", "none", "tanh", "pooler")
@@ -216,9 +217,9 @@ class Task(Features):
         known_B, label_B = self.known(batch["label_B"])
         sums = self.losses(logits_BC, label_B, batch["weight_B"] * known_B)
         if "accuracy" in sums:
-            hits, weight = sums["accuracy"]
+            accuracy = sums["accuracy"]
             missed_B = batch["weight_B"] * (batch["label_B"] == UNSEEN)
-            sums["accuracy"] = hits, weight + missed_B.sum()
+            sums["accuracy"] = accuracy.replace(weight=accuracy.weight + missed_B.sum())
         return self.along(sums, h_BLD, rows, train=train)
 
     def known(self, label_B):
@@ -232,8 +233,8 @@ class Task(Features):
         each_B = weight_B * classes[label_B]
         hits_B = logits_BC.argmax(-1) == label_B
         return {
-            "loss": (-(own_B * each_B).sum(), each_B.sum()),
-            "accuracy": ((hits_B * weight_B).sum(), weight_B.sum()),
+            "loss": Sum(-(own_B * each_B).sum(), each_B.sum(), train=True),
+            "accuracy": Sum((hits_B * weight_B).sum(), weight_B.sum(), "share"),
         }
 
     def predict(self, batch):

@@ -17,6 +17,7 @@ from finetune.metrics.ranking import GAINS, rank_scores
 from finetune.tasks import choice
 from modules.kernels.softmax import softmax as masked_softmax
 from modules.layers import params
+from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 Hand = tuple[dict, list[int]]  # an example, and which of its candidates
@@ -240,7 +241,7 @@ class Task(choice.Task):
         total, weight = (loss_B * weight_B).sum(), weight_B.sum()
         right_B, all_B = ((lead_BOO > 0) & pairs_BOO).sum((1, 2)), pairs_BOO.sum((1, 2))
         sums = {
-            "loss": (total, weight),
-            "pairs_right": ((right_B * weight_B).sum(), (all_B * weight_B).sum()),
+            "loss": Sum(total, weight, train=True),
+            "pairs_right": Sum((right_B * weight_B).sum(), (all_B * weight_B).sum(), "share"),
         }
         return self.along(sums, h_BLD, rows, train=train)

@@ -12,6 +12,7 @@ import numpy as np
 from finetune.inputs.rows import RowBuilder
 from finetune.metrics import classification
 from finetune.tasks import classify
+from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 
@@ -71,7 +72,7 @@ class Task(classify.Task):
 
     def losses(self, logits_BC, label_B, weight_B):
         error_B = logits_BC[:, 0] - label_B
-        return {"loss": ((jnp.square(error_B) * weight_B).sum(), weight_B.sum())}
+        return {"loss": Sum((jnp.square(error_B) * weight_B).sum(), weight_B.sum(), train=True)}
 
     def known(self, label_B):
         return ~jnp.isnan(label_B), jnp.nan_to_num(label_B)

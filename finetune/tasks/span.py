@@ -18,6 +18,7 @@ from finetune.inputs.sliding_windows import touched
 from finetune.metrics import question_answering
 from finetune.model.task_model import Features
 from modules.heads import span
+from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 TOP = {False: 20, True: 5}  # starts and ends of a row, by whether the end knows its start
@@ -266,8 +267,8 @@ class Task(Features):
         hits_B = (told.start_BL.argmax(-1) == start_B) & (told.end_BL.argmax(-1) == end_B)
         total = weight_B.sum()
         sums = {
-            "loss": ((each_B * weight_B).sum(), total),
-            "accuracy": ((hits_B * weight_B).sum(), total),
+            "loss": Sum((each_B * weight_B).sum(), total, train=True),
+            "accuracy": Sum((hits_B * weight_B).sum(), total, "share"),
         }
         return self.along(sums, h_BLD, batch, train=train)
 

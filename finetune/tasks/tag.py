@@ -20,6 +20,7 @@ from finetune.model.task_model import Features
 from modules.heads.crf import CRF, Chain, forbid, viterbi
 from modules.layers import params
 from modules.layers.dropout import Dropout
+from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 ENTITIES = ("f1", "precision", "recall", "macro_f1")
@@ -249,8 +250,8 @@ class Task(Features):
         hits_BL = emissions_BLC.argmax(-1) == label_BL
         weight = weight_BL.sum()
         return {
-            "loss": (-(own_BL * weight_BL).sum(), weight),
-            "hits": ((hits_BL * weight_BL).sum(), weight + missed_BL.sum()),
+            "loss": Sum(-(own_BL * weight_BL).sum(), weight, train=True),
+            "hits": Sum((hits_BL * weight_BL).sum(), weight + missed_BL.sum(), "share"),
         }
 
     def _together(self, emissions_BLC, number_BL, weight_B):

@@ -14,6 +14,7 @@ from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
 from modules.layers import params
+from modules.metrics import Sum
 
 FORBIDDEN = -1e30  # swallows any score; a million of them are still finite
 
@@ -61,7 +62,7 @@ def forbid(chain: Chain, allowed: Chain) -> Chain:
     return Chain(*(jnp.where(ok, x, FORBIDDEN) for x, ok in zip(chain, allowed, strict=True)))
 
 
-def loss(emissions_BLC, tags_BL, chain: Chain, valid_BL=None, *, weights_B=None):
+def loss(emissions_BLC, tags_BL, chain: Chain, valid_BL=None, *, weights_B=None) -> Sum:
     """Computes the negative log-likelihood of the tags, with one weight for a whole row.
 
     Args:
@@ -72,13 +73,13 @@ def loss(emissions_BLC, tags_BL, chain: Chain, valid_BL=None, *, weights_B=None)
         weights_B: None: 1; a row without valid positions weighs nothing.
 
     Returns:
-        (summed nats, weight).
+        Nats, which are trained.
     """
     log_p_B = log_likelihood(emissions_BLC, tags_BL, chain, valid_BL)
     weights_B = jnp.ones_like(log_p_B) if weights_B is None else weights_B.astype(jnp.float32)
     if valid_BL is not None:
         weights_B = jnp.where(valid_BL.any(1), weights_B, 0)
-    return -(log_p_B * weights_B).sum(), weights_B.sum()
+    return Sum(-(log_p_B * weights_B).sum(), weights_B.sum(), train=True)
 
 
 def log_likelihood(emissions_BLC, tags_BL, chain: Chain, valid_BL=None):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from modules.kernels.sampled_cross_entropy import sampled_cross_entropy as cross_entropy
+from modules.metrics import Metrics, Sum
 
 CELLS = 4096  # of equal probability, for the draw's first step
 MAX_DRAWS = 2**22  # for one sample
@@ -123,7 +124,7 @@ def _chernoff(x: int, mean: float) -> float:
 
 def sampled_cross_entropy(
     h_BPD, w_VD, bias_V, targets_BP, weights_BP, sample: Sample, *, chunks: int = 4
-):
+) -> Metrics:
     """Computes cross entropy among target and negatives, each logit less ln(expected count).
 
     A negative that is the target is left out there.
@@ -136,7 +137,7 @@ def sampled_cross_entropy(
         chunks: pieces of the P positions; at most [B, P / chunks, S] exists at once.
 
     Returns:
-        {"loss": (summed nats, weight)}, float32.
+        "loss" in nats, which is trained; float32.
     """
     V = w_VD.shape[0]
     w_SD, w_BPD = (w_VD[ids].astype(h_BPD.dtype) for ids in (sample.ids_S, targets_BP))
@@ -147,4 +148,4 @@ def sampled_cross_entropy(
         shift_S, own_BP = shift_S + bias_V[sample.ids_S], own_BP + bias_V[targets_BP]
     given = (h_BPD, own_BP, targets_BP, weights_BP)
     nats = cross_entropy(w_SD, shift_S, sample.ids_S, *given, chunks)
-    return {"loss": (nats, weights_BP.sum())}
+    return {"loss": Sum(nats, weights_BP.sum(), "nats", train=True)}

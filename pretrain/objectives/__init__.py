@@ -1,4 +1,4 @@
-"""Objectives: batch in, {metric: (total, weight)} out; "loss" and any "..._loss" are trained.
+"""Objectives: a batch in, metrics out (`modules.metrics`); those with `train` are minimised.
 
 An objective is a Linen module whose first field is a backbone, so heads are parameters and
 corruption draws from `make_rng("corrupt")`.  Its field `special` is the tokenizer's special ids.
@@ -6,15 +6,13 @@ What must survive between batches (XLNet's memory, LSTM states) is a collection 
 "params": `State.carry` keeps, shards and saves it.  Every array with a B in its name has one
 entry per row of the batch there.
 
-    __call__(batch, *, train) -> sums     `batch` holds the arrays of a `pretrain.data` layout: see
+    __call__(batch, *, train) -> Metrics  `batch` holds the arrays of a `pretrain.data` layout: see
                                           there; `tokens_BL`, and `weight_B`, 0 for filler rows
     flops(B, L) -> float                  floating-point operations of one training step
 
-What is minimised is the mean of "loss" plus those of all metrics whose names end in "_loss"
-(BERT's next sentence).  Some names are printed as something else, see `metrics.means`: one that
-ends in _V is a histogram over the vocabulary of what was predicted, printed as the loss that the
-best constant guess would have.  Adding an objective is one file
-here: `class Objective(nn.Module)`, named by `config.objective.name`.
+What is minimised is the mean of "loss" plus the mean of every other metric with `train=True`
+(BERT's next sentence).  Adding an objective is one file here: `class Objective(nn.Module)`, named
+by `config.objective.name`.
 """
 
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.losses import cross_entropy, sampled_softmax
+from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special, special_id
 from pretrain.runtime.errors import UserError
 
@@ -53,12 +54,13 @@ class Objective(nn.Module):
         ]
         sums = jax.tree.map(lambda *each: sum(each), *ways)
         if not train:
-            names = ("forward_nats", "backward_nats")
-            sums |= {name: way["loss"] for name, way in zip(names, ways, strict=False)}
+            for name, way in zip(("forward", "backward"), ways, strict=False):
+                loss = way["loss"]
+                sums[f"{name}_perplexity"] = Sum(loss.total, loss.weight, "perplexity")
             aims = next_BZL[:, :Z], weights_BZL[:, :Z]
-            sums["unigram_V"] = cross_entropy.histogram(*aims, V)
+            sums["unigram"] = cross_entropy.histogram(*aims, V)
             unknown_BZL = next_BZL[:, :Z] == special_id(self.special, "unk")
-            sums["unknown"] = (unknown_BZL * aims[1]).sum(), aims[1].sum()
+            sums["unknown"] = Sum((unknown_BZL * aims[1]).sum(), aims[1].sum(), "share")
         return sums
 
     def flops(self, B: int, L: int) -> float:

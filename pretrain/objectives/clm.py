@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.losses import cross_entropy
+from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special
 from pretrain.runtime.errors import UserError
 
@@ -36,10 +37,11 @@ class Objective(nn.Module):
             h_BLD, next_BL, weights_BL, chunks=self.loss_chunks, train=train
         )
         if not train:
-            nats, weight_B = sums["loss"][0], batch["weight_B"]
-            sums["word_nats"] = nats, (batch["words_B"] * weight_B).sum()
-            sums["byte_nats"] = nats, (batch["bytes_B"] * weight_B).sum()
-            sums["unigram_V"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
+            nats, weight_B = sums["loss"].total, batch["weight_B"]
+            for unit in ("word", "byte"):  # of the original text, whatever the tokens
+                weight = (batch[f"{unit}s_B"] * weight_B).sum()
+                sums[f"{unit}_perplexity"] = Sum(nats, weight, "perplexity")
+            sums["unigram"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
         return sums
 
     def flops(self, B: int, L: int) -> float:

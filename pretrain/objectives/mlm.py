@@ -8,6 +8,7 @@ from flax import linen as nn
 
 from modules.layers import params
 from modules.losses import cross_entropy
+from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special, corruption, is_special, special_id
 from pretrain.runtime.errors import UserError
 
@@ -58,7 +59,7 @@ class Objective(nn.Module):
         if self.nsp:
             sums |= self._next_sentence(h_BPD[:, 0], batch)
         if not train:
-            sums["unigram_V"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
+            sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
     def predicted(self, L: int) -> int:
@@ -117,6 +118,6 @@ class Objective(nn.Module):
         hits_B = logits_BC.argmax(-1) == label_B
         weight = weight_B.sum()
         return {
-            "nsp_loss": (-(own_B * weight_B).sum(), weight),
-            "nsp_accuracy": ((hits_B * weight_B).sum(), weight),
+            "nsp_loss": Sum(-(own_B * weight_B).sum(), weight, train=True),
+            "nsp_accuracy": Sum((hits_B * weight_B).sum(), weight, "share"),
         }

@@ -64,7 +64,7 @@ class Objective(nn.Module):
         weights_BP = real_BP * batch["weight_B"][:, None]
         sums = self.backbone.cross_entropy(out.g_BPD, ids_BP, weights_BP, chunks=self.loss_chunks)
         if not train:
-            sums["unigram_V"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
+            sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
     def predicted(self, L: int) -> int:

@@ -8,11 +8,12 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from modules import metrics
 from modules.activation_sharding import sharding_context
 from modules.layers.params import recording
 from pretrain.data.batches.loader import stream
 from pretrain.distributed.sharding import Layout
-from pretrain.training import metrics, optimizer
+from pretrain.training import optimizer
 from pretrain.training import train_state as state_lib
 
 
@@ -22,7 +23,7 @@ class Steps:
     Attributes:
         like: the state as jax.ShapeDtypeStructs with their shardings.
         init: () -> state.
-        train: (state, batch) -> (state, sums); the state given is used up.
+        train: (state, batch) -> (state, StepMetrics); the state given is used up.
     """
 
     def __init__(
@@ -92,13 +93,13 @@ class Steps:
         """Which rows of its batches this process reads."""
         return self.layout.rows(data.B)
 
-    def evaluate(self, params, data, stop, batches: int | None = None) -> metrics.Sums | None:
+    def evaluate(self, params, data, stop, batches: int | None = None) -> metrics.Metrics | None:
         """The sums of `data` from its beginning, memory carried from one batch to the next.
 
         Reads it to its end, or so many batches; None if `stop()` asked to break off.  Added up in
         float64: a float32 no longer counts beyond 2^24 tokens.
         """
-        total: metrics.Sums = {}
+        total: metrics.Metrics = {}
         carry = self._fresh_carry(data)()
         for step, batch in itertools.islice(stream(data, 0, self.rows(data)), batches):
             rng = jax.random.fold_in(self.eval_rng, step)

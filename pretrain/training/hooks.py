@@ -49,16 +49,16 @@ class Log:
         size = self.data.B, self.data.L
         self._look(step - 1, self.meter.add(sums, math.prod(size), self.flops(*size)))
 
-    def _look(self, step: int, sums) -> None:
-        if sums is None or not (in_a_row := int(sums["in_a_row"][0])):
+    def _look(self, step: int, done) -> None:
+        if done is None or not (skips := int(done.consecutive_skips)):
             return
-        norm = float(sums["grad_norm"][0])
+        norm = float(done.grad_norm)
         text = f"step {step} skipped: loss or gradient not finite (gradient norm {norm})"
         self.progress.say(f"{text}; its batch is number {step - 1} of the stream")
-        self.writer.write(step, event="skipped", batch=step - 1, in_a_row=in_a_row)
-        if in_a_row >= self.patience:
+        self.writer.write(step, event="skipped", batch=step - 1, consecutive_skips=skips)
+        if skips >= self.patience:
             raise NotFiniteError(
-                f"{in_a_row} steps in a row, up to step {step}, were not finite: the run stops. "
+                f"{skips} steps in a row, up to step {step}, were not finite: the run stops. "
                 "The weights saved are those before them; try a lower optim.lr or optim.clip"
             )
 
@@ -130,9 +130,7 @@ class Evaluate:
         if total is None or not self.score:
             return total and metrics.means(total)
         outputs = self.steps.predict(params, data, self.stop)
-        values = metrics.means(total)
-        values.pop("perplexity", None)  # of a language model
-        return outputs and {**values, **self.score(name, outputs)}
+        return outputs and {**metrics.means(total), **self.score(name, outputs)}
 
 
 class Best:

@@ -1,6 +1,8 @@
 """Writes the metrics of a run: metrics.jsonl, TensorBoard, and the progress line."""
 
 import contextlib
+import copy
+import dataclasses
 import json
 import math
 import os
@@ -13,10 +15,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from modules.metrics import Metrics, Sum, add
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_file
-from pretrain.training.metrics import Sums, add, means
+from pretrain.training.metrics import means
 from pretrain.training.tensorboard import Board
+from pretrain.training.train_state import StepMetrics
 
 
 class Writer:
@@ -134,13 +138,13 @@ class Meter:
     """Adds up recent steps' sums, one step late so that the device never waits for the host."""
 
     def __init__(self):
-        self.late: Sums | None = None
+        self.late: StepMetrics | None = None
         self.compiling = True  # during the first step of a shape, which is not timed
         self.wait = 0.0  # for the batch of this step
         self._reset()
 
     def _reset(self) -> None:
-        self.sums: Sums = {}
+        self.sums: Metrics = {}
         self.steps, self.seconds, self.waited = 0, 0.0, 0.0
         self.tokens, self.flops = 0, 0.0
         self.began: float | None = None
@@ -152,31 +156,40 @@ class Meter:
         yield
         self.wait = time.monotonic() - began
 
-    def add(self, sums: Sums | None, tokens: int = 0, flops: float = 0.0) -> Sums | None:
-        """Takes in a step: its sums, on the device still, its tokens and floating-point operations.
+    def add(
+        self, metrics: StepMetrics | None, tokens: int = 0, flops: float = 0.0
+    ) -> StepMetrics | None:
+        """Takes in a step: its metrics, on the device still, its tokens and its FLOPs.
 
-        Returns the sums of the step before.
+        Returns the metrics of the step before.
         """
-        done, self.late = self.late, sums
+        done, self.late = self.late, metrics
         done = jax.device_get(done)
-        if done and done["in_a_row"][0] == 0:  # a skipped step has no numbers worth adding
-            numbers = {name: pair for name, pair in done.items() if name != "in_a_row"}
-            self.sums = add(self.sums, numbers)
+        if done and not done.consecutive_skips:  # a skipped step has no numbers worth adding
+            norm = Sum(done.grad_norm, np.float32(1))
+            self.sums = add(self.sums, {**done.sums, "grad_norm": norm})
         if self.began is not None and not self.compiling:
             self.seconds += time.monotonic() - self.began
             self.waited, self.wait = self.waited + self.wait, 0.0
-            self.steps += sums is not None
+            self.steps += metrics is not None
             self.tokens, self.flops = self.tokens + tokens, self.flops + flops
         self.began, self.compiling = None, False
         return done
 
-    def begun(self) -> dict[str, list[float]]:
-        """The sums since the last reading, for a checkpoint: float32 survives JSON exactly."""
-        return {name: [float(total), float(weight)] for name, (total, weight) in self.sums.items()}
+    def begun(self) -> dict[str, dict[str, Any]]:
+        """Returns the sums since the last reading, for a checkpoint: JSON keeps float32 exactly."""
+        return {
+            name: dataclasses.asdict(x)
+            | {"total": np.asarray(x.total).tolist(), "weight": float(x.weight)}
+            for name, x in self.sums.items()
+        }
 
-    def resume(self, begun: dict[str, list[float]]) -> None:
+    def resume(self, begun: dict[str, dict[str, Any]]) -> None:
         """Goes on from sums that an earlier life of the run had begun."""
-        self.sums = {name: (np.float32(a), np.float32(b)) for name, (a, b) in begun.items()}
+        self.sums = {
+            name: Sum(np.float32(x.pop("total")), np.float32(x.pop("weight")), **x)
+            for name, x in copy.deepcopy(begun).items()
+        }
 
     @property
     def busy(self) -> float:

@@ -1,43 +1,42 @@
-"""Metrics are (total, weight) pairs until the last moment; then they are a line of JSON."""
+"""Turns summed metrics into the numbers that are written down and printed."""
 
 import math
-from typing import Any
 
-import jax
 import numpy as np
 
-Sums = dict[str, tuple[Any, Any]]
+from modules.metrics import Metrics, Sum
 
 
-def add(a: Sums, b: Sums) -> Sums:
-    """The sums of two batches together; nothing yet is {}."""
-    return jax.tree.map(lambda x, y: x + y, a, b) if a else b
+def means(metrics: Metrics) -> dict[str, float]:
+    """Divides each sum once by its weight, after everything has been added up.
 
-
-def means(sums: Sums) -> dict[str, float]:
-    """Each pair divided once, after everything has been added up.
-
-    A histogram, whose name ends in _V, becomes its entropy: what the best constant guess of
-    these very tokens would cost, in nats.  Beside "loss" comes its exponential, "perplexity";
-    "word_nats", nats per word of the original text, become "word_perplexity" alone.
+    Returns:
+        A number by name.  Beside a loss in nats stands its exponential, named "perplexity" for
+        "loss" and "<name>_perplexity" for any other.
     """
     values = {}
-    for name, (total, weight) in sums.items():
-        if name.endswith("_V"):
-            values[name[:-2]] = _entropy(np.asarray(total, np.float64))
-            continue
-        values[name] = float(total) / max(float(weight), 1e-9)
-        if name.endswith("_nats"):
-            values[f"{name.removesuffix('_nats')}_perplexity"] = _exp(values.pop(name))
-    if "loss" in values:
-        values["perplexity"] = _exp(values["loss"])
+    for name, metric in metrics.items():
+        values[name] = READINGS.get(metric.unit, mean)(metric)
+        if metric.unit == "nats":
+            values["perplexity" if name == "loss" else f"{name}_perplexity"] = perplexity(metric)
     return values
 
 
-def _exp(x: float) -> float:
-    return math.exp(min(x, 700.0))
+def mean(metric: Sum) -> float:
+    """Divides the sum by its weight; 0 where nothing was weighed."""
+    return float(metric.total) / max(float(metric.weight), 1e-9)
 
 
-def _entropy(counts_V: np.ndarray) -> float:
-    share = counts_V[counts_V > 0] / max(counts_V.sum(), 1e-9)
-    return float(-(share * np.log(share)).sum())
+def perplexity(metric: Sum) -> float:
+    """Returns the exponential of a mean in nats."""
+    return math.exp(min(mean(metric), 700.0))
+
+
+def entropy(metric: Sum) -> float:
+    """Returns the entropy of a histogram [V], in nats."""
+    counts_V = np.asarray(metric.total, np.float64)
+    share_V = counts_V[counts_V > 0] / max(counts_V.sum(), 1e-9)
+    return float(-(share_V * np.log(share_V)).sum())
+
+
+READINGS = {"perplexity": perplexity, "unigram": entropy}  # of the other units, the mean

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from modules.activation_sharding import constrain_sharding
+from modules.metrics import Metrics, Sum
 from pretrain.distributed.sharding import letters
 
 
@@ -22,7 +23,22 @@ class State:
     opt: Any
     average: Any  # of the parameters, where the recipe wants one; else None
     skipped: jax.Array  # steps whose loss or gradient was not finite
-    in_a_row: jax.Array  # how many of them are the latest
+    consecutive_skips: jax.Array  # how many of them are the latest
+
+
+@flax.struct.dataclass
+class StepMetrics:
+    """What a training step reports of itself; small, and not part of the state.
+
+    Attributes:
+        sums: the metrics of the objective on the batch.
+        grad_norm: float32, of the gradient before it is clipped.
+        consecutive_skips: int32, as in `State` after the step; above 0, `sums` say nothing.
+    """
+
+    sums: Metrics
+    grad_norm: jax.Array
+    consecutive_skips: jax.Array
 
 
 def init(objective, tx, rng, batch, *, average: float = 0.0) -> State:
@@ -43,18 +59,18 @@ def fresh_carry(objective, rng, batch):
 
 
 def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, average: float = 0.0):
-    """One update from one batch, taken in `parts`; returns the state and the batch's sums.
+    """Updates the state from one batch, taken in `parts`; returns it and `StepMetrics`.
 
     The gradient is of the mean over the whole batch, whatever the parts' weights; but see
-    `trained` where there is more than one loss.  Randomness
+    `total_loss` where there is more than one loss.  Randomness
     comes from (seed, step), so a restart repeats it.  A step whose loss or gradient is not
     finite changes nothing but the counters.
     """
     rng = jax.random.fold_in(rng, state.step)
     grads, carry, sums = _gradients(objective, rng, state, batch, parts)
-    share = 1 / jnp.maximum(sums["loss"][1], 1e-9)
+    share = 1 / jnp.maximum(sums["loss"].weight, 1e-9)
     norm = optax.tree.norm(grads) * share
-    finite = jnp.isfinite(norm) & jnp.isfinite(trained(sums))
+    finite = jnp.isfinite(norm) & jnp.isfinite(total_loss(sums))
 
     def update():
         mean = jax.tree.map(lambda g: g * share, grads)
@@ -67,20 +83,27 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
 
     # A branch, not a select: the moments are updated in place, with no second pass over them.
     params, carry, opt, kept = jax.lax.cond(finite, update, skip)
-    skipped, in_a_row = state.skipped + ~finite, jnp.where(finite, 0, state.in_a_row + 1)
-    sums |= {"grad_norm": (norm, 1.0), "in_a_row": (in_a_row, 1)}
-    return State(state.step + 1, params, carry, opt, kept, skipped, in_a_row), sums
+    skips = jnp.where(finite, 0, state.consecutive_skips + 1)
+    state = State(state.step + 1, params, carry, opt, kept, state.skipped + ~finite, skips)
+    return state, StepMetrics(sums, norm, skips)
 
 
-def trained(sums):
-    """What is minimised, as a total of the weight of "loss": it and the mean of each "..._loss".
+def total_loss(metrics: Metrics):
+    """Adds up what is minimised, as a total of the weight of "loss".
 
-    Of a batch taken in parts, each part weighs the others against its own "loss".
+    That is "loss" and the mean of each other metric with `train`.  Of a batch taken in parts,
+    each part weighs the others against its own "loss".
+
+    Raises:
+        ValueError: there is no metric "loss" with `train`.
     """
-    total, weight = sums["loss"]
-    for name, (other, own) in sums.items():
-        if name.endswith("_loss"):
-            total += other * (weight / jnp.maximum(own, 1e-9))
+    if "loss" not in metrics or not metrics["loss"].train:
+        raise ValueError("an objective returns a metric 'loss' with train=True")
+    loss, others = metrics["loss"], {**metrics, "loss": Sum(0, 0)}
+    total = loss.total
+    for other in others.values():
+        if other.train:
+            total += other.total * (loss.weight / jnp.maximum(other.weight, 1e-9))
     return total
 
 
@@ -104,7 +127,7 @@ def _gradients(objective, rng, state: State, batch, parts: int):
             mutable=list(carry),
             rngs={"dropout": dropout_rng, "corrupt": corrupt_rng},
         )
-        return trained(sums), (sums, carry)
+        return total_loss(sums), (sums, carry)
 
     def held(carry, batch, rng):
         grads, (sums, carry) = slopes(state.params, carry, batch, rng)

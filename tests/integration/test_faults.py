@@ -203,10 +203,10 @@ def events(workdir) -> list[dict]:
 def test_a_step_that_is_not_finite_is_skipped_counted_and_named(toy, tmp_path, recipe, log_every):
     config = toy.config(recipe, {"train.log_every": log_every})
     state = train(config, tmp_path, [2, 3])  # batches are counted from 0: steps 3 and 4
-    assert (int(state.step), int(state.skipped), int(state.in_a_row)) == (6, 2, 0)
+    assert (int(state.step), int(state.skipped), int(state.consecutive_skips)) == (6, 2, 0)
     assert events(tmp_path) == [
-        {"step": 3, "event": "skipped", "batch": 2, "in_a_row": 1},
-        {"step": 4, "event": "skipped", "batch": 3, "in_a_row": 2},
+        {"step": 3, "event": "skipped", "batch": 2, "consecutive_skips": 1},
+        {"step": 4, "event": "skipped", "batch": 3, "consecutive_skips": 2},
     ]
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state.params)))
 
@@ -217,7 +217,7 @@ def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
     train(config, tmp_path, [3, 4, 5])
     before, after = toys.sums(tmp_path, 3), toys.sums(tmp_path, 6)
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"step", "skipped", "in_a_row"}
+    assert changed == {"step", "skipped", "consecutive_skips"}
 
 
 @pytest.mark.parametrize("recipe", toys.ONE)
@@ -230,7 +230,7 @@ def test_when_patience_ends_the_last_finite_state_is_saved_and_can_be_gone_on_fr
     assert [event["batch"] for event in events(tmp_path)] == [2, 3]
     assert toys.checkpoints(tmp_path)
     state = train(config, tmp_path, [])
-    assert (int(state.step), int(state.in_a_row)) == (6, 0)
+    assert (int(state.step), int(state.consecutive_skips)) == (6, 0)
 
 
 EXPLODE = {"train.patience": 3, "optim.steps": 20, "train.save_every": 100}
@@ -242,7 +242,7 @@ def test_a_learning_rate_that_explodes_ends_the_run_in_a_line(toy, tmp_path, rec
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
     assert "error: 3 steps in a row" in done.stderr
-    assert events(tmp_path)[-1]["in_a_row"] == 3
+    assert events(tmp_path)[-1]["consecutive_skips"] == 3
     assert toys.checkpoints(tmp_path)
 
 

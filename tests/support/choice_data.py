@@ -65,7 +65,7 @@ def fell(module, params, rows, steps=40, rate=0.02):
     tx = optax.adam(rate)
 
     def loss(p):
-        total, weight = module.apply({"params": p}, rows, train=False)["loss"]
+        total, weight = jax.tree.leaves(module.apply({"params": p}, rows, train=False)["loss"])
         return total / weight
 
     @quick_jit

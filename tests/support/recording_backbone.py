@@ -10,6 +10,7 @@ from flax.core import FrozenDict
 
 import modules
 from modules.backbones.two_stream import Streams
+from modules.metrics import Sum
 from pretrain.objectives import plm
 from tests.support.xlnet_inputs import quick_jit
 
@@ -38,7 +39,7 @@ class Spy(nn.Module):
 
     def cross_entropy(self, h_BPD, ids_BP, weights_BP, *, chunks):
         self.note(ids_BP=ids_BP, weights_BP=weights_BP)
-        return {"loss": ((h_BPD[..., 0] * weights_BP).sum(), weights_BP.sum())}
+        return {"loss": Sum((h_BPD[..., 0] * weights_BP).sum(), weights_BP.sum(), train=True)}
 
     def note(self, **arrays):
         for name, x in arrays.items():

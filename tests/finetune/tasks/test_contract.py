@@ -115,7 +115,7 @@ def learned(module, rows, steps=80):
         sums = module.apply(
             {"params": params}, rows, train=True, rngs={"dropout": jax.random.key(0)}
         )
-        return sum(total / weight for name, (total, weight) in sums.items() if "loss" in name)
+        return sum(x.total / x.weight for x in sums.values() if x.train)
 
     def step(state, _):
         value, slopes = jax.value_and_grad(loss)(state[0])

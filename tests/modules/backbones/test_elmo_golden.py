@@ -28,7 +28,7 @@ def direction_losses(bound, h_BZLD, next_BZL):
         bound.cross_entropy(h_BZLD[:, z], next_BZL[:, z], weights_BL, chunks=2)["loss"]
         for z in range(2)
     ]
-    return jnp.stack([total / weight for total, weight in sums])
+    return jnp.stack([x.total / x.weight for x in sums])
 
 
 @pytest.mark.parametrize("name", golden.CASES)

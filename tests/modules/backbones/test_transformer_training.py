@@ -139,7 +139,7 @@ def test_what_dropout_takes_out_of_the_table_it_takes_out_of_embedding_and_logit
         logits_BLR = h_BLD @ table_RD.T
         log_BLR = jax.nn.log_softmax(logits_BLR)
         plain = -jnp.take_along_axis(log_BLR, targets_BL[..., None], -1).sum()
-        return sums["loss"][0], (
+        return sums["loss"].total, (
             plain,
             table_RD,
             bound._embed(TOKENS_BL, None, jnp.arange(L), True),
@@ -223,7 +223,7 @@ def executed(model, P):
         bound = model.bind({"params": params})
         h_BPD = bound(TOKENS_BL, slots_BP=slots_BP, train=False)
         args = (h_BPD, slots_BP, jnp.ones((B, P)))
-        return bound.cross_entropy(*args, chunks=2, train=False)["loss"][0]
+        return bound.cross_entropy(*args, chunks=2, train=False)["loss"].total
 
     return products(jax.make_jaxpr(jax.grad(loss))(cases.draw(model)).jaxpr)
 

@@ -115,7 +115,7 @@ def test_gradients_are_expected_counts_less_the_tags_own(allowed):
     @functools.partial(jax.grad, argnums=(0, 1))
     def slope(x_BLC, chain, held):
         chain = crf.forbid(chain, ALLOWED) if held else chain
-        return crf.loss(x_BLC, tags_BL, chain, VALID_BL)[0]
+        return crf.loss(x_BLC, tags_BL, chain, VALID_BL).total
 
     found_BLC, found = slope(x_BLC, chain, allowed is not None)
     wanted_BLC, wanted = np.zeros((B, L, C)), Chain(np.zeros(C), np.zeros(C), np.zeros((C, C)))
@@ -168,7 +168,7 @@ def test_where_all_paths_are_forbidden_the_one_with_fewest_offences_is_decoded()
 def test_forbidden_tags_have_a_loud_but_finite_loss_and_finite_gradients():
     x_BLC, chain, tags_BL = draw(8)
     tags_BL = np.full_like(tags_BL, 2)
-    with_chain = lambda chain: crf.loss(x_BLC, tags_BL, crf.forbid(chain, ALLOWED), VALID_BL)[0]  # noqa: E731
+    with_chain = lambda chain: crf.loss(x_BLC, tags_BL, crf.forbid(chain, ALLOWED), VALID_BL).total  # noqa: E731
     total, slopes = jax.jit(jax.value_and_grad(with_chain))(chain)
     assert 1e29 < total < 1e33
     assert all(np.isfinite(x).all() for x in slopes)
@@ -181,7 +181,7 @@ def test_padding_and_gaps_change_no_bit():
     x_BLC[~VALID_BL], tags_BL = np.nan, np.where(VALID_BL, tags_BL, -100)
     found_B = likelihood(x_BLC, tags_BL, chain, VALID_BL)
     tags, scores = decode(x_BLC, chain, VALID_BL)
-    slope = jax.jit(jax.grad(lambda x, y, v: crf.loss(x, y, chain, v)[0]))
+    slope = jax.jit(jax.grad(lambda x, y, v: crf.loss(x, y, chain, v).total))
     slopes_BLC = slope(x_BLC, tags_BL, VALID_BL)
     for b, valid_L in enumerate(VALID_BL[:-1]):
         n = valid_L.sum()
@@ -216,7 +216,7 @@ def test_likelihoods_of_long_rows_keep_their_digits():
 
 def test_the_backward_pass_keeps_no_matrix_of_tags_for_each_position():
     x_BLC, chain, tags_BL = draw(rows=4, length=64, tags=37)
-    slope = jax.jit(jax.grad(lambda x_BLC: crf.loss(x_BLC, tags_BL, chain)[0]))
+    slope = jax.jit(jax.grad(lambda x_BLC: crf.loss(x_BLC, tags_BL, chain).total))
     memory = slope.lower(x_BLC).compile().memory_analysis()
     assert 0 < memory.temp_size_in_bytes < 0.3 * 4 * x_BLC.size * 37
 
@@ -236,11 +236,11 @@ def test_what_comes_in_half_precision_is_summed_in_float32():
 def test_loss_weighs_whole_rows_and_an_empty_row_weighs_nothing():
     x_BLC, chain, tags_BL = draw(12)
     own_B = likelihood(x_BLC, tags_BL, chain, VALID_BL)
-    total, weight = loss(x_BLC, tags_BL, chain, VALID_BL)
+    total, weight = jax.tree.leaves(loss(x_BLC, tags_BL, chain, VALID_BL))
     np.testing.assert_allclose(total, -own_B.sum(), rtol=1e-6)
     assert weight == B - 1
     weights_B = np.array([0.5, 0, 2, 0, 0, 7])
-    total, weight = loss(x_BLC, tags_BL, chain, VALID_BL, weights_B=weights_B)
+    total, weight = jax.tree.leaves(loss(x_BLC, tags_BL, chain, VALID_BL, weights_B=weights_B))
     np.testing.assert_allclose(total, -(0.5 * own_B[0] + 2 * own_B[2]), rtol=1e-6)
     assert weight == 2.5
 
@@ -249,10 +249,10 @@ def test_it_begins_as_a_softmax_of_each_position():
     x_BLC, _, tags_BL = draw(13)
     model = CRF(C)
     start = jax.jit(model.init_with_output)
-    (total, weight), params = start(jax.random.key(0), x_BLC, tags_BL)
+    found, params = start(jax.random.key(0), x_BLC, tags_BL)
     wanted = optax.softmax_cross_entropy_with_integer_labels(x_BLC, tags_BL).sum()
-    np.testing.assert_allclose(total, wanted, rtol=1e-5)
-    assert weight == B
+    np.testing.assert_allclose(found.total, wanted, rtol=1e-5)
+    assert found.weight == B
     shapes = jax.tree.map(jnp.shape, params["params"])
     assert shapes == {"start_C": (C,), "end_C": (C,), "transition_CC": (C, C)}
 
@@ -269,7 +269,7 @@ def test_training_finds_tags_that_only_their_neighbours_tell():
 
     @jax.jit
     def step(params, state):
-        slopes = jax.grad(lambda p: model.apply(p, x_BLC, tags_BL)[0] / len(x_BLC))(params)
+        slopes = jax.grad(lambda p: model.apply(p, x_BLC, tags_BL).total / len(x_BLC))(params)
         updates, state = tx.update(slopes, state)
         return optax.apply_updates(params, updates), state
 
@@ -282,7 +282,7 @@ def test_training_finds_tags_that_only_their_neighbours_tell():
 def test_rows_over_devices_give_the_same_loss():
     x_BLC, chain, tags_BL = draw(16, rows=8)
     valid_BL = np.concatenate([VALID_BL, VALID_BL[:2]])
-    slope = jax.value_and_grad(lambda x, c: crf.loss(x, tags_BL, c, valid_BL)[0], (0, 1))
+    slope = jax.value_and_grad(lambda x, c: crf.loss(x, tags_BL, c, valid_BL).total, (0, 1))
     layout = Layout(make_mesh(data=4, fsdp=2))
     with sharding_context(layout):
         many = jax.jit(slope)(layout.put({"x_BLC": x_BLC}, 8)["x_BLC"], chain)

@@ -41,13 +41,15 @@ def test_loss_hits_and_gradients_are_optax_s_for_any_number_of_chunks(given, chu
     targets_BP[:, :3] = top_BP[:, :3]  # so that there are hits
     with jax.default_matmul_precision("highest"):
         sums = ours(arrays, targets_BP, weights_BP, chunks)
-        slopes = jax.grad(lambda a: 3 * ours(a, targets_BP, weights_BP, chunks)["loss"][0])(arrays)
+        slopes = jax.grad(lambda a: 3 * ours(a, targets_BP, weights_BP, chunks)["loss"].total)(
+            arrays
+        )
         total, hits = plain(arrays, targets_BP, weights_BP)
         expected = jax.grad(lambda a: 3 * plain(a, targets_BP, weights_BP)[0])(arrays)
-    np.testing.assert_allclose(sums["loss"][0], total, rtol=1e-6)
+    np.testing.assert_allclose(sums["loss"].total, total, rtol=1e-6)
     assert hits > 0
-    assert sums["accuracy"][0] == hits
-    assert sums["loss"][1] == sums["accuracy"][1] == weights_BP.sum()
+    assert sums["accuracy"].total == hits
+    assert sums["loss"].weight == sums["accuracy"].weight == weights_BP.sum()
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-5), slopes, expected)
 
 
@@ -58,7 +60,7 @@ def test_no_biases_are_biases_of_zero(given):
         sums = cross_entropy.softmax_cross_entropy(
             *arrays, bias_V, targets_BP, weights_BP, chunks=3
         )
-        return sums["loss"][0], sums
+        return sums["loss"].total, sums
 
     with jax.default_matmul_precision("highest"):
         (_, none), slopes = jax.value_and_grad(run, has_aux=True)((h_BPD, w_VD), None)
@@ -71,7 +73,7 @@ def test_states_in_bfloat16_give_a_float32_loss_and_gradients_of_each_dtype(give
     (h_BPD, w_VD, bias_V), targets_BP, weights_BP = given
     arrays = (h_BPD.astype(jnp.bfloat16), w_VD, bias_V)
     rounded = (arrays[0].astype(np.float32), w_VD.astype(jnp.bfloat16).astype(np.float32), bias_V)
-    sums, slopes = jax.value_and_grad(lambda a: ours(a, targets_BP, weights_BP, 3)["loss"][0])(
+    sums, slopes = jax.value_and_grad(lambda a: ours(a, targets_BP, weights_BP, 3)["loss"].total)(
         arrays
     )
     total, expected = jax.value_and_grad(lambda a: plain(a, targets_BP, weights_BP)[0])(rounded)
@@ -97,7 +99,7 @@ def test_no_array_holds_all_the_logits(given, differentiate):
     arrays, targets_BP, weights_BP = given
 
     def most(chunks):
-        loss = lambda a: ours(a, targets_BP, weights_BP, chunks)["loss"][0]  # noqa: E731
+        loss = lambda a: ours(a, targets_BP, weights_BP, chunks)["loss"].total  # noqa: E731
         program = jax.make_jaxpr(jax.grad(loss) if differentiate else loss)(arrays)
         return max(int(np.prod(var.aval.shape)) for var in arrays_in(program.jaxpr))
 

@@ -163,13 +163,13 @@ def test_loss_and_gradients_are_the_formula_s_for_any_number_of_chunks(given, ch
     real_S = sample.real_S.at[3].set(False)
     sample = sample._replace(real_S=real_S)
     assert np.isin(targets_BP, sample.ids_S[real_S]).any()
-    loss = lambda a: 3 * ours(a, targets_BP, weights_BP, sample, chunks)["loss"][0]  # noqa: E731
+    loss = lambda a: 3 * ours(a, targets_BP, weights_BP, sample, chunks)["loss"].total  # noqa: E731
     total, slopes = jax.value_and_grad(loss)(arrays)
     expected, by_hand = word_by_word(arrays, targets_BP, weights_BP, sample)
     np.testing.assert_allclose(total, 3 * expected, rtol=1e-5)
     for found, hand in zip(slopes, by_hand, strict=True):
         np.testing.assert_allclose(found, 3 * hand, atol=3e-5)
-    assert ours(arrays, targets_BP, weights_BP, sample)["loss"][1] == weights_BP.sum()
+    assert ours(arrays, targets_BP, weights_BP, sample)["loss"].weight == weights_BP.sum()
 
 
 def test_no_biases_are_biases_of_zero(given):
@@ -177,7 +177,7 @@ def test_no_biases_are_biases_of_zero(given):
     sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
 
     def run(arrays, bias_V):
-        return ours((*arrays, bias_V), targets_BP, weights_BP, sample)["loss"][0]
+        return ours((*arrays, bias_V), targets_BP, weights_BP, sample)["loss"].total
 
     none = jax.value_and_grad(run)((h_BPD, w_VD), None)
     zero = jax.value_and_grad(run)((h_BPD, w_VD), 0 * bias_V)
@@ -191,7 +191,7 @@ def test_a_negative_that_is_the_target_never_counts(given):
     another = sample.ids_S.at[5].set(next(k for k in range(V) if k not in sample.ids_S))
 
     def loss(sample):
-        return ours(arrays, targets_BP, weights_BP, sample)["loss"][0]
+        return ours(arrays, targets_BP, weights_BP, sample)["loss"].total
 
     assert loss(sample) == loss(sample._replace(real_S=sample.real_S.at[5].set(False)))
     assert loss(sample) < loss(sample._replace(ids_S=another))
@@ -205,11 +205,11 @@ def bias_of(many, S, given):
         sums = cross_entropy.softmax_cross_entropy(
             h_BPD, *arrays[1:], targets_BP, weights_BP, chunks=1
         )
-        return sums["loss"][0]
+        return sums["loss"].total
 
     def one(h_BPD, rng):
         sample = sampled_softmax.sample_negatives(rng, S, V)
-        return ours((h_BPD, *arrays[1:]), targets_BP, weights_BP, sample, 1)["loss"][0]
+        return ours((h_BPD, *arrays[1:]), targets_BP, weights_BP, sample, 1)["loss"].total
 
     rngs = jax.random.split(jax.random.key(2), many)
     each = jax.jit(jax.vmap(jax.value_and_grad(one), in_axes=(None, 0)))
@@ -235,8 +235,8 @@ def test_a_sample_of_all_that_has_weight_is_the_full_softmax(given):
     ones, tries = np.ones(V - 1, np.float32), np.float32(1e5)
     sample = sampled_softmax.Sample(np.arange(V - 1), ones, ones > 0, tries)
     arrays = (h_BPD, w_VD, bias_V)
-    found = ours(arrays, targets_BP, weights_BP, sample)["loss"][0]
-    full = cross_entropy.softmax_cross_entropy(*arrays, targets_BP, weights_BP)["loss"][0]
+    found = ours(arrays, targets_BP, weights_BP, sample)["loss"].total
+    full = cross_entropy.softmax_cross_entropy(*arrays, targets_BP, weights_BP)["loss"].total
     np.testing.assert_allclose(found, full, rtol=1e-5)
 
 
@@ -244,9 +244,9 @@ def test_states_in_bfloat16_give_a_float32_loss_and_gradients_of_each_dtype(give
     (h_BPD, w_VD, bias_V), targets_BP, weights_BP = given
     sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
     arrays = (jnp.asarray(h_BPD, jnp.bfloat16), w_VD, bias_V)
-    loss, slopes = jax.value_and_grad(lambda a: ours(a, targets_BP, weights_BP, sample)["loss"][0])(
-        arrays
-    )
+    loss, slopes = jax.value_and_grad(
+        lambda a: ours(a, targets_BP, weights_BP, sample)["loss"].total
+    )(arrays)
     rounded = (*(np.asarray(jnp.bfloat16(x), np.float32) for x in (h_BPD, w_VD)), bias_V)
     total, expected = word_by_word(rounded, targets_BP, weights_BP, sample)
     assert loss.dtype == jnp.float32
@@ -262,7 +262,7 @@ def test_loss_and_gradients_are_the_same_on_a_mesh_that_splits_the_vocabulary(gi
 
     def run(arrays, targets_BP, weights_BP):
         sample = sampled_softmax.sample_negatives(jax.random.key(1), S, V)
-        return ours(arrays, targets_BP, weights_BP, sample, 3)["loss"][0]
+        return ours(arrays, targets_BP, weights_BP, sample, 3)["loss"].total
 
     expected = jax.value_and_grad(run)(arrays, targets_BP, weights_BP)
     layout = Layout(make_mesh(*shape, devices=jax.devices()[: math.prod(shape)]))
@@ -285,7 +285,7 @@ def test_no_array_holds_all_the_logits(given):
 
     def most(chunks):
         def loss(h_BPD):
-            return ours((h_BPD, *arrays[1:]), targets_BP, weights_BP, sample, chunks)["loss"][0]
+            return ours((h_BPD, *arrays[1:]), targets_BP, weights_BP, sample, chunks)["loss"].total
 
         program = jax.make_jaxpr(jax.grad(loss))(h_BPD)
         return max(int(np.prod(var.aval.shape)) for var in arrays_in(program.jaxpr))

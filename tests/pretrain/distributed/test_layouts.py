@@ -53,8 +53,9 @@ class Run:
         steps = Steps(objective, tx, layout, [data], seed=config.seed, parts=parts)
         state, told = steps.init(), []
         for step in range(3):
-            state, sums = steps.train(state, layout.put(data.batch(step), data.B))
-            told.append([float(sums[name][0] / sums[name][1]) for name in ("loss", "grad_norm")])
+            state, metrics = steps.train(state, layout.put(data.batch(step), data.B))
+            loss = metrics.sums["loss"]
+            told.append([float(loss.total / loss.weight), float(metrics.grad_norm)])
         self.told, self.carry = np.array(told), jax.device_get(state.carry)
 
 
@@ -180,7 +181,7 @@ def objective_of(recipe: str, remat: str = "none", **fields):
         sums, _ = steps.objective.apply(
             variables, batch(), train=True, rngs=rngs, mutable=list(steps.like.carry)
         )
-        return sums["loss"][0]
+        return sums["loss"].total
 
     return loss, steps
 

@@ -61,8 +61,9 @@ class Run:
         """(the state after the first steps, the loss of each)."""
         state, losses = self.steps.init(), []
         for step in range(3):
-            state, sums = self.steps.train(state, self.batch(step))
-            losses.append(float(sums["loss"][0] / sums["loss"][1]))
+            state, metrics = self.steps.train(state, self.batch(step))
+            loss = metrics.sums["loss"]
+            losses.append(float(loss.total / loss.weight))
         return state, losses
 
     def batch(self, step):

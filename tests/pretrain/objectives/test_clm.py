@@ -78,7 +78,7 @@ def gradient(across: bool):
             train=True,
             rngs={"dropout": jax.random.key(0)},
         )
-        return sums["loss"][0]
+        return sums["loss"].total
 
     return quick_jit(jax.grad(loss))
 
@@ -105,11 +105,11 @@ def test_the_loss_is_that_of_the_logits_of_each_place():
     nats_BLV = np.log(np.exp(logits_BLV).sum(-1, keepdims=True)) - logits_BLV
     nats_BL = np.take_along_axis(nats_BLV, given["next_BL"][..., None], axis=-1)[..., 0]
     sums = run(given)
-    np.testing.assert_allclose(sums["loss"][0], nats_BL[given["loss_mask_BL"]].sum(), rtol=1e-5)
-    assert float(sums["loss"][1]) == given["loss_mask_BL"].sum()
+    np.testing.assert_allclose(sums["loss"].total, nats_BL[given["loss_mask_BL"]].sum(), rtol=1e-5)
+    assert float(sums["loss"].weight) == given["loss_mask_BL"].sum()
     values = metrics.means(jax.device_get(sums))
-    assert values["word_perplexity"] == pytest.approx(np.exp(sums["loss"][0] / 15), rel=1e-5)
-    assert values["byte_perplexity"] == pytest.approx(np.exp(sums["loss"][0] / 90), rel=1e-5)
+    assert values["word_perplexity"] == pytest.approx(np.exp(sums["loss"].total / 15), rel=1e-5)
+    assert values["byte_perplexity"] == pytest.approx(np.exp(sums["loss"].total / 90), rel=1e-5)
     assert {"loss", "perplexity", "accuracy", "unigram"} < set(values)
     assert not [name for name in values if name.startswith("nats")]
 
@@ -136,7 +136,7 @@ def test_rows_of_weight_zero_count_for_nothing():
         other[name] = np.where(given["weight_B"][:, None] > 0, given[name], filler)
     for name, pair in run(given).items():
         jax.tree.map(np.testing.assert_array_equal, pair, run(other)[name])
-    assert float(run(given)["word_nats"][1]) == 10
+    assert float(run(given)["word_perplexity"].weight) == 10
 
 
 def test_rows_without_a_next_token_are_refused():

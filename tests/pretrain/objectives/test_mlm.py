@@ -178,10 +178,10 @@ def test_the_loss_is_the_original_s_of_both_tasks():
     objective = Given(backbone, predictions=slots_BP.shape[1], special=SPECIAL)
     with jax.default_matmul_precision("highest"):
         sums = quick_jit(lambda p: objective.apply({"params": p}, batch, train=False))(params)
-    mean = {name: total / weight for name, (total, weight) in sums.items() if name[-2:] != "_V"}
+    mean = {name: x.total / x.weight for name, x in sums.items() if x.unit != "unigram"}
     assert mean["loss"] == pytest.approx(out["mlm_loss"], rel=5e-6)  # theirs adds 1e-5 to a weight
     assert mean["nsp_loss"] == pytest.approx(out["nsp_loss"], rel=2e-6)
-    total = train_state.trained(sums) / sums["loss"][1]
+    total = train_state.total_loss(sums) / sums["loss"].weight
     assert total == pytest.approx(out["total_loss"], rel=5e-6)
     hits = out["nsp_log_probs"].argmax(1) == given["next_sentence_labels"][:, 0]
     assert mean["nsp_accuracy"] == pytest.approx(hits.mean())
@@ -225,8 +225,10 @@ def test_both_losses_fall():
     step = quick_jit(functools.partial(train_state.train_step, objective, tx, rng))
     seen = []
     for _ in range(30):
-        now, sums = step(now, batch)
-        seen.append([float(sums[k][0] / sums[k][1]) for k in ("loss", "nsp_loss")])
+        now, metrics = step(now, batch)
+        seen.append(
+            [float(metrics.sums[k].total / metrics.sums[k].weight) for k in ("loss", "nsp_loss")]
+        )
     (first, first_next), (last, last_next) = seen[0], seen[-1]
     assert last < first - 3
     assert last_next < first_next - 0.3
@@ -242,10 +244,10 @@ def test_rows_of_weight_zero_count_for_nothing():
     sums = run(few(weight_B=weight_B))
     other = few(weight_B=weight_B)
     other["tokens_BL"] = np.where(weight_B[:, None] > 0, other["tokens_BL"], 9)
-    for name, pair in run(other).items():
-        np.testing.assert_allclose(pair[0], sums[name][0], rtol=1e-5, err_msg=name)
-        np.testing.assert_array_equal(pair[1], sums[name][1])
-    assert float(sums["nsp_loss"][1]) == 8
+    for name, found in run(other).items():
+        np.testing.assert_allclose(found.total, sums[name].total, rtol=1e-5, err_msg=name)
+        np.testing.assert_array_equal(found.weight, sums[name].weight)
+    assert float(sums["nsp_loss"].weight) == 8
 
 
 def test_without_next_sentence_no_pairs_are_needed_and_no_head_is_made():

@@ -42,7 +42,7 @@ def test_one_in_so_many_is_predicted_and_never_a_special_token(fields):
         assert (asked["ids_BP"] > 4).all()
         own = np.take_along_axis(batch["tokens_BL"], asked["slots_BP"], 1)
         np.testing.assert_array_equal(asked["ids_BP"], own)
-        assert sums["loss"][1] == B * P
+        assert sums["loss"].weight == B * P
 
 
 def test_where_too_few_can_be_predicted_the_rest_weighs_nothing():
@@ -51,7 +51,7 @@ def test_where_too_few_can_be_predicted_the_rest_weighs_nothing():
     sums, asked, _ = listen(spied(), batch)
     assert asked["weights_BP"].sum(1).tolist() == [P, 1, P]
     assert asked["ids_BP"][asked["weights_BP"] > 0].min() > 4
-    assert sums["loss"][1] == 2 * P + 1
+    assert sums["loss"].weight == 2 * P + 1
 
 
 def test_a_query_sees_what_the_content_at_its_place_sees_and_not_itself():
@@ -108,11 +108,11 @@ def started(objective, tx, batch):
 def test_corruption_differs_by_step_and_repeats_for_the_same_seed_and_step():
     objective, tx, batch = tiny(memory=0, dropout=0.2), optax.sgd(0.0), draw()
     step, begin = started(objective, tx, batch)
-    first, sums = step(begin, batch)
+    first, metrics = step(begin, batch)
     _, again = step(begin, batch)
     _, later = step(first, batch)
-    assert sums["loss"][0] == again["loss"][0]
-    assert sums["loss"][0] != later["loss"][0]
+    totals = [x.sums["loss"].total for x in (metrics, again, later)]
+    assert totals[0] == totals[1] != totals[2]
     _, other = listen(spied(), batch, seed=1)[:2]
     assert np.any(listen(spied(), batch, seed=2)[1]["slots_BP"] != other["slots_BP"])
 
@@ -127,7 +127,7 @@ def gradient(chunks):
 
     def loss(params, batch):
         sums = objective.apply({"params": params}, batch, train=False, rngs=rngs)
-        return sums["loss"][0], sums
+        return sums["loss"].total, sums
 
     return quick_jit(jax.grad(loss, has_aux=True))
 
@@ -150,7 +150,7 @@ def test_a_row_of_weight_zero_counts_nothing(params):
     other = {**batch, "tokens_BL": batch["tokens_BL"].copy()}
     other["tokens_BL"][1, :8] = 11
     (slopes, sums), (other_slopes, other_sums) = (gradient(1)(params, b) for b in (batch, other))
-    assert sums["loss"][1] == 2 * P
+    assert sums["loss"].weight == 2 * P
     jax.tree.map(np.testing.assert_array_equal, sums, other_sums)
     close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)  # noqa: E731
     jax.tree.map(close, slopes, other_slopes)
@@ -160,11 +160,11 @@ def test_evaluation_counts_what_was_predicted():
     batch = draw()
     batch["weight_B"] = np.array([1, 0, 1], np.float32)
     sums, asked, _ = listen(spied(), batch, train=False)
-    counts_V, weight = sums["unigram_V"]
+    counts_V, weight = jax.tree.leaves(sums["unigram"])
     expected_V = np.bincount(asked["ids_BP"][[0, 2]].ravel(), minlength=V)
     np.testing.assert_array_equal(counts_V, expected_V)
     assert weight == 2 * P
-    assert "unigram_V" not in listen(spied(), batch)[0]
+    assert "unigram" not in listen(spied(), batch)[0]
 
 
 @pytest.mark.parametrize("case", ["all taken away", "as released"])
@@ -177,8 +177,9 @@ def test_every_ablation_learns(case):
     assert ("memory" in at.carry) == released
     losses = []
     for _ in range(40):
-        at, sums = step(at, batch)
-        losses.append(float(sums["loss"][0] / sums["loss"][1]))
+        at, metrics = step(at, batch)
+        loss = metrics.sums["loss"]
+        losses.append(float(loss.total / loss.weight))
     assert losses[0] == pytest.approx(np.log(V), abs=0.1)
     assert np.mean(losses[-5:]) < losses[0] - 0.3
 

@@ -62,7 +62,7 @@ def test_what_memory_is_dead_moves_no_bit_of_the_loss_and_what_is_alive_does():
     def loss(h_NBMD):
         memory = {"h_NBMD": h_NBMD, "alive_BM": alive_BM}
         sums = objective.apply({"params": params, "memory": memory}, batch, train=False, rngs=rngs)
-        return sums["loss"][0]
+        return sums["loss"].total
 
     dead = noise.at[:, jnp.arange(B) != 1].add(5.0).at[:, 1, :3].add(5.0)
     assert loss(noise) == loss(dead)

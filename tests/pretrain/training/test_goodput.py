@@ -2,9 +2,12 @@
 
 import time
 
+import numpy as np
+
 from pretrain.training import logging
 from pretrain.training.goodput import Goodput
 from pretrain.training.logging import Meter
+from pretrain.training.train_state import StepMetrics
 from tests.support import tiny_runs as toys
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -38,7 +41,7 @@ def test_a_run_killed_before_its_first_checkpoint_has_lost_that_time():
 def test_compiling_and_waiting_for_data_are_no_steps(monkeypatch):
     clock = iter([0.0, 1.0, 3.0, 10.0, 11.0, 14.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    meter, sums = Meter(), {"in_a_row": (0, 1)}
+    meter, sums = Meter(), StepMetrics({}, np.float32(1), np.int32(0))
     meter.add(sums)  # the first, which compiles
     for _ in range(2):
         with meter.waiting():

@@ -11,10 +11,13 @@ import pytest
 from tensorboardX import record_writer
 from tensorboardX.proto import event_pb2
 
+from modules.metrics import Sum, add
 from pretrain.runtime.errors import UserError
-from pretrain.training import goodput, hooks, logging, metrics
+from pretrain.training import goodput, hooks, logging
 from pretrain.training.curves import curves
 from pretrain.training.logging import Meter, Writer
+from pretrain.training.metrics import means
+from pretrain.training.train_state import StepMetrics
 
 
 def lines_of(workdir):
@@ -22,25 +25,32 @@ def lines_of(workdir):
 
 
 def test_a_mean_is_divided_once_over_all_batches():
-    small, large = {"loss": (6.0, 2.0)}, {"loss": (1.0, 8.0)}
-    values = metrics.means(metrics.add(metrics.add({}, small), large))
+    small, large = ({"loss": Sum(t, w, "nats", train=True)} for t, w in ((6.0, 2.0), (1.0, 8.0)))
+    values = means(add(add({}, small), large))
     assert values["loss"] == pytest.approx(0.7)  # the mean of the two means would be 1.5625
     assert values["perplexity"] == pytest.approx(math.exp(0.7))
 
 
 def test_a_mean_over_nothing_is_zero_and_a_huge_loss_has_a_perplexity():
-    assert metrics.means({"accuracy": (0.0, 0.0)}) == {"accuracy": 0.0}
-    assert math.isfinite(metrics.means({"loss": (1e9, 1.0)})["perplexity"])
+    assert means({"accuracy": Sum(0.0, 0.0, "share")}) == {"accuracy": 0.0}
+    assert math.isfinite(means({"loss": Sum(1e9, 1.0, "nats")})["perplexity"])
+
+
+def test_the_unit_alone_decides_what_is_printed():
+    pair = (3.0, 2.0)
+    assert means({"x_loss": Sum(*pair, train=True), "y_nats": Sum(*pair)}) == {
+        "x_loss": 1.5,
+        "y_nats": 1.5,
+    }
+    assert means({"word": Sum(*pair, "perplexity")}) == {"word": pytest.approx(math.exp(1.5))}
+    with pytest.raises(ValueError, match="unit='V' is none of"):
+        Sum(*pair, "V")
 
 
 def test_a_histogram_becomes_what_the_best_constant_guess_costs():
-    one, other = ({"unigram_V": (np.array(c), sum(c))} for c in ([3.0, 1, 0], [1.0, 1, 2]))
-    values = metrics.means(metrics.add(one, other))
-    assert values == {"unigram": pytest.approx(-sum(p * math.log(p) for p in (0.5, 0.25, 0.25)))}
-
-
-def test_an_equal_histogram_costs_the_logarithm_of_its_size():
-    assert metrics.means({"x_V": (np.ones(120), 120.0)})["x"] == pytest.approx(math.log(120))
+    one, other = ({"x": Sum(np.array(c), sum(c), "unigram")} for c in ([3.0, 1, 0], [1.0, 1, 2]))
+    values = means(add(one, other))
+    assert values == {"x": pytest.approx(-sum(p * math.log(p) for p in (0.5, 0.25, 0.25)))}
 
 
 def test_a_resumed_run_forgets_what_it_wrote_beyond_the_checkpoint(tmp_path):
@@ -218,43 +228,51 @@ def test_a_tensorboard_folder_that_cannot_be_made_is_named(tmp_path):
 # --- the meter -----------------------------------------------------------------------------------
 
 
-def step_sums(loss, in_a_row=0):
-    return {"loss": (jnp.float32(loss), 1.0), "in_a_row": (jnp.int32(in_a_row), 1)}
+def step_metrics(loss, consecutive_skips=0):
+    loss = Sum(jnp.float32(loss), jnp.float32(1), train=True)
+    return StepMetrics({"loss": loss}, jnp.float32(0), jnp.int32(consecutive_skips))
 
 
-def take(meter, sums):
+def take(meter, metrics):
     with meter.waiting():
         pass
-    return meter.add(sums)
+    return meter.add(metrics)
 
 
 def test_the_meter_looks_at_each_step_once_and_one_step_late():
     meter = Meter()
-    assert take(meter, step_sums(1)) is None
-    assert [float(take(meter, step_sums(n))["loss"][0]) for n in (2, 3)] == [1, 2]
-    last = meter.add(None)
-    assert last is not None
-    assert float(last["loss"][0]) == 3
+    assert take(meter, step_metrics(1)) is None
+    seen = [take(meter, step_metrics(n)) for n in (2, 3)] + [meter.add(None)]
+    assert [float(x.sums["loss"].total) for x in seen if x] == [1, 2, 3]
     assert meter.add(None) is None
 
 
 def test_the_meter_loses_no_step_between_two_readings():
-    meter, means = Meter(), []
+    meter, found = Meter(), []
     for n in range(1, 7):
-        take(meter, step_sums(n))
+        take(meter, step_metrics(n))
         if n % 3 == 0:
             meter.add(None)
-            means.append(meter.read()[0]["loss"])
-    assert means == [2.0, 5.0]
+            found.append(meter.read()[0]["loss"])
+    assert found == [2.0, 5.0]
+
+
+def test_the_meter_goes_on_from_sums_that_json_has_kept():
+    meter, again = Meter(), Meter()
+    for n in (1, 1 / 3):
+        take(meter, step_metrics(n))
+    meter.add(None)
+    again.resume(json.loads(json.dumps(meter.begun())))
+    assert again.sums == meter.sums
 
 
 def test_the_meter_leaves_skipped_steps_out():
     meter = Meter()
-    for loss, in_a_row in ((2, 0), (math.nan, 1), (math.nan, 2), (4, 0)):
-        take(meter, step_sums(loss, in_a_row))
+    for loss, skips in ((2, 0), (math.nan, 1), (math.nan, 2), (4, 0)):
+        take(meter, step_metrics(loss, skips))
     meter.add(None)
     assert meter.read()[0]["loss"] == 3.0
-    take(meter, step_sums(math.nan, 1))
+    take(meter, step_metrics(math.nan, 1))
     meter.add(None)
     assert meter.read()[0] == {}
 

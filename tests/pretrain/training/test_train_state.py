@@ -9,6 +9,7 @@ import optax
 import pytest
 from flax import linen as nn
 
+from modules.metrics import Sum
 from pretrain.training import train_state as states
 from tests.support.xlnet_inputs import quick_jit
 
@@ -29,7 +30,7 @@ class Toy(nn.Module):
             new = jnp.stack([batch["x_BD"], -(batch["x_BD"] ** 2)])[:, :, None]
             kept.value = jnp.concatenate([kept.value, new], axis=2)[:, :, -M:]
         total = (batch["weight_B"] * (guess_B - batch["y_B"]) ** 2).sum()
-        return {"loss": (total, batch["weight_B"].sum())}
+        return {"loss": Sum(total, batch["weight_B"].sum(), train=True)}
 
 
 def draw(seed):
@@ -65,12 +66,12 @@ def test_a_batch_in_parts_is_the_batch_at_once(parts):
 
 def test_the_gradient_is_of_the_mean_by_weight():
     before, batch = begin(), draw(2)
-    _, sums = step(4)(jax.random.key(1), before, batch)
+    _, metrics = step(4)(jax.random.key(1), before, batch)
     x_BD = batch["x_BD"] + np.asarray(before.carry["memory"]["h_NBMD"]).sum((0, 2))
     error_B = (x_BD @ before.params["w_D"] - batch["y_B"]) * batch["weight_B"]
     slope_D = 2 * error_B @ x_BD / batch["weight_B"].sum()
-    np.testing.assert_allclose(sums["grad_norm"][0], np.linalg.norm(slope_D), rtol=1e-5)
-    assert sums["loss"][1] == batch["weight_B"].sum()
+    np.testing.assert_allclose(metrics.grad_norm, np.linalg.norm(slope_D), rtol=1e-5)
+    assert metrics.sums["loss"].weight == batch["weight_B"].sum()
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -78,16 +79,18 @@ def test_the_gradient_is_of_the_mean_by_weight():
 def test_a_step_that_is_not_finite_changes_nothing_but_the_counters(parts, bad):
     before, broken = begin(average=0.5), draw(2)
     broken["x_BD"][2, 1] = bad
-    once, sums = step(parts, 0.5)(jax.random.key(1), before, broken)
+    once, metrics = step(parts, 0.5)(jax.random.key(1), before, broken)
     twice, _ = step(parts, 0.5)(jax.random.key(1), once, broken)
     for after in (once, twice):
         for name in ("params", "carry", "opt", "average"):
             equal(getattr(after, name), getattr(before, name))
-    counts = [(int(s.step), int(s.skipped), int(s.in_a_row)) for s in (before, once, twice)]
+    counts = [
+        (int(s.step), int(s.skipped), int(s.consecutive_skips)) for s in (before, once, twice)
+    ]
     assert counts == [(1, 0, 0), (2, 1, 1), (3, 2, 2)]
-    assert sums["in_a_row"][0] == 1
+    assert metrics.consecutive_skips == 1
     healed, _ = step(parts, 0.5)(jax.random.key(1), twice, draw(3))
-    assert (int(healed.skipped), int(healed.in_a_row)) == (2, 0)
+    assert (int(healed.skipped), int(healed.consecutive_skips)) == (2, 0)
     assert np.any(healed.params["w_D"] != before.params["w_D"])
 
 
@@ -103,8 +106,8 @@ def test_the_average_follows_the_parameters():
 
 def test_a_batch_without_weight_moves_nothing_by_its_gradient():
     batch = draw(2) | {"weight_B": np.zeros(B, np.float32)}
-    _, sums = step()(jax.random.key(1), begin(), batch)
-    assert sums["grad_norm"][0] == 0
+    _, metrics = step()(jax.random.key(1), begin(), batch)
+    assert metrics.grad_norm == 0
 
 
 def test_eval_reads_the_memory_and_hands_on_the_next():
@@ -113,6 +116,6 @@ def test_eval_reads_the_memory_and_hands_on_the_next():
     sums, carry = run(state.carry, batch)
     fresh = states.fresh_carry(Toy(), jax.random.key(0), batch)
     others, _ = run(fresh, batch)
-    assert sums["loss"][0] != others["loss"][0]
+    assert sums["loss"].total != others["loss"].total
     assert not np.any(fresh["memory"]["h_NBMD"])
     np.testing.assert_array_equal(carry["memory"]["h_NBMD"][0, :, -1], batch["x_BD"])
