@@ -1,1 +1,1 @@
-"""What every command needs of the machine: files, locks, errors, progress."""
+"""Gives every command what it needs of the machine: files, locks, errors, progress."""

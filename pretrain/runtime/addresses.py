@@ -1,4 +1,4 @@
-"""Addresses as they may be written down: without the names and secrets they are opened with."""
+"""Removes credentials from addresses, so that these can be printed and saved."""
 
 import re
 
@@ -15,8 +15,8 @@ SIGNED = re.compile(
 def without_credentials(address: str) -> str:
     """Removes user, password and signature from every address in a text; the rest stays.
 
-    "text:s3://key:secret@bucket/a/*.txt" becomes "text:s3://bucket/a/*.txt".  What holds no
-    address comes back as it is.
+    "text:s3://key:secret@bucket/a/*.txt" becomes "text:s3://bucket/a/*.txt".  A text
+    without an address is returned unchanged.
     """
     if "://" not in address:
         return address

@@ -1,4 +1,4 @@
-"""Compiled programs are kept on disk, for the next life of a run and for others of its recipe."""
+"""Keeps compiled programs on disk, for restarts of a run and for other runs of its recipe."""
 
 import contextlib
 import hashlib
@@ -20,14 +20,15 @@ DIGEST = hashlib.sha256().digest_size
 
 
 def keep(folder: str | os.PathLike) -> None:
-    """From now on, has JAX keep in `folder` what takes it a second or more to compile.
+    """Makes JAX keep in `folder` the programs that take it a second or more to compile.
 
-    JAX_COMPILATION_CACHE_DIR, where it is set, is used instead; JAX_ENABLE_COMPILATION_CACHE=false
-    keeps nothing.  A CPU's programs lie apart by what the CPU can do: JAX itself does not ask.
-    A folder that another user owns or can write to is not used: what lies there is machine code.
+    If JAX_COMPILATION_CACHE_DIR is set, that folder is used instead.
+    JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.  A folder that another user owns or can write
+    to is not used, as machine code is run from it.
     """
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
+    # JAX's keys do not tell CPUs apart; an unknown instruction would end the process.
     kind = jax.default_backend()
     path = pathlib.Path(folder) / (f"cpu-{_abilities()}" if kind == "cpu" else kind)
     if why := _refuse(path):
@@ -37,16 +38,15 @@ def keep(folder: str | os.PathLike) -> None:
         )
         return
     jax.config.update("jax_compilation_cache_dir", f"{SCHEME}{path.absolute()}")
-    compilation_cache.reset_cache()  # what was compiled before has opened the one before
+    compilation_cache.reset_cache()  # a program compiled before has opened another folder
 
 
 @epath.register_path_cls(SCHEME)
 class SealedPath(pathlib.PurePosixPath):
-    """A folder or file of the cache, as JAX asks etils for it by an address sealed:///a/b.
+    """A folder or file of the cache, which JAX opens through etils as sealed:///a/b.
 
-    A file begins with the digest of its content, and is there whole or not at all.  One that is
-    damaged, or not this user's own, is removed as it is looked for: JAX would run it all the
-    same, and the process end by a signal.
+    A file begins with the digest of its content.  One that is damaged, or not this user's own, is
+    removed when JAX looks for it: JAX would run it, and the process would end by a signal.
     """
 
     def __fspath__(self) -> str:
@@ -60,11 +60,11 @@ class SealedPath(pathlib.PurePosixPath):
         return pathlib.Path("/", *self.parts[1:])
 
     def exists(self) -> bool:
-        """Whether there is a file and it may be used."""
+        """Returns whether there is a file that may be used."""
         return self._content() is not None
 
     def read_bytes(self) -> bytes:
-        """The content of the file, verified."""
+        """Reads and verifies the content of the file."""
         if (content := self._content()) is None:
             raise FileNotFoundError(os.fspath(self))
         return content
@@ -74,15 +74,15 @@ class SealedPath(pathlib.PurePosixPath):
         write_file(self._real, hashlib.sha256(content).digest() + content, private=True)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Creates the folder, which nobody else may read or write."""
+        """Creates the folder for its owner alone."""
         self._real.mkdir(mode=0o700, parents=parents, exist_ok=exist_ok)
 
     def glob(self, pattern: str) -> Iterator["SealedPath"]:
-        """The files of the folder."""
+        """Yields the files of the folder."""
         return (self / path.name for path in self._real.glob(pattern))
 
     def stat(self) -> types.SimpleNamespace:
-        """The size of the file, as etils tells it."""
+        """Returns the size of the file as etils' `length`."""
         return types.SimpleNamespace(length=self._real.stat().st_size)
 
     def unlink(self) -> None:
@@ -91,6 +91,7 @@ class SealedPath(pathlib.PurePosixPath):
     def _content(self) -> bytes | None:
         try:
             with open(self._real, "rb") as file:
+                # Of the open file: its name may lead elsewhere a moment later.
                 why, sealed = _distrust(os.fstat(file.fileno())), file.read()
         except FileNotFoundError:
             return None
@@ -104,27 +105,27 @@ class SealedPath(pathlib.PurePosixPath):
 
 
 def _refuse(folder: pathlib.Path) -> str:
-    """Why a folder is not used; "" if it is, or is yet to be made."""
+    """Says why a folder is not used; "" if it is, or does not exist yet."""
     try:
         return _distrust(folder.stat())
     except PermissionError:
         return "it cannot be opened"
-    except OSError:  # the workdir beside it has the same fault, and is told of
+    except OSError:  # the workdir beside it has the same fault, and is named for it
         return ""
 
 
 def _distrust(status: os.stat_result) -> str:
-    """Why this user does not run machine code from there; "" if nothing speaks against it."""
+    """Says why this user does not run machine code from there; "" if it is safe."""
     if status.st_uid != os.geteuid():
         return "it belongs to another user"
     return "others can write to it" if status.st_mode & 0o022 else ""
 
 
 def _abilities() -> str:
-    """A short name for the instructions that this machine's CPU knows."""
+    """Hashes the instructions that this machine's CPU knows."""
     try:
         lines = CPU.read_text().splitlines()
     except OSError:  # not Linux
         lines = [" ".join(os.uname()) if hasattr(os, "uname") else os.name]
-    told = sorted({line for line in lines if line.startswith(("flags", "Features"))}) or lines
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:12]
+    flags = sorted({line for line in lines if line.startswith(("flags", "Features"))}) or lines
+    return hashlib.sha256("\n".join(flags).encode()).hexdigest()[:12]

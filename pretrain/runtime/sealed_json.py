@@ -1,4 +1,4 @@
-"""JSON files that hold their own digest, so that damage to them is noticed."""
+"""Reads and writes JSON files that hold their own digest, so that damage is noticed."""
 
 import hashlib
 import json
@@ -12,12 +12,12 @@ SEAL = "seal"
 
 
 def write(path: Path, value: dict[str, Any]) -> None:
-    """Writes `value`, a reader finding the old or the new, with its digest under "seal"."""
+    """Writes `value` with its digest under "seal", whole or not at all."""
     write_json(path, {**value, SEAL: digest(value)})
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The value that was written; one without a digest, of an older version, as it is.
+    """Reads what `write` wrote, or an older file without a digest.
 
     Raises:
         UserError: the file cannot be read, is no JSON object, or its digest is another.
@@ -32,5 +32,5 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def digest(value: dict[str, Any]) -> str:
-    """Returns the sha256 of the value as canonical JSON."""
+    """Returns the sha256 of the value as canonical JSON: the order of keys does not count."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

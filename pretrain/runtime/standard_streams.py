@@ -1,4 +1,4 @@
-"""Standard streams that were closed before the process began, as by `2>&-`."""
+"""Opens standard streams that were closed before the process began, as by `2>&-`."""
 
 import fcntl
 import os
@@ -6,9 +6,9 @@ import sys
 
 
 def open_closed() -> None:
-    """Opens each closed one on nothing.
+    """Opens each closed standard stream on /dev/null.
 
-    Its number would go to the next file that is opened, and what is printed into that file.
+    Otherwise its number would go to the next file that is opened, and prints into that file.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if not _is_open(number):
@@ -17,14 +17,15 @@ def open_closed() -> None:
             if nothing != number:
                 os.close(nothing)
             os.set_inheritable(number, True)
-        if getattr(sys, name) is None:
+        if getattr(sys, name) is None:  # Python's own, where the stream was closed
             stream = open(number, "w" if number else "r", closefd=False)  # noqa: SIM115
             setattr(sys, name, stream)
             setattr(sys, f"__{name}__", stream)
 
 
 def _is_open(number: int) -> bool:
-    """Whether it is, for writing unless it is the input; a shell's script may have the number."""
+    """Returns whether a standard stream is open, for writing unless it is the input."""
+    # A shell gives the number to its script, if it is free; that is open for reading.
     try:
         mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
     except OSError:
