@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import integrity, manager, streaming_writer
+from pretrain.checkpoint import integrity
 from pretrain.conversion import exporter, importer, systems
 from pretrain.data.tokenizers import wordpiece
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -267,25 +267,6 @@ def test_an_import_that_broke_off_is_made_anew(release, workdir, tmp_path, monke
     assert leaves(tmp_path / "run") == leaves(workdir)
     with pytest.raises(UserError, match="holds a run already"):
         bring(release, tmp_path / "run")
-
-
-def test_a_checkpoint_written_piecemeal_is_one_that_is_restored_and_verified(tmp_path):
-    arrays = {"params/a_D": np.arange(4, dtype=np.float32), "params/b/c_D": np.ones(2, np.float32)}
-    streaming_writer.write(tmp_path, 7, arrays.items())
-    like = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), integrity.nest(arrays))
-    like = layout().like(like)
-    found, position, step = manager.Checkpoints(tmp_path).restore(like)
-    assert (step, position) == (7, {})
-    for name, x in integrity.flatten(found).items():
-        np.testing.assert_array_equal(x, arrays[name])
-
-
-def test_arrays_are_written_as_they_are_and_not_made_a_second_time(tmp_path):
-    """Compressed, they would need memory for what comes of it."""
-    zeros = np.zeros(1 << 18, np.float32)
-    streaming_writer.write(tmp_path, 0, [("params/a_D", zeros)])
-    size = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file())
-    assert size > zeros.nbytes
 
 
 NO_RELEASE = {

@@ -19,7 +19,7 @@ import pytest
 
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.runtime.errors import UserError
-from tests.pretrain.checkpoint.test_manager import assert_same
+from tests.support.checkpoints import assert_same
 
 ROOT = pathlib.Path(__file__).parents[3]
 
@@ -71,7 +71,9 @@ for n in range(1, 10_000):
 """
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 5))]
+)
 def test_a_run_killed_while_saving_leaves_the_checkpoint_before(tmp_path, seed):
     draw = random.Random(seed)
     command = [sys.executable, "-c", KILLED, str(tmp_path)]

@@ -121,7 +121,7 @@ def test_a_flipped_bit_never_reaches_the_state(tmp_path):
     folder = saved(tmp_path, 1, 2)
     path, draw = largest(folder / "2"), np.random.default_rng(0)
     whole, fell_back = path.read_bytes(), 0
-    for bit in draw.integers(len(whole) * 8, size=60):
+    for bit in draw.integers(len(whole) * 8, size=30):
         broken = bytearray(whole)
         broken[bit // 8] ^= 1 << bit % 8
         path.write_bytes(broken)
@@ -129,7 +129,7 @@ def test_a_flipped_bit_never_reaches_the_state(tmp_path):
         expected = integrity.flatten(state(found.step))
         jax.tree.map(np.testing.assert_array_equal, found.leaves, expected)
         fell_back += found.step == 1
-    assert fell_back >= 57  # a few bytes of the file hold no data
+    assert fell_back >= 28  # a few bytes of the file hold no data
 
 
 def newest(folder):

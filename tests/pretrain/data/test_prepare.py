@@ -2,17 +2,14 @@
 
 import errno
 import hashlib
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import fsspec
-import numpy as np
 import pytest
 
 from pretrain.data import prepare, tokenizers
@@ -110,77 +107,6 @@ def source(tmp_path_factory):
 def made(source, tmp_path_factory):
     """A corpus that nobody may change."""
     return load(source, tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture
-def copy(made, tmp_path):
-    """The same, to be damaged."""
-    return Path(shutil.copytree(made.folder, tmp_path / made.folder.name))
-
-
-def test_tokens_are_the_documents_each_with_its_end(made, source):
-    eod = made.tokenizer.special["eod"]
-    files = sorted(Path(source[5:]).parent.glob("*.txt"))
-    assert made.manifest["documents"] == len(files) == len(made.documents) - 1
-    for number, path in enumerate(files):
-        begin, end = made.documents[number : number + 2]
-        assert made.tokens[end - 1] == eod
-        assert eod not in made.tokens[begin : end - 1]
-        assert made.tokenizer.decode(made.tokens[begin:end]) == " ".join(path.read_text().split())
-
-
-def test_sentences_begin_after_a_full_stop_or_an_end(made):
-    stop, eod = made.tokenizer.pieces.index("."), made.tokenizer.special["eod"]
-    before = made.tokens[made.sentences[1:] - 1]
-    assert set(before.tolist()) == {stop, eod}
-    assert made.sentences[-1] == made.documents[-1] == len(made.tokens)
-    assert set(made.documents) <= set(made.sentences)
-    assert (np.diff(made.sentences) > 0).all()
-
-
-def test_counts_are_of_the_tokens(made):
-    np.testing.assert_array_equal(
-        made.counts_V, np.bincount(made.tokens, minlength=made.tokenizer.V)
-    )
-
-
-def test_small_vocabularies_take_two_bytes_and_large_ones_four(made):
-    assert made.tokens.dtype == np.uint16
-    assert writer.token_dtype(1 << 16) == np.uint16
-    assert writer.token_dtype((1 << 16) + 1) == np.uint32
-
-
-def test_paragraphs_end_in_eop_if_asked(source, made, tmp_path):
-    marked = load(source, tmp_path, paragraphs=True)
-    eop, eod = marked.tokenizer.special["eop"], marked.tokenizer.special["eod"]
-    assert (marked.tokens == eop).sum() > 2 * marked.manifest["documents"]
-    assert (marked.tokens[np.flatnonzero(marked.tokens == eod) - 1] == eop).all()
-    np.testing.assert_array_equal(marked.tokens[marked.tokens != eop], made.tokens)
-
-
-def test_a_vocabulary_without_its_special_tokens_is_refused(made):
-    class Bare:
-        special = {"eod": 7}
-
-    with pytest.raises(UserError, match="no <eop>"):
-        writer.closing_tokens(cast(tokenizers.Tokenizer, Bare()), paragraphs=True)
-
-
-def test_the_size_of_a_part_changes_nothing(source, made, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "PART", 700)
-    monkeypatch.setattr(writer, "BATCH", 50)
-    assert contents(load(source, tmp_path).folder) == contents(made.folder)
-
-
-def test_the_manifest_tells_where_it_came_from(made, source):
-    manifest = json.loads((made.folder / "manifest.json").read_text())
-    for path, digest in manifest["inputs"].items():
-        assert hashlib.sha256(Path(path).read_bytes()).hexdigest() == digest
-    for name, array in manifest["arrays"].items():
-        content = (made.folder / f"{name}.bin").read_bytes()
-        assert hashlib.sha256(content).hexdigest() == array["sha256"]
-    assert manifest["tokenizer"] == tokenizers.digest(made.folder / "tokenizer")
-    assert manifest["options"]["source"] == source
 
 
 def test_what_is_prepared_is_not_prepared_again(source, made, monkeypatch):
@@ -295,23 +221,6 @@ def test_a_full_disk_leaves_no_corpus_and_the_next_run_goes_on(source, made, tmp
     assert contents(load(source, tmp_path).folder) == contents(made.folder)
 
 
-@pytest.mark.parametrize("name", ["tokens", "documents", "sentences", "words", "bytes", "counts"])
-def test_a_damaged_array_is_named(copy, name):
-    path = copy / f"{name}.bin"
-    os.truncate(path, path.stat().st_size - 1)
-    with pytest.raises(UserError, match=rf"damaged: {name}\.bin holds \d+ bytes, not \d+"):
-        corpora.read(copy, 0.1)
-    path.unlink()
-    with pytest.raises(UserError, match=rf"{name}\.bin holds 0 bytes"):
-        corpora.read(copy, 0.1)
-
-
-def test_a_corpus_without_a_manifest_is_damaged(copy):
-    (copy / "manifest.json").unlink()
-    with pytest.raises(UserError, match=r"manifest\.json is missing"):
-        corpora.read(copy, 0.1)
-
-
 def test_errors_in_the_text_leave_no_corpus(tmp_path):
     source = write_corpus(tmp_path / "text")
     (tmp_path / "text" / "007.txt").write_bytes(b"fine\n\xff")
@@ -324,26 +233,6 @@ def test_text_of_blanks_alone_is_refused(tmp_path):
     (tmp_path / "blank.txt").write_text(" \n\n \n")
     with pytest.raises(UserError, match="holds no text"):
         load(f"text:{tmp_path}/*.txt", tmp_path)
-
-
-@pytest.mark.parametrize(("documents", "held_out"), [(2, 0.5), (12, 0.05), (1000, 0.01), (7, 0.9)])
-def test_the_split_is_by_document_and_fixed(documents, held_out):
-    one, two = (corpora.split(documents, held_out) for _ in range(2))
-    assert sorted([*one["train"], *one["held_out"]]) == list(range(documents))
-    assert len(one["held_out"]) == max(1, round(documents * held_out))
-    assert one["all"].tolist() == list(range(documents))
-    np.testing.assert_array_equal(one["held_out"], two["held_out"])
-
-
-def test_nothing_may_be_held_out():
-    split = corpora.split(1, 0.0)
-    assert {name: chosen.tolist() for name, chosen in split.items()} == {"train": [0], "all": [0]}
-
-
-@pytest.mark.parametrize(("documents", "held_out"), [(1, 0.5), (9, -0.1), (9, 0.99), (9, 1.5)])
-def test_a_split_with_an_empty_side_is_refused(documents, held_out):
-    with pytest.raises(UserError, match=f"held_out={held_out} of {documents} documents"):
-        corpora.split(documents, held_out)
 
 
 def test_a_misspelt_option_is_named(source, tmp_path):

@@ -76,6 +76,7 @@ def test_programs_of_unlike_cpus_lie_apart(monkeypatch, tmp_path):
     assert all(each.startswith(f"sealed://{tmp_path}/cpu-") for each in found)
 
 
+@pytest.mark.slow
 def test_a_second_run_of_the_recipe_compiles_nothing_anew(toy, tmp_path):
     changes, none = {"optim.steps": 2}, {"JAX_COMPILATION_CACHE_DIR": ""}
 
@@ -180,7 +181,7 @@ import sys
 import jax, numpy as np
 from pretrain.runtime import compile_cache
 compile_cache.keep(sys.argv[1])
-for power in range(1, 11):
+for power in range(1, 1 + int(sys.argv[2])):
     def program(x):
         return x ** power @ x.T
     program.__name__ = f"program_{power}"
@@ -188,24 +189,37 @@ for power in range(1, 11):
 """
 
 
+def run_programs(folder: pathlib.Path, count: int) -> subprocess.CompletedProcess:
+    variables = {"JAX_COMPILATION_CACHE_DIR": "", "PYTHONPATH": str(toys.ROOT)}
+    variables |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    command = [sys.executable, "-c", PROGRAMS, folder, str(count)]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+
+
+def test_another_process_compiles_nothing_anew(tmp_path):
+    def stamps() -> dict[str, int]:
+        return {path.name: path.stat().st_mtime_ns for path in tmp_path.glob("*/*-cache")}
+
+    first = run_programs(tmp_path, 2)
+    before = stamps()
+    second = run_programs(tmp_path, 2)
+    assert len([name for name in before if "program_" in name]) == 2
+    assert stamps() == before
+    assert (first.returncode, first.stdout, second.stderr) == (0, second.stdout, "")
+
+
 @pytest.mark.slow
 def test_a_hundred_flipped_bits_end_no_process(tmp_path):
-    def run() -> subprocess.CompletedProcess:
-        own = {"JAX_COMPILATION_CACHE_DIR": "", "PYTHONPATH": str(toys.ROOT)}
-        own |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-        command = [sys.executable, "-c", PROGRAMS, tmp_path]
-        return subprocess.run(command, env=os.environ | own, capture_output=True, text=True)
-
     def entries() -> list[pathlib.Path]:
-        found = sorted(tmp_path.glob("*/jit_program_*-cache"))
-        assert len(found) == 10
-        return found
+        paths = sorted(tmp_path.glob("*/jit_program_*-cache"))
+        assert len(paths) == 10
+        return paths
 
-    random, values = np.random.default_rng(0), run().stdout
+    random, values = np.random.default_rng(0), run_programs(tmp_path, 10).stdout
     for _ in range(10):
         for entry in entries():
             flip(entry, int(random.integers(entry.stat().st_size * 8)))
-        done = run()
+        done = run_programs(tmp_path, 10)
         assert done.returncode == 0, done.stderr
         assert done.stdout == values
         assert done.stderr.count("is compiled anew: the file is damaged") == 10

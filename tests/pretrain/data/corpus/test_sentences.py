@@ -164,3 +164,79 @@ def test_lanes_read_a_corpus_kept_whole(folder, texts):
 def test_byte_level_text_has_no_paragraph_ends(folder, texts):
     with pytest.raises(UserError, match="no <eop>"):
         load(folder, sentences="whole", tokens=BYTES, paragraphs=True)
+
+
+def stripped_pieces(
+    lines: list[str], documents: str = "file", by: str = "split"
+) -> list[tuple[str, int]]:
+    return [(p.text.strip(), p.opens) for p in sentences.pieces(lines, documents, by)]
+
+
+def test_a_byte_order_mark_and_windows_line_ends_leave_no_trace(tmp_path):
+    path = tmp_path / "windows.txt"
+    path.write_bytes(b"\xef\xbb\xbfOne.\r\n\r\nTwo.\r\nThree.\r\n")
+    assert stripped_pieces(list(text_files.read(path))) == [
+        ("One.", DOCUMENT),
+        ("Two.", PARAGRAPH),
+        ("Three.", SENTENCE),
+    ]
+
+
+def test_parts_of_an_endless_line_begin_no_sentence():
+    lines = list(text_files.lines(["word " * 40_000 + "\nNext.\n"]))
+    for by in ("line", "split"):
+        opens = [p.opens for p in sentences.pieces(lines, "file", by)]
+        assert opens[0] == DOCUMENT
+        assert opens[1:-1] == [CONTINUED] * (len(opens) - 2)
+        assert opens[-1] == (SENTENCE if by == "line" else CONTINUED)
+
+
+@pytest.mark.parametrize("by", ["line", "split"])
+def test_pieces_are_bounded_and_lose_nothing(by):
+    lines = list(text_files.lines(["Ab. " * 30_000 + "x" * 100_000 + "!\n" + "poem\n" * 30_000]))
+    found = list(sentences.pieces(lines, "file", by))
+    assert "".join(p.text for p in found) == "".join(lines)
+    assert max(len(p.text) for p in found) <= 2 * text_files.LONGEST
+
+
+def test_blank_lines_part_paragraphs_or_documents():
+    lines = ["One.\n", "\n", " \n", "Two.\n", "Three.\n"]
+    assert [opens for _, opens in stripped_pieces(lines, "file")] == [DOCUMENT, PARAGRAPH, SENTENCE]
+    assert [opens for _, opens in stripped_pieces(lines, "blank")] == [DOCUMENT, DOCUMENT, SENTENCE]
+
+
+def test_leading_blank_lines_open_no_second_document():
+    assert stripped_pieces(["\n", "One.\n"], "file") == [("One.", DOCUMENT)]
+
+
+def test_ready_sentences_are_lines():
+    lines = ["mr. x\n", "is. Here\n"]
+    assert stripped_pieces(lines, by="line") == [("mr. x", DOCUMENT), ("is. Here", SENTENCE)]
+
+
+def test_sentences_end_where_a_reader_would_end_them():
+    expected = [
+        "Mr. Adams met Gen. Washington in the U.S. Senate on Jan. 5 at 3.30 p.m. sharp.",
+        "Was No. 5 signed by J. Q. Adams, i.e. the son?",
+        '"It was!" he said.',
+        "The firm, Smith and Sons Inc.",
+        "(Then it rained...",
+        "A lot.)",
+        "So did I.",
+        "End",
+    ]
+    assert [s for s, _ in stripped_pieces([" ".join(expected) + "\n"])] == expected
+
+
+def test_a_sentence_may_run_over_lines_but_not_over_a_blank_one():
+    assert stripped_pieces(["It goes\n", "on. And\n", "\n", "ends\n"]) == [
+        ("It goes\non.", DOCUMENT),
+        ("And", SENTENCE),
+        ("ends", PARAGRAPH),
+    ]
+
+
+@pytest.mark.parametrize("field", ["documents", "sentences"])
+def test_an_unknown_way_of_cutting_is_answered_with_the_known_ones(field):
+    with pytest.raises(UserError, match=f"{field}='pages': choose one of"):
+        sentences.check(**{"documents": "file", "sentences": "split"} | {field: "pages"})

@@ -1,12 +1,9 @@
 """Byte-level BPE as GPT-2 uses it: any text comes back, and blanks belong to words."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import V, learn, pieces, published, starts
 
 
@@ -78,17 +75,3 @@ def test_the_published_vocabulary_cuts_words_as_gpt2_does(gpt2):
         "Ċ",
         "here",
     ]
-
-
-def test_files_that_are_no_vocabulary_are_named(tmp_path):
-    vocabulary, merges = tmp_path / "vocab.json", tmp_path / "merges.txt"
-    learn("byte_bpe").save(tmp_path)
-    ids = json.loads(vocabulary.read_text())
-    for content in ("{", "[]", '{"a": 1}', '{"a": 0}'):
-        vocabulary.write_text(content)
-        with pytest.raises(UserError, match=r"vocab\.json: "):
-            learn("byte_bpe", model=str(tmp_path))
-    vocabulary.write_text(json.dumps(ids))
-    merges.write_text("#version: 0.2\na qqqq\n")
-    with pytest.raises(UserError, match=r"merges\.txt: 'a qqqq'"):
-        learn("byte_bpe", model=str(tmp_path))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from pretrain.data import tokenizers
-from pretrain.data.tokenizers.training import frequent, sample_texts
 from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import TEXTS, V, learn
 
@@ -142,19 +141,6 @@ def test_a_sample_of_the_text_is_drawn_the_same_each_time(kind, learned):
         tokenizers.settings(name=kind, sample=0)
 
 
-def test_a_sample_is_drawn_from_the_whole_text():
-    chosen = sample_texts(map(str, range(10_000)), 1000)
-    assert len(set(chosen)) == 1000
-    assert sum(int(number) for number in chosen) / 1000 == pytest.approx(4999.5, rel=0.1)
-    assert sample_texts(["a", "b"], 5) == ["a", "b"]
-
-
-def test_characters_that_hardly_occur_have_no_piece():
-    assert frequent(["a" * 60_000, "b \n" * 60_000, "xyz"]) == ["a", "b"]
-    assert frequent(["abc"]) == ["a", "b", "c"]
-    assert frequent(["", " "]) == []
-
-
 @pytest.mark.parametrize("setting", [{}, {"TOKENIZERS_PARALLELISM": "true"}])
 def test_a_forked_process_encodes_in_silence(setting):
     code = (
@@ -171,30 +157,3 @@ def test_a_forked_process_encodes_in_silence(setting):
     words = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(words, cwd=ROOT, env=clean | setting, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-# --- saved: the tokenizer of a run -----------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_tokenizer_is_the_one_that_was_saved(learned, kind, tmp_path):
-    learned[kind].save(tmp_path / "a")
-    again = tokenizers.learn(iter(()), name="saved", folder=str(tmp_path / "a"))
-    assert again == learned[kind]
-    again.save(tmp_path / "b")
-    assert tokenizers.digest(tmp_path / "a") == tokenizers.digest(tmp_path / "b")
-
-
-def test_settings_know_a_saved_tokenizer_by_its_content(learned, tmp_path):
-    for name, kind in (("a", "bpe"), ("b", "bpe"), ("c", "byte_bpe")):
-        learned[kind].save(tmp_path / name)
-    a, b, c = (tokenizers.settings("saved", folder=str(tmp_path / name)) for name in "abc")
-    assert a == b != c
-
-
-@pytest.mark.parametrize("content", [None, "{", "[1]", '{"version": "1.0"}', '{"name": "morse"}'])
-def test_a_folder_that_holds_no_tokenizer_is_refused(content, tmp_path):
-    if content is not None:
-        (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(UserError, match=r"no tokenizer was saved there|no .* with a Tokenizer"):
-        tokenizers.settings("saved", folder=str(tmp_path))

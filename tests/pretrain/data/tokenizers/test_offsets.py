@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from pretrain.data import tokenizers
-from pretrain.data.tokenizers.normalization import clean, clean_with_origins
 from tests.support.tokenizer_data import TEXTS, V, learn, published
 
 KINDS = {kind: {"V": size} for kind, size in V.items()} | {
@@ -84,16 +83,6 @@ def test_a_blank_before_a_word_is_not_of_its_span(learned):
         (own,) = learned[kind].offsets(["and  the"])
         assert (own.starts[0], own.ends[-1]) == (0, 8)
         assert 5 in own.starts
-
-
-@pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("keep_accents", [False, True])
-def test_the_clean_text_knows_where_it_comes_from(lower, keep_accents):
-    for text in ODD + TEXTS[:20]:
-        made = clean_with_origins(text, lower, keep_accents)
-        assert made.text == clean(text, lower, keep_accents)
-        for char, start, end in zip(made.text, made.starts, made.ends, strict=True):
-            assert plain(char) in plain(text[start:end])
 
 
 def test_a_number_and_its_comma_are_parted_where_the_text_has_them():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from pretrain.data import tokenizers
-from pretrain.data.tokenizers.normalization import clean
 from pretrain.runtime.errors import UserError
 from tests.support import corpora
 
@@ -140,18 +139,3 @@ def test_a_number_and_its_comma_are_two_pieces(published):
 def test_the_wrong_size_for_a_published_vocabulary_is_refused(published):
     with pytest.raises(UserError, match="has 32000 pieces"):
         tokenizers.learn(iter(()), name="sentencepiece", V=8000, model=str(published))
-
-
-@pytest.mark.parametrize(
-    ("text", "options", "cleaned"),
-    [
-        ("  two\t words\n", {}, "two words"),
-        ("``quoted''", {}, '"quoted"'),
-        ("Café Ångström", {}, "Cafe Angstrom"),
-        ("Café", dict(keep_accents=True), "Café"),
-        ("Café", dict(lower=True), "cafe"),
-        ("½ ﬁ", {}, "1⁄2 fi"),
-    ],
-)
-def test_text_is_cleaned_as_xlnet_does(text, options, cleaned):
-    assert clean(text, **dict(lower=False, keep_accents=False) | options) == cleaned

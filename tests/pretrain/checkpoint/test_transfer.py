@@ -1,0 +1,71 @@
+"""A backbone comes from another run, verified, and that run stays as it is."""
+
+import os
+
+import jax.numpy as jnp
+import pytest
+
+from pretrain.checkpoint import transfer
+from pretrain.checkpoint.manager import Checkpoints
+from pretrain.runtime.errors import UserError
+from tests.support.checkpoints import assert_same, laid_out, state
+
+
+@pytest.fixture
+def opened():
+    """Opens Checkpoints and closes them at the end."""
+    everything = []
+
+    def open_in(workdir, **options):
+        everything.append(Checkpoints(workdir, **options))
+        return everything[-1]
+
+    yield open_in
+    for checkpoints in everything:
+        checkpoints.close()
+
+
+def test_a_backbone_comes_from_another_run_laid_out_as_the_params_given(tmp_path, opened):
+    checkpoints = opened(tmp_path)
+    checkpoints.save(9, laid_out(state(), (8, 1, 1)), {})
+    checkpoints.wait()
+    mine = laid_out(state(1).params, (2, 2, 2))
+    mine["classes"] = mine.pop("head")
+    params = transfer.load_backbone(mine, tmp_path)
+    assert_same(params["backbone"], state().params["backbone"])
+    assert params["classes"] is mine["classes"]
+    token = params["backbone"]["token_VD"]
+    assert token.sharding == mine["backbone"]["token_VD"].sharding
+
+
+def test_a_backbone_is_verified_and_the_other_run_left_as_it_is(tmp_path, opened):
+    checkpoints = opened(tmp_path)
+    for step in (1, 2):
+        checkpoints.save(step, state(step), {})
+    checkpoints.wait()
+    (tmp_path / "checkpoints" / "2" / "record" / "metadata").write_text("{}")
+    params = transfer.load_backbone(state().params, tmp_path)
+    assert_same(params["backbone"], state(1).params["backbone"])
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["1", "2"]
+
+
+def test_a_backbone_of_another_shape_is_refused_leaf_by_leaf(tmp_path, opened):
+    checkpoints = opened(tmp_path)
+    checkpoints.save(1, state(), {})
+    checkpoints.wait()
+    params = state().params
+    backbone = params["backbone"] | {"token_VD": jnp.ones((20, 8)), "extra_D": jnp.ones(8)}
+    del backbone["layers"]
+    with pytest.raises(UserError) as refusal:
+        transfer.load_backbone({**params, "backbone": backbone}, tmp_path)
+    assert str(refusal.value).splitlines()[1:] == [
+        "  params/backbone/layers/w_DF: checkpoint (2, 8, 24) bfloat16, this recipe (absent)",
+        "  params/backbone/token_VD: checkpoint (16, 8) float32, this recipe (20, 8) float32",
+        "  params/backbone/extra_D: checkpoint (absent), this recipe (8,) float32",
+    ]
+
+
+def test_a_backbone_from_a_folder_without_checkpoints_is_an_error(tmp_path):
+    with pytest.raises(UserError, match=r"there is no checkpoint in .*nowhere/checkpoints"):
+        transfer.load_backbone(state().params, tmp_path / "nowhere")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,44 @@
+"""A change of an input is noticed, and an unchanged one is not read again."""
+
+import fsspec
+import pytest
+
+from pretrain.data.corpus import input_hashes, sources
+
+TFDS = {"text_key": "text", "tfds_split": "train", "tfds_dir": ""}
+
+
+def find(source: str, **fields) -> sources.Source:
+    return sources.find(source, **TFDS | fields)
+
+
+@pytest.fixture
+def bucket():
+    """An address where fsspec has files in memory, as `gs://...` has them on a bucket."""
+    files = fsspec.filesystem("memory")
+    for name in ("a/c.txt", "b.txt"):
+        files.pipe(f"/bucket/books/{name}", b"Second.\n")
+    yield "memory://bucket/books"
+    files.rm("/bucket", recursive=True)
+
+
+def test_an_unchanged_file_on_a_bucket_is_not_read_again(bucket, tmp_path, monkeypatch):
+    def hash_all() -> dict[str, str]:
+        return input_hashes.hashes(find(f"text:{bucket}/**/*.txt").inputs, tmp_path)
+
+    one = hash_all()
+    assert list(one) == [f"{bucket}/a/c.txt", f"{bucket}/b.txt"]
+    read = []
+    monkeypatch.setattr(input_hashes, "hash_file", lambda path: read.append(path.name) or "new")
+    assert hash_all() == one
+    assert read == []
+    fsspec.filesystem("memory").pipe("/bucket/books/b.txt", b"Anothr.\n")  # of the same size
+    assert hash_all() == one | {f"{bucket}/b.txt": "new"}
+    assert read == ["b.txt"]
+
+
+def test_at_most_three_changes_are_named():
+    old, new = {"a": "1", "b": "1", "c": "1"}, {"a": "2", "d": "1"}
+    difference = input_hashes.difference(old, new)
+    assert difference == "a changed, d is new, b is gone and 1 more"
+    assert input_hashes.difference(old, old) == ""

@@ -1,0 +1,108 @@
+"""Files of records and tables are refused, and prose is not."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from pretrain.data.corpus import sources
+from pretrain.runtime.errors import UserError
+
+TFDS = {"text_key": "text", "tfds_split": "train", "tfds_dir": ""}
+
+
+def find(source: str, **fields) -> sources.Source:
+    return sources.find(source, **TFDS | fields)
+
+
+NAMES = [
+    "a.jsonl",
+    "a.ndjson",
+    "a.json",
+    "a.csv",
+    "a.tsv",
+    "a.parquet",
+    "a.arrow",
+    "a.jsonl.gz",
+    "a.JSONL.zst",
+    "b.csv.gz",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_files_of_records_are_refused_by_name(tmp_path, name):
+    (tmp_path / name).write_text("Anything at all.\n")
+    with pytest.raises(UserError, match=rf"{name} holds .*: python -c") as error:
+        find(f"text:{tmp_path}/*")
+    assert "\n" not in str(error.value)
+
+
+ROW = '{"text": "One. Two.", "id": 7}\n'
+
+
+RECORDS = {
+    "lines": ROW * 3,
+    "one line": ROW,
+    "after blank lines": "\n \n" + ROW,
+    "a byte order mark": "\ufeff" + ROW * 2,
+    "many lines": ROW * 9000,
+    "one long line": json.dumps({"text": "word " * 40_000}),
+    "a list": json.dumps([{"text": "One."}] * 3),
+    "a long list": json.dumps([{"text": "One."}] * 9000, indent=1),
+    "an object over lines": json.dumps({"text": ["One."], "id": {}}, indent=4),
+    "deep": '{"a":' * 50_000,
+    "Parquet": b"PAR1\x15\x04\x15\x10",
+    "Arrow": b"ARROW1\0\0\xff\xff\xff\xff",
+    "an Arrow stream": b"\xff\xff\xff\xff\x10\x01\0\0",
+}
+
+
+@pytest.mark.parametrize("content", RECORDS.values(), ids=RECORDS.keys())
+def test_records_are_refused_whatever_their_name(tmp_path, content):
+    path = tmp_path / "text.txt"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=r"text\.txt holds "):
+        "".join(next(find(f"text:{path}").read()))
+
+
+PROSE = [
+    '{"Hello," he said.\n',
+    '{"Hello"}\n',
+    '"Hello," he said.\n',
+    "{Applause} Thank you.\n",
+    '{"a": 1} is an object.\n',
+    '{"a": 1}\nThis was an object.\n',
+    '{"a": 1}, {"b": 2}\n',
+    "[1] A note.\n",
+    "[1]\n",
+    "[Illustration]\n",
+    "[]\n",
+    "PAR1 and ARROW1 are magic.\n",
+    '{\n"Oh," she cried. ' + "Word " * 40_000 + "\n",
+    "[" * 70_000 + "\n",
+    "a,b,c\n1,2,3\n",
+    "{\n",
+]
+
+
+@pytest.mark.parametrize("content", PROSE, ids=range(len(PROSE)))
+def test_prose_that_begins_like_records_is_read(tmp_path, content):
+    path = tmp_path / "text.txt"
+    path.write_text(content)
+    assert "".join(next(find(f"text:{path}").read())) == content
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.tsv"])
+def test_a_refusal_says_how_to_take_out_the_text(tmp_path, name):
+    rows = [{"id": "7", "text": "One. Two."}, {"id": "8", "text": "Three."}]
+    between = "\t" if name == "a.tsv" else ","
+    lines = [between.join(["id", "text"]), *(between.join(row.values()) for row in rows)]
+    contents = {"a.json": json.dumps(rows), "a.jsonl": "\n".join(map(json.dumps, rows))}
+    (tmp_path / name).write_text(contents.get(name, "\n".join(lines)))
+    with pytest.raises(UserError) as error:
+        find(f"text:{tmp_path / name}")
+    command = re.search(r"python -c .* > a\.txt", str(error.value))[0]
+    subprocess.run(command.replace("python", sys.executable), shell=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "a.txt").read_text() == "One. Two.\n\nThree.\n\n"

@@ -1,0 +1,32 @@
+"""The two files of a BPE are read, or named where they are none."""
+
+import json
+
+import pytest
+
+from pretrain.data.tokenizers import byte_bpe
+from pretrain.runtime.errors import UserError
+from tests.support.tokenizer_data import learn
+
+
+def test_files_that_are_no_vocabulary_are_named(tmp_path):
+    vocabulary, merges = tmp_path / "vocab.json", tmp_path / "merges.txt"
+    learn("byte_bpe").save(tmp_path)
+    ids = json.loads(vocabulary.read_text())
+    for content in ("{", "[]", '{"a": 1}', '{"a": 0}'):
+        vocabulary.write_text(content)
+        with pytest.raises(UserError, match=r"vocab\.json: "):
+            learn("byte_bpe", model=str(tmp_path))
+    vocabulary.write_text(json.dumps(ids))
+    merges.write_text("#version: 0.2\na qqqq\n")
+    with pytest.raises(UserError, match=r"merges\.txt: 'a qqqq'"):
+        learn("byte_bpe", model=str(tmp_path))
+
+
+def test_lines_of_merges_may_begin_with_a_hash(tmp_path):
+    vocabulary, merges = tmp_path / "vocab.json", tmp_path / "merges.txt"
+    ids = {piece: i for i, piece in enumerate([*byte_bpe.BYTES, "##", byte_bpe.EOD])}
+    vocabulary.write_text(json.dumps(ids))
+    for header in ("#version: 0.2\n", ""):
+        merges.write_text(f"{header}# #\n")
+        assert byte_bpe.Tokenizer.read(vocabulary, merges).merges == [("#", "#")]

@@ -1,0 +1,18 @@
+"""Samples and alphabets to learn from."""
+
+import pytest
+
+from pretrain.data.tokenizers.training import frequent, sample_texts
+
+
+def test_a_sample_is_drawn_from_the_whole_text():
+    chosen = sample_texts(map(str, range(10_000)), 1000)
+    assert len(set(chosen)) == 1000
+    assert sum(int(number) for number in chosen) / 1000 == pytest.approx(4999.5, rel=0.1)
+    assert sample_texts(["a", "b"], 5) == ["a", "b"]
+
+
+def test_characters_that_hardly_occur_have_no_piece():
+    assert frequent(["a" * 60_000, "b \n" * 60_000, "xyz"]) == ["a", "b"]
+    assert frequent(["abc"]) == ["a", "b", "c"]
+    assert frequent(["", " "]) == []
