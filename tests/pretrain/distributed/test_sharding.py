@@ -31,11 +31,13 @@ LARGE = 256  # numbers; smaller parameters may stay whole
 
 
 def over(*meshes):
-    """Every recipe on each mesh: on the one that splits along everything, and the quickest
-    recipe on one more; the others are of `make test-slow`."""
-    slow, quick = dict(marks=pytest.mark.slow), ("bilm", "fsdp 4")
+    """Returns every recipe on each mesh; in `make test`, two on the mesh that splits everything.
+
+    The other two are there with their gradients in test_layouts.
+    """
+    quick = {("plm", "mixed 8"), ("mlm", "mixed 8")}
     cases = [
-        pytest.param(recipe, mesh, **{} if (recipe, mesh) == quick or mesh == "mixed 8" else slow)
+        pytest.param(recipe, mesh, marks=() if (recipe, mesh) in quick else pytest.mark.slow)
         for recipe in toys.RECIPES
         for mesh in meshes
     ]
