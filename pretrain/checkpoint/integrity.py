@@ -134,6 +134,7 @@ def load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]
     """
     leaves, record = fail_together(lambda: _read(folder, like, within))
     table, _ = checksums.describe(leaves)
+    # Orbax notices truncated files and broken headers, but no flipped bit.
     if wrong := [name for name in like if table[name] != record["leaves"][name]]:
         raise DamagedError(f"not the values that were saved: {', '.join(wrong)}")
     return leaves, record["position"]
@@ -144,10 +145,10 @@ def fail_together(read: Callable[[], tuple[Leaves, dict]]) -> tuple[Leaves, dict
 
     Otherwise the others would wait for the one that failed.
     """
-    error: Exception | None = None
+    error: Exception | None = None  # raised below, after all processes have been asked
     try:
         result = read()
-    except UserError:
+    except UserError:  # of the record, which all processes read alike
         raise
     except Exception as cause:  # a damaged file can make any layer below raise anything
         error = cause
@@ -165,11 +166,12 @@ def describe_error(error: BaseException | None) -> str:
     while error.__cause__:  # Orbax wraps what the storage layer said
         error = error.__cause__
     text = " ".join(f"{type(error).__name__}: {error}".split())
+    # Some errors hold a whole tree of arrays.
     return text if len(text) <= 500 else f"{text[:200]} ... {text[-300:]}"
 
 
 def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
-    reject_symlinks(folder)
+    reject_symlinks(folder)  # before any file is opened
     record = read_record(folder)
     check_layout(folder, {k: v for k, v in record["leaves"].items() if is_within(k, within)}, like)
     _silence_orbax_tracebacks()
@@ -239,7 +241,7 @@ def read_record(folder: pathlib.Path) -> dict:
 def check_layout(folder: pathlib.Path, saved: Leaves, like: Leaves) -> None:
     """Raises UserError that names every leaf whose presence, shape or dtype differs."""
     present = {name: checksums.describe_layout(leaf) for name, leaf in like.items()}
-    wrong = []
+    wrong = []  # all of them at once, so that a recipe is mended in one go
     for name in dict.fromkeys([*saved, *present]):
         theirs, ours = (format_layout(layouts.get(name)) for layouts in (saved, present))
         if theirs != ours:

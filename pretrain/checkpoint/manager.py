@@ -48,6 +48,7 @@ class Failures(logging.Filter):
         if not record.exc_info or "orbax" not in record.pathname:
             return True
         message = record.getMessage()
+        # The log names the folder in its text alone.
         self.errors |= {x: record.exc_info[1] for x in list(self.errors) if str(x) in message}
         return False
 
@@ -95,7 +96,7 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(
             preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
             enable_async_checkpointing=asynchronous,
-            cleanup_tmp_directories=True,
+            cleanup_tmp_directories=True,  # of a process that was killed
             lightweight_initialize=True,  # it reads no metadata of its own: ours says more
         )
         self.manager = Manager(self.folder, options=options)
@@ -127,6 +128,7 @@ class Checkpoints:
             state=ocp.args.PyTreeSave(integrity.nest(leaves)), record=ocp.args.JsonSave(record)
         )
         with report_failure(self.folder):
+            # The caller decides when to save, not the intervals of the manager.
             self.manager.save(step, args=items, force=True)
 
     def restore(self, like: Any) -> tuple[Any, dict, int] | None:
@@ -173,7 +175,7 @@ class Checkpoints:
     def keep_only(self, steps: Collection[int]) -> None:
         """Deletes all checkpoints but those of `steps`; the first process decides."""
         self.wait()
-        if jax.process_index() == 0:
+        if jax.process_index() == 0:  # the folder is shared
             with report_failure(self.folder):
                 for step in set(integrity.steps(self.folder)) - set(steps):
                     shutil.rmtree(self.folder / str(step))
@@ -182,6 +184,7 @@ class Checkpoints:
 
     def check(self) -> None:
         """Raises UserError if an earlier asynchronous save failed; never waits."""
+        # First what the log said: the manager raises only after all processes have answered.
         if error := _failures.errors.get(self.folder):
             raise write_error(self.folder, error) from error
         if not self.manager.is_saving_in_progress():
@@ -200,9 +203,10 @@ class Checkpoints:
         self.wait()
         with report_failure(self.folder):
             self.manager.close()
-        _failures.errors.pop(self.folder, None)
+        _failures.errors.pop(self.folder, None)  # else every run of a process would stay in it
 
     def _put_aside(self, steps: Iterable[int]) -> None:
+        # Moved, not deleted: a person may want to look at them.
         if jax.process_index() == 0:
             for step in filter(lambda x: os.path.lexists(self.folder / str(x)), steps):
                 aside = vacant(self.folder.with_name("checkpoints-refused") / str(step))

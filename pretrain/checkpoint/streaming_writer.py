@@ -36,6 +36,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     draft = folder.with_name(f"{step}.draft")
     table: dict[str, dict] = {}
     garbage = 0
+    # Also what a killed writer left: Orbax would add to it.
     for path in (folder, draft, draft.with_name(f"{draft.name}.partial_save")):
         shutil.rmtree(path, ignore_errors=True)
     with report_failure(folder.parent):

@@ -43,6 +43,7 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
         UserError: as `load_backbone`.
     """
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
+    # Not by `Checkpoints`, which would delete the other run's unfinished saves.
     restored = integrity.load_newest(folder, integrity.flatten(like), within=within)
     if restored is None:
         raise UserError(f"there is no checkpoint in {folder} to take weights from")

@@ -61,6 +61,8 @@ def prepare(
     """
     texts = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
     sentence_lib.check(documents, sentences, detokenise)
+    # All that the tokens depend on: its hash is in the folder's name.  The split is not: it is made
+    # when a corpus is opened.
     options = {
         "format": FORMAT,
         "source": without_credentials(source),
@@ -125,6 +127,7 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
         sync_tree(draft)
         rename_folder(draft, folder)
     except OSError as error:
+        # The parts stay on disk, for the next run to continue from.
         if error.errno != errno.ENOSPC:
             raise
         raise UserError(f"{folder.parent}: no space left; the next run continues there") from error
@@ -132,6 +135,7 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
 
 def _fill(work: Path, draft: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
     options = manifest["options"]
+    # The text is read twice, for the vocabulary and for the tokens, as it may not fit in memory.
     tokenizer = restore_or_learn_tokenizer(work / "tokenizer", read_pieces(source, options), tokens)
     count = writer.write(work, read_pieces(source, options), tokenizer, options["paragraphs"])
     # Joining parts is quick: what a killed run joined is thrown away.
@@ -163,6 +167,7 @@ def restore_or_learn_tokenizer(
             say(f"{folder} is damaged: it is made again", every_process=True)
             shutil.rmtree(folder)
     say("learning the vocabulary", every_process=True)
+    # Learning takes long: a kill right after it is not to cost it.
     draft = folder.with_suffix(".draft")
     tokenizers.learn((piece.text for piece in text), **tokens).save(draft)
     rename_folder(draft, folder)
@@ -171,6 +176,7 @@ def restore_or_learn_tokenizer(
 
 def describe_changes(cache: Path, manifest: Mapping[str, Any]) -> str:
     """Says what changed since this source was last prepared with these options."""
+    # The newest first: it is the one that the user remembers.
     for path in sorted(cache.glob(f"*/{format.MANIFEST}"), key=_age):
         try:
             before = sealed_json.read(path)

@@ -32,7 +32,7 @@ class Reader(contextlib.ExitStack):
         with reading(self.path):
             try:
                 self._open()
-            except BaseException:
+            except BaseException:  # the caller gets no object to close
                 self.close()
                 raise
 

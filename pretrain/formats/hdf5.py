@@ -60,6 +60,7 @@ def _datasets(group: h5py.Group, visited: set[h5py.Group]) -> Iterator[tuple[str
     visited.add(group)
     for name in group:
         full = f"{group.name.rstrip('/')}/{name}"
+        # A soft link may lead nowhere or up, an external one to any file.
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise ValueError(f"{full} is a link")
         item = group[name]

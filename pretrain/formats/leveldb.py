@@ -61,10 +61,10 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
     crc, _ = take_bytes(data, at, 4)
     if masked_crc(block) != int.from_bytes(crc, "little"):
         raise ValueError(f"the block at byte {offset} does not have its checksum")
-    if block[-1]:
+    if block[-1]:  # the byte of its compression
         raise ValueError("its blocks are compressed, which TensorFlow's writer never does")
     (restarts,) = struct.unpack("<I", block[-5:-1])
-    end = size - 4 * (restarts + 1)
+    end = size - 4 * (restarts + 1)  # offsets for a binary search, which all of it does not need
     if end < 0:
         raise ValueError(f"the block at byte {offset} is shorter than it says")
     return block[:end]

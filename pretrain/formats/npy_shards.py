@@ -34,6 +34,7 @@ class Folder(Reader):
         with reading(self.path / SHAPES):
             shapes = _shapes((self.path / SHAPES).read_text(encoding="utf-8"))
         pieces = [self._piece(number) for number in range(self._count())]
+        # Only sums and types tell a wrong folder: the format has neither names nor checksums.
         dtypes = {piece.dtype for piece in pieces}
         if len(dtypes) > 1:
             raise ValueError(f"the pieces are of the types {', '.join(map(str, dtypes))}")

@@ -43,7 +43,7 @@ class File(Reader):
             self.others[info.filename] = "no array"
             return
         name = info.filename.removesuffix(END)
-        if name in self.specs:
+        if name in self.specs:  # zip allows it, and which one is meant is anybody's guess
             raise ValueError(f"{name} is there twice")
         shape, _, dtype = HEADERS[npy.read_magic(file)](file)
         self._add(name, shape, dtype)

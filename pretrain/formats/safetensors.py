@@ -152,6 +152,7 @@ def write(
 
 
 def _check_writable(folder: Path, specs: Mapping[str, Spec]) -> None:
+    # Before anything is written: the last array of a large model may come much later.
     for name, spec in specs.items():
         if spec.dtype not in NAMES:
             raise UserError(f"{folder}: safetensors have no type for {name}, which is {spec.dtype}")
@@ -162,7 +163,7 @@ def _check_writable(folder: Path, specs: Mapping[str, Spec]) -> None:
 
 def _shards(specs: Mapping[str, Spec], shard_bytes: int) -> list[dict[str, Spec]]:
     shards, room = [dict[str, Spec]()], shard_bytes
-    for name, spec in specs.items():
+    for name, spec in specs.items():  # an array is in one file, however large
         if size(spec) > room and shards[-1]:
             shards.append({})
             room = shard_bytes

@@ -83,7 +83,7 @@ class Checkpoint(Reader):
         if b"" not in table:
             raise ValueError("it has no header")
         self._shards = _shards(table.pop(b""))
-        self._pieces: dict[str, list[Piece]] = {}
+        self._pieces: dict[str, list[Piece]] = {}  # by variable
         entries = {key: _entry(value) for key, value in table.items()}
         # A partitioned variable lists its slices, which are entries of their own.
         parts = {slice_key(name, slice_) for name in entries for slice_ in entries[name].slices}
@@ -95,7 +95,7 @@ class Checkpoint(Reader):
         if entry.dtype not in DTYPES:
             self.others[name] = OTHERS.get(entry.dtype, f"DataType {entry.dtype}")
             return
-        self.specs[name] = entry.spec
+        self.specs[name] = entry.spec  # of the whole, however it was partitioned
         self._pieces[name] = _pieces(name, entry, entries)
         for piece in self._pieces[name]:
             self._check(name, piece.entry)
@@ -128,6 +128,7 @@ class Checkpoint(Reader):
         path = self._data_file(entry)
         with reading(path):
             data = np.fromfile(path, np.uint8, entry.size, offset=entry.offset)
+            # Before the bytes become numbers: any bits are numbers.
             if leveldb.masked_crc(data) != entry.crc:
                 raise ValueError(f"{name} does not have its checksum")
             return data.view(entry.spec.dtype).reshape(entry.shape)
@@ -163,6 +164,7 @@ def _shards(header: bytes) -> int:
     shards, big_endian, version = _last(header, 1), _last(header, 2), _last(header, 3, b"")
     if big_endian:
         raise ValueError("it was written on a big-endian machine, which is not supported")
+    # Newer writers say what a reader must know at least.
     if (needed := _last(version, 2)) > 1:
         raise ValueError(f"only readers of version {needed} of the format understand it")
     return shards
@@ -170,9 +172,9 @@ def _shards(header: bytes) -> int:
 
 def _entry(message: bytes) -> Entry:
     shape = fields(_last(message, 2, b""))
-    if 3 in shape:
+    if 3 in shape:  # unknown_rank
         raise ValueError("a variable of unknown rank")
-    return Entry(
+    return Entry(  # by the field numbers of BundleEntryProto
         dtype=_last(message, 1),
         shape=tuple(_last(axis, 1) for axis in shape.get(2, [])),
         shard=_last(message, 3),

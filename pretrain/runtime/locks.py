@@ -55,6 +55,7 @@ def lock_workdir(workdir: PathLike) -> Iterator[None]:
             _write_owner(lock)
     except OSError as error:
         raise UserError(f"cannot lock {os.fspath(path)}: {_explain(error)}") from error
+    # Outside of the `try`: an OSError of the caller's work is not the lock's.
     with _hold(lock):
         yield
 
@@ -103,7 +104,7 @@ def _close_on_error(lock: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hold(lock: int) -> Iterator[None]:
-    _locks.add(lock)
+    _locks.add(lock)  # what a forked child is to close
     try:
         yield
     finally:

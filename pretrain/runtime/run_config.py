@@ -22,6 +22,7 @@ def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
     Others may read the file, to go on from the run, unless the recipe held credentials.
     """
     public = {"format": FORMAT, **_redact(config)}
+    # Redacting is a matter of patterns, which may miss one.
     has_secrets = json.dumps(public) != json.dumps({"format": FORMAT, **config})
     write_json(pathlib.Path(workdir) / "config.json", public, private=has_secrets)
 

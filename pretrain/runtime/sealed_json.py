@@ -25,7 +25,7 @@ def read(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise UserError(f"{path} is not a JSON object")
-    seal = value.pop(SEAL, None)
+    seal = value.pop(SEAL, None)  # None in a file of an older version
     if seal is not None and seal != digest(value):
         raise UserError(f"{path} is not what was written there")
     return value

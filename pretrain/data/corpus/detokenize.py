@@ -28,6 +28,7 @@ def wikitext(line: str) -> str:
     """
     text = _apply(JOIN, line.strip(" \n"))
     text += "\n" * line.endswith("\n")
+    # Otherwise the perplexity per word would be that of another text.
     return text if retokenise(text) == line else line
 
 
@@ -63,6 +64,7 @@ JOIN: list[Rule] = [
     (re.compile(r" ([,;:!?%)\]])"), r"\1"),
     (re.compile(r"([(\[$£]) "), r"\1"),
 ]
+# The inverse of JOIN; the last two put single blanks between words.
 PART: list[Rule] = [
     (re.compile(r"(?<=[\d>])([.,])(?=[\d<])"), r" @\1@ "),
     (re.compile(r"(?<=\d)–(?=\d)"), " – "),

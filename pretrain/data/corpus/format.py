@@ -31,6 +31,7 @@ MANIFEST = "manifest.json"
 ARRAYS = ("tokens", "documents", "sentences", "words", "bytes", "counts")
 
 
+# Compared by identity: arrays have no single truth value.
 @dataclass(frozen=True, eq=False)
 class Corpus:
     """A prepared corpus, open.
@@ -71,6 +72,7 @@ def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
     Raises:
         UserError: a file is missing or damaged, or there is no such split.
     """
+    # The cheap checks come first: options, then sizes, then contents.
     manifest = _read_manifest(folder)
     splits = split(manifest["documents"], held_out)
     arrays = (_map(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
@@ -133,6 +135,7 @@ def _counts(arrays: dict[str, Any]) -> dict[str, int]:
 
 
 def _fingerprint(vocabulary: str, arrays: dict[str, Any]) -> str:
+    # In the order of ARRAYS, whatever the order in the manifest.
     contents = [vocabulary, *(arrays[name]["sha256"] for name in ARRAYS)]
     return hashlib.sha256(" ".join(contents).encode()).hexdigest()
 
@@ -143,6 +146,7 @@ def _map(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> n
     expected = size * np.dtype(dtype).itemsize
     if actual != expected:
         raise damage_error(folder, f"{path.name} holds {actual} bytes, not {expected}")
+    # A plain array: every slice of a memmap is a memmap, which takes longer to make.
     return np.asarray(np.memmap(path, dtype, "r"))
 
 

@@ -23,7 +23,7 @@ def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
         for name, path in by_name.items()
         if entries.get(name, [])[:2] != stamps[name]
     }
-    if fresh:
+    if fresh:  # else nothing is written: a cache may be read-only
         entries |= fresh
         sealed_json.write(record, entries)
     return {name: entries[name][2] for name in by_name}

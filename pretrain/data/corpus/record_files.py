@@ -58,6 +58,7 @@ def read(path: Path) -> Iterator[str]:
         UserError: as there, and if the file begins as one of records does.
     """
     blocks = text_files.blocks(path)
+    # The first block decides, and is then read on: a pipe or a bucket is not opened twice.
     first = next(blocks, b"")
     if kind := next((kind for magic, kind in MAGIC.items() if magic.match(first)), ""):
         raise _refusal(path, kind)

@@ -74,7 +74,7 @@ def texts(pattern: str, **_unused) -> Source:
         say(f"text:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; left out")
     files = [path for path in paths if path.is_file()]
     source = _files("text", files, f"text:{pattern} matches no file")
-    for path in files:
+    for path in files:  # before any is read, as the last may come hours later
         record_files.check_name(path)
     return dataclasses.replace(
         source, read=lambda: map(record_files.read, files), has_links=bool(again)
@@ -106,6 +106,7 @@ def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
 
     with explain_errors(f"tfds:{name}"):
         builder = tfds.builder(name, data_dir=tfds_dir or None)
+    # It is not downloaded here: a job may have no network, and TFDS would need TensorFlow.
     check_prepared(builder, name, tfds_split)
     check_text(builder.info.features, name, text_key)
     with explain_errors(f"tfds:{name}"):
@@ -141,6 +142,7 @@ def check_prepared(builder, name: str, tfds_split: str) -> None:
             f"tfds:{name} is not prepared in {builder.data_dir}: run tfds.builder({name!r})"
             ".download_and_prepare(file_format='array_record') once, or set tfds_dir"
         )
+    # "train[:10%]" is a part of a split.
     if tfds_split.partition("[")[0] not in splits:
         raise UserError(f"tfds:{name} has no split {tfds_split!r}, but {', '.join(splits)}")
 

@@ -38,6 +38,7 @@ def write(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs:
 
 
 def path(work: Path, number: int) -> Path:
+    """Returns the file of a part."""
     return work / f"part-{number:06}.npz"
 
 
@@ -48,7 +49,7 @@ def is_whole(part: Path) -> bool:
     try:
         with zipfile.ZipFile(part) as members:
             broken = members.testzip()  # NumPy does not read as far as the CRC
-    except Exception as error:  # zipfile raises some ten kinds
+    except Exception as error:  # zipfile raises some ten types
         broken = str(error) or type(error).__name__
     if broken is not None:
         say(f"{part} is damaged ({broken}): it is made again", every_process=True)
@@ -83,6 +84,7 @@ def closing_tokens(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarr
     special = tokenizer.special
     eos = [special["eos"]] if "eos" in special else []
     paragraph = [*eos, special["eop"]] if paragraphs else eos
+    # A tokenizer of whole words has one mark for both, which stands once.
     eod = [] if special["eod"] in eos else [special["eod"]]
     ids = {CONTINUED: [], SENTENCE: eos, PARAGRAPH: paragraph, DOCUMENT: [*paragraph, *eod]}
     return {opens: np.array(end, np.int32) for opens, end in ids.items()}
@@ -109,8 +111,9 @@ def encode(
     batches = ([piece.text for piece in batch] for batch in group_pieces(part, BATCH))
     texts = [ids for batch in batches for ids in tokenizer.encode(batch)]
     arrays = [array for pair in zip(ends, texts, strict=True) for array in pair]
+    # Ends and texts alternate: every other sum is where the text of a piece begins.
     begins = np.cumsum([len(array) for array in arrays])[::2]
-    document = np.cumsum(opens == DOCUMENT) - first
+    document = np.cumsum(opens == DOCUMENT) - first  # 0 is the one that is open already
     return {
         "tokens": np.concatenate(arrays).astype(token_dtype(tokenizer.V)),
         "documents": begins[opens == DOCUMENT],
@@ -127,6 +130,7 @@ def _sums(document: np.ndarray, values: list[int]) -> np.ndarray:
 
 
 def token_dtype(V: int) -> np.dtype:
+    """Returns the smallest type for ids below V: uint16 or uint32."""
     return np.dtype(np.uint16 if V <= 1 << 16 else np.uint32)
 
 
@@ -136,7 +140,7 @@ class Array:
     def __init__(self, folder: Path, name: str, dtype: Any):
         self.file = (folder / f"{name}.bin").open("wb")
         self.dtype, self.size, self.last = np.dtype(dtype), 0, -1
-        self.sha256 = hashlib.sha256()
+        self.sha256 = hashlib.sha256()  # of what was meant, not of what the disk returns
 
     def append(self, values: np.ndarray) -> None:
         if len(values):
@@ -158,6 +162,7 @@ class Sums(Array):
     unfinished = 0
 
     def append(self, values: np.ndarray) -> None:
+        # The last document of a part may go on in the next one.
         values[0] += self.unfinished
         self.unfinished = int(values[-1])
         super().append(values[:-1])
@@ -184,6 +189,7 @@ def join(
             for name, array in sums.items():
                 array.append(part[name])
             _count(tokens, counts, part["tokens"])
+    # The last document has no successor that would end it.
     _count(tokens, counts, closing_tokens(tokenizer, paragraphs)[DOCUMENT])
     for array in boundaries.values():
         array.append(np.array([tokens.size]))

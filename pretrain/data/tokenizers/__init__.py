@@ -101,7 +101,7 @@ def load(folder: Path) -> Tokenizer:
         raise UserError(f"{folder}: no tokenizer was saved there") from error
     if not isinstance(name, str):
         raise UserError(f"{folder}: no tokenizer was saved there")
-    loader = kind(name)
+    loader = kind(name)  # its own error names the kinds there are
     try:
         tokenizer = loader.load(folder)
         tokenizer.encode(["a"])  # some notice only then that they have no model

@@ -107,6 +107,7 @@ class MergeEncoder(Encoder):
             UserError: the ids are not 0, 1, 2 ..., or a piece is missing.
         """
         vocabulary, merges = where
+        # Ids are rows of an embedding table: none is missing, and none stands for two pieces.
         if {*map(type, ids.values())} - {int} or {*ids.values()} != {*range(len(ids))}:
             raise _no_table(vocabulary)
         if missing := {*cls.needed} - ids.keys():
@@ -119,6 +120,7 @@ class MergeEncoder(Encoder):
         check_sample(sample)
         if not model:
             return {"V": V, "sample": sample}
+        # Known by their content: the files may lie elsewhere on another machine.
         texts = [read(file) for file in cls._files(model)]
         return {"V": V, "model": hashlib.sha256("\0".join(texts).encode()).hexdigest()}
 

@@ -28,7 +28,7 @@ class Tokenizer(MergeEncoder):
 
     name = "byte_bpe"
     published = ("encoder.json", "vocab.bpe")
-    needed = (EOD, *BYTES)
+    needed = (EOD, *BYTES)  # with all bytes, no text is unknown
 
     def __post_init__(self):
         ids = {piece: i for i, piece in enumerate(self.pieces)}
@@ -57,5 +57,6 @@ class Tokenizer(MergeEncoder):
 
 def _words(model: models.BPE) -> library.Tokenizer:
     tokenizer = library.Tokenizer(model)
+    # A blank before the first word would be lost in decoding: GPT-2 adds none.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     return tokenizer

@@ -84,7 +84,7 @@ class Tokenizer:
             lower, keep_accents: see `normalization.clean`.
             sample: sentences to learn from; about 20 bytes of memory per character.
         """
-        if sample <= 100:
+        if sample <= 100:  # the library's own limit
             raise UserError(f"tokens.sample={sample}: learning needs more than 100 sentences")
         options = {"V": V, "lower": lower, "keep_accents": keep_accents}
         if not model:
@@ -141,7 +141,7 @@ class Tokenizer:
 
     def _split_commas(self, ids: np.ndarray) -> np.ndarray:
         """Separates numbers from the commas after them, as XLNet does."""
-        if not self._is_replaced_V[ids].any():
+        if not self._is_replaced_V[ids].any():  # as in most texts
             return ids
         apart = [self._replaced.get(i, [i]) for i in ids.tolist()]
         return np.array([i for piece in apart for i in piece], np.int32)
@@ -149,6 +149,7 @@ class Tokenizer:
     def _split_comma_span(self, i: int, start: int, end: int) -> list[tuple[int, int, int]]:
         """Returns a piece and its span, or the pieces written for it and theirs."""
         parts: list[tuple[int, int, int]] = []
+        # From behind: the comma is the last character, the number what is before it.
         for part in reversed(self._replaced.get(i, [i])):
             size = len(self.pieces[part].replace("▁", ""))
             parts.insert(0, (part, max(end - size, start), end))
@@ -168,7 +169,7 @@ def _parse_spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
     # Its spans count bytes of UTF-8, ours characters.
     places = np.cumsum([0, *(len(char.encode()) for char in text)])
     for piece in protobuf.fields(message).get(2, []):
-        fields = protobuf.fields(piece)
+        fields = protobuf.fields(piece)  # of SentencePieceText: id, begin, end
         i, start, end = (fields.get(number, [0])[0] for number in (2, 4, 5))
         start, end = np.searchsorted(places, (start, end)).tolist()
         yield i, start, end
@@ -205,7 +206,7 @@ def _learn(sentences: Iterator[str], V: int, sample: int) -> bytes:
     except RuntimeError as error:
         if failures:
             raise failures[0] from None
-        reason = str(error).rpartition("] ")[2] or str(error)
+        reason = str(error).rpartition("] ")[2] or str(error)  # without the line of its source
         raise UserError(f"tokens.V={V}: this corpus cannot give it: {reason}") from error
     return model.getvalue()
 

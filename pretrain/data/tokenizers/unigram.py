@@ -38,6 +38,7 @@ class Tokenizer(Encoder):
         ids = whole.get_vocab()
         self.pieces = sorted(ids, key=ids.__getitem__)
         self._library = library.Tokenizer.from_str(_without_marks(self.model))
+        # A file may ask for padding and truncation, which are up to those who make rows.
         self._library.no_padding()
         self._library.no_truncation()
         self.word_start_V = np.array([starts_word(piece) for piece in self.pieces])
@@ -90,6 +91,7 @@ def _without_marks(model: str) -> str:
     content = json.loads(model)
     added = content.get("added_tokens") or []
     marks = {piece["content"] for piece in added if piece["special"]}
+    # Ids and scores stay: a special piece keeps its place under a name that no text has.
     content["added_tokens"] = [piece for piece in added if not piece["special"]]
     vocabulary = content["model"]["vocab"]
     names = [x + NEVER if x in marks and x != SPECIAL["unk"] else x for x, _ in vocabulary]

@@ -79,7 +79,7 @@ class Tokenizer(Encoder):
         self.V = len(self.pieces)
         self.word_start_V = np.array([not piece.startswith(INSIDE) for piece in self.pieces])
         self.special = {name: ids[piece] for name, piece in SPECIAL.items()}
-        self.special["eod"] = self.special["sep"]
+        self.special["eod"] = self.special["sep"]  # BERT has no other end
 
     @staticmethod
     def settings(
@@ -124,6 +124,7 @@ class Tokenizer(Encoder):
 
     def save(self, folder: Path) -> None:
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}
+        # Without what BERT's own code does, which is the default in `load`.
         traits |= {x: value for x, usual in USUAL.items() if (value := getattr(self, x)) != usual}
         files = {VOCABULARY: _content(self.pieces), TRAITS: json.dumps(traits).encode()}
         saved_files.write(folder, files)
@@ -159,6 +160,7 @@ def read_vocabulary(model: str | Path) -> list[str]:
     pieces = [line.removesuffix("\r") for line in read(_path(model)).split("\n")]
     pieces = pieces[:-1] if not pieces[-1] else pieces
     if len(set(pieces)) < len(pieces):
+        # By its lines, as the reader of a file of 30,000 lines needs them.
         first: dict[str, int] = {}
         line = next(i for i, piece in enumerate(pieces, 1) if first.setdefault(piece, i) < i)
         raise UserError(
@@ -181,6 +183,7 @@ def _path(model: str | Path) -> Path:
 
 def _learn(texts: list[str], V: int, cleaning: normalizers.Normalizer) -> list[str]:
     texts = [cleaning.normalize_str(text) for text in texts]
+    # A BPE with marks inside words gives pieces that WordPiece can look up.
     blank = library.Tokenizer(models.BPE())
     blank.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     letters, mark = frequent(texts), {"continuing_subword_prefix": INSIDE}

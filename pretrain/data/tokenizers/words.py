@@ -81,6 +81,7 @@ class Tokenizer(Encoder):
         options = fill_defaults(cls.settings, fields)
         vocabulary, types = options["vocabulary"], options["types"]
         split, lower = options["split"], options["lower"]
+        # A published order is kept, since trained weights have it.
         first = _read_words(vocabulary) if vocabulary else list(MARKS)
         if types and len(first) > types:
             raise UserError(f"tokens.types={types}, but {vocabulary} has {len(first)} words")
@@ -90,6 +91,7 @@ class Tokenizer(Encoder):
     def extend(self, texts: Iterable[str]) -> "Tokenizer":
         """Returns a tokenizer with the texts' other words behind its own, the commonest first."""
         counter = _make_blank(self.split, self.lower)
+        # The trainer's own default would drop the rarer words.
         everything = trainers.WordLevelTrainer(vocab_size=1 << 48, show_progress=False)
         counter.train_from_iterator(texts, everything)
         ids = counter.get_vocab(with_added_tokens=False)
@@ -133,6 +135,7 @@ def _read_words(vocabulary: str) -> list[str]:
         raise _vocabulary_error(
             vocabulary, f"does not begin with a line each of {', '.join(MARKS)}"
         )
+    # The first line of each word.
     numbers = {word: number for number, word in reversed(list(enumerate(lines, 1)))}
     if len(numbers) < len(lines):
         twice = next(i for i, word in enumerate(lines, 1) if numbers[word] < i)

@@ -305,7 +305,7 @@ def memory_of_one_line(tmp_path: Path, mb: int, sentences: str) -> float:
 
 @pytest.mark.parametrize("sentences", ["split", "whole"])
 def test_memory_does_not_follow_the_length_of_a_line(tmp_path, sentences):
-    assert memory_of_one_line(tmp_path, 20, sentences) < 150
+    assert memory_of_one_line(tmp_path, 10, sentences) < 110
 
 
 @pytest.mark.slow
