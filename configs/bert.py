@@ -117,7 +117,7 @@ def base(**size: int) -> ConfigDict:
         b1=0.9,
         b2=0.999,
         eps=1e-6,
-        correct=False,
+        bias_correction=False,
         weight_decay=0.01,
         clip=1.0,
     )
@@ -155,7 +155,7 @@ def roberta() -> ConfigDict:
     config.model.update(pooler=False)
     config.objective.update(nsp=False)
     config.optim.update(
-        lr=6e-4, steps=500_000, warmup=24_000, join="after", b2=0.98, correct=True, clip=0.0
+        lr=6e-4, steps=500_000, warmup=24_000, join="after", b2=0.98, bias_correction=True, clip=0.0
     )
     return config
 
@@ -177,6 +177,6 @@ def mini() -> ConfigDict:
     )
     config.model.update(L=128, dropout=0.0, attention_dropout=0.0, dtype="float32", init_scale=0.05)
     config.execution.unroll = 4
-    config.optim.update(lr=7e-4, steps=4000, warmup=100, join="after", correct=True)
+    config.optim.update(lr=7e-4, steps=4000, warmup=100, join="after", bias_correction=True)
     config.train.update(log_every=50, eval_every=500, eval_batches=0, save_every=500)
     return config

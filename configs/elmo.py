@@ -81,9 +81,9 @@ def original(**size) -> ConfigDict:
         steps=1_000_845,
         warmup=0,
         decay="constant",
-        accumulator=1.0,
+        initial_accumulator=1.0,
         clip=10.0,
-        scale=config.batches.get_ref("L"),  # their loss is per row: Adagrad notices
+        grad_scale=config.batches.get_ref("L"),  # their loss is per row: Adagrad notices
     )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1250)
     return config

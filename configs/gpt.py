@@ -71,7 +71,7 @@ def base() -> ConfigDict:
         b1=0.9,
         b2=0.999,
         eps=1e-8,
-        eps_inside=False,
+        eps_hat=True,
         weight_decay=0.01,
         clip=1.0,
     )

@@ -75,11 +75,11 @@ def large() -> ConfigDict:
         steps=500_000,
         warmup=40_000,
         decay="linear",
-        end=0.001,
+        end_factor=0.001,
         b1=0.9,
         b2=0.999,
         eps=1e-6,
-        correct=False,
+        bias_correction=False,
         weight_decay=0.01,
         clip=1.0,
     )
@@ -119,6 +119,6 @@ def mini() -> ConfigDict:
     )
     config.execution.update(remat="none", unroll=4, loss_chunks=3)
     config.objective.update(perm=64, reset=True)
-    config.optim.update(lr=1e-3, steps=2000, warmup=100, correct=True)
+    config.optim.update(lr=1e-3, steps=2000, warmup=100, bias_correction=True)
     config.train.update(log_every=50, eval_every=400, eval_batches=32, save_every=400)
     return config

@@ -75,7 +75,7 @@ def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
         say(note)
     if not config.optim.get("steps"):
         config.optim.steps = math.ceil(train.size * config.epochs / config.batches.B)
-    for name in ("warmup", "unfreeze"):
+    for name in ("warmup", "unfreeze_every"):
         if 0 < config.optim.get(name, 0) < 1:
             config.optim[name] = round(config.optim[name] * config.optim.steps)
     return Job(start, examples, form, task, train, evals)

@@ -16,7 +16,7 @@ def base() -> ConfigDict:
     config.text_format = ""  # how texts are framed; "": as in pretraining
     config.tokens = ConfigDict()  # from scratch
     config.execution = dict(remat=None, unroll=None)  # None: as in pretraining
-    config.optim = dict(  # warmup and unfreeze below 1 are shares of all steps
+    config.optim = dict(  # warmup and unfreeze_every below 1 are shares of all steps
         name="adamw",
         lr=2e-5,
         steps=0,
@@ -28,8 +28,8 @@ def base() -> ConfigDict:
         eps=1e-6,
         weight_decay=0.01,
         clip=1.0,
-        layers=1.0,
-        unfreeze=0.0,
+        layer_lr_decay=1.0,
+        unfreeze_every=0.0,
         freeze="",
     )
     config.train.update(best="", stop_after=0, log_every=50, eval_every=200, save_every=500, keep=1)

@@ -56,6 +56,6 @@ def elmo() -> ConfigDict:
     )
     config.epochs, config.batches.B = 30.0, 64
     config.optim.update(lr=1e-3, warmup=0, decay="constant", weight_decay=0.0, clip=5.0)
-    config.optim.freeze = "^backbone/"
+    config.optim.freeze = "backbone"
     config.train.stop_after = 25
     return config

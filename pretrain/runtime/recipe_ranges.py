@@ -86,10 +86,11 @@ TABLE: dict[str, dict[str, Range]] = {
     "optim": {
         "steps": COUNT,
         "decay_steps": COUNT_OR_NONE,
-        "lr warmup end accumulator weight_decay clip rates layers unfreeze": NOT_NEGATIVE,
-        "eps scale ratio": POSITIVE,
+        "lr warmup end_factor initial_accumulator weight_decay clip rates": NOT_NEGATIVE,
+        "layer_lr_decay unfreeze_every": NOT_NEGATIVE,
+        "eps grad_scale stlr_ratio": POSITIVE,
         "b1 b2": SHARE_BELOW_1,
-        "cut": SHARE,
+        "stlr_cut_frac": SHARE,
     },
     "train": {
         "parts patience keep": COUNT,

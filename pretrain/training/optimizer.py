@@ -5,8 +5,8 @@ An update takes the `norm` of the gradients and `infos`, a tree of
 rules that speak of one layer act along it.
 """
 
+import dataclasses
 import functools
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -14,9 +14,10 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from modules import plugins
 from modules.layers.params import ParamInfo
 from pretrain.runtime.errors import UserError
-from pretrain.training.schedules import Schedule, schedule
+from pretrain.training.schedules import Schedule
 
 
 def path_name(path) -> str:
@@ -48,13 +49,15 @@ class Moments(NamedTuple):
     nu: Any
 
 
-def adam(b1: float, b2: float, eps: float, correct: bool, eps_inside: bool):
-    """Adam's direction (Kingma & Ba 2015) in the variants the originals use.
+def adam(b1: float, b2: float, eps: float, bias_correction: bool, eps_hat: bool):
+    """Builds Adam's direction (Kingma & Ba 2015) in the variants the originals use.
 
     Args:
-        correct: divide the moments by 1 - b^t.  BERT's and XLNet's AdamW do not.
-        eps_inside: add eps to the corrected root (the paper's algorithm 1).  False adds it to
-            the root before correction ("epsilon hat", as TensorFlow's Adam).
+        b1, b2, eps: the paper's betas and epsilon.
+        bias_correction: divide the moments by 1 - b^t.  BERT's and XLNet's AdamW do not.
+        eps_hat: add eps to the root before correction, the "epsilon hat" of the paper's section 2
+            and of TensorFlow's Adam (GPT-1).  False adds it to the corrected root, as the paper's
+            algorithm 1.
     """
 
     def init(params):
@@ -65,8 +68,8 @@ def adam(b1: float, b2: float, eps: float, correct: bool, eps_inside: bool):
         t = state.updates + 1
         mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
         nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
-        first, second = (1 - b1**t, jnp.sqrt(1 - b2**t)) if correct else (1.0, 1.0)
-        root = second if eps_inside else 1.0
+        first, second = (1 - b1**t, jnp.sqrt(1 - b2**t)) if bias_correction else (1.0, 1.0)
+        root = 1.0 if eps_hat else second
         updates = jax.tree.map(
             lambda m, v: m / first * (second / root) / (jnp.sqrt(v) / root + eps), mu, nu
         )
@@ -75,10 +78,13 @@ def adam(b1: float, b2: float, eps: float, correct: bool, eps_inside: bool):
     return optax.GradientTransformation(init, update)
 
 
-def _rule(update: Callable[..., Any]) -> optax.GradientTransformationExtraArgs:
-    """A transformation without state, `update(u, p, info)` for each parameter."""
+def _rule(
+    update: Callable[..., Any], check: Callable[[Any], None] = lambda infos: None
+) -> optax.GradientTransformationExtraArgs:
+    """Builds a transformation without state, `update(u, p, info)` for each parameter."""
 
     def update_all(updates, state, params=None, *, infos, **_):
+        check(infos)
         return jax.tree.map(update, updates, params, infos), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update_all)
@@ -115,8 +121,17 @@ def layers_above(info: ParamInfo, u: jax.Array) -> jax.Array:
     return above.reshape(-1, *[1] * (u.ndim - 1)) if above.ndim else above
 
 
+def check_depths(infos) -> None:
+    """Raises a UserError unless some parameter says how deep it lies."""
+    if all(info.layers_above == -1 for info in jax.tree.leaves(infos)):
+        raise UserError(
+            "optim.layer_lr_decay and optim.unfreeze_every need a model whose parameters say how "
+            "deep they lie; see modules.layers.params.set_depths"
+        )
+
+
 def layer_decay(factor: float):
-    """Learning rates that fall by `factor` from each layer to the one beneath it.
+    """Lets learning rates fall by `factor` from each layer to the one beneath it.
 
     Applied to the update, where it counts (scaling gradients leaves Adam's steps as they were).
     The top layer and what lies above it keep the rate; embeddings lie beneath layer 0.
@@ -125,7 +140,7 @@ def layer_decay(factor: float):
     def scale(u, _, info: ParamInfo):
         return u * (factor ** jnp.maximum(layers_above(info, u), 0).astype(u.dtype))
 
-    return _rule(scale)
+    return _rule(scale, check_depths)
 
 
 class Steps(NamedTuple):
@@ -135,14 +150,18 @@ class Steps(NamedTuple):
 
 
 def gradual_unfreezing(every: int):
-    """What lies above all layers learns from the start, the top layer after `every` steps, each
-    next one as much later; embeddings come last (Howard & Ruder 2018, section 3.3).
+    """Lets the top layer learn after `every` steps and each next one as much later.
+
+    What lies above all layers learns from the start; embeddings come last (Howard & Ruder 2018,
+    section 3.3).
 
     Their one step of unfreezing is an epoch.  Moments are kept of all gradients, and the norm that
     is clipped is that of all.
     """
 
     def update(updates, state, params=None, *, infos, **_):
+        check_depths(infos)
+
         def gate(u, info: ParamInfo):
             return jnp.where(state.updates >= (layers_above(info, u) + 1) * every, u, 0)
 
@@ -152,13 +171,27 @@ def gradual_unfreezing(every: int):
 
 
 def multiply(rates: Mapping[str, float]):
-    """Updates of the parameters that match a pattern, times its factor; the first match counts."""
+    """Multiplies the updates of the parameters at or below a path; the longest path counts.
 
-    def scale(path, u):
-        found = (rate for pattern, rate in rates.items() if re.search(pattern, path_name(path)))
-        return u * next(found, 1.0)
+    A path is a module's or a parameter's, as "backbone" or "backbone/token_VD".
+    """
 
-    return optax.stateless(lambda u, params: jax.tree_util.tree_map_with_path(scale, u))
+    def paths_of(name: str) -> list[str]:
+        return [path for path in rates if f"{name}/".startswith(f"{path.rstrip('/')}/")]
+
+    def scale(updates, params=None):
+        leaves, structure = jax.tree_util.tree_flatten_with_path(updates)
+        names = [path_name(path) for path, _ in leaves]
+        if unknown := rates.keys() - {path for name in names for path in paths_of(name)}:
+            raise UserError(
+                f"optim: there is no parameter at {min(unknown)!r}, but at {', '.join(names)}"
+            )
+        factors = [rates[max(paths_of(name), key=len)] if paths_of(name) else 1.0 for name in names]
+        return jax.tree.unflatten(
+            structure, [u * by for (_, u), by in zip(leaves, factors, strict=True)]
+        )
+
+    return optax.stateless(scale)
 
 
 def with_infos(tx: optax.GradientTransformation, infos) -> optax.GradientTransformationExtraArgs:
@@ -170,76 +203,83 @@ def with_infos(tx: optax.GradientTransformation, infos) -> optax.GradientTransfo
 # --- the section -----------------------------------------------------------------------------
 
 
-def make(
-    *,
-    name: str = "adamw",
-    lr: float,
-    steps: int,
-    warmup: int = 0,
-    decay: str = "linear",
-    end: float = 0.0,
-    join: str = "after",
-    decay_steps: int = 0,
-    cut: float = 0.1,
-    ratio: float = 32.0,
-    b1: float = 0.9,
-    b2: float = 0.999,
-    eps: float = 1e-6,
-    correct: bool = True,
-    eps_inside: bool = True,
-    accumulator: float = 1.0,
-    weight_decay: float = 0.0,
-    clip: float = 0.0,
-    scale: float = 1.0,
-    freeze: str = "",
-    rates: Mapping[str, float] | None = None,
-    layers: float = 1.0,
-    unfreeze: int = 0,
-) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:
-    """The recipe's `optim` section: (transformation of mean gradients, learning rate by step).
+@dataclasses.dataclass(frozen=True)
+class Optimizer:
+    """What a recipe's section `optim` says beside the `Schedule`.
 
-    The transformation's update takes the global `norm` of the gradients and the parameters'
-    `infos` as keywords.
-
-    Args:
-        name: "adamw", "lamb" or "adagrad" (`accumulator` is its first sum of squares).
-        lr, steps, warmup, decay, end, join, decay_steps, cut, ratio: of `schedule`.
-        b1, b2, eps, correct, eps_inside: of `adam`.
+    Attributes:
+        name: "adamw" (Loshchilov & Hutter 2019, arXiv 1711.05101), "lamb" (You et al. 2020, arXiv
+            1904.00962: Adam whose every step is as long as the parameter, for batches of
+            thousands of rows) or "adagrad" (Duchi et al. 2011, ELMo's).
+        b1, b2, eps, bias_correction, eps_hat: of `adam`.
+        initial_accumulator: Adagrad's first sum of squares.
         weight_decay: share of the weights taken off per unit of learning rate, decoupled from
             the gradient; of the parameters made with `decay=True`.
         clip: limit of the norm of the global mean gradient; 0: none.
-        scale: what the gradient is multiplied by first, where it matters (ELMo's Adagrad, whose
-            loss is one per row of the batch instead of one per token).
-        freeze: pattern of parameters that rest.
-        rates: pattern -> factor of the update.
-        layers: factor per layer downwards, see `layer_decay`.
-        unfreeze: steps from one layer to the next, see `gradual_unfreezing`; 0: all at once.
+        grad_scale: what the gradient is multiplied by first, where it matters (ELMo's Adagrad,
+            whose loss is one per row of the batch instead of one per token).
+        freeze: a path, as "backbone": the parameters there rest; "": none do.
+        rates: path -> factor of the updates there; of several the longest path counts.
+        layer_lr_decay: factor per layer downwards, see `layer_decay`; 1: none learns slower.
+        unfreeze_every: steps from one layer to the next, see `gradual_unfreezing`; 0: all at once.
     """
-    rules = {
-        "adamw": lambda: [adam(b1, b2, eps, correct, eps_inside)],
-        "lamb": lambda: [adam(b1, b2, eps, correct, eps_inside)],
-        "adagrad": lambda: [optax.scale_by_rss(accumulator, eps=0.0)],
-    }
-    if name not in rules:
-        raise UserError(f"optim.name={name!r} is none of {', '.join(rules)}")
-    rate = schedule(
-        lr=lr,
-        steps=steps,
-        warmup=warmup,
-        decay=decay,
-        end=end,
-        join=join,
-        decay_steps=decay_steps,
-        cut=cut,
-        ratio=ratio,
-    )
-    chain = [clip_to(clip, scale)] if clip or scale != 1 else []
-    chain += rules[name]()
-    if weight_decay:
-        chain.append(decay_weights(weight_decay))
-    chain += [trust_ratio()] if name == "lamb" else []
-    chain += [layer_decay(layers)] if layers != 1 else []
-    chain += [multiply(rates)] if rates else []
-    chain += [multiply({freeze: 0.0})] if freeze else []
-    chain += [gradual_unfreezing(unfreeze)] if unfreeze else []
-    return optax.chain(*chain, optax.scale_by_learning_rate(rate)), rate
+
+    name: str = "adamw"
+    b1: float = 0.9
+    b2: float = 0.999
+    eps: float = 1e-6
+    bias_correction: bool = True
+    eps_hat: bool = False
+    initial_accumulator: float = 1.0
+    weight_decay: float = 0.0
+    clip: float = 0.0
+    grad_scale: float = 1.0
+    freeze: str = ""
+    rates: Mapping[str, float] | None = None
+    layer_lr_decay: float = 1.0
+    unfreeze_every: int = 0
+
+    def __post_init__(self):
+        if self.name not in DIRECTIONS:
+            raise UserError(f"optim.name={self.name!r} is none of {', '.join(DIRECTIONS)}")
+
+    def transformations(self) -> list[optax.GradientTransformation]:
+        """Lists what is done to mean gradients, in turn, before the learning rate."""
+        rules = (
+            (self.clip or self.grad_scale != 1, lambda: clip_to(self.clip, self.grad_scale)),
+            (True, lambda: DIRECTIONS[self.name](self)),
+            (self.weight_decay, lambda: decay_weights(self.weight_decay)),
+            (self.name == "lamb", trust_ratio),
+            (self.layer_lr_decay != 1, lambda: layer_decay(self.layer_lr_decay)),
+            (self.rates, lambda: multiply(dict(self.rates or {}))),
+            (self.freeze, lambda: multiply({self.freeze: 0.0})),
+            (self.unfreeze_every, lambda: gradual_unfreezing(self.unfreeze_every)),
+        )
+        return [build() for wanted, build in rules if wanted]
+
+
+def _adam_of(section: Optimizer) -> optax.GradientTransformation:
+    return adam(section.b1, section.b2, section.eps, section.bias_correction, section.eps_hat)
+
+
+DIRECTIONS: dict[str, Callable[[Optimizer], optax.GradientTransformation]] = {
+    "adamw": _adam_of,
+    "lamb": _adam_of,
+    "adagrad": lambda section: optax.scale_by_rss(section.initial_accumulator, eps=0.0),
+}
+
+
+def make(**section: Any) -> tuple[optax.GradientTransformationExtraArgs, Schedule]:
+    """Builds the optimiser of a recipe's `optim` section, the fields of `Schedule` and `Optimizer`.
+
+    Returns:
+        (transformation of mean gradients, learning rate by step).  The transformation's update
+        takes the global `norm` of the gradients and the parameters' `infos` as keywords.
+
+    Raises:
+        UserError: there is no such optimiser or schedule.
+    """
+    scheduled = plugins.select_fields(Schedule, section)
+    rest = {name: value for name, value in section.items() if name not in scheduled}
+    rate, optimizer = Schedule(**scheduled), Optimizer(**rest)
+    return optax.chain(*optimizer.transformations(), optax.scale_by_learning_rate(rate)), rate

@@ -12,7 +12,7 @@ import pytest
 from pretrain.distributed import sharding
 from pretrain.runtime import recipe_ranges
 from pretrain.runtime.errors import UserError
-from pretrain.training import loop, optimizer
+from pretrain.training import loop, optimizer, schedules
 from tests.support import tiny_runs
 
 CONFIGS = pathlib.Path(__file__).parents[3] / "configs"
@@ -97,7 +97,8 @@ def owners():
     for name in ("classify", "regress", "choice", "rank", "tag", "span"):
         kind = importlib.import_module(f"finetune.tasks.{name}")
         yield from (("task", kind.Form), ("task", kind.Task))
-    yield from (("optim", optimizer.make), ("train", loop.Plan), ("mesh", sharding.make_mesh))
+    yield from (("optim", schedules.Schedule), ("optim", optimizer.Optimizer))
+    yield from (("train", loop.Plan), ("mesh", sharding.make_mesh))
 
 
 def test_every_number_that_a_section_takes_has_a_range():

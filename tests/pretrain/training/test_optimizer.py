@@ -25,7 +25,7 @@ LR, B1, B2, EPS = 0.1, 0.9, 0.99, 1e-3
 # --- schedules -------------------------------------------------------------------------------
 
 SCHEDULES = {
-    "xlnet": dict(lr=4e-4, steps=500_000, warmup=40_000, end=0.001),
+    "xlnet": dict(lr=4e-4, steps=500_000, warmup=40_000, end_factor=0.001),
     "bert": dict(lr=1e-4, steps=1_000_000, warmup=10_000, join="switch"),
     "gpt1": dict(lr=1.0, steps=1000, warmup=2, join="product"),
     "stlr": dict(lr=0.01, steps=1000, decay="slanted"),
@@ -35,26 +35,28 @@ SCHEDULES = {
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_rates_are_the_original_s(name):
     section = SCHEDULES[name]
-    rate = schedules.schedule(**section)
+    rate = schedules.Schedule(**section)
     for step, expected in GOLDEN[name].items():
         step = round(float(step) * (1000 if name == "gpt1" else 1))
         np.testing.assert_allclose(rate(step), expected, rtol=2e-6, atol=1e-7 * section["lr"])
 
 
 def test_cosine_rsqrt_and_constant_are_their_formulas():
-    make = lambda decay, **more: schedules.schedule(lr=2, steps=100, warmup=20, decay=decay, **more)  # noqa: E731
+    make = lambda decay, **more: schedules.Schedule(lr=2, steps=100, warmup=20, decay=decay, **more)  # noqa: E731
     for step in (20, 47, 100):
         done = (step - 20) / 80
         cosine = 2 * (0.1 + 0.9 * (1 + math.cos(math.pi * done)) / 2)
-        np.testing.assert_allclose(make("cosine", end=0.1)(step), cosine, rtol=1e-6)
+        np.testing.assert_allclose(make("cosine", end_factor=0.1)(step), cosine, rtol=1e-6)
         np.testing.assert_allclose(make("rsqrt")(step), 2 * math.sqrt(20 / step), rtol=1e-6)
         assert make("constant")(step) == 2
     assert all(make(decay)(10) == 1 for decay in ("cosine", "rsqrt", "constant", "linear"))
 
 
 def test_a_decay_may_end_before_the_run_does():
-    rate = schedules.schedule(lr=2, steps=100, warmup=10, decay="cosine", end=0.1, decay_steps=60)
-    halfway = schedules.schedule(lr=2, steps=60, warmup=10, decay="cosine", end=0.1)
+    rate = schedules.Schedule(
+        lr=2, steps=100, warmup=10, decay="cosine", end_factor=0.1, decay_steps=60
+    )
+    halfway = schedules.Schedule(lr=2, steps=60, warmup=10, decay="cosine", end_factor=0.1)
     for step in (0, 5, 10, 35, 59):
         assert rate(step) == halfway(step)
     np.testing.assert_allclose([rate(60), rate(80), rate(100)], 0.2, rtol=1e-6)
@@ -62,7 +64,7 @@ def test_a_decay_may_end_before_the_run_does():
 
 def test_an_unknown_name_says_what_there_is():
     with pytest.raises(UserError, match="decay='lineal'"):
-        schedules.schedule(lr=1, steps=1, decay="lineal")
+        schedules.Schedule(lr=1, steps=1, decay="lineal")
     with pytest.raises(UserError, match=r"optim\.name='sgd' is none of adamw, lamb, adagrad"):
         optimizer.make(name="sgd", lr=1, steps=1)
 
@@ -135,8 +137,8 @@ def uncorrected(t, m, v):
 
 ADAMS = {
     "the paper's": (dict(), paper),
-    "TensorFlow's": (dict(eps_inside=False), epsilon_hat),
-    "BERT's and XLNet's": (dict(correct=False), uncorrected),
+    "TensorFlow's": (dict(eps_hat=True), epsilon_hat),
+    "BERT's and XLNet's": (dict(bias_correction=False), uncorrected),
 }
 
 
@@ -186,20 +188,20 @@ def test_three_steps_of_adagrad_divide_by_the_root_of_all_squares():
             p = p - LR * g / np.sqrt(total)
         return p
 
-    found = steps(tree(0), name="adagrad", accumulator=0.7)
+    found = steps(tree(0), name="adagrad", initial_accumulator=0.7)
     same(found, jax.tree.map(leaf, tree(0), *GRADS))
 
 
 @pytest.mark.parametrize("scale", [1.0, 20.0])
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_clipping_limits_the_norm_of_the_whole_scaled_gradient(factor, scale):
-    section = dict(name="adagrad", lr=1e8, steps=1, decay="constant", accumulator=1e16)
+    section = dict(name="adagrad", lr=1e8, steps=1, decay="constant", initial_accumulator=1e16)
     params, grads = tree(0), jax.tree.map(lambda x: jnp.float32(factor * x), GRADS[0])
     norm = math.sqrt(sum((x**2).sum() for x in jax.tree.leaves(grads)))
     assert (norm > 2) == (factor > 1)
     updates = []
     for clip in (0.0, 2.0):  # such Adagrad is plain descent: what comes out is what went in
-        tx, _ = optimizer.make(**section, clip=clip, scale=scale)
+        tx, _ = optimizer.make(**section, clip=clip, grad_scale=scale)
         updates.append(tx.update(grads, tx.init(params), params, norm=norm)[0])
     same(updates[0], jax.tree.map(lambda g: -scale * g, grads), rtol=1e-3)
     scaled = jax.tree.map(lambda u: u * min(1, 2 / (norm * scale)), updates[0])
@@ -278,19 +280,35 @@ def test_matrices_and_embeddings_decay_and_vectors_do_not(recipe):
 
 
 def test_what_is_frozen_rests_even_from_decay(untied):
-    updates = update_of_ones(untied, weight_decay=0.5, freeze="^backbone/")
+    updates = update_of_ones(untied, weight_decay=0.5, freeze="backbone")
     assert {name for name, u in updates.items() if u.any()} == {"w_DC"}
 
 
-def test_the_first_pattern_that_matches_sets_the_rate(untied):
-    updates = update_of_ones(untied, rates={"wq_": 3.0, "attention/": 2.0, "^w_DC": 10.0})
-    for name, u in updates.items():
+def test_the_longest_path_above_a_parameter_sets_its_rate(untied):
+    attention = "backbone/layers/attention"
+    rates = {f"{attention}/wq_DHK": 3.0, attention: 2.0, "w_DC": 10.0, "backbone/layers/ffn/": 5.0}
+    for name, u in update_of_ones(untied, rates=rates).items():
         first = 3 if "wq_" in name else 2 if "attention/" in name else 10 if name == "w_DC" else 1
-        np.testing.assert_allclose(u, first, rtol=1e-4)
+        np.testing.assert_allclose(u, 5 if "ffn/" in name else first, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        (dict(freeze="backbon"), "there is no parameter at 'backbon', but at backbone/"),
+        (dict(layer_lr_decay=0.5), "say how deep they lie"),
+        (dict(unfreeze_every=1), "say how deep they lie"),
+    ],
+)
+def test_a_rule_that_concerns_no_parameter_is_refused(untied, section, message):
+    params, infos = untied
+    flat = jax.tree.map(lambda info: ParamInfo(info.decay), infos)
+    with pytest.raises(UserError, match=message):
+        update_of_ones((params, flat), **section)
 
 
 def test_rates_fall_from_layer_to_layer_and_the_embedding_lies_lowest(untied):
-    updates = update_of_ones(untied, layers=0.5, weight_decay=0.0)
+    updates = update_of_ones(untied, layer_lr_decay=0.5, weight_decay=0.0)
     for name, u in updates.items():
         if name.startswith("backbone/layers/"):
             expected = np.reshape([0.25, 0.5, 1.0], (3, *[1] * (u.ndim - 1)))
@@ -300,7 +318,7 @@ def test_rates_fall_from_layer_to_layer_and_the_embedding_lies_lowest(untied):
 
 
 def test_biases_shared_by_all_layers_learn_at_one_rate():
-    updates = update_of_ones(xlnet(untied=False), layers=0.5)
+    updates = update_of_ones(xlnet(untied=False), layer_lr_decay=0.5)
     shared = [u for name, u in updates.items() if name.startswith("backbone/biases/")]
     assert len(shared) == 3
     for u in shared:
@@ -308,7 +326,7 @@ def test_biases_shared_by_all_layers_learn_at_one_rate():
 
 
 def test_layers_begin_to_learn_one_after_the_other_from_the_top(untied):
-    tx, _ = optimizer.make(lr=1, steps=99, decay="constant", weight_decay=0.5, unfreeze=2)
+    tx, _ = optimizer.make(lr=1, steps=99, decay="constant", weight_decay=0.5, unfreeze_every=2)
     tx = optimizer.with_infos(tx, untied[1])
     params = jax.tree.map(lambda x: jnp.ones(x.shape), untied[0])
     update = quick_jit(lambda state: tx.update(params, state, params, norm=1.0))
