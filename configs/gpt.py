@@ -5,9 +5,8 @@
 
 The paper trained `base`, 117 million parameters, on BooksCorpus for 100 epochs, 64 windows of 512
 tokens a step: a month on 8 P600 GPUs, to a perplexity of 18.4 per token.  Its pretraining code was
-never released; what the paper leaves open is taken from the released fine-tuning code.  There
-dropout takes entries out of the whole embedding, for the softmax too:
---config.model.table_dropout=True does so.
+never released; what the paper leaves open is taken from the released fine-tuning code.  Its dropout
+of whole columns of the embedding, which also changed the softmax, is left out.
 """
 
 from ml_collections import ConfigDict
@@ -50,7 +49,6 @@ def base() -> ConfigDict:
         L=512,
         attention="causal",
         norm="post",
-        table_dropout=False,
         activation="gelu",
         epsilon=1e-5,
         dropout=0.1,

@@ -1,40 +1,200 @@
-"""Who may look at whom, as booleans: True means visible, everywhere."""
+"""Who sees whom, as one value: objectives make it, backbones honour it, kernels read it."""
 
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.struct
+import jax
 import jax.numpy as jnp
 
-
-def full(valid_BL):
-    """Every position sees every real one. [B, L] -> [B, L, L]."""
-    return jnp.broadcast_to(valid_BL[:, None, :], (*valid_BL.shape, valid_BL.shape[1]))
+_static = functools.partial(flax.struct.field, pytree_node=False)
 
 
-def causal(L: int, J: int, same_length: bool = False):
-    """[1, L, J]: each of L positions, the last of J, sees itself and what came before it.
+@flax.struct.dataclass
+class Mask:
+    """The conjunction of its fields; `Mask()` hides nothing, and `a & b` joins two.
 
-    With `same_length` the earliest are cut off one by one, so that all see equally many
-    (Transformer-XL's evaluation; needs J > L to differ from `causal`).
+    L positions of a sequence look at J = M + L keys: the M of a memory, then their own.  A kernel
+    reads the fields; `dense` writes them out for those who need booleans.
+
+    Attributes:
+        is_causal: a position sees itself, what came before it, and the memory.
+        window: no key lies so many positions or more before its query; 0: at any distance.
+        same_length: all positions see equally many keys, those of the first being the furthest
+            back (Transformer-XL's evaluation; for a causal mask over a memory).
+        hides_slots: states of the slots are made without the tokens that stand there (the query
+            stream of Yang et al. 2019).
+        lengths_B: the first so many positions of a row are text; see `count_lengths`.
+        valid_BL: True where there is text, wherever a row is padded.
+        groups_BL: ids of documents; a position sees its own document.  The memory is of group 0.
+        prefix_B: the first so many positions are seen by all, causal or not (prefix LM).
+        rank_BL, sees_below_BL: a position sees the ranks below its `sees_below` (permutation LM).
+        memory_BM: True where the memory holds text.
+        sees_memory_BL: True for the positions that see the memory.
+        visible_BLJ: anything else, written out; [B, L, L] says nothing of the memory.
     """
-    i_L1, j_J = jnp.arange(L)[:, None], jnp.arange(J)
-    visible_LJ = j_J <= i_L1 + (J - L)
-    return (visible_LJ & (j_J >= i_L1) if same_length else visible_LJ)[None]
+
+    lengths_B: Any = None
+    valid_BL: Any = None
+    groups_BL: Any = None
+    prefix_B: Any = None
+    rank_BL: Any = None
+    sees_below_BL: Any = None
+    memory_BM: Any = None
+    sees_memory_BL: Any = None
+    visible_BLJ: Any = None
+    is_causal: bool = _static(default=False)
+    window: int = _static(default=0)
+    same_length: bool = _static(default=False)
+    hides_slots: bool = _static(default=False)
+
+    def dense(self, L: int, J: int = 0, slots_BP=None):
+        """Writes the mask out: bool, broadcasts to [B, L, J], or [B, P, J] of the slots.
+
+        Args:
+            L, J: positions of the sequence, and keys with the memory; 0: no memory.
+            slots_BP: positions of the sequence that look; None: all L in order.
+        """
+        J = J or L
+        seen = self._seen_by_position(L, J, slots_BP) + self._seen_by_all(L, J)
+        return functools.reduce(jnp.logical_and, seen or [jnp.ones((1, 1, J), bool)])
+
+    def kernel_arguments(self, is_in_order: bool = True) -> dict[str, Any] | None:
+        """Translates to arguments of `jax.nn.dot_product_attention`; None where it has none.
+
+        Args:
+            is_in_order: the queries are those of all keys in order: no slots, no memory.
+        """
+        expressible = {"lengths_B"} | ({"is_causal"} if is_in_order else set())
+        if set(self.fields()) - expressible - {"hides_slots"}:
+            return None
+        arguments: dict[str, Any] = {"is_causal": True} if self.is_causal else {}
+        if self.lengths_B is not None:  # a row of filler has length 0: no 0 / 0
+            arguments["key_value_seq_lengths"] = jnp.maximum(self.lengths_B, 1)
+        return arguments
+
+    def fields(self) -> list[str]:
+        """Lists the fields that hide anything."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        off = (None, False, 0)
+        return [name for name, x in values.items() if not any(x is value for value in off)]
+
+    def __and__(self, other: "Mask") -> "Mask":
+        both = set(self.fields()) & set(other.fields())
+        joined = {name: getattr(other, name) for name in other.fields() if name not in both}
+        joined |= {
+            name: join(getattr(self, name), getattr(other, name))
+            for name, join in JOIN.items()
+            if name in both
+        }
+        prefixes = [mask.prefix_B for mask in (self, other) if mask.is_causal]
+        shown = bool(prefixes) and all(prefix_B is not None for prefix_B in prefixes)
+        joined["prefix_B"] = functools.reduce(jnp.minimum, prefixes) if shown else None
+        mask = dataclasses.replace(self, **joined)
+        if "groups_BL" in both:
+            mask &= Mask(
+                sees_memory_BL=other.groups_BL == 0,
+                visible_BLJ=_write_out(other, "groups_BL"),
+            )
+        if "rank_BL" in both:
+            mask &= Mask(visible_BLJ=_write_out(other, "rank_BL", "sees_below_BL"))
+        return mask
+
+    def _seen_by_position(self, L: int, J: int, slots_BP) -> list:
+        """Lists what depends on the query, each broadcasting to [B, L, J]."""
+        M, key_J = J - L, jnp.arange(J)
+        place_BL1 = (jnp.arange(L)[None] if slots_BP is None else slots_BP)[..., None] + M
+        seen = []
+        if self.is_causal:
+            before = key_J <= place_BL1
+            if self.prefix_B is not None:
+                before |= key_J < self.prefix_B[:, None, None] + M
+            seen.append(before)
+        if self.window:
+            seen.append(key_J > place_BL1 - self.window)
+        if self.same_length:
+            seen.append(key_J >= place_BL1 - M)
+        if self.groups_BL is not None:
+            own_BL1 = at(self.groups_BL, slots_BP)[..., None]
+            seen.append(own_BL1 == _pad(self.groups_BL, M, 0)[:, None])
+        if self.rank_BL is not None:
+            below_BL1 = at(self.sees_below_BL, slots_BP)[..., None]
+            seen.append(_pad(self.rank_BL[:, None] < below_BL1, M))
+        if self.sees_memory_BL is not None:
+            seen.append(at(self.sees_memory_BL, slots_BP)[..., None] | (key_J >= M))
+        if self.visible_BLJ is not None:
+            own_BLJ = self.visible_BLJ
+            whole = slots_BP is None or own_BLJ.shape[1] == 1
+            own_BLJ = own_BLJ if whole else at(_rows(own_BLJ, len(slots_BP)), slots_BP)
+            seen.append(own_BLJ if own_BLJ.shape[-1] == J else _pad(own_BLJ, M))
+        return seen
+
+    def _seen_by_all(self, L: int, J: int) -> list:
+        """Lists which keys there are for whoever looks, each broadcasting to [B, 1, J]."""
+        M, seen = J - L, []
+        if self.lengths_B is not None:
+            seen.append(jnp.arange(J) < self.lengths_B[:, None, None] + M)
+        if self.valid_BL is not None:
+            seen.append(_pad(self.valid_BL, M)[:, None])
+        if self.memory_BM is not None:
+            pad = ((0, 0), (0, L))
+            seen.append(jnp.pad(self.memory_BM, pad, constant_values=True)[:, None])
+        return seen
 
 
-def permuted(rank_BJ, seen_by_BL):
-    """What has a rank is visible to whoever sees ranks above it: [B, J], [B, L] -> [B, L, J]."""
-    return rank_BJ[:, None, :] < seen_by_BL[:, :, None]
+# How two masks that both say something are joined, by field.
+JOIN: dict[str, Callable[[Any, Any], Any]] = {
+    "is_causal": lambda a, b: True,
+    "same_length": lambda a, b: True,
+    "hides_slots": lambda a, b: True,
+    "window": min,
+    "lengths_B": jnp.minimum,
+    "prefix_B": jnp.minimum,
+    "valid_BL": jnp.logical_and,
+    "memory_BM": jnp.logical_and,
+    "sees_memory_BL": jnp.logical_and,
+    "visible_BLJ": jnp.logical_and,
+}
 
 
-def before(place_BL, J: int, window: int = 0):
-    """[B, L, J]: what stands at a place sees itself and what came before: all, or a window's."""
-    j_J, i_BL1 = jnp.arange(J), place_BL[..., None]
-    return (j_J <= i_BL1) & (j_J > i_BL1 - window) if window else j_J <= i_BL1
+def _write_out(mask: Mask, *names: str):
+    """Writes some fields of a mask out: bool [B, L, L]."""
+    fields = {name: getattr(mask, name) for name in names}
+    return Mask(**fields).dense(fields[names[0]].shape[1])
 
 
-def within(lengths_B, J: int):
-    """[B, 1, J]: the first so many of a row are there to be seen."""
-    return jnp.arange(J) < lengths_B[:, None, None]
+def count_lengths(valid_BL):
+    """Counts each row's text, for rows that are padded at their end: int32 [B].
+
+    Under `jax.jit` the values are not there to be checked: a caller whose rows are padded
+    elsewhere gives `Mask.valid_BL` instead, which is exact.
+
+    Raises:
+        ValueError: a row has text behind its padding.
+    """
+    if not isinstance(valid_BL, jax.core.Tracer):
+        with jax.ensure_compile_time_eval():
+            is_behind_BL = jnp.asarray(valid_BL)[:, 1:] > jnp.asarray(valid_BL)[:, :-1]
+            if is_behind_BL.any():
+                raise ValueError("a row has text behind padding: give Mask(valid_BL=...) instead")
+    return valid_BL.sum(1, dtype=jnp.int32)
 
 
-def same(groups_BL, groups_BJ):
-    """[B, L, J]: everybody sees their own group."""
-    return groups_BL[:, :, None] == groups_BJ[:, None, :]
+def at(x_BL, slots_BP=None):
+    """Takes the entries of [B, L, ...] at these positions, [B, P, ...]; None: all."""
+    if slots_BP is None:
+        return x_BL
+    return jax.vmap(lambda x_L, slots_P: x_L[slots_P])(x_BL, slots_BP)
+
+
+def _rows(x_BLJ, B: int):
+    return jnp.broadcast_to(x_BLJ, (B, *x_BLJ.shape[1:]))
+
+
+def _pad(x_BJ, M: int, value: Any = True):
+    """Puts M entries of the memory before those of the sequence."""
+    if not M:
+        return x_BJ
+    return jnp.pad(x_BJ, [(0, 0)] * (x_BJ.ndim - 1) + [(M, 0)], constant_values=value)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules.backbones import text_mask, two_stream
 from modules.layers.scalar_mix import ScalarMix
 from pretrain.checkpoint import integrity
 from pretrain.inference.trained_run import drawn
@@ -58,18 +59,22 @@ class Encoder(nn.Module):
     def each(self, batch: dict[str, Any], *, train: bool):
         """The same for each use, [mixes, B, L, D]."""
         tokens = batch["tokens_BLW"] if "tokens_BLW" in batch else batch["tokens_BL"]
-        more = {"segments_BL": batch["segments_BL"]} if "segments_BL" in batch else {}
+        valid_BL, segments_BL = batch["valid_BL"], batch.get("segments_BL")
+        given = {"mask": text_mask(self.backbone, valid_BL=valid_BL), "segments_BL": segments_BL}
         if self.mix:
             # ELMo's layers are weighed as they are, without dropout between them.
-            h_NBLD = self.backbone.states(tokens, batch["valid_BL"], **more)
+            h_NBLD = self.backbone.layer_states(tokens, **given).h
             h_NBLD = jax.lax.stop_gradient(h_NBLD) if self.frozen else h_NBLD
-            h_mBLD = self.mixed(h_NBLD, batch["valid_BL"])
+            h_mBLD = self.mixed(h_NBLD, valid_BL)
         else:
             own = train and not self.frozen
             if self.window:
-                more["L"] = self._window(tokens.shape[1])
-            encode = self.backbone.encode_windows if self.window else self.backbone.encode
-            h_BLD = encode(tokens, batch["valid_BL"], train=own, **more)
+                L = self._window(tokens.shape[1])
+                h_BLD = two_stream.encode_windows(
+                    self.backbone, tokens, valid_BL, L, train=own, segments_BL=segments_BL
+                )
+            else:
+                h_BLD = self.backbone(tokens, **given, train=own).h
             h_BLD = jax.lax.stop_gradient(h_BLD) if self.frozen else h_BLD
             h_mBLD = jnp.broadcast_to(h_BLD, (self.mixes, *h_BLD.shape))
         return self.drop(h_mBLD, deterministic=not train)

@@ -52,7 +52,7 @@ class Features(nn.Module):
 
     def _conflicts(self) -> list[tuple[Any, str]]:
         """Which fields do not go together, and what is said then."""
-        causal = getattr(self.backbone, "attention", "") == "causal"
+        causal = self.backbone.is_causal
         above = self.mix or self.frozen or self.bilstm or self.states_dropout
         return [
             (
@@ -139,9 +139,7 @@ class Features(nn.Module):
         tokens_BL, valid_BL = rows["tokens_BL"], rows["valid_BL"]
         real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
         weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
-        found = self.backbone.cross_entropy(
-            h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL, chunks=4, train=train
-        )
+        found = self.backbone.cross_entropy(h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL, chunks=4)
         loss = found["loss"]
         return {"lm_loss": Sum(self.lm * loss.total, loss.weight, train=True)}
 

@@ -1,1 +1,110 @@
-"""Networks that turn tokens into states, one architecture a file."""
+"""Networks that turn tokens into states, one architecture a file, all called alike.
+
+Who sees whom is a value that the caller makes (`modules.masks.Mask`).  So every objective runs on
+every backbone that can honour its mask; one that cannot says why (`Backbone.refusal`).
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+from modules.masks import Mask
+
+
+class Output(NamedTuple):
+    """What a backbone returns.
+
+    Attributes:
+        h: states, [B, L, D] or [B, P, D] of the slots; of `layer_states` [N + 1, B, L, D].
+        memory: what the next call goes on from; None where there is nothing.
+    """
+
+    h: Any
+    memory: Any = None
+
+
+class Backbone(Protocol):
+    """A Linen module that turns tokens into states.
+
+    Attributes:
+        V, D, N: vocabulary, width, layers.
+        is_causal: read from left to right, also where no objective says so (`text_mask`).
+    """
+
+    V: int
+    D: int
+    N: int
+
+    @property
+    def is_causal(self) -> bool: ...
+
+    def __call__(
+        self,
+        tokens: Any,
+        *,
+        mask: Mask,
+        segments_BL: Any = None,
+        positions_BL: Any = None,
+        slots_BP: Any = None,
+        memory: Any = None,
+        train: bool,
+    ) -> Output:
+        """Computes states.
+
+        Args:
+            tokens: ids [B, L], or characters of words [B, L, W].
+            mask: who sees whom.
+            segments_BL: which of a row's texts a token is of; None: all of one.
+            positions_BL: where tokens stand, in place of 0, 1, 2 ...
+            slots_BP: the positions whose states are wanted; None: all.
+            memory: of an earlier call, or `initial_memory`.
+            train: dropout is on.
+
+        Raises:
+            ValueError: names in a line what this backbone does not take.
+        """
+        ...
+
+    def refusal(self, mask: Mask) -> str:
+        """Says in a line why a mask cannot be honoured; "" if it can."""
+        ...
+
+    def initial_memory(self, B: int) -> Any:
+        """Returns the memory before anything is read; None: this backbone has none."""
+        ...
+
+    def layer_states(
+        self, tokens: Any, *, mask: Mask, segments_BL: Any = None, memory: Any = None
+    ) -> Output:
+        """Computes what every layer makes of the rows, without dropout: [N + 1, B, L, D].
+
+        The first is what the first layer reads; the last is what a call gives.
+        """
+        ...
+
+    def flops(self, B: int, L: int, P: int) -> float:
+        """Counts floating-point operations of a training step on [B, L] with P predicted each.
+
+        Products only, a multiply-add as two, backward as twice forward; nothing that a step
+        executes beyond that, such as recomputation and scores of what is not seen.
+        """
+        ...
+
+    def example(self) -> Any:
+        """Returns the smallest tokens, to make the parameters with."""
+        ...
+
+
+def text_mask(backbone: Any, **fields: Any) -> Mask:
+    """Makes the mask of whole texts, read in the direction that this backbone has learned.
+
+    Args:
+        fields: of `Mask`: `valid_BL` of rows padded anywhere, or `lengths_B`.
+    """
+    same_length = getattr(backbone, "same_length", False)
+    return Mask(is_causal=backbone.is_causal, same_length=same_length, **fields)
+
+
+def refuse_arguments(who: str, **arguments: Any) -> None:
+    """Raises a ValueError that names the first argument that is given though it means nothing."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(f"{who} has no use for {name}: leave it out")

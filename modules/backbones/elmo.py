@@ -12,10 +12,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
+from modules.backbones import Output, refuse_arguments
 from modules.layers import char_cnn, layer_stack, params
 from modules.layers.dropout import Dropout
 from modules.layers.rnn import Recurrent, State, flip_backward_direction
 from modules.losses import cross_entropy
+from modules.masks import Mask, at
 
 
 class Backbone(nn.Module):
@@ -101,76 +103,114 @@ class Backbone(nn.Module):
             parent=None,
         )
 
-    def example(self):
-        """The smallest tokens that `encode` takes, to initialise with."""
-        shape = (1, 1, self.W) if self.inputs == "characters" else (1, 1)
-        return jnp.zeros(shape, jnp.int32)
+    @property
+    def is_causal(self) -> bool:
+        """Reads from left to right alone."""
+        return self.Z == 1
 
-    def fresh_state(self, B: int) -> State:
+    def __call__(
+        self,
+        tokens,
+        *,
+        mask: Mask,
+        segments_BL=None,
+        positions_BL=None,
+        slots_BP=None,
+        memory: State | None = None,
+        train: bool,
+    ) -> Output:
+        """Computes the last layer's states, see `modules.backbones.Backbone`.
+
+        A text is read in all directions, whose states lie side by side, [B, L, ZD]: the same
+        however a row is padded, and 0 at its padding.  A text for each direction, in its order of
+        reading (ids [B, Z, L], characters [B, Z, L, W]), is read under a causal mask, whose
+        groups are [B, Z, L]: [B, Z, L, D].  Where a group begins the states are cleared.
+        """
+        refuse_arguments("an LSTM", segments_BL=segments_BL, positions_BL=positions_BL)
+        x = self.embed(tokens)
+        if x.ndim == 3:
+            all_BLD, memory = self._read_text(x, mask, memory, train=train)
+            return Output(at(all_BLD[-1], slots_BP), memory)
+        all_BZLD, memory = self._read_each(x, mask, memory, train=train)
+        # Dropped out before a softmax reads it, and not where a task does.
+        return Output(self.drop(all_BZLD[-1], train=train), memory)
+
+    def refusal(self, mask: Mask) -> str:
+        """Says why a mask cannot be honoured; "" if it can."""
+        known = {"is_causal", "lengths_B", "valid_BL", "groups_BL"}
+        if others := [name for name in mask.fields() if name not in known]:
+            return (
+                f"an LSTM has read what came before and nothing else: causal masks, lengths and "
+                f"documents, not {', '.join(others)}"
+            )
+        if mask.is_causal and self.Z == 2:
+            return "the second direction of an LSTM with model.Z=2 sees what comes: set model.Z=1"
+        if not mask.is_causal and self.Z == 1:
+            return "an LSTM with model.Z=1 sees nothing of what comes: it needs a causal mask"
+        return ""
+
+    def layer_states(
+        self, tokens, *, mask: Mask, segments_BL=None, memory: State | None = None
+    ) -> Output:
+        """Computes every layer's states, the words' own vectors Z times before: [N + 1, B, L, ZD].
+
+        Args:
+            tokens: ids, characters, or vectors [B, L, D] as `embed` makes them.
+        """
+        refuse_arguments("an LSTM", segments_BL=segments_BL)
+        is_embedded = jnp.issubdtype(tokens.dtype, jnp.floating)
+        x_BLD = tokens.astype(self.dtype) if is_embedded else self.embed(tokens)
+        all_BLD, memory = self._read_text(x_BLD, mask, memory, train=False)
+        return Output(jnp.stack(all_BLD), memory)
+
+    def initial_memory(self, B: int) -> State:
         """Returns the state of B rows before their first word: zeros, with a leading N."""
         one = self._layer().initial_state(B)
         return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.N, *x.shape)), one)
 
-    def encode(self, tokens, valid_BL, *, train: bool):
-        """Characters [B, L, W] or ids [B, L] -> the last layer's states, directions side by side.
-
-        The states of a row are the same however it is padded, and 0 at its padding.
-        """
-        return self._text(self.embed(tokens), valid_BL, None, train=train)[0][-1]
-
-    def states(self, tokens, valid_BL, *, state: State | None = None):
-        """Every layer's states, the words' own vectors (Z times) before them: [N + 1, B, L, ZD].
-
-        With a `state`, from which to read on in either direction: (states, the state after).
-        """
-        return self.states_of(self.embed(tokens), valid_BL, state=state)
-
-    def states_of(self, x_BLD, valid_BL, *, state: State | None = None):
-        """`states` of words that are vectors already, as `embed` makes them."""
-        all_BLD, new = self._text(x_BLD.astype(self.dtype), valid_BL, state, train=False)
-        h_NBLD = jnp.stack(all_BLD)
-        return h_NBLD if state is None else (h_NBLD, new)
-
-    def _text(self, x_BLD, valid_BL, state, *, train: bool):
-        """One text for all directions: the layers' states in its own order, and the state."""
-        x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
-        x_BZLD, valid_BZL = (
-            flip_backward_direction(jnp.stack([each] * self.Z, 1), 1) for each in (x_BLD, valid_BL)
-        )
-        all_BZLD, new = self._through(x_BZLD, state, valid_BZL=valid_BZL, train=train)
-        aligned = (jnp.moveaxis(flip_backward_direction(h_BZLD, 1), 1, 2) for h_BZLD in all_BZLD)
-        return [
-            constrain_sharding(h_BLZD.reshape(*h_BLZD.shape[:2], -1), "BLD") for h_BLZD in aligned
-        ], new
-
-    def __call__(self, tokens_BZL, state: State | None = None, *, fresh_BZL=None, train: bool):
-        """A text for each direction, in its order of reading, on from where `state` left off.
-
-        Args:
-            tokens_BZL: ids, or characters [B, Z, L, W].
-            state: as `fresh_state`, or as returned for the batch before.
-            fresh_BZL: bool: the state is cleared before this position is read.
-
-        Returns:
-            (h_BZLD, what the softmax reads; the state).
-        """
-        x_BZLD = self.embed(tokens_BZL)
-        all_BZLD, state = self._through(x_BZLD, state, fresh_BZL=fresh_BZL, train=train)
-        return self.drop(all_BZLD[-1], train=train), state
+    def example(self):
+        """Returns the smallest tokens, to make the parameters with."""
+        shape = (1, 1, self.W) if self.inputs == "characters" else (1, 1)
+        return jnp.zeros(shape, jnp.int32)
 
     def embed(self, tokens):
-        """Words by themselves: characters [..., W] or ids [...] -> [..., D]."""
+        """Embeds words by themselves: characters [..., W] or ids [...] -> [..., D]."""
         if self.inputs == "characters":
             return self.characters(tokens)
         return params.reshard_embedding_rows(self.token_VD[tokens].astype(self.dtype), self.V)
 
-    def _through(self, x_BZLD, state, *, valid_BZL=None, fresh_BZL=None, train: bool):
-        """The input and what every layer makes of it: a list of N + 1, and the state."""
-        state = self.fresh_state(len(x_BZLD)) if state is None else state
+    def _read_text(self, x_BLD, mask: Mask, memory, *, train: bool):
+        """Reads one text in all directions: the layers' states in its own order, and the memory."""
+        if reason := self.refusal(mask):
+            raise ValueError(reason)
+        valid_BL = _valid(mask, *x_BLD.shape[:2])
+        x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
+        x_BZLD, valid_BZL = (
+            flip_backward_direction(jnp.stack([each] * self.Z, 1), 1) for each in (x_BLD, valid_BL)
+        )
+        starts_BL = _starts(mask.groups_BL)
+        if starts_BL is not None and self.Z == 2:
+            raise ValueError("documents in one row are read in one direction: set model.Z=1")
+        fresh_BZL = None if starts_BL is None else starts_BL[:, None]
+        all_BZLD, memory = self._apply_layers(x_BZLD, memory, valid_BZL, fresh_BZL, train=train)
+        aligned = (jnp.moveaxis(flip_backward_direction(h_BZLD, 1), 1, 2) for h_BZLD in all_BZLD)
+        return [
+            constrain_sharding(h_BLZD.reshape(*h_BLZD.shape[:2], -1), "BLD") for h_BLZD in aligned
+        ], memory
+
+    def _read_each(self, x_BZLD, mask: Mask, memory, *, train: bool):
+        """Reads a text for each direction: the layers' states in its order, and the memory."""
+        if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
+            raise ValueError("a text for each direction is read under a causal mask of documents")
+        return self._apply_layers(x_BZLD, memory, None, _starts(mask.groups_BL), train=train)
+
+    def _apply_layers(self, x_BZLD, memory, valid_BZL, fresh_BZL, *, train: bool):
+        """Returns the input and what every layer makes of it, N + 1 in all, and the memory."""
+        memory = self.initial_memory(len(x_BZLD)) if memory is None else memory
         layer, ones = self._layer(), (1,) * self.N
         outputs, states = [x_BZLD], []
         for n, weights in enumerate(layer_stack.split_layers(self.layers, ones)):
-            own = jax.tree.map(lambda x, n=n: x[n], state)
+            own = jax.tree.map(lambda x, n=n: x[n], memory)
             x_BZLD = self.drop(outputs[-1], train=train)
             weights = {"params": jax.tree.map(lambda w: w[0], weights)}
             y_BZLD, own = layer.apply(weights, x_BZLD, own, valid=valid_BZL, fresh=fresh_BZL)
@@ -192,10 +232,9 @@ class Backbone(nn.Module):
         logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
         return logits + bias_V
 
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int, train: bool = False):
+    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int):
         """`cross_entropy.softmax_cross_entropy` of the full softmax: the same without the
         logits."""
-        del train  # what a softmax reads, `__call__` has dropped out
         return cross_entropy.softmax_cross_entropy(
             h_BPD, *self.softmax(), targets_BP, weights_BP, chunks=chunks
         )
@@ -208,3 +247,19 @@ class Backbone(nn.Module):
         cell = 2 * 2 * self.D * 4 * self.U + 2 * self.U * self.D
         word = self._characters(parent=None).flops(self.W) if self.inputs == "characters" else 0
         return 3.0 * B * self.Z * L * (word + self.N * cell + 2 * self.D * candidates)
+
+
+def _valid(mask: Mask, B: int, L: int):
+    """Returns where a mask has text: bool [B, L]."""
+    valid_BL = jnp.ones((B, L), bool) if mask.valid_BL is None else mask.valid_BL
+    if mask.lengths_B is None:
+        return valid_BL
+    return valid_BL & (jnp.arange(L) < mask.lengths_B[:, None])
+
+
+def _starts(groups):
+    """Returns where a group begins, [..., L]; what goes on from the memory is of group 0."""
+    if groups is None:
+        return None
+    before = jnp.concatenate([jnp.zeros_like(groups[..., :1]), groups[..., :-1]], axis=-1)
+    return groups != before

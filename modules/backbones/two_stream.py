@@ -2,23 +2,21 @@
 
 Yang et al. 2019 (arXiv 1906.08237), equal to the released code in arithmetic but not in work:
 the query stream exists only at the predicted positions, keys and values serve both streams,
-and no layer computes a stream that nobody reads.
+and no layer computes a stream that nobody reads.  Without queries it is a Transformer-XL.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules import masks
 from modules.activation_sharding import constrain_sharding
-from modules.kernels.softmax import softmax
-from modules.layers import layer_stack, relative_attention
+from modules.backbones import Output, refuse_arguments, text_mask
+from modules.layers import layer_stack
 from modules.layers.dropout import Dropout
-from modules.layers.feed_forward import FeedForward
-from modules.layers.norm import Norm
 from modules.layers.params import (
     ACTIVATIONS,
     DTYPES,
@@ -29,168 +27,28 @@ from modules.layers.params import (
     reshard_embedding_rows,
     zeros,
 )
+from modules.layers.relative_attention import AttentionView, Biases, Block, Distances, sinusoids
 from modules.losses import cross_entropy
+from modules.masks import Mask, at
 
 
-class View(NamedTuple):
-    """How the queries of one stream lie to the keys; the same in every layer."""
+@flax.struct.dataclass
+class Memory:
+    """What every layer has read of the M positions before a window; no gradient goes there."""
 
-    visible: jax.Array  # bool, broadcasts to [B, H, L, J]
-    differs: jax.Array  # bool, likewise: the key is of another segment
-    slots_BP: jax.Array | None = None  # the queries' positions; None: all L in order
-
-
-class Streams(NamedTuple):
-    """What the backbone returns; None where there was nothing to compute."""
-
-    h_BLD: jax.Array | None
-    g_BPD: jax.Array | None
-    memory_NBMD: jax.Array | None
-
-
-class Distances(NamedTuple):
-    """Sinusoids of every distance: [R, D], [2, R, D] (by direction) or [B, R, D] (by example)."""
-
-    table: jax.Array
-    backward_B: jax.Array | None = None  # which of the two a row reads
-
-
-class Attention(nn.Module):
-    """Relative attention with a bias for content, position and segment each."""
-
-    D: int
-    H: int
-    K: int
-    untied: bool
-    dropout: float
-    block: int
-    initializer: tuple[str, float]
-    dtype: str
-
-    def setup(self):
-        D, H, K, init = self.D, self.H, self.K, initializer(*self.initializer)
-        self.wq_DHK = param(self, "wq_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
-        self.wk_DHK = param(self, "wk_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
-        self.wv_DHK = param(self, "wv_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
-        self.wr_DHK = param(self, "wr_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
-        self.wo_HKD = param(self, "wo_HKD", init, (H, K, D), decay=True, dtype=self.dtype)
-        self.segment_SHK = param(self, "segment_SHK", init, (2, H, K), decay=True, dtype=self.dtype)
-        if self.untied:
-            self.biases = Biases(H, K, self.initializer, self.dtype)
-        self.drop = Dropout(self.dropout)
-
-    def keys(self, kv_BJD, distances: Distances):
-        """Keys, values and distances, each projected once for all streams."""
-        k_BJHK = constrain_sharding(jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wk_DHK), "BJHK")
-        v_BJHK = constrain_sharding(jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wv_DHK), "BJHK")
-        r = jnp.einsum("...RD,DHK->...RHK", distances.table, self.wr_DHK)
-        if distances.backward_B is not None:
-            r = jnp.where(distances.backward_B[:, None, None, None], r[1], r[0])
-        return k_BJHK, v_BJHK, r
-
-    def __call__(self, x_BLD, keys, view: View, tied, L: int, *, train: bool):
-        k_BJHK, v_BJHK, r = keys
-        content_HK, position_HK, segment_HK = self.biases() if self.untied else tied
-        scale = self.K**-0.5
-        q_BLHK = constrain_sharding(jnp.einsum("BLD,DHK->BLHK", x_BLD, self.wq_DHK), "BLHK")
-
-        a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", (q_BLHK + content_HK) * scale, k_BJHK)
-        q_position_BLHK = (q_BLHK + position_HK) * scale
-        if view.slots_BP is None:
-            a_BHLJ += relative_attention.scores(q_position_BLHK, r, self.block)
-        else:
-            a_BHLJ += relative_attention.scores_at(q_position_BLHK, r, view.slots_BP, L)
-        # A softmax ignores what a row has in common: only the segments' difference counts.
-        other_HK = self.segment_SHK[1] - self.segment_SHK[0]
-        e_BHL = jnp.einsum("BLHK,HK->BHL", (q_BLHK + segment_HK) * scale, other_HK)
-        a_BHLJ += jnp.where(view.differs, e_BHL[..., None], 0)
-
-        p_BHLJ = softmax(a_BHLJ, view.visible, x_BLD.dtype)
-        p_BHLJ = self.drop(p_BHLJ, train=train)
-        o_BLHK = constrain_sharding(jnp.einsum("BHLJ,BJHK->BLHK", p_BHLJ, v_BJHK), "BLHK")
-        return jnp.einsum("BLHK,HKD->BLD", o_BLHK, self.wo_HKD)
-
-
-class Biases(nn.Module):
-    """What every query adds of its own when it meets a content, a position, a segment."""
-
-    H: int
-    K: int
-    initializer: tuple[str, float]
-    dtype: str
-
-    @nn.compact
-    def __call__(self):
-        init = initializer(*self.initializer)
-        names = ("content_HK", "position_HK", "segment_HK")
-        return tuple(  # these decay, as in the released code
-            param(self, name, init, (self.H, self.K), decay=True, dtype=self.dtype)
-            for name in names
-        )
-
-
-class Block(nn.Module):
-    """One layer for all streams: the same attention and feed-forward, each normed after."""
-
-    D: int
-    H: int
-    K: int
-    F: int
-    untied: bool
-    activation: str
-    dropout: float
-    attention_dropout: float
-    block: int
-    initializer: tuple[str, float]
-    dtype: str
-
-    def setup(self):
-        self.attention = Attention(
-            self.D,
-            self.H,
-            self.K,
-            self.untied,
-            self.attention_dropout,
-            self.block,
-            self.initializer,
-            self.dtype,
-        )
-        self.attention_norm = Norm()
-        init = initializer(*self.initializer)
-        self.ffn = FeedForward(
-            self.F, self.activation, self.dropout, self.dropout, init, init, self.dtype
-        )
-        self.ffn_norm = Norm()
-        self.drop = Dropout(self.dropout)
-
-    def __call__(self, streams, views, memory_BMD, distances, tied, *, train: bool):
-        """The streams after this layer; the first is the content, whose states are the keys.
-
-        A stream without a view (None) is not carried on.
-        """
-        h_BLD = streams[0]
-        kv_BJD = h_BLD if memory_BMD is None else jnp.concatenate([memory_BMD, h_BLD], axis=1)
-        keys = self.attention.keys(kv_BJD, distances)
-
-        def through(x_BLD, view):
-            a_BLD = self.attention(x_BLD, keys, view, tied, h_BLD.shape[1], train=train)
-            x_BLD = self.attention_norm(x_BLD + self.drop(a_BLD, train=train))
-            return constrain_sharding(self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train)), "BLD")
-
-        pairs = zip(streams, views, strict=True)
-        return [None if view is None else through(x, view) for x, view in pairs]
+    h_NBMD: jax.Array
 
 
 class Backbone(nn.Module):
-    """Tokens to content states, predicted positions to query states.
+    """Maps tokens to content states, or predicted positions to query states.
 
     Attributes:
         V, D, H, K, N, F: vocabulary, width, heads, width of a head, layers, feed-forward.
         M: positions of memory carried from window to window (the paper's mem_len); 0: none.
         reuse: how much of a window the memory keeps (reuse_len); 0: all of it.
         untied: biases of their own for every layer, as the released models have.
-        attention: "bi", or "uni" for left to right.
-        same_length: with "uni", every position sees equally many keys.
+        attention: "bi" or "causal": how texts are read where no objective says so.
+        same_length: so read, all positions see equally many keys of memory and text.
         clamp: distances beyond this count as this; -1: off.
         shared_distances: one dropout mask on the distances for the whole batch, which are then
             projected once.  False draws one per example, as the released code.
@@ -230,7 +88,7 @@ class Backbone(nn.Module):
         check_choice(self, "remat", layer_stack.REMAT)
         check_choice(self, "dtype", DTYPES)
         check_choice(self, "initializer", INITIALIZERS)
-        check_choice(self, "attention", ("bi", "uni"))
+        check_choice(self, "attention", ("bi", "causal"))
 
     def setup(self):
         kind = (self.initializer, self.init_scale)
@@ -244,77 +102,87 @@ class Backbone(nn.Module):
             self.biases = Biases(self.H, self.K, kind, self.dtype)
         self.drop = Dropout(self.dropout)
         self.layers = layer_stack.init_layer_stack(
-            self, "layers", self._block(), self.N, *self._example(), train=False
+            self, "layers", self._block(), self.N, *self._block_example(), train=False
         )
 
-    def encode(self, tokens_BL, valid_BL, *, train: bool, segments_BL=None):
-        """The content stream alone, every position seeing all the real ones: h_BLD."""
-        return self(tokens_BL, segments_BL, content=masks.full(valid_BL), train=train).h_BLD
+    @property
+    def is_causal(self) -> bool:
+        """Reads from left to right."""
+        return self.attention == "causal"
 
-    def encode_windows(self, tokens_BL, valid_BL, L: int, *, train: bool, segments_BL=None):
-        """`encode` by windows of L, each with the memory of the M positions before it.
+    def __call__(
+        self,
+        tokens_BL,
+        *,
+        mask: Mask,
+        segments_BL=None,
+        positions_BL=None,
+        slots_BP=None,
+        memory: Memory | None = None,
+        blind_BP=None,
+        backward_B=None,
+        reuse: int | None = None,
+        train: bool,
+    ) -> Output:
+        """Computes states, see `modules.backbones.Backbone`; everything sees itself besides.
 
-        No gradient goes through the memory.  Dai et al. 2019 (arXiv 1901.02860).
+        Under a mask with `hides_slots` the states of the slots are the query stream's.
+
+        Args:
+            segments_BL: only whether two are equal matters.  The memory counts as segment 0,
+                unless these are [B, M + L].
+            blind_BP: False where a query starts from its token all the same; None: nowhere.
+            backward_B: rows whose text stands in reverse; None: no such rows.
+            reuse: in the place of the field.
         """
-        B = len(tokens_BL)
-        if segments_BL is None:
-            segments_BL = jnp.zeros_like(tokens_BL)
-        memory_NBMD: jax.Array | None = jnp.zeros((self.N, B, self.M, self.D), self.dtype)
-        valid_BJ = jnp.pad(valid_BL, ((0, 0), (self.M, 0)))
-        segments_BJ = jnp.pad(segments_BL, ((0, 0), (self.M, 0)))
-        found: list[Any] = []
-        for at in range(0, tokens_BL.shape[1], L):
-            seen = slice(at, at + self.M + L)  # of what has M positions more in front
-            streams = self(
-                tokens_BL[:, at : at + L],
-                segments_BJ[:, seen],
-                content=valid_BJ[:, None, seen],
-                memory_NBMD=memory_NBMD,
-                reuse=0,
-                train=train,
-            )
-            memory_NBMD = streams.memory_NBMD
-            found.append(streams.h_BLD)
-        return jnp.concatenate(found, axis=1)
-
-    def states(self, tokens_BL, valid_BL, *, segments_BL=None):
-        """What every layer makes of the content, [N + 1, B, L, D], without dropout.
-
-        The first is the tokens' embedding, which the first layer reads; the last is what `encode`
-        gives.
-        """
+        refuse_arguments("a model of relative positions", positions_BL=positions_BL)
         B, L = tokens_BL.shape
-        segments_BL = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
-        x_BLD = self._embed(tokens_BL)
-        views = [self._content_view(masks.full(valid_BL), segments_BL, 0)]
-        distances = self._distances(B, L, 0, None, train=False)
-        streams, _, h_NBLD = self._through([x_BLD], views, None, distances, train=False, every=True)
-        return jnp.concatenate([h_NBLD, streams[-1][None]])
+        memory_NBMD = None if memory is None else memory.h_NBMD
+        M = 0 if memory_NBMD is None else memory_NBMD.shape[2]
+        embedded_BLD = self._embed(tokens_BL)
+        streams = [constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")]
+        views, last = self._views(mask, _pad_segments(segments_BL, B, L, M), L, slots_BP)
+        if mask.hides_slots and slots_BP is not None:
+            streams.append(self._queries(embedded_BLD, slots_BP, blind_BP, train))
+        distances = self._distances(B, L, M, backward_B, train)
+        reuse = self.reuse if reuse is None else reuse
+        h_BLD, memory_NBMD, _ = self._apply_layers(
+            streams, views, last, memory_NBMD, distances, train, reuse
+        )
+        memory = None if memory_NBMD is None else Memory(memory_NBMD)
+        return Output(self.drop(h_BLD, train=train), memory)
+
+    def refusal(self, mask: Mask) -> str:
+        """Says why a mask cannot be honoured; "": all masks can."""
+        del mask
+        return ""
+
+    def layer_states(self, tokens_BL, *, mask: Mask, segments_BL=None, memory=None) -> Output:
+        """Computes what every layer makes of the content, without dropout: [N + 1, B, L, D].
+
+        The first is the tokens' embedding; the last is what a call gives.
+        """
+        if memory is not None:
+            raise ValueError("layer_states reads whole rows, without a memory")
+        B, L = tokens_BL.shape
+        views, last = self._views(mask, _pad_segments(segments_BL, B, L, 0), L, None)
+        streams, distances = [self._embed(tokens_BL)], self._distances(B, L, 0, None, train=False)
+        h_BLD, _, h_NBLD = self._apply_layers(
+            streams, views, last, None, distances, train=False, every=True
+        )
+        return Output(jnp.concatenate([h_NBLD, h_BLD[None]]))
+
+    def initial_memory(self, B: int) -> Memory | None:
+        """Returns zeros, which the released code attends to in its first window; None if M = 0."""
+        shape = (self.N, B, self.M, self.D)
+        return Memory(jnp.zeros(shape, self.dtype)) if self.M else None
 
     def example(self):
-        """The smallest tokens, to make the parameters with."""
+        """Returns the smallest tokens, to make the parameters with."""
         return jnp.zeros((1, 1), jnp.int32)
 
-    def logits(self, h_BLD):
-        """Scores of the vocabulary, tied to the embedding: [B, L, V] float32."""
-        w_VD = self.token_VD.astype(h_BLD.dtype)
-        logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
-        return logits + self.bias_V
-
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int, train: bool = False):
-        """`cross_entropy.softmax_cross_entropy` of the tied softmax: the same without the
-        logits."""
-        del train  # nothing is dropped here
-        return cross_entropy.softmax_cross_entropy(
-            h_BPD, self.token_VD, self.bias_V, targets_BP, weights_BP, chunks=chunks
-        )
-
     def flops(self, B: int, L: int, P: int) -> float:
-        """Floating-point operations of a training step on [B, L] with P predicted positions.
-
-        Products only, a multiply-add as two, backward as twice forward; what a step executes
-        beyond that - recomputation, rows of the distance scores nobody reads - is not counted.
-        """
+        """Counts the operations of a training step, see `modules.backbones.Backbone`."""
         D, A, J = self.D, self.H * self.K, self.M + L
         stream = 4 * D * A + 4 * D * self.F + 6 * J * A  # per position: q, o; feed-forward; scores
         queries = ((self.N - 1) * L + self.N * P) * stream
@@ -324,84 +192,52 @@ class Backbone(nn.Module):
         no_slope_of_memory = self.N * 4 * D * A * self.M
         return B * (3 * (queries + keys + distances + head) - no_slope_of_memory)
 
-    def __call__(
-        self,
-        tokens_BL,
-        segments_BL=None,
-        *,
-        content=None,
-        slots_BP=None,
-        query=None,
-        blind_BP=None,
-        memory_NBMD=None,
-        backward_B=None,
-        reuse: int | None = None,
-        train: bool,
-    ) -> Streams:
-        """Both streams, or the content alone where there are no slots.
+    # --- heads -------------------------------------------------------------------------------
 
-        Args:
-            tokens_BL, segments_BL: ids; only whether two segments are equal matters.  Memory
-                counts as segment 0, unless these are [B, M + L].  None: one segment.
-            content: bool, [B or 1, L or 1, J]: what each position sees of memory and
-                sequence.  Everything sees itself besides.  None: all.
-            slots_BP: predicted positions; with them comes `query`, bool [B, P, J].
-            blind_BP: False where a query starts from its token instead of knowing the place
-                alone.  None: all blind.
-            memory_NBMD: the layers' inputs of earlier windows; None: no memory.
-            backward_B: rows read from right to left; None: no such rows.
-            reuse: in the place of the field.
-        """
-        B, L = tokens_BL.shape
-        M = 0 if memory_NBMD is None else memory_NBMD.shape[2]
-        segments_BJ = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
-        segments_BJ = jnp.pad(segments_BJ, ((0, 0), (M + L - segments_BJ.shape[1], 0)))
-        embedded_BLD = self._embed(tokens_BL)
-        streams = [constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")]
-        views = [self._content_view(content, segments_BJ, M)]
-        if slots_BP is not None:
-            streams.append(self._queries(embedded_BLD, slots_BP, blind_BP, train))
-            views.append(self._query_view(query, segments_BJ, slots_BP, M))
-        distances = self._distances(B, L, M, backward_B, train)
-        reuse = self.reuse if reuse is None else reuse
-        streams, memory_NBMD, _ = self._through(
-            streams, views, memory_NBMD, distances, train, reuse
+    def logits(self, h_BLD):
+        """Scores the vocabulary, tied to the embedding: [B, L, V] float32."""
+        w_VD = self.token_VD.astype(h_BLD.dtype)
+        logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
+        return logits + self.bias_V
+
+    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int):
+        """Computes `cross_entropy.softmax_cross_entropy` of the tied softmax."""
+        return cross_entropy.softmax_cross_entropy(
+            h_BPD, self.token_VD, self.bias_V, targets_BP, weights_BP, chunks=chunks
         )
-        last = self.drop(streams[-1], train=train)
-        if slots_BP is None:
-            return Streams(last, None, memory_NBMD)
-        return Streams(None, last, memory_NBMD)
+
+    # --- parts -------------------------------------------------------------------------------
 
     def _embed(self, tokens_BL):
         return reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
 
-    def _queries(self, embedded_BLD, slots_BP, blind_BP, train):
-        """Where the query stream starts: one learned vector, whatever the token."""
+    def _queries(self, embedded_BLD, slots_BP, blind_BP, train: bool):
+        """Returns where the query stream starts: one learned vector, whatever the token."""
         g_BPD = jnp.broadcast_to(self.query_1D, (*slots_BP.shape, self.D))
         if blind_BP is not None:
             own_BPD = jnp.take_along_axis(embedded_BLD, slots_BP[..., None], axis=1)
             g_BPD = jnp.where(blind_BP[..., None], g_BPD, own_BPD)
         return constrain_sharding(self.drop(g_BPD, train=train), "BPD")
 
-    def _content_view(self, content, segments_BJ, M: int) -> View:
-        L = segments_BJ.shape[1] - M
-        visible = jnp.ones((1, L, M + L), bool) if content is None else content
-        visible |= jnp.eye(L, M + L, M, dtype=bool)
-        if self.attention == "uni":
-            visible &= masks.causal(L, M + L, self.same_length)
-        return View(visible[:, None], _differs(segments_BJ[:, M:], segments_BJ)[:, None])
+    def _views(self, mask: Mask, segments_BJ, L: int, slots_BP):
+        """Returns the views of all streams, and that of the last layer's one stream."""
+        J = segments_BJ.shape[1]
+        M, segments_BL = J - L, segments_BJ[:, J - L :]
+        visible = mask.dense(L, J) | jnp.eye(L, J, M, dtype=bool)
+        content = AttentionView(visible[:, None], _differs(segments_BL, segments_BJ))
+        if slots_BP is None:
+            return [content], content
+        seen = mask.dense(L, J, slots_BP)
+        if not mask.hides_slots:
+            seen |= jnp.arange(J) == slots_BP[..., None] + M
+        own_BP = jnp.take_along_axis(segments_BL, slots_BP, axis=1)
+        last = AttentionView(seen[:, None], _differs(own_BP, segments_BJ), slots_BP)
+        return [content, last] if mask.hides_slots else [content], last
 
-    def _query_view(self, query, segments_BJ, slots_BP, M: int) -> View:
-        L = segments_BJ.shape[1] - M
-        if self.attention == "uni":
-            query &= masks.causal(L, M + L, self.same_length)[0][slots_BP]
-        segments_BP = jnp.take_along_axis(segments_BJ[:, M:], slots_BP, axis=1)
-        return View(query[:, None], _differs(segments_BP, segments_BJ)[:, None], slots_BP)
-
-    def _distances(self, B: int, L: int, M: int, backward_B, train) -> Distances:
-        table = relative_attention.sinusoids(L, M, self.D, clamp=self.clamp)
+    def _distances(self, B: int, L: int, M: int, backward_B, train: bool) -> Distances:
+        table = sinusoids(L, M, self.D, clamp=self.clamp)
         if backward_B is not None:
-            mirrored = relative_attention.sinusoids(L, M, self.D, clamp=self.clamp, backward=True)
+            mirrored = sinusoids(L, M, self.D, clamp=self.clamp, backward=True)
             table = jnp.stack([table, mirrored])
         if not self.shared_distances:
             index_B = (
@@ -410,19 +246,24 @@ class Backbone(nn.Module):
             table, backward_B = table.reshape(-1, *table.shape[-2:])[index_B], None
         return Distances(self.drop(table.astype(self.dtype), train=train), backward_B)
 
-    def _through(self, streams, views, memory_NBMD, distances, train, reuse=0, every=False):
-        """All layers, of which the last computes the last stream only; and the new memory.
+    def _apply_layers(
+        self, streams, views, last, memory_NBMD, distances, train, reuse=0, every=False
+    ):
+        """Applies all layers, of which the last computes the last stream alone.
 
-        And the content that `every` layer reads, [N, B, L, D].
+        Returns:
+            (its states, the new memory, the content that every layer reads [N, B, L, D]).
         """
         tied = None if self.untied else self.biases()
         rngs = jax.random.split(self.make_rng("dropout"), self.N) if train else None
-        block, only_last = self._block(), [None] * (len(views) - 1) + views[-1:]
+        block = self._block()
 
-        def layer(views, streams, own):
-            params, memory_BMD, rng = own
+        def layer(views, streams, own, content_BLD=None):
+            weights, memory_BMD, rng = own
+            content_BLD = streams[0] if content_BLD is None else content_BLD
             return block.apply(
-                {"params": params},
+                {"params": weights},
+                content_BLD,
                 streams,
                 views,
                 memory_BMD,
@@ -433,18 +274,20 @@ class Backbone(nn.Module):
             )
 
         def step(streams, own):
-            through = layer_stack.REMAT[self.remat](functools.partial(layer, views))
+            apply = layer_stack.REMAT[self.remat](functools.partial(layer, views))
             content_BLD = streams[0] if every else None
-            return through(streams, own), (_remember(own[1], streams[0], reuse), content_BLD)
+            return apply(streams, own), (_update_memory(own[1], streams[0], reuse), content_BLD)
 
         below, top = layer_stack.split_layers((self.layers, memory_NBMD, rngs), (self.N - 1, 1))
         top = jax.tree.map(lambda x: x[0], top)
         streams, (kept, h_NBLD) = jax.lax.scan(step, streams, below, self.N - 1, unroll=self.unroll)
+        content_BLD = streams[0]
         if memory_NBMD is not None:
-            last_1BMD = _remember(top[1], streams[0], reuse)[None]
+            last_1BMD = _update_memory(top[1], content_BLD, reuse)[None]
             memory_NBMD = jnp.concatenate([kept, last_1BMD])
-        h_NBLD = jnp.concatenate([h_NBLD, streams[0][None]]) if every else None
-        return layer(only_last, streams, top), memory_NBMD, h_NBLD
+        h_NBLD = jnp.concatenate([h_NBLD, content_BLD[None]]) if every else None
+        looks = streams[-1] if len(streams) > 1 else at(content_BLD, last.slots_BP)
+        return layer([last], [looks], top, content_BLD)[0], memory_NBMD, h_NBLD
 
     def _block(self) -> Block:
         return Block(
@@ -462,17 +305,53 @@ class Backbone(nn.Module):
             parent=None,
         )
 
-    def _example(self):
-        """The smallest arguments of a block, to make its parameters with."""
+    def _block_example(self):
+        """Returns the smallest arguments of a block, to make its parameters with."""
         x_BLD = jnp.zeros((1, 1, self.D), self.dtype)
         seen = jnp.ones((1, 1, 1, 1), bool)
         tied = None if self.untied else (jnp.zeros((self.H, self.K), self.dtype),) * 3
         distances = Distances(jnp.zeros((2, self.D), self.dtype))
-        return [x_BLD], [View(seen, seen)], None, distances, tied
+        return x_BLD, [x_BLD], [AttentionView(seen, seen)], None, distances, tied
 
 
-def _remember(memory_BMD, h_BLD, reuse: int):
-    """What the next window finds: the last M of the old memory and of the reused part."""
+def encode_windows(backbone: Any, tokens_BL, valid_BL, L: int, *, train: bool, segments_BL=None):
+    """Reads rows by windows of L, each with the memory of the M positions before it: [B, L, D].
+
+    No gradient goes through the memory.  Dai et al. 2019 (arXiv 1901.02860).
+    """
+    M = backbone.M
+    memory = backbone.initial_memory(len(tokens_BL))
+    segments_BL = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
+    valid_BJ = jnp.pad(valid_BL, ((0, 0), (M, 0)))
+    segments_BJ = jnp.pad(segments_BL, ((0, 0), (M, 0)))
+    windows: list[Any] = []
+    for begin in range(0, tokens_BL.shape[1], L):
+        seen = slice(begin, begin + M + L)  # of what has M positions more in front
+        mask = text_mask(
+            backbone,
+            memory_BM=valid_BJ[:, begin : begin + M],
+            valid_BL=valid_BL[:, begin : begin + L],
+        )
+        h_BLD, memory = backbone(
+            tokens_BL[:, begin : begin + L],
+            mask=mask,
+            segments_BL=segments_BJ[:, seen],
+            memory=memory,
+            reuse=0,
+            train=train,
+        )
+        windows.append(h_BLD)
+    return jnp.concatenate(windows, axis=1)
+
+
+def _pad_segments(segments_BL, B: int, L: int, M: int):
+    """Puts segment 0 of the memory in front, [B, M + L]; None: all are of one segment."""
+    segments_BL = jnp.zeros((B, L), jnp.int32) if segments_BL is None else segments_BL
+    return jnp.pad(segments_BL, ((0, 0), (M + L - segments_BL.shape[1], 0)))
+
+
+def _update_memory(memory_BMD, h_BLD, reuse: int):
+    """Returns the last M of the old memory and of the reused part of a window."""
     if memory_BMD is None:
         return None
     kept_BLD = h_BLD[:, : reuse or None].astype(memory_BMD.dtype)
@@ -481,5 +360,5 @@ def _remember(memory_BMD, h_BLD, reuse: int):
 
 
 def _differs(segments_BL, segments_BJ):
-    """[B, L, J]: the key is of another segment."""
-    return segments_BL[:, :, None] != segments_BJ[:, None, :]
+    """Compares segments of queries and keys, for all heads: bool [B, 1, L, J]."""
+    return (segments_BL[:, :, None] != segments_BJ[:, None, :])[:, None]

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from modules.backbones import two_stream
+from modules.masks import Mask
 from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -51,14 +53,15 @@ def xlnet(run: Run, source: Source) -> Differences:
 
 def _streams(backbone: Any, params: Any, source: Source, predicts: bool):
     """The output, and the new memory if one is given."""
-    model = backbone.clone(attention="uni", reuse=0, dtype="float32")
-    tokens_BL, memory_NBMD, M = _array(source, "input_ids"), None, 0
+    model = backbone.clone(reuse=0, dtype="float32")
+    tokens_BL = _array(source, "input_ids")
+    memory = None
     if source.has("mems_0.npy"):
-        memory_NBMD = jnp.stack([_array(source, f"mems_{n}") for n in range(backbone.N)])
-        M = memory_NBMD.shape[2]
-    given = dict(segments_BL=_array(source, "seg_ids"), memory_NBMD=memory_NBMD)
+        layers = [_array(source, f"mems_{n}") for n in range(backbone.N)]
+        memory = two_stream.Memory(jnp.stack(layers))
+    given = dict(segments_BL=_array(source, "seg_ids"), memory=memory, mask=Mask(is_causal=True))
     if predicts:
-        given |= _queries(_array(source, "input_query"), M)
+        given |= _queries(_array(source, "input_query"))
     return _forward(model, params, tokens_BL, given)
 
 
@@ -66,16 +69,16 @@ def _streams(backbone: Any, params: Any, source: Source, predicts: bool):
 def _forward(model: Any, params: Any, tokens_BL, given: dict[str, Any]):
     bound = model.bind({"params": params})
     out = bound(tokens_BL, **given, train=False)
-    output = out.h_BLD if out.g_BPD is None else jax.nn.softmax(bound.logits(out.g_BPD))
-    return output, out.memory_NBMD
+    output = jax.nn.softmax(bound.logits(out.h)) if "slots_BP" in given else out.h
+    return output, out.memory and out.memory.h_NBMD
 
 
-def _queries(blind_BL: np.ndarray, M: int) -> dict[str, Any]:
+def _queries(blind_BL: np.ndarray) -> dict[str, Any]:
     """One at every place, which sees the memory and the places before it."""
     B, L = blind_BL.shape
-    seen_LJ = jnp.pad(jnp.tri(L, k=-1, dtype=bool), ((0, 0), (M, 0)), constant_values=True)
-    query_BPJ, slots_BP = jnp.stack([seen_LJ] * B), jnp.stack([jnp.arange(L)] * B)
-    return dict(query=query_BPJ, slots_BP=slots_BP, blind_BP=blind_BL == 1)
+    before = Mask(visible_BLJ=jnp.tri(L, k=-1, dtype=bool)[None], hides_slots=True)
+    slots_BP = jnp.stack([jnp.arange(L)] * B)
+    return dict(mask=before, slots_BP=slots_BP, blind_BP=blind_BL == 1)
 
 
 def _array(source: Source, name: str) -> np.ndarray:
@@ -122,12 +125,13 @@ def _read(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[list
     """The top layer's states of each sentence's words, [L, 2D]."""
     model = backbone.clone(dtype="float32")
     longest = max(len(words) for text in texts for words in text)
-    states = jax.jit(functools.partial(model.apply, method="states"))
-    state, made = model.fresh_state(len(texts)), []
+    states = jax.jit(functools.partial(model.apply, method="layer_states"))
+    memory, made = model.initial_memory(len(texts)), []
     for batch in zip(*texts, strict=True):
         padded = [words + ["</S>"] * (longest - len(words)) for words in batch]
         chars_BLW = np.stack([characters(words, model.W) for words in padded])
         valid_BL = np.arange(longest) < np.array([[len(words)] for words in batch])
-        h_NBLD, state = states({"params": params}, chars_BLW, valid_BL, state=state)
+        mask = Mask(valid_BL=valid_BL)
+        h_NBLD, memory = states({"params": params}, chars_BLW, mask=mask, memory=memory)
         made.append([h_NBLD[-1, b, 1 : len(words) - 1] for b, words in enumerate(batch)])
     return list(map(list, zip(*made, strict=True)))

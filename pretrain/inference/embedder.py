@@ -19,6 +19,8 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from modules.activation_sharding import sharding_context
+from modules.backbones import text_mask
+from modules.masks import count_lengths
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.embedding_inputs import SPELLED, Sentence, reader
 from pretrain.inference.layer_selection import Choice
@@ -224,11 +226,14 @@ class Embedder:
         ids_BL, x_BLD, valid_BL, segments_BL = map(
             batch.get, ("ids_BL", "x_BLD", "valid_BL", "segments_BL")
         )
-        apply = functools.partial(self.run.backbone.apply, {"params": params})
-        if x_BLD is not None:
-            return self._pooled(apply(x_BLD, valid_BL, method="states_of"), valid_BL)
-        more: dict[str, Any] = {} if segments_BL is None else {"segments_BL": segments_BL}
-        return self._pooled(apply(ids_BL, valid_BL, **more, method="states"), valid_BL)
+        out: Any = self.run.backbone.apply(
+            {"params": params},
+            ids_BL if x_BLD is None else x_BLD,
+            mask=text_mask(self.run.backbone, lengths_B=count_lengths(valid_BL)),
+            segments_BL=segments_BL,
+            method="layer_states",
+        )
+        return self._pooled(out.h, valid_BL)
 
     def _pooled(self, h_NBLD, valid_BL):
         """The chosen layers, of all positions or of none in particular."""

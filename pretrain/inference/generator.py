@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from modules.activation_sharding import sharding_context
+from modules.layers.attention import KVCache
+from modules.masks import Mask
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.sampling import Sampler
@@ -122,8 +124,7 @@ class Writer:
         Raises:
             UserError: the run's model is not causal, or it has no checkpoint.
         """
-        causal = getattr(run.backbone, "attention", "") == "causal"
-        if not causal or not hasattr(run.backbone, "extend"):
+        if not _can_read_on(run.backbone):
             name = run.config.model.name
             raise UserError(f"this run's model, {name}, is not causal: only causal models generate")
         self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
@@ -217,7 +218,7 @@ class Writer:
         read = functools.partial(_read, self.run.backbone, self.sampler, self.run.tokenizer.V)
 
         def begin(params, seed, tokens_BL, lengths_B):
-            cache = self.run.backbone.cache(B, J)
+            cache = self.run.backbone.initial_memory(B, J)
             return read(params, seed, tokens_BL, cache, lengths_B)
 
         def go_on(params, seed, tokens_B1, cache):
@@ -234,6 +235,13 @@ class Writer:
         return first.compile(), later.compile()
 
 
+def _can_read_on(backbone: Any) -> bool:
+    """Checks for a causal model whose memory is keys and values."""
+    if not backbone.is_causal:
+        return False
+    return isinstance(jax.eval_shape(lambda: backbone.initial_memory(1)), KVCache)
+
+
 def rounded(length: int) -> int:
     """The next power of two, so that texts of about one length share their programs."""
     return 1 << (length - 1).bit_length()
@@ -245,7 +253,8 @@ def _read(backbone, sampler: Sampler, V: int, params, seed, tokens_BL, cache, le
     It is one of the V pieces there are: an embedding may have rows beyond them.
     """
     model = functools.partial(backbone.apply, {"params": params})
-    h_BLD, cache = model(tokens_BL, cache, lengths_B, method="extend")
+    mask = Mask(is_causal=True, lengths_B=lengths_B)
+    h_BLD, cache = model(tokens_BL, mask=mask, memory=cache, train=False)
     h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)
     logits_BV = model(h_B1D, method="logits")[:, 0, :V]
     next_B = sampler(logits_BV, jax.random.key(seed), cache.length_B)

@@ -4,11 +4,11 @@ import pathlib
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 from ml_collections import ConfigDict
 
 import modules
+from modules.backbones import text_mask
 from pretrain.checkpoint import integrity
 from pretrain.checkpoint.transfer import load
 from pretrain.data import tokenizers
@@ -80,6 +80,5 @@ def backbone_weights(run: Run, layout: Layout) -> tuple[Any, int]:
 def drawn(backbone: nn.Module) -> Any:
     """A backbone's parameters before it has learned anything."""
     tokens = backbone.example()  # type: ignore[attr-defined]
-    valid_BL = jnp.ones(tokens.shape[:2], bool)
-    variables = backbone.init(jax.random.key(0), tokens, valid_BL, train=False, method="encode")
-    return variables["params"]
+    mask = text_mask(backbone)
+    return backbone.init(jax.random.key(0), tokens, mask=mask, train=False)["params"]

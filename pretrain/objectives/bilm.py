@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.losses import cross_entropy, sampled_softmax
+from modules.masks import Mask
 from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special, special_id
 from pretrain.runtime.errors import UserError
@@ -42,9 +43,10 @@ class Objective(nn.Module):
         self._check(batch)
         Z, V = self.backbone.Z, self.backbone.V
         state = self._kept(batch["boundary_BZL"].shape[0])
-        fresh_BZL = batch["boundary_BZL"][:, :Z] >= RESETS[self.reset]
+        starts_BZL = batch["boundary_BZL"][:, :Z] >= RESETS[self.reset]
+        mask = Mask(is_causal=True, groups_BL=jnp.cumsum(starts_BZL, axis=-1))
         h_BZLD, new = self.backbone(
-            self._inputs(batch)[:, :Z], state and state.value, fresh_BZL=fresh_BZL, train=train
+            self._inputs(batch)[:, :Z], mask=mask, memory=state and state.value, train=train
         )
         self._keep(state, new)
         next_BZL = self._known(batch["next_BZL"])
@@ -96,7 +98,7 @@ class Objective(nn.Module):
         """The variable that outlives the batch; none where every batch starts afresh."""
         if not self.stateful:
             return None
-        return self.variable("state", "lstm", self.backbone.fresh_state, B)
+        return self.variable("state", "lstm", self.backbone.initial_memory, B)
 
     def _keep(self, state, new) -> None:
         if state and not self.is_initializing() and self.is_mutable_collection("state"):
@@ -104,9 +106,7 @@ class Objective(nn.Module):
 
     def _loss(self, h_BLD, ids_BL, weights_BL, train: bool):
         if not (train and self.samples):
-            return self.backbone.cross_entropy(
-                h_BLD, ids_BL, weights_BL, chunks=self.loss_chunks, train=train
-            )
+            return self.backbone.cross_entropy(h_BLD, ids_BL, weights_BL, chunks=self.loss_chunks)
         w_VD, bias_V = self.backbone.softmax()
         sample = sampled_softmax.sample_negatives(
             self.make_rng("corrupt"), self.samples, self.backbone.V

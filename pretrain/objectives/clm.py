@@ -4,6 +4,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.losses import cross_entropy
+from modules.masks import Mask, count_lengths
 from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special
 from pretrain.runtime.errors import UserError
@@ -28,14 +29,12 @@ class Objective(nn.Module):
         if "next_BL" not in batch:
             raise UserError("objective 'clm' needs batches.name='windows' with framed=False")
         next_BL = batch["next_BL"]
+        lengths_B = count_lengths(batch["valid_BL"])  # windows are padded at their end
         groups_BL = None if self.across else jnp.cumsum(batch["document_start_BL"], axis=1)
-        h_BLD = self.backbone(
-            batch["tokens_BL"], valid_BL=batch["valid_BL"], groups_BL=groups_BL, train=train
-        )
+        mask = Mask(is_causal=True, lengths_B=lengths_B, groups_BL=groups_BL)
+        h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=train).h
         weights_BL = batch["loss_mask_BL"] * batch["weight_B"][:, None]
-        sums = self.backbone.cross_entropy(
-            h_BLD, next_BL, weights_BL, chunks=self.loss_chunks, train=train
-        )
+        sums = self.backbone.cross_entropy(h_BLD, next_BL, weights_BL, chunks=self.loss_chunks)
         if not train:
             nats, weight_B = sums["loss"].total, batch["weight_B"]
             for unit in ("word", "byte"):  # of the original text, whatever the tokens

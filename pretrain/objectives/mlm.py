@@ -8,6 +8,7 @@ from flax import linen as nn
 
 from modules.layers import params
 from modules.losses import cross_entropy
+from modules.masks import Mask, count_lengths
 from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special, corruption, is_special, special_id
 from pretrain.runtime.errors import UserError
@@ -49,12 +50,16 @@ class Objective(nn.Module):
         slots_BP, real_BP = corruption.slots(targets_BL, self.predicted(tokens_BL.shape[1]))
         read_BP = jnp.pad(slots_BP, ((0, 0), (1, 0))) if self.nsp else slots_BP  # <cls> is at 0
         h_BPD = self.backbone(
-            hidden_BL, batch.get("segments_BL"), valid_BL=valid_BL, slots_BP=read_BP, train=train
-        )
+            hidden_BL,
+            mask=Mask(lengths_B=count_lengths(valid_BL)),  # rows are padded at their end
+            segments_BL=batch.get("segments_BL"),
+            slots_BP=read_BP,
+            train=train,
+        ).h
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
         weights_BP = real_BP * batch["weight_B"][:, None]
         sums = self.backbone.cross_entropy(
-            h_BPD[:, int(self.nsp) :], ids_BP, weights_BP, chunks=self.loss_chunks, train=train
+            h_BPD[:, int(self.nsp) :], ids_BP, weights_BP, chunks=self.loss_chunks
         )
         if self.nsp:
             sums |= self._next_sentence(h_BPD[:, 0], batch)
@@ -106,7 +111,7 @@ class Objective(nn.Module):
         """Loss and accuracy of telling, from the first position, whether B follows A."""
         if "consecutive_B" not in batch:
             raise UserError("objective.nsp=True needs batches.name='pairs' with next_sentence=True")
-        if not self.backbone.pooler:
+        if not getattr(self.backbone, "pooler", False):
             raise UserError("objective.nsp=True needs model.pooler=True")
         init = params.initializer(self.backbone.initializer, self.backbone.init_scale)
         w_DC = params.param(self, "next_DC", init, (self.backbone.D, 2), decay=True)

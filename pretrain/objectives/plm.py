@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules import masks
 from modules.losses import cross_entropy
+from modules.masks import Mask
 from pretrain.objectives import SPECIAL, Special, corruption, is_special
 from pretrain.runtime.errors import UserError
 
@@ -44,25 +44,21 @@ class Objective(nn.Module):
         P = self.predicted(tokens_BL.shape[1])
         memory = self._memory(starts_BL)
         targets_BL, rank_BL, sees_below_BL = self.corrupt(batch)
-        content_BLJ = jnp.concatenate(
-            [self._seen(memory, starts_BL), masks.permuted(rank_BL, sees_below_BL)], axis=-1
-        )
         slots_BP, real_BP = corruption.slots(targets_BL, P)
-
+        order = Mask(rank_BL=rank_BL, sees_below_BL=sees_below_BL, hides_slots=True)
         out = self.backbone(
             tokens_BL,
-            batch["segments_BL"],
-            content=content_BLJ,
+            mask=order & self._memory_mask(memory, starts_BL),
+            segments_BL=batch["segments_BL"],
             slots_BP=slots_BP,
-            query=jnp.take_along_axis(content_BLJ, slots_BP[..., None], axis=1),
-            memory_NBMD=memory and memory["h_NBMD"].value,
+            memory=memory and memory["states"].value,
             backward_B=batch.get("backward_B"),
             train=train,
         )
-        self._remember(memory, out.memory_NBMD, starts_BL)
+        self._remember(memory, out.memory, starts_BL)
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
         weights_BP = real_BP * batch["weight_B"][:, None]
-        sums = self.backbone.cross_entropy(out.g_BPD, ids_BP, weights_BP, chunks=self.loss_chunks)
+        sums = self.backbone.cross_entropy(out.h, ids_BP, weights_BP, chunks=self.loss_chunks)
         if not train:
             sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
@@ -77,32 +73,27 @@ class Objective(nn.Module):
 
     def _memory(self, starts_BL):
         """The variables that outlive the batch; none where the backbone has no memory."""
-        N, B, M, D = self.backbone.N, starts_BL.shape[0], self.backbone.M, self.backbone.D
+        B, M = starts_BL.shape[0], self.backbone.M
         if not M:
             return None
         return {
-            "h_NBMD": self.variable(
-                "memory", "h_NBMD", jnp.zeros, (N, B, M, D), self.backbone.dtype
-            ),
+            "states": self.variable("memory", "states", self.backbone.initial_memory, B),
             # The released code attends to its first, empty memory; with `reset` nobody does.
             "alive_BM": self.variable("memory", "alive_BM", jnp.full, (B, M), not self.reset),
         }
 
-    def _seen(self, memory, starts_BL):
-        """[B, L, M]: which memory a place sees; none after a document has begun."""
-        B, L = starts_BL.shape
+    def _memory_mask(self, memory, starts_BL) -> Mask:
+        """Hides what of the memory is not alive, and all of it once a document has begun."""
         if memory is None:
-            return jnp.zeros((B, L, 0), bool)
-        alive_B1M = memory["alive_BM"].value[:, None]
-        if not self.reset:
-            return jnp.broadcast_to(alive_B1M, (B, L, self.backbone.M))
-        return alive_B1M & (jnp.cumsum(starts_BL, axis=1) == 0)[..., None]
+            return Mask()
+        sees_memory_BL = jnp.cumsum(starts_BL, axis=1) == 0 if self.reset else None
+        return Mask(memory_BM=memory["alive_BM"].value, sees_memory_BL=sees_memory_BL)
 
-    def _remember(self, memory, h_NBMD, starts_BL):
+    def _remember(self, memory, new, starts_BL):
         """Keeps the new states; those before a document's beginning are no longer alive."""
         if memory is None or self.is_initializing() or not self.is_mutable_collection("memory"):
             return
-        memory["h_NBMD"].value = h_NBMD
+        memory["states"].value = new
         if self.reset:
             alive_BM = memory["alive_BM"].value
             starts_BR = starts_BL[:, : self.backbone.reuse]

@@ -1,4 +1,4 @@
-"""Who may look at whom, against the masks of the released code."""
+"""Who sees whom: against the released code, and against a loop over all pairs."""
 
 import json
 import pathlib
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules import masks
+from modules.masks import Mask, count_lengths
 from pretrain.objectives import corruption
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "fixtures" / "golden.json").read_text())
@@ -20,7 +20,7 @@ SPECIAL_L = (TOKENS_L == 3) | (TOKENS_L == 4)
 
 
 def visible(rank_L, below_L):
-    return np.asarray(masks.permuted(rank_L[None], below_L[None])[0])
+    return np.asarray(Mask(rank_BL=rank_L[None], sees_below_BL=below_L[None]).dense(len(rank_L))[0])
 
 
 def half(size):
@@ -62,50 +62,106 @@ def test_context_sees_context_only_and_each_prediction_one_more_than_the_last():
     assert np.diag(seen)[special_L].all()
 
 
-def test_full_shows_every_real_place_to_all():
-    valid_BL = np.array([[True, True, False], [True, False, False]])
-    seen = masks.full(valid_BL)
-    assert seen.shape == (2, 3, 3)
-    for b, i, j in np.ndindex(2, 3, 3):
-        assert seen[b, i, j] == valid_BL[b, j]
+# --- every field, against a loop -------------------------------------------------------------
+
+B, L, M = 3, 6, 4
+J = M + L
+RNG = np.random.default_rng(0)
+LENGTHS_B, PREFIX_B = np.array([6, 0, 3]), np.array([0, 2, 6])
+VALID_BL, GROUPS_BL = RNG.random((B, L)) < 0.6, np.sort(RNG.integers(0, 3, (B, L)))
+RANK_BL, BELOW_BL = RNG.integers(-1, 5, (2, B, L))
+MEMORY_BM, SEES_BL = RNG.random((B, M)) < 0.6, RNG.random((B, L)) < 0.6
+VISIBLE_BLL, VISIBLE_BLJ = RNG.random((B, L, L)) < 0.6, RNG.random((B, L, J)) < 0.6
+SLOTS_BP = np.array([[5, 0], [2, 2], [1, 4]])
+
+# A mask, and whether i of row b sees j; j counts from the sequence's first, memory is below 0.
+MASKS = {
+    "nothing hidden": (Mask(), lambda b, i, j: True),
+    "causal": (Mask(is_causal=True), lambda b, i, j: j <= i),
+    "window": (Mask(window=3), lambda b, i, j: j > i - 3),
+    "same length": (
+        Mask(is_causal=True, same_length=True),
+        lambda b, i, j: i - M <= j <= i,
+    ),
+    "lengths": (Mask(lengths_B=LENGTHS_B), lambda b, i, j: j < LENGTHS_B[b]),
+    "valid": (Mask(valid_BL=VALID_BL), lambda b, i, j: j < 0 or VALID_BL[b, j]),
+    "documents": (
+        Mask(groups_BL=GROUPS_BL),
+        lambda b, i, j: GROUPS_BL[b, i] == (GROUPS_BL[b, j] if j >= 0 else 0),
+    ),
+    "prefix": (
+        Mask(is_causal=True, prefix_B=PREFIX_B),
+        lambda b, i, j: j <= i or j < PREFIX_B[b],
+    ),
+    "ranks": (
+        Mask(rank_BL=RANK_BL, sees_below_BL=BELOW_BL),
+        lambda b, i, j: j < 0 or RANK_BL[b, j] < BELOW_BL[b, i],
+    ),
+    "text in memory": (Mask(memory_BM=MEMORY_BM), lambda b, i, j: j >= 0 or MEMORY_BM[b, j + M]),
+    "who sees memory": (Mask(sees_memory_BL=SEES_BL), lambda b, i, j: j >= 0 or SEES_BL[b, i]),
+    "written out": (
+        Mask(visible_BLJ=VISIBLE_BLL),
+        lambda b, i, j: j < 0 or VISIBLE_BLL[b, i, j],
+    ),
+    "written out with the memory": (
+        Mask(visible_BLJ=VISIBLE_BLJ),
+        lambda b, i, j: VISIBLE_BLJ[b, i, j + M],
+    ),
+    "written out for all rows": (
+        Mask(visible_BLJ=VISIBLE_BLL[:1, :1]),
+        lambda b, i, j: j < 0 or VISIBLE_BLL[0, 0, j],
+    ),
+}
 
 
-@pytest.mark.parametrize("same_length", [False, True])
-@pytest.mark.parametrize(("L", "J"), [(4, 4), (4, 7), (3, 9)])
-def test_causal_shows_the_past_and_with_same_length_equally_much_of_it(L, J, same_length):
-    seen = np.asarray(masks.causal(L, J, same_length))
-    assert seen.shape == (1, L, J)
-    for i, j in np.ndindex(L, J):
-        in_the_past = j - (J - L) <= i
-        assert seen[0, i, j] == (in_the_past and not (same_length and j < i))
-    if same_length:
-        assert set(seen.sum(-1).ravel()) == {J - L + 1}
+def dense(mask, slots_BP=None):
+    shape = B, L if slots_BP is None else slots_BP.shape[1], J
+    return np.broadcast_to(np.asarray(mask.dense(L, J, slots_BP)), shape)
 
 
-@pytest.mark.parametrize("window", [0, 1, 3, 20])
-def test_before_shows_each_place_itself_and_its_past_or_its_window(window):
-    place_BL = np.array([[0, 5, 2, 2], [7, 6, 0, 8]])
-    seen = masks.before(place_BL, 8, window)
-    assert seen.shape == (2, 4, 8)
-    for b, i, j in np.ndindex(2, 4, 8):
-        back = place_BL[b, i] - j
-        assert seen[b, i, j] == (back >= 0 and (not window or back < window))
+def looped(sees):
+    seen = [sees(b, i, j - M) for b in range(B) for i in range(L) for j in range(J)]
+    return np.array(seen, bool).reshape(B, L, J)
 
 
-def test_in_a_row_read_in_order_before_is_causal():
-    np.testing.assert_array_equal(masks.before(jnp.arange(6)[None], 6), masks.causal(6, 6))
+@pytest.mark.parametrize("name", MASKS)
+def test_a_field_shows_what_a_loop_over_pairs_shows(name):
+    mask, sees = MASKS[name]
+    expected_BLJ = looped(sees)
+    np.testing.assert_array_equal(dense(mask), expected_BLJ)
+    rows_BP = np.take_along_axis(expected_BLJ, SLOTS_BP[..., None], 1)
+    np.testing.assert_array_equal(dense(mask, SLOTS_BP), rows_BP)
 
 
-def test_within_shows_the_first_so_many_of_a_row():
-    seen = masks.within(jnp.array([3, 0, 5]), 5)
-    assert seen.shape == (3, 1, 5)
-    assert [row.tolist() for row in seen[:, 0]] == [
-        [True] * n + [False] * (5 - n) for n in (3, 0, 5)
-    ]
+@pytest.mark.parametrize("other", MASKS)
+@pytest.mark.parametrize("name", MASKS)
+def test_two_masks_joined_show_what_both_show(name, other):
+    (one, sees), (two, sees_too) = MASKS[name], MASKS[other]
+    widths = {x.visible_BLJ.shape[-1] for x in (one, two) if x.visible_BLJ is not None}
+    if len(widths) == 2:
+        return  # of two that are written out, both say something of the memory or neither does
+    np.testing.assert_array_equal(dense(one & two), looped(sees) & looped(sees_too))
 
 
-def test_same_shows_everybody_their_own_group():
-    own_BL, groups_BJ = np.array([[1, 2], [0, 0]]), np.array([[2, 1, 1], [1, 0, 3]])
-    seen = masks.same(own_BL, groups_BJ)
-    for b, i, j in np.ndindex(2, 2, 3):
-        assert seen[b, i, j] == (own_BL[b, i] == groups_BJ[b, j])
+def test_documents_and_prefixes_of_two_masks_are_joined_pair_by_pair():
+    groups_BL = np.sort(RNG.integers(0, 3, (B, L)))
+    prefix_B = np.array([3, 0, 1])
+    for one, two in (
+        (Mask(groups_BL=GROUPS_BL), Mask(groups_BL=groups_BL)),
+        (Mask(is_causal=True, prefix_B=PREFIX_B), Mask(is_causal=True, prefix_B=prefix_B)),
+        (Mask(is_causal=True, prefix_B=PREFIX_B), Mask(is_causal=True)),
+        (Mask(is_causal=True), Mask(is_causal=True, prefix_B=PREFIX_B)),
+    ):
+        np.testing.assert_array_equal(dense(one & two), dense(one) & dense(two))
+
+
+def test_a_mask_passes_through_jit_and_stays_what_it_is():
+    mask = Mask(is_causal=True, lengths_B=jnp.array([2, 3, 6]))
+    inside = jax.jit(lambda mask: mask.dense(L))(mask)
+    np.testing.assert_array_equal(inside, mask.dense(L))
+
+
+def test_lengths_are_counted_of_rows_padded_at_their_end_alone():
+    assert count_lengths(np.arange(4) < [[4], [0], [3]]).tolist() == [4, 0, 3]
+    with pytest.raises(ValueError, match=r"text behind padding: give Mask\(valid_BL"):
+        count_lengths(np.array([[False, True]]))

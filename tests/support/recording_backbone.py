@@ -9,7 +9,8 @@ from flax import linen as nn
 from flax.core import FrozenDict
 
 import modules
-from modules.backbones.two_stream import Streams
+from modules.backbones import Output
+from modules.backbones.two_stream import Memory
 from modules.metrics import Sum
 from pretrain.objectives import plm
 from tests.support.xlnet_inputs import quick_jit
@@ -30,12 +31,19 @@ class Spy(nn.Module):
     dtype: str = "float32"
 
     @nn.compact
-    def __call__(self, tokens_BL, segments_BL, *, memory_NBMD, train, slots_BP, **asked):
-        self.note(**asked, slots_BP=slots_BP, memory_NBMD=memory_NBMD)
-        if memory_NBMD is not None:
+    def __call__(self, tokens_BL, *, mask, memory, train, slots_BP, **asked):
+        M = 0 if memory is None else self.M
+        content = mask.dense(L, M + L)
+        query = mask.dense(L, M + L, slots_BP)
+        h_NBMD = None if memory is None else memory.h_NBMD
+        self.note(content=content, query=query, slots_BP=slots_BP, memory_NBMD=h_NBMD)
+        if memory is not None:
             read_BL1 = tokens_BL[:, : self.reuse, None].astype(jnp.float32)
-            memory_NBMD = jnp.concatenate([memory_NBMD[0], read_BL1], 1)[None, :, -self.M :]
-        return Streams(None, slots_BP[..., None].astype(jnp.float32), memory_NBMD)
+            memory = Memory(jnp.concatenate([h_NBMD[0], read_BL1], 1)[None, :, -self.M :])
+        return Output(slots_BP[..., None].astype(jnp.float32), memory)
+
+    def initial_memory(self, B):
+        return Memory(jnp.zeros((self.N, B, self.M, self.D)))
 
     def cross_entropy(self, h_BPD, ids_BP, weights_BP, *, chunks):
         self.note(ids_BP=ids_BP, weights_BP=weights_BP)

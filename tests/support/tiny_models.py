@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.backbones import text_mask
 from pretrain.checkpoint import manager
 from pretrain.data import prepare, tokenizers
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -59,9 +60,8 @@ def save(workdir, params, step=STEP):
 def drawn(backbone, seed=0):
     """Parameters so large that all of them matter."""
     tokens = backbone.example()
-    valid_BL = np.ones(tokens.shape[:2], bool)
-    init = functools.partial(backbone.init, method="encode", train=False)
-    shapes = jax.eval_shape(init, jax.random.key(0), tokens, valid_BL)["params"]
+    init = functools.partial(backbone.init, mask=text_mask(backbone), train=False)
+    shapes = jax.eval_shape(init, jax.random.key(0), tokens)["params"]
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda x: jnp.asarray(rng.normal(0.3, 0.4, x.shape), x.dtype), shapes)
 

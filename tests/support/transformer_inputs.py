@@ -8,6 +8,8 @@ import numpy as np
 from flax import linen as nn
 
 import modules
+from modules.backbones import text_mask
+from modules.masks import Mask, count_lengths
 from tests.support.xlnet_inputs import off
 
 SIZES: dict[str, Any] = dict(
@@ -36,7 +38,7 @@ def shapes(model):
     """The tree of all parameters, those of the heads too."""
 
     def everything(model):
-        h_BLD = model(jnp.zeros((1, 1), jnp.int32), train=False)
+        h_BLD = model(jnp.zeros((1, 1), jnp.int32), mask=Mask(), train=False).h
         return model.logits(h_BLD), model.pool(h_BLD[:, 0]) if model.pooler else None
 
     return jax.eval_shape(nn.init(everything, model), jax.random.key(0))["params"]
@@ -57,9 +59,18 @@ def tokens(B: int, L: int, seed: int = 0):
     return np.random.default_rng(seed).integers(0, SIZES["V"], (B, L))
 
 
-def forward(model, *args, **given):
+def seen(model, valid_BL=None, groups_BL=None):
+    """The mask of texts as the model reads them; rows are padded at their end."""
+    lengths_B = None if valid_BL is None else count_lengths(valid_BL)
+    return text_mask(model, lengths_B=lengths_B, groups_BL=groups_BL)
+
+
+def forward(model, tokens_BL, *, valid_BL=None, groups_BL=None, **given):
     """params -> states."""
-    return lambda params: model.apply({"params": params}, *args, **given, train=False)
+    mask = seen(model, valid_BL, groups_BL)
+    return lambda params: (
+        model.apply({"params": params}, tokens_BL, mask=mask, **given, train=False).h
+    )
 
 
 def slopes_off(ours, theirs):

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import modules
+from modules.backbones.two_stream import Memory
+from modules.masks import Mask
 from tests.support import compiler
 from tests.support import xlnet_reference as reference
 
@@ -27,8 +29,7 @@ def backbone(cfg: reference.Config, **fields):
         M=cfg.mem_len,
         reuse=cfg.reuse_len,
         untied=cfg.untie_r,
-        attention=cfg.attn_type,
-        same_length=cfg.same_length,
+        attention={"bi": "bi", "uni": "causal"}[cfg.attn_type],
         clamp=cfg.clamp_len,
         activation=cfg.ff_activation,
         **fields,
@@ -58,17 +59,15 @@ def draw_inputs(cfg, rng, L, *, slots=True, masked=True, mixed=False):
 def arguments(cfg, inputs):
     """The same inputs as the backbone takes them."""
     given = {"tokens_BL": inputs["inp_k"], "segments_BL": inputs["seg_id"]}
-    L = given["tokens_BL"].shape[1]
+    mask = Mask(is_causal=cfg.attn_type == "uni", same_length=cfg.same_length)
     if "mems" in inputs:
-        given["memory_NBMD"] = np.moveaxis(inputs["mems"], 0, 1)
-    visible = 1 - inputs.get("perm_mask", np.zeros((len(given["tokens_BL"]), L, L)))
-    content = np.pad(visible, ((0, 0), (0, 0), (cfg.mem_len, 0)), constant_values=1) > 0
+        given["memory"] = Memory(np.moveaxis(inputs["mems"], 0, 1))
     if "perm_mask" in inputs:
-        given["content"] = content
+        mask &= Mask(visible_BLJ=inputs["perm_mask"] == 0)
     if "target_mapping" in inputs:
-        slots = inputs["target_mapping"].argmax(-1)
-        query = np.take_along_axis(content, slots[..., None], 1)
-        given |= {"slots_BP": slots, "query": query}
+        given["slots_BP"] = inputs["target_mapping"].argmax(-1)
+        mask &= Mask(hides_slots=True)
+    given["mask"] = mask
     if "inp_q" in inputs:
         given["blind_BP"] = inputs["inp_q"] == 1
     if "backward" in inputs:

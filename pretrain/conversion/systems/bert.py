@@ -332,7 +332,7 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
         UserError: the run computes what theirs cannot.
     """
     ours: Any = run.backbone
-    only(ours, dict(attention="bi", norm="post", normed_embedding=True, table_dropout=False))
+    only(ours, dict(attention="bi", norm="post", normed_embedding=True))
     pieces = tokens_of(run, wordpiece.Tokenizer, "WordPiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
     named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}

@@ -222,7 +222,6 @@ def described(source: Source) -> Described:
         attention="causal",
         norm=NORM[first],
         window=0,
-        table_dropout=False,
         initializer="normal",
         residual_scale=not first,
     )
@@ -390,7 +389,7 @@ def fitting(run: Run, kind: str) -> Backbone:
     if not isinstance(ours, Backbone) or ours.attention != "causal":
         raise UserError(f"{run.workdir} holds no GPT: that is model.name='transformer', 'causal'")
     only(ours, dict(norm=NORM[kind in GPT1], window=0, S=0, normed_embedding=False, head="tied"))
-    only(ours, dict(pooler=False, table_dropout=False, K=ours.D / ours.H))
+    only(ours, dict(pooler=False, K=ours.D / ours.H))
     if kind != "hugging_face":
         only(ours, dict(F=4 * ours.D))
     if kind == "npz":

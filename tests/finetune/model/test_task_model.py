@@ -6,6 +6,7 @@ import pytest
 
 from finetune.model.task_model import Features
 from finetune.tasks.tag import Task
+from modules.backbones import text_mask
 from modules.layers.rnn import Recurrent
 from pretrain.runtime.errors import UserError
 from tests.support import tagging_data
@@ -33,7 +34,8 @@ def found(case):
 
     def both(module):
         h_BLD = module.states(rows, rows["word_BL"], train=False)
-        return h_BLD, module.backbone.states(rows["tokens_BLW"], rows["valid_BL"])
+        mask = text_mask(module.backbone, valid_BL=rows["valid_BL"])
+        return h_BLD, module.backbone.layer_states(rows["tokens_BLW"], mask=mask).h
 
     return quick_jit(lambda params: task.apply({"params": params}, method=both))
 
@@ -105,14 +107,9 @@ def test_without_an_lstm_the_states_are_the_encoder_s(case):
     task, params, rows = case
     plain = Features(task.backbone.clone(parent=None))
     states = tagging_data.told(plain, {"backbone": params["backbone"]}, rows, "states", train=False)
-    top = tagging_data.told(
-        task.backbone.clone(parent=None),
-        params["backbone"],
-        rows["tokens_BLW"],
-        "encode",
-        valid_BL=rows["valid_BL"],
-        train=False,
-    )
+    backbone = task.backbone.clone(parent=None)
+    given = dict(mask=text_mask(backbone, valid_BL=rows["valid_BL"]), train=False)
+    top = tagging_data.told(backbone, params["backbone"], rows["tokens_BLW"], None, **given).h
     np.testing.assert_array_equal(states, top)
 
 

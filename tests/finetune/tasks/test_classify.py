@@ -8,6 +8,7 @@ import pytest
 import modules
 from finetune.inputs.rows import RowBuilder
 from finetune.tasks import classify, regress
+from modules.backbones import text_mask
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.text_format import load_format
 from pretrain.runtime.errors import UserError
@@ -162,7 +163,8 @@ def test_gpt_1_s_language_model_is_trained_along(gpt):
     )
     backbone = gpt[1]
     own = {"params": params["backbone"]}
-    h_BLD = backbone.apply(own, batch["tokens_BL"], batch["valid_BL"], train=False, method="encode")
+    mask = text_mask(backbone, valid_BL=batch["valid_BL"])
+    h_BLD = backbone.apply(own, batch["tokens_BL"], mask=mask, train=False).h
     logits_BLV = np.asarray(backbone.apply(own, h_BLD, method="logits"), np.float64)
     log_BLV = logits_BLV - np.log(np.exp(logits_BLV).sum(-1, keepdims=True))
     next_BL = np.take_along_axis(log_BLV[:, :-1], batch["tokens_BL"][:, 1:, None], 2)[..., 0]

@@ -1,4 +1,4 @@
-"""`states` of every backbone: each layer's are those of a model that ends there."""
+"""`layer_states` of every backbone: each layer's are those of a model that ends there."""
 
 import dataclasses
 import functools
@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from modules.backbones import text_mask
 from tests.modules.backbones import test_transformer_peers as peers
 from tests.support import tiny_models, xlnet_inputs, xlnet_reference
 from tests.support import transformer_inputs as cases
@@ -25,13 +26,17 @@ TRANSFORMERS = {
 }
 
 
+def layer_states(model, params, tokens, valid_BL=RAGGED, **given):
+    given["mask"] = text_mask(model, valid_BL=valid_BL)
+    run = functools.partial(model.apply, method="layer_states")
+    return quick_jit(run)({"params": params}, tokens, **given).h
+
+
 @pytest.mark.parametrize("system", TRANSFORMERS)
 def test_a_layers_states_are_the_reference_s_of_a_model_with_so_many_layers(system):
     model = cases.tiny(**TRANSFORMERS[system])
     params, tokens_BL, pre = cases.draw(model), cases.tokens(*RAGGED.shape), model.norm == "pre"
-    h_NBLD = quick_jit(functools.partial(model.apply, method="states"))(
-        {"params": params}, tokens_BL, RAGGED
-    )
+    h_NBLD = layer_states(model, params, tokens_BL)
     assert h_NBLD.shape == (model.N + 1, *RAGGED.shape, model.D)
     kind = dict(pre=pre, causal=model.attention == "causal", window=model.window)
     for n in range(model.N + 1):
@@ -69,8 +74,8 @@ def test_every_layers_states_are_hugging_face_s(system):
         peers.original(name): peers.turned(name, x.detach().numpy())
         for name, x in peer.named_parameters()
     }
-    params = {"params": jax.tree.map(np.float32, arranged(weights, peers.H))}
-    ours = quick_jit(functools.partial(model.apply, method="states"))(params, tokens_BL, valid_BL)
+    params = jax.tree.map(np.float32, arranged(weights, peers.H))
+    ours = layer_states(model, params, tokens_BL, valid_BL)
     for own, their in zip(ours, theirs, strict=True):
         assert off(own * valid_BL[..., None], their * valid_BL[..., None]) < 5e-6
 
@@ -82,9 +87,8 @@ def test_a_content_layers_states_are_the_reference_s_of_a_model_with_so_many_lay
     rng = np.random.default_rng(0)
     tokens_BL = rng.integers(0, cfg.n_token, RAGGED.shape)
     segments_BL = rng.integers(0, 3, RAGGED.shape)
-    h_NBLD = quick_jit(functools.partial(model.apply, method="states"))(
-        {"params": xlnet_reference.ours(weights, cfg)}, tokens_BL, RAGGED, segments_BL=segments_BL
-    )
+    params = xlnet_reference.ours(weights, cfg)
+    h_NBLD = layer_states(model, params, tokens_BL, segments_BL=segments_BL)
     assert len(h_NBLD) == cfg.n_layer + 1
     for n in range(cfg.n_layer + 1):
         fewer = dataclasses.replace(cfg, n_layer=n)
@@ -97,11 +101,11 @@ def test_a_content_layers_states_are_the_reference_s_of_a_model_with_so_many_lay
 
 
 @pytest.mark.parametrize("kind", tiny_models.KINDS)
-def test_the_last_states_are_what_encode_gives(run, kind):
-    backbone, params = run(kind).backbone, {"params": tiny_models.drawn(run(kind).backbone)}
+def test_the_last_states_are_what_a_call_gives(run, kind):
+    backbone, params = run(kind).backbone, tiny_models.drawn(run(kind).backbone)
     W = backbone.example().shape[2:]
     tokens = np.random.default_rng(0).integers(0, 20, (*RAGGED.shape, *W))
-    top = quick_jit(functools.partial(backbone.apply, method="encode", train=False))
-    every = quick_jit(functools.partial(backbone.apply, method="states"))
-    h_BLD, h_NBLD = (f(params, tokens, RAGGED)[..., RAGGED, :] for f in (top, every))
-    assert off(h_NBLD[-1], h_BLD) < 1e-6
+    h_NBLD = layer_states(backbone, params, tokens)
+    given = dict(mask=text_mask(backbone, valid_BL=RAGGED), train=False)
+    top = quick_jit(lambda p: backbone.apply({"params": p}, tokens, **given).h)(params)
+    assert off(h_NBLD[-1][RAGGED], top[RAGGED]) < 1e-6

@@ -11,6 +11,8 @@ import pytest
 
 import modules
 from modules.activation_sharding import sharding_context
+from modules.backbones import text_mask
+from modules.masks import Mask
 from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.xlnet_inputs import off, quick_jit
 
@@ -20,17 +22,18 @@ SIZES = dict(V=V, D=4, U=6, N=2, inputs="words", dropout=0.0)
 SPELLED = dict(inputs="characters", E=3, filters=((1, 2), (2, 3)), highways=1, W=5)
 LENGTHS = np.array([[6], [3], [4]])
 VALID_BL = np.arange(L) < LENGTHS
+CAUSAL = Mask(is_causal=True)
 
 
 def tiny(**fields):
     return modules.build("elmo", **SIZES | fields)
 
 
-def shapes(model, method="encode"):
-    tokens = model.example()
-    both = jnp.stack([tokens] * model.Z, 1)
-    args = (tokens, jnp.ones((1, 1), bool)) if method == "encode" else (both,)
-    make = lambda: model.init(jax.random.key(0), *args, train=False, method=method)  # noqa: E731
+def shapes(model, each=False):
+    tokens, mask = model.example(), text_mask(model)
+    if each:  # a text for each direction
+        tokens, mask = jnp.stack([tokens] * model.Z, 1), CAUSAL
+    make = lambda: model.init(jax.random.key(0), tokens, mask=mask, train=False)  # noqa: E731
     return jax.eval_shape(make)["params"]
 
 
@@ -50,6 +53,19 @@ def call(model, params, *args, **given):
 
 
 run = quick_jit(call, static_argnums=0, static_argnames=("method", "train"))
+
+
+def read(model, params, text, valid_BL=None, method=None, **given):
+    """States of a text read in all directions, of every layer or of the last."""
+    given = given or ({} if method else {"train": False})
+    return run(
+        model, params, text, mask=text_mask(model, valid_BL=valid_BL), method=method, **given
+    ).h
+
+
+def read_each(model, params, tokens_BZL, **given):
+    """Output of a text for each direction."""
+    return run(model, params, tokens_BZL, **{"mask": CAUSAL, "train": False, **given})
 
 
 def counted(tree):
@@ -77,7 +93,7 @@ def test_the_smaller_sizes_have_the_published_parameters(U, D, millions):
 @pytest.mark.parametrize("fields", [{}, SPELLED, dict(tied=True), dict(Z=1), SPELLED | dict(V=0)])
 def test_every_method_makes_the_same_parameters(fields):
     model = tiny(**fields)
-    made, other = shapes(model), shapes(model, "__call__")
+    made, other = shapes(model), shapes(model, each=True)
     assert jax.tree.map(np.shape, made) == jax.tree.map(np.shape, other)
     assert ("softmax_VD" in made) == (model.V > 0 and not model.tied)
     assert ("token_VD" in made) == (model.inputs == "words")
@@ -85,9 +101,9 @@ def test_every_method_makes_the_same_parameters(fields):
 
 def test_weights_begin_as_the_original_s():
     model = tiny(V=400, D=16, U=32)
-    args = (jax.random.key(0), model.example(), jnp.ones((1, 1), bool))
-    init = quick_jit(model.init, static_argnames=("train", "method"))
-    params = init(*args, train=False, method="encode")["params"]
+    init = quick_jit(model.init, static_argnames="train")
+    mask = text_mask(model)
+    params = init(jax.random.key(0), model.example(), mask=mask, train=False)["params"]
     token_VD, cells = params["token_VD"], params["layers"]
     assert 0.99 < np.abs(token_VD).max() <= 1
     assert np.std(token_VD) == pytest.approx(1 / np.sqrt(3), rel=0.03)
@@ -106,11 +122,11 @@ def test_weights_begin_as_the_original_s():
 def test_a_padded_row_gives_what_the_row_alone_gives(fields):
     model = tiny(**fields)
     params, text = drawn(model), tokens(model, B, L)
-    h_NBLD = run(model, params, text, VALID_BL, method="states")
+    h_NBLD = read(model, params, text, VALID_BL, "layer_states")
     np.testing.assert_array_equal(h_NBLD[:, ~VALID_BL], 0)
     for b in (1, 2):
         n = LENGTHS[b, 0]
-        alone = run(model, params, text[b : b + 1, :n], np.ones((1, n), bool), method="states")
+        alone = read(model, params, text[b : b + 1, :n], method="layer_states")
         np.testing.assert_allclose(h_NBLD[:, b, :n], alone[:, 0], rtol=2e-6, atol=1e-6)
 
 
@@ -120,9 +136,8 @@ def test_no_direction_sees_what_it_has_not_read():
 
     def states(token_VD):
         """Of a text of L different words."""
-        args = (jnp.arange(L)[None], jnp.ones((1, L), bool))
         changed = params | {"token_VD": token_VD}
-        return call(model, changed, *args, train=False, method="encode")[0]
+        return call(model, changed, jnp.arange(L)[None], mask=Mask(), train=False).h[0]
 
     slopes = quick_jit(jax.jacrev(states))(params["token_VD"])  # [L, 2D, L, D]
     seen = np.abs(slopes).max(-1).reshape(L, 2, model.D, L).max(2)
@@ -135,12 +150,11 @@ def test_no_direction_sees_what_it_has_not_read():
 def test_a_text_read_in_both_directions_is_each_direction_s_own_reading(fields):
     model = tiny(**fields)
     params, text = drawn(model), tokens(model, B, L)
-    ones_BL = np.ones((B, L), bool)
-    h_NBLD = run(model, params, text, ones_BL, method="states")
-    last_BLD = run(model, params, text, ones_BL, train=False, method="encode")
+    h_NBLD = read(model, params, text, method="layer_states")
+    last_BLD = read(model, params, text)
     np.testing.assert_array_equal(h_NBLD[-1], last_BLD)
     own = np.stack([text, text[:, ::-1]][: model.Z], 1)
-    h_BZLD, _ = run(model, params, own, train=False)
+    h_BZLD, _ = read_each(model, params, own)
     np.testing.assert_allclose(h_NBLD[-1, ..., :4], h_BZLD[:, 0], rtol=2e-6, atol=1e-6)
     if model.Z == 2:
         np.testing.assert_allclose(h_NBLD[-1, ..., 4:], h_BZLD[:, 1, ::-1], rtol=2e-6, atol=1e-6)
@@ -152,21 +166,46 @@ def test_a_text_read_in_both_directions_is_each_direction_s_own_reading(fields):
 def test_states_go_from_batch_to_batch_and_end_where_a_text_begins():
     model = tiny()
     params, text = drawn(model), tokens(model, B, 2, 2 * L)
-    whole, end = run(model, params, text, train=False)
-    state = model.fresh_state(B)
-    assert (state.c_BZU.shape, state.h_BZD.shape) == ((2, B, 2, model.U), (2, B, 2, model.D))
+    whole, end = read_each(model, params, text)
+    memory = model.initial_memory(B)
+    assert memory.c_BZU.shape == (2, B, 2, model.U)
+    assert memory.h_BZD.shape == (2, B, 2, model.D)
     parts = []
     for begin in (0, L):
-        h_BZLD, state = run(model, params, text[:, :, begin : begin + L], state, train=False)
+        h_BZLD, memory = read_each(model, params, text[:, :, begin : begin + L], memory=memory)
         parts.append(h_BZLD)
     np.testing.assert_allclose(np.concatenate(parts, 2), whole, rtol=2e-6, atol=1e-7)
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), state, end)
-    fresh_BZL = np.zeros((B, 2, L), bool)
-    fresh_BZL[1, :, 0] = True
-    second, _ = run(model, params, text[:, :, L:], state, fresh_BZL=fresh_BZL, train=False)
-    alone, _ = run(model, params, text[:, :, L:], train=False)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-6, atol=1e-7), memory, end)
+    groups_BZL = np.zeros((B, 2, L), int)
+    groups_BZL[1] = 1
+    mask = Mask(is_causal=True, groups_BL=groups_BZL)
+    second, _ = read_each(model, params, text[:, :, L:], memory=memory, mask=mask)
+    alone, _ = read_each(model, params, text[:, :, L:])
     np.testing.assert_allclose(second[1], alone[1], rtol=2e-6, atol=1e-7)
     assert off(second[0], alone[0]) > 1e-3
+
+
+def test_a_document_in_the_row_is_read_as_if_alone():
+    model = tiny(Z=1)
+    params, text = drawn(model), tokens(model, 1, L)
+    groups_BL = np.array([[0, 0, 0, 1, 1, 1]])
+    both = run(model, params, text, mask=Mask(is_causal=True, groups_BL=groups_BL), train=False).h
+    parts = [read(model, params, text[:, cut]) for cut in (slice(3), slice(3, 6))]
+    np.testing.assert_allclose(both, np.concatenate(parts, 1), rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("Z", "mask", "reason"),
+    [
+        (2, CAUSAL, "model.Z=2 sees what comes: set model.Z=1"),
+        (1, Mask(), "model.Z=1 sees nothing of what comes"),
+        (1, Mask(is_causal=True, window=3), "documents, not window"),
+    ],
+)
+def test_a_mask_that_an_lstm_cannot_honour_is_refused(Z, mask, reason):
+    model = tiny(Z=Z)
+    with pytest.raises(ValueError, match=reason):
+        call(model, drawn(model), tokens(model, B, L), mask=mask, train=False)
 
 
 # --- dropout -----------------------------------------------------------------------------------
@@ -178,21 +217,20 @@ def test_the_residual_adds_the_input_as_it_was_dropped_out():
     params = drawn(model, scale=0.3)
     params["layers"]["wp_ZUD"][1] = 0
     args = (tokens(model, B, 2, L),)
-    dropped, _ = run(model, params, *args, train=True, rngs={"dropout": jax.random.key(0)})
+    rngs = {"dropout": jax.random.key(0)}
+    dropped, _ = read_each(model, params, *args, train=True, rngs=rngs)
     assert np.mean(dropped == 0) == pytest.approx(0.75, abs=0.04)
     gone_BLD = np.asarray(dropped[:, 0] == 0)
     assert not np.array_equal(gone_BLD[:, 0], gone_BLD[:, 1])  # a mask for each position
-    undropped, _ = run(model, params, *args, train=False, rngs={"dropout": jax.random.key(0)})
+    undropped, _ = read_each(model, params, *args, rngs=rngs)
     assert np.mean(undropped == 0) == 0
 
 
 def test_encoding_drops_nothing_after_the_last_layer():
     model = tiny(D=32, dropout=0.5)
-    args = (drawn(model), tokens(model, B, L), np.ones((B, L), bool))
+    args = (drawn(model), tokens(model, B, L))
     rngs = {"dropout": jax.random.key(0)}
-    h_BLD, other = (
-        run(model, *args, train=train, rngs=rngs, method="encode") for train in (True, False)
-    )
+    h_BLD, other = (read(model, *args, train=train, rngs=rngs) for train in (True, False))
     assert off(h_BLD, np.float64(other)) > 0.1
     assert np.mean(h_BLD == 0) < 0.6  # of the residual, and not of a half of everything
 
@@ -234,23 +272,24 @@ def test_the_original_s_step_costs_what_was_counted_by_hand():
 def test_bfloat16_is_near_float32():
     model = tiny(**SPELLED)
     args = (drawn(model, scale=0.3), tokens(model, B, 2, L))
-    expected, _ = run(model, *args, train=False)
-    h_BZLD, state = run(model.clone(dtype="bfloat16"), *args, train=False)
+    expected, _ = read_each(model, *args)
+    h_BZLD, memory = read_each(model.clone(dtype="bfloat16"), *args)
     assert h_BZLD.dtype == jnp.bfloat16
-    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(state))
+    assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(memory))
     assert off(h_BZLD, np.float64(expected)) < 0.02
 
 
 def test_loss_and_gradients_are_the_same_on_any_mesh():
     model = tiny(D=8, U=8, V=16)
     params, batch = drawn(model), {"tokens_BZL": tokens(model, 8, 2, L)}
-    batch["fresh_BZL"] = np.random.default_rng(3).random((8, 2, L)) < 0.2
-    batch["state"] = model.fresh_state(8)
+    starts_BZL = np.random.default_rng(3).random((8, 2, L)) < 0.2
+    batch |= {"groups_BZL": np.cumsum(starts_BZL, -1), "memory": model.initial_memory(8)}
 
     def loss(params, batch):
-        given = dict(fresh_BZL=batch["fresh_BZL"], train=False)
-        h_BZLD, state = call(model, params, batch["tokens_BZL"], batch["state"], **given)
-        return (h_BZLD**2).sum() + (state.c_BZU**2).sum()
+        mask = Mask(is_causal=True, groups_BL=batch["groups_BZL"])
+        given = dict(mask=mask, memory=batch["memory"], train=False)
+        h_BZLD, memory = call(model, params, batch["tokens_BZL"], **given)
+        return (h_BZLD**2).sum() + (memory.c_BZU**2).sum()
 
     expected = quick_jit(jax.value_and_grad(loss))(params, batch)
     for shape in (dict(data=8), dict(data=2, fsdp=2, tensor=2)):

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import modules
+from modules.backbones import text_mask
+from modules.masks import Mask
 from tests.support import elmo_weights as golden
 from tests.support.xlnet_inputs import off, quick_jit
 
@@ -38,12 +40,12 @@ def test_losses_states_and_gradients_of_two_batches_are_the_original_s(name):
 
     def loss(params, state, tokens, next_BZL):
         bound = model.bind({"params": params})
-        h_BZLD, state = bound(tokens, state, train=False)
+        h_BZLD, state = bound(tokens, mask=Mask(is_causal=True), memory=state, train=False)
         each = direction_losses(bound, h_BZLD, next_BZL)
         return each.mean(), (each, state)
 
     run = quick_jit(jax.value_and_grad(loss, has_aux=True))
-    state = model.fresh_state(3)
+    state = model.initial_memory(3)
     for batch in batches:
         (value, (each, state)), slopes = run(params, state, batch["tokens"], batch["next"])
         assert off(value, batch["loss"]) < 2e-6
@@ -58,11 +60,8 @@ def test_losses_states_and_gradients_of_two_batches_are_the_original_s(name):
 def test_every_weight_of_the_original_has_a_place_in_ours(name):
     fields, params, _ = golden.load(name)
     model = modules.build("elmo", **fields)
-    valid_BL = jnp.ones((1, 1), bool)
     made = jax.eval_shape(
-        lambda: model.init(
-            jax.random.key(0), model.example(), valid_BL, train=False, method="encode"
-        )
+        lambda: model.init(jax.random.key(0), model.example(), mask=text_mask(model), train=False)
     )
     assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, made["params"])
     with np.load(golden.FOLDER / f"{name}.npz") as file:
@@ -96,10 +95,11 @@ def read_in_order(model, params, sentences, carried: bool):
     @quick_jit
     def read(chars, valid_BL, state):
         variables = {"params": params}
-        return model.apply(variables, chars, valid_BL, state=state, method="states")
+        given = dict(mask=Mask(valid_BL=valid_BL), memory=state, method="layer_states")
+        return model.apply(variables, chars, **given)
 
     longest = 2 + max(len(words) for file in sentences for words in file)
-    state, out = model.fresh_state(len(sentences)), []
+    state, out = model.initial_memory(len(sentences)), []
     for batch in zip(*sentences, strict=True):
         chars = np.full((len(batch), longest, model.W), 260)
         lengths = [2 + len(words) for words in batch]

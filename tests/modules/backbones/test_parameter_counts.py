@@ -12,6 +12,7 @@ from flax.core import FrozenDict
 
 import modules
 from configs import bert, gpt, gpt2, gpt3, xlnet
+from modules.masks import Mask
 from pretrain.objectives import mlm
 from tests.support.xlnet_inputs import quick_jit
 
@@ -21,7 +22,9 @@ GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.js
 def parameters(**fields):
     model = modules.build(**fields)
     tokens_BL = jnp.zeros((1, 8), jnp.int32)
-    return model, lambda: model.init(jax.random.key(0), tokens_BL, train=False)["params"]
+    return model, lambda: model.init(jax.random.key(0), tokens_BL, mask=Mask(), train=False)[
+        "params"
+    ]
 
 
 def counted(tree):

@@ -124,12 +124,12 @@ def check_slopes(params, slopes, theirs):
 
 def reached(model, params, L, **given):
     """[L, L]: by whose position, and so by whose embedding, a state of one row can be moved."""
-    tokens_BL = cases.tokens(1, L)
+    tokens_BL, mask = cases.tokens(1, L), cases.seen(model, **given)
 
     def projected(position_LD):
         h_BLD = model.apply(
-            {"params": params | {"position_LD": position_LD}}, tokens_BL, **given, train=False
-        )
+            {"params": params | {"position_LD": position_LD}}, tokens_BL, mask=mask, train=False
+        ).h
         return h_BLD[0] @ jnp.arange(1.0, model.D + 1)
 
     slope_LLD = quick_jit(jax.jacrev(projected))(params["position_LD"])
@@ -171,8 +171,7 @@ def test_padding_leaves_the_real_states_alone():
     params, tokens_BL = cases.draw(model), cases.tokens(B, 7)
     alone = quick_jit(cases.forward(model, tokens_BL))(params)
     padded_BL = np.pad(tokens_BL, ((0, 0), (0, 4)), constant_values=9)
-    encode = functools.partial(model.apply, method="encode", train=False)
-    padded = quick_jit(lambda p: encode({"params": p}, padded_BL, np.arange(L) < [[7]] * B))(params)
+    padded = quick_jit(cases.forward(model, padded_BL, valid_BL=np.arange(L) < [[7]] * B))(params)
     assert off(padded[:, :7], alone) < 1e-6
 
 

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.layers.attention import KVCache
+from modules.masks import Mask
 from tests.support import transformer_inputs as cases
 from tests.support.xlnet_inputs import off, quick_jit
 
@@ -30,7 +32,12 @@ def reader(kind):
     """(model, parameters, extend, states of the whole rows)."""
     model = MODELS[kind]
     params = cases.draw(model)
-    extend = quick_jit(lambda *args: model.apply({"params": params}, *args, method="extend"))
+
+    @quick_jit
+    def extend(tokens_BL, memory, lengths_B=None):
+        given = dict(mask=Mask(is_causal=True, lengths_B=lengths_B), memory=memory, train=False)
+        return model.apply({"params": params}, tokens_BL, **given)
+
     return model, params, extend, quick_jit(cases.forward(model, TOKENS_BL))(params)
 
 
@@ -38,7 +45,7 @@ def reader(kind):
 @pytest.mark.parametrize("kind", MODELS)
 def test_reading_in_pieces_is_reading_at_once(kind, size):
     model, _, extend, whole = reader(kind)
-    cache, pieces = model.cache(B, L), []
+    cache, pieces = model.initial_memory(B, L), []
     for start in range(0, L, size):
         h_BLD, cache = extend(TOKENS_BL[:, start : start + size], cache)
         pieces.append(h_BLD)
@@ -65,30 +72,31 @@ def ragged(extend, cache, whole, chunks, room=4):
 @pytest.mark.parametrize("kind", MODELS)
 def test_rows_may_be_read_at_paces_of_their_own(kind):
     model, _, extend, whole = reader(kind)
-    ragged(extend, model.cache(B, L), whole, [(4, 2, 1), (1, 0, 3), (2, 4, 3)])
+    ragged(extend, model.initial_memory(B, L), whole, [(4, 2, 1), (1, 0, 3), (2, 4, 3)])
 
 
 def test_a_chunk_s_padding_may_stick_out_of_the_room():
     model, _, extend, whole = reader("pre")
-    ragged(extend, model.cache(B, L), whole, [(4, 4, 4), (4, 4, 4), (2, 1, 4), (2, 2, 0)])
+    ragged(extend, model.initial_memory(B, L), whole, [(4, 4, 4), (4, 4, 4), (2, 1, 4), (2, 2, 0)])
 
 
 def test_what_is_behind_a_row_s_length_never_matters():
     model, _, extend, _ = reader("banded")
     lengths_B = jnp.array([4, 0, 2])
-    _, cache = extend(TOKENS_BL[:, :4], model.cache(B, L), lengths_B)
+    _, cache = extend(TOKENS_BL[:, :4], model.initial_memory(B, L), lengths_B)
     unread_BJ = jnp.arange(L) >= lengths_B[:, None]
     noise = 100 * jax.random.normal(jax.random.key(0), cache.k_NBJHK.shape)
-    dirty = [jnp.where(unread_BJ[..., None, None], noise, x) for x in cache[:2]]
+    both = cache.k_NBJHK, cache.v_NBJHK
+    dirty = [jnp.where(unread_BJ[..., None, None], noise, x) for x in both]
     clean, kept = extend(TOKENS_BL[:, 4:8], cache)
     np.testing.assert_array_equal(
-        extend(TOKENS_BL[:, 4:8], cache._replace(k_NBJHK=dirty[0], v_NBJHK=dirty[1]))[0], clean
+        extend(TOKENS_BL[:, 4:8], KVCache(*dirty, cache.length_B))[0], clean
     )
     assert (kept.length_B == lengths_B + 4).all()
 
 
 def test_the_cache_holds_what_the_model_computes_in():
-    cache = cases.tiny(**cases.GPT2, dtype="bfloat16").cache(2, 5)
+    cache = cases.tiny(**cases.GPT2, dtype="bfloat16").initial_memory(2, 5)
     assert cache.k_NBJHK.dtype == cache.v_NBJHK.dtype == jnp.bfloat16
     assert cache.k_NBJHK.shape == cache.v_NBJHK.shape == (3, 2, 5, 2, 8)
     assert not cache.length_B.any()

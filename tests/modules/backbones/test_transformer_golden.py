@@ -10,10 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.masks import Mask, count_lengths
 from tests.support import transformer_inputs as cases
 from tests.support.xlnet_inputs import off, quick_jit
 
 FOLDER = pathlib.Path(__file__).parents[2] / "fixtures"
+
+CAUSAL = Mask(is_causal=True)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +53,8 @@ def bert():
         L=flags["max_position_embeddings"],
         **cases.BERT,
     )
-    given = dict(segments_BL=inputs["segment_ids"], valid_BL=inputs["input_mask"] == 1)
+    lengths_B = count_lengths(inputs["input_mask"] == 1)
+    given = dict(segments_BL=inputs["segment_ids"], mask=Mask(lengths_B=lengths_B))
     given["tokens_BL"] = inputs["input_ids"]
     slots_BP = np.pad(inputs["masked_lm_positions"], ((0, 0), (1, 0)))  # the first position too
     return SimpleNamespace(
@@ -76,7 +80,8 @@ def test_all_of_bert_s_weights_have_a_place_in_ours(bert):
 def test_bert_s_embedding_and_every_layer_are_the_original_s(bert, layers):
     params = cases.bert(bert.weights, bert.model.H)
     params["layers"] = jax.tree.map(lambda x: x[:layers], params["layers"])
-    h_BLD = quick_jit(cases.forward(bert.model.clone(N=layers), **bert.given))(params)
+    call = bert.model.clone(N=layers).apply
+    h_BLD = quick_jit(lambda p: call({"params": p}, **bert.given, train=False).h)(params)
     name = f"layer_{layers - 1}" if layers else "embedding_output"
     assert off(h_BLD, bert.golden[name]) < 2e-6
     assert layers < 3 or off(h_BLD, bert.golden["sequence_output"]) < 2e-6
@@ -85,11 +90,11 @@ def test_bert_s_embedding_and_every_layer_are_the_original_s(bert, layers):
 def bert_outputs(bert, slots, params, w_CD, bias_C):
     """The total loss, and all that the original has computed on the way."""
     bound, places_BP1 = bert.model.bind({"params": params}), bert.slots_BP[..., None]
-    h_BPD = bound(**bert.given, slots_BP=bert.slots_BP if slots else None, train=False)
+    h_BPD = bound(**bert.given, slots_BP=bert.slots_BP if slots else None, train=False).h
     h_BPD = h_BPD if slots else jnp.take_along_axis(h_BPD, places_BP1, 1)
     ids_BP, weights_BP = (bert.inputs[f"masked_lm_{name}"] for name in ("ids", "weights"))
     args = (h_BPD[:, 1:], ids_BP, weights_BP)
-    total, weight = jax.tree.leaves(bound.cross_entropy(*args, chunks=3, train=False)["loss"])
+    total, weight = jax.tree.leaves(bound.cross_entropy(*args, chunks=3)["loss"])
     pooled_BD = bound.pool(h_BPD[:, 0])
     log_BC = jax.nn.log_softmax(pooled_BD @ w_CD.T + bias_C)
     nsp_loss = -jnp.take_along_axis(log_BC, bert.inputs["next_sentence_labels"], 1).mean()
@@ -150,9 +155,9 @@ def test_gpt2_s_logits_loss_and_gradients_are_the_original_s(gpt2):
 
     def loss(params):
         bound = model.bind({"params": params})
-        h_BLD = bound(tokens_BL, train=False)
+        h_BLD = bound(tokens_BL, mask=CAUSAL, train=False).h
         args = (h_BLD[:, :-1], tokens_BL[:, 1:], ones_BL)
-        total, weight = jax.tree.leaves(bound.cross_entropy(*args, chunks=3, train=False)["loss"])
+        total, weight = jax.tree.leaves(bound.cross_entropy(*args, chunks=3)["loss"])
         return total / weight, bound.logits(h_BLD)
 
     run = quick_jit(jax.value_and_grad(loss, has_aux=True))
@@ -165,13 +170,14 @@ def test_gpt2_s_logits_loss_and_gradients_are_the_original_s(gpt2):
 def test_gpt2_s_keys_values_and_continuation_are_the_original_s(gpt2):
     model, weights, tokens_BL, golden, _ = gpt2
     params = {"params": jax.tree.map(jnp.asarray, cases.gpt(weights, model.H))}
-    extend = quick_jit(lambda *args: model.apply(params, *args, method="extend"))
+    given = dict(mask=CAUSAL, train=False)
+    extend = quick_jit(lambda x, memory: model.apply(params, x, memory=memory, **given))
     B, L = tokens_BL.shape
-    _, cache = extend(tokens_BL, model.cache(B, L))
+    _, cache = extend(tokens_BL, model.initial_memory(B, L))
     both = np.stack([cache.k_NBJHK, cache.v_NBJHK])
     assert off(np.einsum("cNBJHK->BNcHJK", both), golden["present"]) < 2e-6
     past = L - golden["logits_with_past"].shape[1]
-    _, cache = extend(tokens_BL[:, :past], model.cache(B, L))
+    _, cache = extend(tokens_BL[:, :past], model.initial_memory(B, L))
     h_BLD, cache = extend(tokens_BL[:, past:], cache)
     logits = model.apply(params, h_BLD, method="logits")
     assert off(logits, golden["logits_with_past"]) < 2e-6

@@ -52,7 +52,8 @@ def test_states_and_gradients_are_hugging_face_s(system):
 
     def loss(params):
         bound = model.bind({"params": params})
-        h_BLD = bound(tokens_BL, segments_BL, valid_BL=valid_BL, train=False)
+        mask = cases.seen(model, valid_BL)
+        h_BLD = bound(tokens_BL, mask=mask, segments_BL=segments_BL, train=False).h
         pooled = bound.pool(h_BLD[:, 0]).sum() if model.pooler else 0.0
         return (h_BLD * weigh_BLD).sum() + pooled, h_BLD
 

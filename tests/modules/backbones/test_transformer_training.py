@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.layers.attention import sight
+from modules.kernels.attention import make_attention_mask
+from modules.masks import Mask
 from tests.support import transformer_inputs as cases
 from tests.support.jaxpr import programs_of
 from tests.support.xlnet_inputs import off, quick_jit
@@ -29,9 +30,8 @@ def exact_products():
 
 def begun(**fields):
     model = cases.tiny(V=600, D=64, H=4, K=16, F=128, N=4, L=150, **fields)
-    return quick_jit(model.init, static_argnames="train")(
-        jax.random.key(0), TOKENS_BL, train=False
-    )["params"]
+    init = quick_jit(model.init, static_argnames="train")
+    return init(jax.random.key(0), TOKENS_BL, mask=Mask(), train=False)["params"]
 
 
 def deviates(x, expected):
@@ -77,7 +77,11 @@ def block_parts(silent):
 
     def added(train):
         y_BLD, _ = block.apply(
-            {"params": params}, x_BLD, sight(L, causal=True), train=train, rngs=RNGS
+            {"params": params},
+            x_BLD,
+            make_attention_mask(Mask(is_causal=True), L),
+            train=train,
+            rngs=RNGS,
         )
         return np.asarray(y_BLD - x_BLD)
 
@@ -98,7 +102,9 @@ def test_the_embedding_is_dropped_once_it_is_normed(fields):
     model = cases.tiny(N=0, dropout=0.5, **fields)
     params = cases.draw(model)
     whole, dropped = (
-        np.asarray(model.apply({"params": params}, TOKENS_BL, train=train, rngs=RNGS))
+        np.asarray(
+            model.apply({"params": params}, TOKENS_BL, mask=Mask(), train=train, rngs=RNGS).h
+        )
         for train in (False, True)
     )
     kept = dropped != 0
@@ -112,7 +118,8 @@ def test_attention_dropout_is_a_rate_of_its_own():
     def states(train=True, key=0, **rates):
         model = cases.tiny(**rates)
         rngs = {"dropout": jax.random.key(key)}
-        call = lambda p: model.apply({"params": p}, TOKENS_BL, train=train, rngs=rngs)  # noqa: E731
+        given = dict(mask=Mask(), train=train, rngs=rngs)
+        call = lambda p: model.apply({"params": p}, TOKENS_BL, **given).h  # noqa: E731
         return np.asarray(quick_jit(call)(params))
 
     still = states()
@@ -120,46 +127,6 @@ def test_attention_dropout_is_a_rate_of_its_own():
     assert (moved != still).any(-1).all()
     assert (moved != states(attention_dropout=0.5, key=1)).any()
     np.testing.assert_allclose(states(train=False, attention_dropout=0.5), still, atol=1e-5)
-
-
-def gpt1():
-    model = cases.tiny(**cases.GPT1, dropout=0.3, table_dropout=True, N=1)
-    return model, cases.draw(model)
-
-
-def test_what_dropout_takes_out_of_the_table_it_takes_out_of_embedding_and_logits_alike():
-    model, params = gpt1()
-    targets_BL, weights_BL = np.roll(TOKENS_BL, -1, 1), jnp.ones((B, L))
-
-    def loss(tables):
-        bound = model.bind({"params": params | tables}, rngs=RNGS)
-        h_BLD = bound(TOKENS_BL, train=True)
-        sums = bound.cross_entropy(h_BLD, targets_BL, weights_BL, chunks=2, train=True)
-        table_RD = bound._table(True)  # tokens, then positions
-        logits_BLR = h_BLD @ table_RD.T
-        log_BLR = jax.nn.log_softmax(logits_BLR)
-        plain = -jnp.take_along_axis(log_BLR, targets_BL[..., None], -1).sum()
-        return sums["loss"].total, (
-            plain,
-            table_RD,
-            bound._embed(TOKENS_BL, None, jnp.arange(L), True),
-        )
-
-    tables = {name: params[name] for name in ("token_VD", "position_LD")}
-    run = quick_jit(jax.value_and_grad(loss, has_aux=True))
-    (value, (plain, table_RD, x_BLD)), slopes = run(tables)
-    np.testing.assert_allclose(value, plain, rtol=1e-6)
-    np.testing.assert_array_equal(x_BLD, table_RD[TOKENS_BL] + table_RD[model.V + np.arange(L)])
-    reached = jnp.concatenate([slopes["token_VD"], slopes["position_LD"]]) != 0
-    np.testing.assert_array_equal(reached, table_RD != 0)
-    assert 0.65 < reached.mean() < 0.75
-
-
-def test_outside_training_the_table_is_whole():
-    model, params = gpt1()
-    bound = model.bind({"params": params})
-    table_RD = np.concatenate([params["token_VD"], params["position_LD"]])
-    np.testing.assert_array_equal(bound._table(False), table_RD)
 
 
 # --- what changes nothing --------------------------------------------------------------------
@@ -170,7 +137,7 @@ def loss_and_slopes(params, **fields):
 
     def loss(params):
         args = dict(slots_BP=np.array([[1, 5], [7, 0]]), train=True, rngs=RNGS)
-        h_BPD = model.apply({"params": params}, TOKENS_BL, **args)
+        h_BPD = model.apply({"params": params}, TOKENS_BL, mask=Mask(is_causal=True), **args).h
         return jnp.square(h_BPD + 1).sum()
 
     return quick_jit(jax.value_and_grad(loss))(params)
@@ -221,9 +188,9 @@ def executed(model, P):
 
     def loss(params):
         bound = model.bind({"params": params})
-        h_BPD = bound(TOKENS_BL, slots_BP=slots_BP, train=False)
+        h_BPD = bound(TOKENS_BL, mask=Mask(), slots_BP=slots_BP, train=False).h
         args = (h_BPD, slots_BP, jnp.ones((B, P)))
-        return bound.cross_entropy(*args, chunks=2, train=False)["loss"].total
+        return bound.cross_entropy(*args, chunks=2)["loss"].total
 
     return products(jax.make_jaxpr(jax.grad(loss))(cases.draw(model)).jaxpr)
 

@@ -55,10 +55,9 @@ def test_outputs_and_memory_are_the_original_s(name):
     cfg, weights, inputs, _, golden = load(name)
     _, forward = run(cfg, inputs)
     out = quick_jit(forward)(reference.ours(weights, cfg))
-    states = out.h_BLD if out.g_BPD is None else out.g_BPD
-    assert off(states, golden["out"].swapaxes(0, 1)) < 2e-6
+    assert off(out.h, golden["out"].swapaxes(0, 1)) < 2e-6
     for i in range(cfg.n_layer if cfg.mem_len else 0):
-        assert off(out.memory_NBMD[i], golden[f"new_mems_{i}"].swapaxes(0, 1)) < 2e-6
+        assert off(out.memory.h_NBMD[i], golden[f"new_mems_{i}"].swapaxes(0, 1)) < 2e-6
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -67,7 +66,7 @@ def test_loss_and_gradients_are_the_original_s(name):
     model, forward = run(cfg, inputs)
 
     def loss(params):
-        args = forward(params).g_BPD, targets["tgt"], targets["tgt_mask"]
+        args = forward(params).h, targets["tgt"], targets["tgt_mask"]
         sums = model.apply({"params": params}, *args, chunks=2, method="cross_entropy")
         total, weight = jax.tree.leaves(sums["loss"])
         return total / weight
@@ -109,8 +108,7 @@ def test_outputs_and_gradients_are_hugging_face_s(case):
     _, forward = run(cfg, inputs)
 
     def loss(params):
-        out = forward(params)
-        own = out.h_BLD if out.g_BPD is None else out.g_BPD
+        own = forward(params).h
         return (own * weigh).sum(), own
 
     (_, own), ours = quick_jit(jax.value_and_grad(loss, has_aux=True))(reference.ours(weights, cfg))

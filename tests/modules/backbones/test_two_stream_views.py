@@ -1,17 +1,21 @@
 """Who reaches whom, and what may be changed without changing a number."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules import masks
+from modules.backbones.two_stream import Memory, encode_windows
+from modules.masks import Mask, at
 from pretrain.objectives import corruption
 from tests.support import xlnet_reference as reference
 from tests.support.xlnet_inputs import arguments, backbone, draw_inputs, quick_jit
 
 PLAIN = reference.Config(n_token=40)
 WEIGHTS = jax.tree.map(jnp.asarray, reference.ours(reference.random_weights(PLAIN, 1), PLAIN))
+EVERYTHING = Mask()
 LOOPED = reference.Config(n_layer=3, mem_len=5, bi_data=True)
 
 
@@ -25,46 +29,48 @@ def close(a, b, tolerance=2e-6):
     np.testing.assert_allclose(a, b, atol=tolerance * float(np.abs(b).max()), rtol=0)
 
 
-def states(cfg, params, *args, **given):
+def states(cfg, params, tokens_BL, mask=EVERYTHING, **given):
     call = backbone(cfg).apply
-    return quick_jit(lambda p: call({"params": p}, *args, **given, train=False))(params)
+    return quick_jit(lambda p: call({"params": p}, tokens_BL, mask=mask, **given, train=False))(
+        params
+    )
 
 
 # --- who reaches whom ------------------------------------------------------------------------
 
 
 def permuted_row():
-    """Twelve tokens in a drawn order, four of them predicted: (tokens, content, slots)."""
+    """Twelve tokens in a drawn order, four of them predicted: (tokens, mask, slots)."""
     order_L = jax.random.permutation(jax.random.key(3), 12)
     slots_P = jnp.array([9, 1, 4, 6])
     picked_L = jnp.zeros(12, bool).at[slots_P].set(True)
     special_L = jnp.arange(12) == 11
     rank_L, below_L = corruption.ranks(order_L, picked_L, special_L)
-    return 7 + jnp.arange(12)[None], masks.permuted(rank_L[None], below_L[None]), slots_P[None]
+    mask = Mask(rank_BL=rank_L[None], sees_below_BL=below_L[None], hides_slots=True)
+    return 7 + jnp.arange(12)[None], mask, slots_P[None]
 
 
-def queries(params, tokens_BL, content, slots_BP):
-    query = jnp.take_along_axis(content, slots_BP[..., None], axis=1)
-    given = dict(content=content, slots_BP=slots_BP, query=query)
-    return backbone(PLAIN).apply({"params": params}, tokens_BL, **given, train=False).g_BPD[0]
+def queries(params, tokens_BL, mask, slots_BP):
+    given = dict(mask=mask, slots_BP=slots_BP, train=False)
+    return backbone(PLAIN).apply({"params": params}, tokens_BL, **given).h[0]
 
 
 def test_the_gradient_from_an_invisible_place_is_exactly_zero():
-    tokens_BL, content, slots_BP = permuted_row()
+    tokens_BL, mask, slots_BP = permuted_row()
 
     def projected(token_VD):
         params = WEIGHTS | {"token_VD": token_VD}
-        return queries(params, tokens_BL, content, slots_BP) @ jnp.arange(1.0, PLAIN.d_model + 1)
+        return queries(params, tokens_BL, mask, slots_BP) @ jnp.arange(1.0, PLAIN.d_model + 1)
 
     slope_PVD = quick_jit(jax.jacrev(projected))(WEIGHTS["token_VD"])
     reached_PL = np.abs(slope_PVD[:, tokens_BL[0]]).max(-1) > 0
-    np.testing.assert_array_equal(reached_PL, content[0][slots_BP[0]])
+    np.testing.assert_array_equal(reached_PL, mask.dense(12, slots_BP=slots_BP)[0])
     assert not any(reached_PL[p, slot] for p, slot in enumerate(slots_BP[0]))
 
 
 def test_the_token_at_a_predicted_place_does_not_move_its_own_output_by_a_bit():
-    tokens_BL, content, slots_BP = permuted_row()
-    run = quick_jit(lambda tokens_BL: queries(WEIGHTS, tokens_BL, content, slots_BP))
+    tokens_BL, mask, slots_BP = permuted_row()
+    run = quick_jit(lambda tokens_BL: queries(WEIGHTS, tokens_BL, mask, slots_BP))
     before_PD = run(tokens_BL)
     moved_PP = []
     for slot in slots_BP[0]:
@@ -74,19 +80,14 @@ def test_the_token_at_a_predicted_place_does_not_move_its_own_output_by_a_bit():
     assert np.sum(moved_PP) == 4 * 3 / 2  # of two predicted places the later sees the earlier
 
 
-# --- encode and logits -----------------------------------------------------------------------
+# --- content and logits ----------------------------------------------------------------------
 
 
-def test_encode_computes_the_content_stream_alone():
-    rng = np.random.default_rng(0)
-    tokens_BL = rng.integers(0, 40, (2, 8))
-    both = tokens_BL, np.ones((2, 8), bool)
-    model = backbone(PLAIN)
-    encode = quick_jit(lambda p: model.apply({"params": p}, *both, train=False, method="encode"))
-    whole = states(PLAIN, WEIGHTS, tokens_BL)
-    assert whole.g_BPD is None
-    h_BLD = encode(WEIGHTS)
-    close(h_BLD, whole.h_BLD)
+def test_content_of_slots_is_the_content_at_their_places():
+    tokens_BL = np.random.default_rng(0).integers(0, 40, (2, 8))
+    slots_BP = np.array([[3, 0, 7], [1, 1, 2]])
+    whole = states(PLAIN, WEIGHTS, tokens_BL).h
+    close(states(PLAIN, WEIGHTS, tokens_BL, slots_BP=slots_BP).h, at(whole, slots_BP))
 
 
 @pytest.mark.parametrize("left", [0, 3])
@@ -96,16 +97,8 @@ def test_padding_on_either_side_leaves_the_real_states_alone(left):
     pad = ((0, 0), (left, 3 - left))
 
     def encode(tokens_BL, valid_BL, segments_BL):
-        return quick_jit(
-            lambda p: backbone(PLAIN).apply(
-                {"params": p},
-                tokens_BL,
-                valid_BL,
-                train=False,
-                segments_BL=segments_BL,
-                method="encode",
-            )
-        )(WEIGHTS)
+        mask = Mask(valid_BL=valid_BL)
+        return states(PLAIN, WEIGHTS, tokens_BL, mask, segments_BL=segments_BL).h
 
     alone = encode(short_BL, np.ones((2, 8), bool), segments_BL)
     real = np.pad(np.ones((2, 8), bool), pad)
@@ -126,14 +119,13 @@ def test_two_windows_with_memory_are_one_long_window_from_left_to_right():
     short = reference.Config(n_token=40, attn_type="uni", n_layer=3, mem_len=8)
     params = reference.ours(reference.random_weights(short, 2), short)
     tokens_BL = np.random.default_rng(0).integers(0, 40, (2, 16))
-    empty_NBMD = jnp.zeros((3, 2, 8, short.d_model))
-    not_the_memory = jnp.arange(16) >= 8
-    first = states(
-        short, params, tokens_BL[:, :8], memory_NBMD=empty_NBMD, content=not_the_memory[None, None]
-    )
-    second = states(short, params, tokens_BL[:, 8:], memory_NBMD=first.memory_NBMD)
-    long = states(short, params, tokens_BL)
-    close(jnp.concatenate([first.h_BLD, second.h_BLD], axis=1), long.h_BLD)
+    empty = Memory(jnp.zeros((3, 2, 8, short.d_model)))
+    unseen = Mask(is_causal=True, memory_BM=jnp.zeros((2, 8), bool))
+    causal = Mask(is_causal=True)
+    first = states(short, params, tokens_BL[:, :8], unseen, memory=empty)
+    second = states(short, params, tokens_BL[:, 8:], causal, memory=first.memory)
+    long = states(short, params, tokens_BL, causal)
+    close(jnp.concatenate([first.h, second.h], axis=1), long.h)
 
 
 def test_no_gradient_flows_into_the_memory_that_is_kept():
@@ -143,7 +135,7 @@ def test_no_gradient_flows_into_the_memory_that_is_kept():
 
     def kept(params):
         out = backbone(cfg).apply({"params": params}, **given, train=False)
-        return (out.memory_NBMD**2).sum()
+        return (out.memory.h_NBMD**2).sum()
 
     slopes = quick_jit(jax.grad(kept))(params)
     assert all(not np.any(x) for x in jax.tree.leaves(slopes))
@@ -155,23 +147,19 @@ def test_windows_with_memory_are_the_whole_row_where_each_sees_its_window_and_m_
     rng, L = np.random.default_rng(0), 4
     tokens_BL, segments_BL = rng.integers(0, 40, (2, 12)), rng.integers(0, 2, (2, 12))
     valid_BL = np.arange(12) >= np.array([[0], [5]])
-    found = quick_jit(
-        lambda p: backbone(cfg).apply(
-            {"params": p},
-            tokens_BL,
-            valid_BL,
-            L,
-            train=False,
-            segments_BL=segments_BL,
-            method="encode_windows",
-        )
-    )(params)
+    given = dict(train=False, segments_BL=segments_BL, method=encode_windows)
+    call = functools.partial(backbone(cfg).apply, **given)
+    found = quick_jit(lambda p: call({"params": p}, tokens_BL, valid_BL, L))(params)
     begin_L, key_L = np.arange(12) // L * L, np.arange(12)
     near = (key_L >= begin_L[:, None] - 6) & (key_L < begin_L[:, None] + L)
-    whole = states(cfg, params, tokens_BL, segments_BL, content=near & valid_BL[:, None])
-    close(found[valid_BL], whole.h_BLD[valid_BL])
-    at_once = states(cfg, params, tokens_BL, segments_BL, content=valid_BL[:, None])
-    assert not np.allclose(found[valid_BL], at_once.h_BLD[valid_BL], atol=1e-2)
+    everywhere = Mask(valid_BL=valid_BL)
+    windows = everywhere & Mask(visible_BLJ=near[None])
+    whole, at_once = (
+        states(cfg, params, tokens_BL, mask, segments_BL=segments_BL).h
+        for mask in (windows, everywhere)
+    )
+    close(found[valid_BL], whole[valid_BL])
+    assert not np.allclose(found[valid_BL], at_once[valid_BL], atol=1e-2)
 
 
 # --- what changes nothing --------------------------------------------------------------------
@@ -185,7 +173,7 @@ def loss_and_slopes(given, **fields):
         out = model.apply(
             {"params": params}, **given, train=True, rngs={"dropout": jax.random.key(0)}
         )
-        return jnp.square(out.g_BPD[:, :-1] + 1).sum()
+        return jnp.square(out.h[:, :-1] + 1).sum()
 
     return quick_jit(jax.value_and_grad(loss))(params)
 
@@ -215,7 +203,7 @@ def test_without_dropout_distances_may_be_shared_or_not():
 
 
 def test_the_order_of_slots_is_the_order_of_outputs():
-    tokens_BL, content, slots_BP = permuted_row()
-    run = quick_jit(lambda slots_BP: queries(WEIGHTS, tokens_BL, content, slots_BP))
+    tokens_BL, mask, slots_BP = permuted_row()
+    run = quick_jit(lambda slots_BP: queries(WEIGHTS, tokens_BL, mask, slots_BP))
     turn = jnp.array([2, 0, 3, 1])
     close(run(slots_BP[:, turn]), run(slots_BP)[turn])

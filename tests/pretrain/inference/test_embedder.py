@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from modules.backbones import Output, text_mask
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.inference import length_buckets
 from pretrain.inference.embedder import Embedder
@@ -41,8 +42,8 @@ def framed(run, kind, line, params):
         tokens = np.array([[*before, *ids, *after]], np.int32)
     L = tokens.shape[1]
     more = {"segments_BL": np.array([[0] * (L - 1) + [segment]])} if segment else {}
-    states = quick_jit(functools.partial(run.backbone.apply, method="states"))
-    h_NBLD = states({"params": params}, tokens, np.ones((1, L), bool), **more)
+    states = quick_jit(functools.partial(run.backbone.apply, method="layer_states"))
+    h_NBLD = states({"params": params}, tokens, mask=text_mask(run.backbone), **more).h
     return words, np.asarray(h_NBLD)[:, 0]
 
 
@@ -132,10 +133,12 @@ class Numbers(nn.Module):
     def example(self):
         return jnp.zeros((1, self.L), jnp.int32)
 
-    def states(self, ids_BL, valid_BL):
+    is_causal = False
+
+    def layer_states(self, ids_BL, *, mask=None, segments_BL=None):
         place_BL = jnp.arange(ids_BL.shape[1]) + 0 * ids_BL
         h_BLD = jnp.stack([ids_BL, place_BL, ids_BL * place_BL], -1).astype(jnp.float32)
-        return jnp.stack([h_BLD, 2 * h_BLD, 3 - h_BLD])
+        return Output(jnp.stack([h_BLD, 2 * h_BLD, 3 - h_BLD]))
 
 
 LAYERS = {  # what becomes of all layers' states
@@ -157,7 +160,7 @@ def test_more_rows_than_tokens_are_each_as_alone(run, pool, layers):
     found = {x.number: x.vectors for x in embedder([(0, texts)])}
     assert len(found) == 12
     for number, ids in enumerate(tokenizer.encode(texts)):
-        alone = Numbers(0).states(ids[None], None)[:, 0]
+        alone = Numbers(0).layer_states(ids[None]).h[:, 0]
         assert off(found[number], POOLED[pool](LAYERS[layers](alone))) < 1e-6
 
 

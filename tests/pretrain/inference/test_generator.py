@@ -11,6 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import modules
+from modules.masks import Mask
 from pretrain.data.tokenizers import byte_bpe
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.generator import Row, Writer
@@ -76,7 +77,7 @@ def likeliest(kind: str):
     model, params = MODELS[kind], {"params": cases.draw(MODELS[kind])}
 
     def choose(tokens_BL):
-        h_BLD = model.apply(params, tokens_BL, train=False)
+        h_BLD = model.apply(params, tokens_BL, mask=Mask(is_causal=True), train=False).h
         return model.apply(params, h_BLD, method="logits").argmax(-1)
 
     return quick_jit(choose)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import modules
+from modules.masks import Mask
 from pretrain.objectives import clm
 from pretrain.runtime.errors import UserError
 from pretrain.training import metrics
@@ -97,9 +98,9 @@ def test_the_loss_is_that_of_the_logits_of_each_place():
     h_BLD = net.apply(
         {"params": params()["backbone"]},
         given["tokens_BL"],
-        groups_BL=np.cumsum(STARTS, 1),
+        mask=Mask(is_causal=True, groups_BL=np.cumsum(STARTS, 1)),
         train=False,
-    )
+    ).h
     logits_BLV = np.asarray(h_BLD @ params()["backbone"]["token_VD"].T, np.float64)
     logits_BLV -= logits_BLV.max(-1, keepdims=True)
     nats_BLV = np.log(np.exp(logits_BLV).sum(-1, keepdims=True)) - logits_BLV

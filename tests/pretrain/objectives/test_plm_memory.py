@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.backbones.two_stream import Memory
 from tests.support.recording_backbone import REUSE, B, L, M, big_weights, draw, listen, spied, tiny
 from tests.support.xlnet_inputs import quick_jit
 
@@ -60,7 +61,7 @@ def test_what_memory_is_dead_moves_no_bit_of_the_loss_and_what_is_alive_does():
 
     @quick_jit
     def loss(h_NBMD):
-        memory = {"h_NBMD": h_NBMD, "alive_BM": alive_BM}
+        memory = {"states": Memory(h_NBMD), "alive_BM": alive_BM}
         sums = objective.apply({"params": params, "memory": memory}, batch, train=False, rngs=rngs)
         return sums["loss"].total
 

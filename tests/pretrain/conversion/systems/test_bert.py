@@ -8,6 +8,7 @@ import pytest
 from ml_collections import ConfigDict
 
 import modules
+from modules.masks import Mask
 from pretrain.checkpoint import integrity
 from pretrain.conversion.name_map import account
 from pretrain.conversion.systems import Source, bert
@@ -119,13 +120,14 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
     params = integrity.nest({k: x for k, x in ours.items() if k.startswith("backbone/")})
     with jax.default_matmul_precision("highest"):
         h_BLD = quick_jit(
-            lambda params: backbone.apply(
-                {"params": params},
-                tokens_BL,
-                valid_BL,
-                segments_BL=segments_BL,
-                train=False,
-                method="encode",
+            lambda params: (
+                backbone.apply(
+                    {"params": params},
+                    tokens_BL,
+                    mask=Mask(valid_BL=valid_BL),
+                    segments_BL=segments_BL,
+                    train=False,
+                ).h
             )
         )(params["backbone"])
     base = peer if heads == "Model" else peer.bert

@@ -274,7 +274,6 @@ OTHERS = [  # kind, fields of a run
     ("hugging_face", dict(pooler=True)),
     ("hugging_face", dict(norm="post")),
     ("hugging_face_gpt1", dict(norm="pre")),
-    ("hugging_face_gpt1", dict(table_dropout=True)),
     ("hugging_face_gpt1", dict(F=72)),
     ("npz", dict(F=72)),
     ("npz", dict(epsilon=1e-6)),

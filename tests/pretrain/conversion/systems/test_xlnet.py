@@ -13,6 +13,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 import modules
 from configs import xlnet as recipe
+from modules.backbones import text_mask
 from pretrain.checkpoint import integrity
 from pretrain.conversion.name_map import account
 from pretrain.conversion.systems import Source, xlnet
@@ -230,7 +231,8 @@ def assert_same_outputs(torch, peer, model, params):
     @quick_jit
     def forward(params):
         bound = ours.bind({"params": params})
-        h_BLD = bound.encode(tokens_BL, valid_BL, train=False, segments_BL=segments_BL)
+        mask = text_mask(ours, valid_BL=valid_BL)
+        h_BLD = bound(tokens_BL, mask=mask, segments_BL=segments_BL, train=False).h
         return h_BLD, bound.logits(h_BLD)
 
     given = dict(token_type_ids=segments_BL)
@@ -297,7 +299,7 @@ SWITCHES = {
     "left to right": (
         "hugging_face",
         {"attn_type": "uni", "clamp_len": 3, "same_length": True},
-        {"attention": "uni", "clamp": 3, "same_length": True},
+        {"attention": "causal", "clamp": 3, "same_length": True},
     ),
 }
 
@@ -441,7 +443,7 @@ def test_what_is_written_beside_the_weights_describes_the_run(release, tokens, t
 
 
 UNWRITABLE = [
-    ("npz", {"attention": "uni"}, "model.attention='uni': theirs can only be 'bi'"),
+    ("npz", {"attention": "causal"}, "model.attention='causal': theirs can only be 'bi'"),
     ("npz", {"clamp": 3}, "model.clamp=3: theirs can only be -1"),
     ("npz", {"activation": "gelu_erf"}, "activation is 'gelu_erf'"),
     ("hugging_face", {"K": 4}, "model.K=4: theirs can only be 8"),

@@ -1,0 +1,165 @@
+"""The fused kernel sees what the mask sees, and is asked where it can."""
+
+import functools
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from modules.kernels import attention
+from modules.layers.dropout import Dropout
+from modules.masks import Mask, at
+from tests.support import transformer_inputs as cases
+from tests.support.xlnet_inputs import off, quick_jit
+
+B, L, H, K = 2, 8, 2, 8
+LENGTHS = np.array([8, 5], np.int32)
+GROUPS = np.array([[0, 0, 0, 1, 1, 1, 2, 2], [3, 3, 4, 4, 4, 4, 4, 4]])
+SLOTS = np.array([[7, 0, 3], [4, 4, 2]])
+
+
+@pytest.fixture(autouse=True)
+def exact_products():
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+def draw(seed, *shape):
+    return jnp.asarray(np.random.default_rng(seed).normal(0, 1, shape), jnp.float32)
+
+
+def attend(mask, slots_BP=None, rate=0.0, values=None):
+    q_BLHK, k_BLHK, v_BLHK = (draw(i, B, L, H, K) for i in range(3))
+    q_BLHK = q_BLHK if slots_BP is None else at(q_BLHK, slots_BP)
+    v_BLHK = v_BLHK if values is None else values
+    bound = Dropout(rate).bind({}, rngs={"dropout": jax.random.key(0)})
+    drops = functools.partial(bound, train=True) if rate else None
+    return attention.attend(q_BLHK, k_BLHK, v_BLHK, mask, drops)
+
+
+# --- which path ------------------------------------------------------------------------------
+
+
+WHOLE = attention.AttentionMask(jnp.ones((1, 1, 4, 4), bool), {})
+DENSE = attention.AttentionMask(jnp.ones((1, 1, 4, 4), bool))
+
+
+@pytest.mark.parametrize(
+    ("change", "fits"),
+    [
+        (dict(), True),
+        (dict(dtype="float16", K=128), True),
+        (dict(mask=DENSE), True),
+        (dict(L=3), True),
+        (dict(L=192, mask=DENSE), False),
+        (dict(J=5, mask=DENSE), False),
+        (dict(backend="cpu"), False),
+        (dict(backend="tpu"), False),
+        (dict(card="7.5"), False),
+        (dict(card="gfx90a"), False),
+        (dict(dtype="float32"), False),
+        (dict(K=12), False),
+        (dict(K=256), False),
+    ],
+)
+def test_cudnn_is_asked_on_a_gpu_for_what_it_takes(monkeypatch, change, fits):
+    now = dict(backend="gpu", card="9.0", dtype="bfloat16", K=64, L=256, J=128, mask=WHOLE) | change
+    monkeypatch.setattr(jax, "default_backend", lambda: now["backend"])
+    card = types.SimpleNamespace(compute_capability=now["card"])
+    monkeypatch.setattr(jax, "devices", lambda: [card])
+    q, k = (jnp.zeros((1, now[length], 1, now["K"]), now["dtype"]) for length in "LJ")
+    assert attention.is_fusable(q, k, now["mask"]) == fits
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """As on a GPU; the kernel's place is taken by a plain computation that reads its words."""
+    plain, asked = jax.nn.dot_product_attention, []
+
+    def kernel(*arrays, implementation, **words):
+        assert implementation == "cudnn"
+        asked.append({name for name, word in words.items() if word is not None})
+        return plain(*arrays, implementation="xla", **words)
+
+    monkeypatch.setattr(attention, "is_fusable", lambda *_: True)
+    monkeypatch.setattr(jax.nn, "dot_product_attention", kernel)
+    return asked
+
+
+# A mask, whose slots look, and in which of the kernel's words it is said.
+MASKS = {
+    "all": (Mask(), None, set()),
+    "causal": (Mask(is_causal=True), None, {"is_causal"}),
+    "lengths": (Mask(lengths_B=LENGTHS), None, {"key_value_seq_lengths"}),
+    "causal, lengths": (
+        Mask(is_causal=True, lengths_B=LENGTHS),
+        None,
+        {"is_causal", "key_value_seq_lengths"},
+    ),
+    "padded anywhere": (Mask(valid_BL=GROUPS % 2 == 0), None, {"mask"}),
+    "a prefix": (Mask(is_causal=True, prefix_B=LENGTHS - 3), None, {"mask"}),
+    "documents": (Mask(groups_BL=GROUPS), None, {"mask"}),
+    "slots": (Mask(), SLOTS, set()),
+    "slots, lengths": (Mask(lengths_B=LENGTHS), SLOTS, {"key_value_seq_lengths"}),
+    "slots, documents": (Mask(groups_BL=GROUPS), SLOTS, {"mask"}),
+    "slots, causal": (Mask(is_causal=True), SLOTS, {"mask"}),
+}
+
+
+@pytest.mark.parametrize("case", MASKS)
+def test_the_kernel_s_words_say_what_the_mask_says(gpu, monkeypatch, case):
+    mask, slots_BP, words = MASKS[case]
+    prepared = attention.make_attention_mask(mask, L, slots_BP=slots_BP)
+    fused = attend(prepared, slots_BP)
+    monkeypatch.setattr(attention, "is_fusable", lambda *_: False)
+    own = attend(prepared, slots_BP)
+    assert gpu == [words]
+    assert fused.shape == own.shape
+    assert off(fused, np.asarray(own, np.float64)) < 1e-6
+
+
+@pytest.mark.parametrize("banded", [False, True])
+@pytest.mark.parametrize("slots_BP", [None, SLOTS])
+def test_the_kernel_sees_a_band_where_there_is_one(gpu, monkeypatch, banded, slots_BP):
+    mask = attention.make_attention_mask(Mask(is_causal=True), L, slots_BP=slots_BP, window=3)
+    i_BL1 = np.arange(L)[None, :, None] if slots_BP is None else slots_BP[..., None]
+    near = np.arange(L) > i_BL1 - (3 if banded else L)
+    narrowed = mask.restrict_to_band(jnp.array(banded))
+    np.testing.assert_array_equal(narrowed.visible[:, 0], near & (np.arange(L) <= i_BL1))
+    fused = attend(narrowed, slots_BP)
+    monkeypatch.setattr(attention, "is_fusable", lambda *_: False)
+    assert off(fused, np.asarray(attend(narrowed, slots_BP), np.float64)) < 1e-6
+    assert gpu == [{"mask"}]
+
+
+def test_a_whole_model_gives_the_same_states_by_either_path(gpu, monkeypatch):
+    tokens_BL, valid_BL = cases.tokens(B, L), np.arange(L) < LENGTHS[:, None]
+    model = cases.tiny(**cases.BERT)
+    params = cases.draw(model)
+    run = lambda: cases.forward(model, tokens_BL, valid_BL=valid_BL)  # noqa: E731
+    fused = quick_jit(run())(params)
+    assert gpu
+    monkeypatch.setattr(attention, "is_fusable", lambda *_: False)
+    assert off(fused, np.asarray(quick_jit(run())(params), np.float64)) < 2e-6
+
+
+def test_probabilities_are_dropped_by_our_own_path_alone(gpu):
+    mask = attention.make_attention_mask(Mask(is_causal=True), L)
+    attend(mask, rate=0.5)
+    assert not gpu
+    attend(mask)
+    assert len(gpu) == 1
+
+
+def test_dropout_takes_out_probabilities():
+    values = jnp.broadcast_to(jnp.eye(L)[None, :, None], (B, L, H, L))  # so out come they
+    mask = attention.make_attention_mask(Mask(is_causal=True), L)
+    whole = np.asarray(attend(mask, values=values))
+    dropped = np.asarray(attend(mask, values=values, rate=0.5))
+    np.testing.assert_allclose(whole.sum(-1), 1, rtol=1e-6)
+    seen, kept = whole > 0, dropped > 0
+    assert not (kept & ~seen).any()
+    assert 0.35 < kept[seen].mean() < 0.65
+    np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
