@@ -16,6 +16,7 @@ from pretrain.data.batches import build
 from pretrain.data.batches.loader import stream
 from pretrain.data.corpus.format import Corpus
 
+# XLNet's, GPT's and BERT's rows, long and short.
 LAYOUTS = [
     dict(name="lanes", B=32, L=512, reuse_len=256),
     dict(name="lanes", B=16, L=128, reuse_len=64),
@@ -42,7 +43,7 @@ def main(_) -> None:
 
 def write(folder: Path) -> None:
     """Writes documents of invented words, whose frequencies follow Zipf's law."""
-    rng = random.Random(0)
+    rng = random.Random(0)  # every run measures the same text
     # Letters about as often as in English, so that pieces are learnt as from text.
     letters = "eeeeettttaaaaooooiiiinnnsssrrrhhllddccuummffppggwwyybbvvkxjqz"
     words = ["".join(rng.choices(letters, k=rng.randint(1, 9))) for _ in range(30_000)]
@@ -72,6 +73,7 @@ def deliver(corpus: Corpus, **fields) -> None:
         batches = zip(range(BATCHES), stream(layout), strict=False)
         return sum(batch["tokens_BL"].size for _, (_, batch) in batches)
 
+    # In Grain the same batches pass through queues and threads: the difference is their cost.
     measure(what, alone)
     measure(what + ", Grain", through_grain)
 

@@ -61,9 +61,11 @@ class Alone(Together):
     """An embedder of one row at a time on each device."""
 
     def blocks(self, lines: list[str]) -> list[tuple[int, list[str]]]:
+        # A block of one sentence is a batch of one.
         return [(number, [line]) for number, line in enumerate(lines)]
 
     def _rows(self, L: int) -> tuple[int, int]:
+        # A full batch and the last one have a row for each device.
         shards = self.layout.num_shards("B")
         return shards, shards
 
@@ -74,6 +76,7 @@ class AsPublished(Alone):
     def __init__(self, run: Run, layout: Layout, choice: Choice, *, params: Any, cut: bool):
         weights = params["layers"]
         kernels = jnp.concatenate([weights["wx_ZDGU"], weights["wh_ZDGU"]], 2)
+        # The four gates side by side, as one product computes them.
         kernels = kernels.reshape(*kernels.shape[:3], -1)
         rest = {"kernel": kernels, "bias": weights["b_ZGU"], "projection": weights["wp_ZUD"]}
         # Each an array of its own: a slice would be copied in every call.
@@ -87,6 +90,7 @@ class AsPublished(Alone):
         return super()._spelled(params[0], batch)
 
     def _forward(self, params, batch: dict[str, jax.Array]):
+        # B is 1: the loop runs over the words of one sentence.
         x_BLD, loops = batch["x_BLD"], params[1]
         states_LD, length = [x_BLD[0]] * len(loops[0]), batch["valid_BL"].sum()
         layers = [jnp.concatenate(states_LD, -1)]
@@ -95,6 +99,7 @@ class AsPublished(Alone):
                 run_lstm(self.run.backbone, x_LD, length, backwards=z == 1, **weights)
                 for z, (x_LD, weights) in enumerate(zip(states_LD, directions, strict=True))
             ]
+            # Peters et al. 2018 add a layer's input to its output from the second layer on.
             added = n and self.run.backbone.residual
             pairs = zip(states_LD, new_LD, strict=True)
             states_LD = [x + y for x, y in pairs] if added else new_LD
@@ -117,6 +122,7 @@ def run_lstm(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, proj
         h_D = jnp.clip(h_D, -backbone.clip_projection, backbone.clip_projection)
         return c_U, h_D, y_LD.at[place].set(h_D)
 
+    # A loop of `length` steps, not of L: padding costs nothing here.
     empty = jnp.zeros(backbone.U), jnp.zeros(backbone.D), jnp.zeros_like(x_LD)
     return jax.lax.fori_loop(0, length, step, empty)[2]
 
@@ -133,6 +139,7 @@ def main(_) -> None:
             kind(ran, layout, choice, params=params, cut=True)
             for kind in (Together, *kinds.values())
         )
+        # Whoever is quick has to compute the same.
         for other in others:
             check_same(together, other, lines[:2])
         for texts in (lines, short):

@@ -32,6 +32,7 @@ def xlnet_small() -> ConfigDict:
     """Returns XLNet on 8 x 128 tokens, 21 predicted per row, without memory and backward rows."""
     config = shrink(xlnet.get_config("mini"), V=32000)
     config.batches.update(B=8, L=128, reuse_len=64, bidirectional=False)
+    # Memory and backward rows are no part of the peer's default; --config.model.M adds the one.
     config.model.M = 0
     config.execution.loss_chunks = 2
     return config
@@ -50,6 +51,7 @@ def gpt2_small() -> ConfigDict:
     config = shrink(gpt2.get_config("mini"), V=50257)
     config.batches.update(B=8, L=256)
     config.model.L = 256
+    # transformers' GPT-2 knows no documents.
     config.objective.across = True
     return config
 
@@ -65,6 +67,7 @@ def elmo_words() -> ConfigDict:
 def elmo_characters() -> ConfigDict:
     """Returns ELMo's mini with the AdamW of the peers, and states that are never reset."""
     config = elmo.get_config("mini")
+    # The peers carry their states through the ends of documents.
     config.objective.reset = "never"
     config.optim = dict(
         name="adamw", lr=1e-3, steps=2000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, clip=10.0

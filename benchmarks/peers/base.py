@@ -24,6 +24,7 @@ class Peer:
 
     def __init__(self, settings: dict[str, Any]):
         recipe = settings["recipe"]
+        # As many as ours has: the runner sets the same for XLA.
         torch.set_num_threads(settings["threads"])
         torch.manual_seed(recipe["seed"])
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -60,6 +61,7 @@ class Peer:
         self.adam.zero_grad(set_to_none=True)  # the quicker way, PyTorch's default
         with self.cast:
             losses = self.losses(next(self.batches))
+        # Only the forward pass is cast: backward uses the types of the forward pass.
         sum(losses).backward()
         if self.clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
@@ -102,12 +104,13 @@ def adam(
         betas=(b1, b2),
         eps=eps,
         weight_decay=weight_decay,
-        fused=fused or None,
+        fused=fused or None,  # None leaves the choice to PyTorch
     )
 
 
 def cast(device: str, dtype: str) -> contextlib.AbstractContextManager:
     """Returns the context of the recipe's compute type."""
+    # Parameters stay in float32, as ours do.
     if dtype == "bfloat16":
         return torch.autocast(device, torch.bfloat16)
     return contextlib.nullcontext()

@@ -99,6 +99,7 @@ class Gathered(Shipped):
         targets = ("labels", "next_sentence_label")
         out = self.model.bert(**{name: x for name, x in batch.items() if name not in targets})
         picked_BL = batch["labels"] != IGNORED
+        # Gathered before the head, whose product with V is the largest of the model.
         logits_PV = self.model.cls.predictions(out.last_hidden_state[picked_BL])
         losses = [cross_entropy(logits_PV, batch["labels"][picked_BL])]
         if "next_sentence_label" in batch:
@@ -115,6 +116,7 @@ def mask_tokens(
     ordinary_BL = tokens_BL > max(synthetic_data.SPECIAL.values())
     # Ordinary tokens rank first, in a random order.
     rank_BL = (rng.random(tokens_BL.shape) - ordinary_BL).argsort(1).argsort(1)
+    # Special tokens are never masked (Devlin et al. 2018).
     picked_BL = ordinary_BL & (rank_BL < np.ceil(share * batch["valid_BL"].sum(1, keepdims=True)))
     kind_BL, others_BL = rng.random(tokens_BL.shape), rng.permuted(tokens_BL)
     hidden_BL = np.where(kind_BL < 0.8, synthetic_data.SPECIAL["mask"], others_BL)

@@ -125,6 +125,7 @@ class Characters(nn.Module):
 
     def forward(self, chars_BZLW: torch.Tensor) -> torch.Tensor:
         x_REW = self.character(chars_BZLW.flatten(0, 2)).transpose(1, 2)
+        # The maximum over the places of each filter.
         x_RX = torch.cat([kernel(x_REW).amax(2) for kernel in self.kernels], 1)
         x_RX = self.activation(x_RX)
         for carry, transform in zip(self.carries, self.transforms, strict=True):
@@ -146,6 +147,7 @@ class CellByCell(nn.Module):
     def forward(self, x_BLD: torch.Tensor, state: Any) -> tuple[torch.Tensor, Any]:
         c_BU, h_BD = state or [x_BLD.new_zeros(len(x_BLD), size) for size in self.sizes]
         steps = []
+        # The inputs' product is taken at once, the states' step by step.
         for a_BF in self.input(x_BLD).unbind(1):
             i, f, j, o = (a_BF + self.state(h_BD)).chunk(4, 1)
             # The forget bias of 1 is TensorFlow's.

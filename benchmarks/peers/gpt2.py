@@ -53,6 +53,7 @@ class Short(base.Peer):
         return {name: batch[name].astype(np.int64) for name in names}
 
     def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        # All L targets, which ours predicts, too.
         logits_BLV = self.model(batch["tokens_BL"])
         return [functional.cross_entropy(logits_BLV.flatten(0, 1), batch["next_BL"].flatten())]
 
@@ -112,6 +113,7 @@ class GPT(nn.Module):
 
     def forward(self, tokens_BL: torch.Tensor) -> torch.Tensor:
         x_BLD = self.token(tokens_BL) + self.position.weight[: tokens_BL.shape[1]]
+        # The embeddings are the weights of the softmax, too (Radford et al. 2019).
         h_BLD = self.norm(self.blocks(self.dropout(x_BLD)))
         return functional.linear(h_BLD, self.token.weight)
 
@@ -142,6 +144,7 @@ class Attention(nn.Module):
         self.qkv, self.out = nn.Linear(D, 3 * D), nn.Linear(D, D)
 
     def forward(self, x_BLD: torch.Tensor) -> torch.Tensor:
+        # One product for all three.
         q, k, v = self.qkv(x_BLD).unflatten(-1, (3, self.H, -1)).permute(2, 0, 3, 1, 4)
         y_BHLK = functional.scaled_dot_product_attention(
             q, k, v, dropout_p=self.rate, is_causal=True

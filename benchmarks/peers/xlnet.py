@@ -25,6 +25,7 @@ class Shipped(base.Peer):
         return model(**recipe["model"])
 
     def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        # Without memory `mems` is None, and transformers keeps none.
         out = self.model(**batch, mems=self.mems, use_mems=bool(self.mems))
         self.mems = out.mems if self.mems else None
         return [out.loss]
@@ -49,6 +50,7 @@ class Shipped(base.Peer):
         return {
             "input_ids": tokens_BL,
             "labels": np.take_along_axis(tokens_BL, order_BP, axis=1),
+            # Segments differ only by being equal or not, as in ours.
             "token_type_ids": batch["segments_BL"].astype(np.int64),
             "perm_mask": hidden_BLL.astype(np.float32),
             "target_mapping": (order_BP[..., None] == np.arange(L)).astype(np.float32),

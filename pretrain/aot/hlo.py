@@ -157,11 +157,11 @@ class Program:
             if i.op == "while":
                 body_times = times * (self.trip_count(i) or 1)
                 yield from self._executions(i.callees("body")[0], body_times)
-            elif i.op == "conditional":
+            elif i.op == "conditional":  # an upper bound: the longest branch may never run
                 branches = i.callees("branch_computations", "true_computation", "false_computation")
                 longest = max(branches, key=lambda name: len(self.computations[name]))
                 yield from self._executions(longest, times)
-            elif i.op in ("call", "async-start"):
+            elif i.op in ("call", "async-start"):  # async-done only waits
                 for callee in i.callees("to_apply", "calls"):
                     yield from self._executions(callee, times)
 
@@ -183,6 +183,7 @@ class Program:
         if known := re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
         (condition,), (body,) = loop.callees("condition"), loop.callees("body")
+        # The condition's root compares the counter, an element of the loop's state, to a bound.
         test, instructions = self.roots[condition], self.computations[condition]
         compared = [instructions[name] for name in test.operands if name in instructions]
         if "direction=LT" not in test.attributes or [i.op for i in compared] != COUNTER_TEST:
@@ -203,7 +204,8 @@ class Program:
 
 def _parse_instruction(name: str, text: str) -> Instruction | None:
     match = OPCODE.search(" " + text)
-    if not match:
+    if not match:  # a line without an opcode is no instruction
         return None
+    # What stands before the opcode is the type of the result.
     arrays = tuple(parse_array(*groups) for groups in ARRAY.findall(text[: match.start()]))
     return Instruction(name, match[1], arrays, match[2], text[match.end() - 1 :])

@@ -53,6 +53,7 @@ def flops(program: Program, computation: str, i: Instruction) -> float:
 
 def _dot_products(i: Instruction, left, right) -> int:
     contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", i.attributes)
+    # Every entry of the result sums over the contracted axes; batch axes are in the result.
     axes = [int(n) for n in contracted[1].split(",") if n] if contracted else []
     return math.prod(i.arrays[0].shape) * math.prod(left[axis] for axis in axes)
 
@@ -159,7 +160,7 @@ def _bytes_read(program: Program, computation: str, operand: Instruction) -> flo
 def _bytes_written(program: Program, computation: str, i: Instruction, arrays) -> float:
     """Counts the bytes that a fused computation with the root `i` writes into `arrays`."""
     instructions = program.computations[computation]
-    if i.op == "tuple":
+    if i.op == "tuple":  # a fusion of several results
         pairs = zip(i.operands, arrays, strict=False)
         return sum(_bytes_written(program, computation, instructions[n], [x]) for n, x in pairs)
     if all(x.space for x in arrays) or i.op in NO_TRAFFIC - {"bitcast"}:
@@ -190,6 +191,7 @@ def saved_activations(program: Program) -> list[Array]:
 def _saved_arrays(instructions: dict[str, Instruction]) -> list[Array]:
     arrays: dict[tuple[str, int], Array] = {}  # by its source, so that none counts twice
     for i in instructions.values():
+        # An operand of the backward pass that the forward pass made has to be kept for it.
         if "transpose(" in i.op_name:
             sources = (x for operand in i.operands for x in _sources(instructions, operand))
             arrays |= {key: x for key, x in sources if _is_forward(instructions[key[0]])}

@@ -49,6 +49,7 @@ def list_candidates(config, chips: int) -> list[Candidate]:
     """Lists the candidates of a recipe, those most like the recipe first."""
     heads = config.model.get("H") or config.model.get("U") or 1
     remats = [""] if "remat" not in config.get("execution", {}) else ["none", "dots", "full"]
+    # The recipe's own size first: it is what the paper trained with.
     sizes = [int(config.batches.B * factor) for factor in BATCH_FACTORS]
     return [
         Candidate(mesh, remat, B)
@@ -63,6 +64,7 @@ def iter_meshes(chips: int, heads: int) -> Iterator[tuple[int, int, int]]:
     """Yields each (data, fsdp, tensor) that uses all chips, the least tensor-parallel first."""
     for tensor in range(1, min(MAX_TENSOR, chips) + 1):
         if chips % tensor == 0 and heads % tensor == 0:
+            # Within a share of tensor parallelism, from fully sharded to data parallel.
             rest = chips // tensor
             for data in (n for n in range(1, rest + 1) if rest % n == 0):
                 yield data, rest // data, tensor
@@ -123,6 +125,7 @@ def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
         return too_large(candidate, f"it takes {needed[1]}" if needed else step.refusal)
     mesh = steps.layout.mesh
     seconds = roofline.estimate(step.program, target, list(mesh.devices.flat)).seconds
+    # Per chip, so that slices of different sizes compare.
     tokens = step.data.B * step.data.L / mesh.size
     share = step.flops / (seconds * target.chip.peak)
     return Outcome(candidate, seconds, sum(step.memory.values()), tokens / seconds, share)

@@ -39,12 +39,14 @@ class Estimate:
     @property
     def seconds(self) -> float:
         """Returns the seconds of the step."""
+        # Collectives hide behind operations, at best entirely.
         return max(self.operations_seconds, self.links_seconds)
 
 
 def estimate(program: Program, target: Slice, devices: Sequence) -> Estimate:
     """Estimates a program on a slice; `devices` are in the order of its mesh."""
     chip, costs = target.chip, []
+    # Every instruction is costed once, and weighted by how often it runs.
     for name, times in program.executions():
         for i in program.computations[name].values():
             costs.append((times, flops(program, name, i), bytes_accessed(program, name, i)))
@@ -68,5 +70,6 @@ def _operations_seconds(costs: Iterable[tuple[float, float, float]], chip: Chip)
 
 
 def _collective_seconds(collective: Collective, target: Slice, devices: Sequence) -> float:
+    # All links of the group work at once: a ring in each direction of each dimension.
     links = target.count_links([devices[n] for n in collective.group])
     return collective.count * collective.bytes_received / (links * target.chip.link)

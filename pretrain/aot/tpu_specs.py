@@ -108,6 +108,7 @@ def parse_topology(name: str | None) -> Slice:
 def _devices(name: str, chip: Chip, shape: tuple[int, ...]) -> Sequence:
     if not importlib.util.find_spec("libtpu"):
         raise UserError("to compile for TPUs that are not here, first: pip install libtpu")
+    # Read when libtpu is loaded; a value of the user's own stays.
     for variable, value in OFFLINE_ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     # By default a v4 is two devices.
