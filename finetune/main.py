@@ -16,15 +16,21 @@ from finetune import job as jobs
 from finetune.prediction import submissions
 from finetune.prediction.predictor import Predictor, TerminatedError
 from pretrain import cli
+from pretrain.distributed.failures import TRY_AGAIN
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.progress import say
 from pretrain.training import loop, summary
+from pretrain.training.hooks import Evaluation
 
 flags.adopt_module_key_flags(cli)
 
 
-def main(config, workdir):
-    """Trains config.seeds jobs that differ in their seed, and tells what they came to."""
+def main(config, workdir) -> int:
+    """Trains config.seeds jobs that differ in their seed, and tells what they came to.
+
+    Returns:
+        The exit code: 0, or 75 if training was stopped before its end.
+    """
     seeds = config.get("seeds", 1)
     found = []
     for number in range(seeds):
@@ -32,10 +38,11 @@ def main(config, workdir):
         seeded.seed = config.seed + number
         values, done = one(seeded, workdir / f"seed-{number}" if seeds > 1 else workdir)
         if not done:
-            return
+            return TRY_AGAIN
         found.append(values)
     if seeds > 1:
         spread(found)
+    return 0
 
 
 def one(config, workdir) -> tuple[dict[str, float | None], bool]:
@@ -54,7 +61,7 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
             jobs.keep(made, workdir)
 
         prepare = initialize.restored(made.start, say, config.fresh)
-        state = loop.run(
+        result = loop.run(
             config,
             workdir,
             made.task,
@@ -67,19 +74,16 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
         )
         # The first process has written what all are about to read.
         multihost_utils.sync_global_devices("trained")
-        found = results.result(workdir)
-        done = int(state.step) == config.optim.steps
-        if found is not None:
-            done |= found.since >= config.train.stop_after > 0
+        found, done = result.best, result.finished
         if done:
-            summary.check(state, found.values if found else {})
+            summary.check(result.state, found.values if found else {})
         if found is not None:
             if hasattr(made.form, "settle"):
                 made.form.settle(found.values)
                 jobs.keep(made, workdir)
             done = done and predictions(made, workdir)
     if jax.process_index() == 0:
-        told(config, workdir, int(state.step), found, done)
+        told(config, workdir, int(result.state.step), found, done)
     return found.values if found else {}, done
 
 
@@ -100,7 +104,7 @@ def predictions(made: jobs.Job, workdir: Path) -> bool:
     return True
 
 
-def told(config, workdir: Path, step: int, found: results.Result | None, done: bool) -> None:
+def told(config, workdir: Path, step: int, found: Evaluation | None, done: bool) -> None:
     """Prints how far training came, what the evaluation that counts said, and what to type next."""
     steps, best = config.optim.steps, config.train.best
     why = ""

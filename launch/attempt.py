@@ -1,10 +1,10 @@
 """One attempt at a program that resumes:  python -m launch.attempt -- python -m pretrain.main ...
 
-A training program that is told to stop saves and exits with 0, as one that has finished does.
-Whoever starts programs anew, be it Slurm, Kubernetes, SkyPilot or `launch/tpu_vm.sh`, has to tell
-the two apart: an attempt that was stopped before its end exits with 75, as a program does by itself
-that lost another of its processes.  Every other exit code is the program's.  SIGTERM is passed on;
-what the program says, on stdout or stderr, goes to stdout.  When nobody reads that any more, the
+Whoever starts programs anew, be it Slurm, Kubernetes, SkyPilot or `launch/tpu_vm.sh`, goes by the
+exit code: 0 of a program that has finished, 75 of one that was stopped before its end, or that has
+lost another of its processes.  This passes the program's exit code on, and SIGTERM to the program.
+
+What the program says, on stdout or stderr, goes to stdout.  When nobody reads that any more, the
 program is told to stop and the exit code is 1; lines that a full disk does not take are dropped,
 and counted on stderr.  If this process is killed, Linux kills the program.
 """
@@ -12,7 +12,6 @@ and counted on stderr.  If this process is killed, Linux kills the program.
 import argparse
 import os
 import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -21,10 +20,6 @@ from types import FrameType
 from launch.programs import Output, end_with_parent
 
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: try again
-
-# What `pretrain.training.summary` says in the first process, and JAX in one that was told to stop.
-FINISHED = re.compile(rb"^Finished at step ")
-STOPPED = re.compile(rb"^Stopped at step |\] SIGTERM caught at ")
 
 
 def main() -> int:
@@ -47,17 +42,15 @@ def main() -> int:
 
 
 def attempt(program: list[str]) -> int:
-    """Runs `program` and says what became of it.
+    """Runs `program` to its end.
 
     Returns:
-        AGAIN if it was stopped before its end, 1 if nobody read what it said, else its exit code:
-        128 + n after signal n, and 127 if there is no such program.
+        Its exit code: 128 + n after signal n, and 127 if there is no such program; 1 if nobody
+        read what it said.
     """
-    told: list[int] = []
     running: list[subprocess.Popen] = []
 
     def heard(signum: int, _: FrameType | None) -> None:
-        told.append(signum)
         for process in running if signum == signal.SIGTERM else ():
             process.send_signal(signum)  # a terminal sends its SIGINT to the program by itself
 
@@ -76,32 +69,22 @@ def attempt(program: list[str]) -> int:
         return 127
     running.append(process)
     output = Output()
-    last = _pass_on(process, output)
+    _pass_on(process, output)
     code = process.wait()
     output.report()
-    if code == 0 and last is FINISHED:
-        return 0
-    if output.is_closed:
+    if code and output.is_closed:
         return 1
-    if code == 0 and (last is STOPPED or told):
-        return AGAIN
     return code if code >= 0 else 128 - code
 
 
-def _pass_on(process: subprocess.Popen, output: Output) -> re.Pattern | None:
-    """Prints all that the process says; which of `FINISHED` and `STOPPED` it said last.
-
-    A job of several runs says of each that it finished.
-    """
-    last = None
+def _pass_on(process: subprocess.Popen, output: Output) -> None:
+    """Prints all that the process says, and tells it to stop once nobody reads that."""
     assert process.stdout
     for line in process.stdout:
-        last = next((each for each in (FINISHED, STOPPED) if each.search(line)), last)
         was_closed = output.is_closed
         output.write(line)
         if output.is_closed and not was_closed:
             process.terminate()
-    return last
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ import threading
 import time
 from types import FrameType
 
+from launch.attempt import AGAIN
 from launch.programs import Output, end_with_parent
 
 
@@ -148,10 +149,11 @@ def follow(processes: list[subprocess.Popen], output: Output, patience: float = 
             return 1
         time.sleep(0.1)
         codes = [p.poll() for p in processes]
-    failed = [f"{n} with {code}" for n, code in enumerate(codes) if code]
-    if failed:
-        line = f"[launch] process {', '.join(failed)} failed: ending the others\n"
-        output.write(line.encode())
+    ended = {n: code for n, code in enumerate(codes) if code}
+    if ended:
+        verb = "was stopped" if set(ended.values()) == {AGAIN} else "failed"
+        who = ", ".join(f"{n} with {code}" for n, code in ended.items())
+        output.write(f"[launch] process {who} {verb}: ending the others\n".encode())
         _end(processes, patience)
     code = next((code for code in codes if code), 0)
     return code if code >= 0 else 128 - code

@@ -61,6 +61,8 @@ FREE = (
 def start(main, *keys: str) -> None:
     """Runs `main(config, workdir)` as this process's job; a UserError ends it with a line.
 
+    The process ends with the exit code that `main` returns; None is 0.
+
     Args:
         keys: what the recipe is to have, sections or dotted names.
     """
@@ -69,7 +71,7 @@ def start(main, *keys: str) -> None:
         logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
         with speaking():
             check(CONFIG.value, keys)
-            main(CONFIG.value, workdir())
+            return main(CONFIG.value, workdir())
 
     malloc.keep_memory()
     flags.mark_flag_as_required("config")

@@ -8,14 +8,19 @@ from pretrain import cli, objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import phases
 from pretrain.data.batches.phases import build_training
+from pretrain.distributed.failures import TRY_AGAIN
 from pretrain.runtime.errors import section
 from pretrain.training import loop, summary
 
 flags.adopt_module_key_flags(cli)
 
 
-def main(config, workdir):
-    """Prepares the corpus, then trains on it; the same command again resumes."""
+def main(config, workdir) -> int:
+    """Prepares the corpus, then trains on it; the same command again resumes.
+
+    Returns:
+        The exit code: 0, or 75 if training was stopped before its end.
+    """
     with section("model"):
         backbone = modules.build(**config.model, execution=config.get("execution"))
     with section("objective"):
@@ -41,7 +46,7 @@ def main(config, workdir):
             keep_recipe()
             corpus.tokenizer.save(workdir / "tokenizer")
 
-        state = loop.run(
+        result = loop.run(
             config,
             workdir,
             objective,
@@ -50,7 +55,8 @@ def main(config, workdir):
             accept_changes=cli.ACCEPT_CHANGES.value,
             keep=keep,
         )
-        summary.close(config, workdir, state)
+        summary.close(config, workdir, result)
+    return 0 if result.finished else TRY_AGAIN
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What happens between steps: writing down, evaluating, saving - each in its own period."""
 
 import contextlib
+import dataclasses
 import logging
 import math
 from collections.abc import Iterator
@@ -9,11 +10,26 @@ from typing import Any
 from pretrain.distributed import peak_flops
 from pretrain.runtime.errors import UserError
 from pretrain.training import metrics
-from pretrain.training.logging import Meter
+from pretrain.training.logging import Meter, to_json
 
 
 class NotFiniteError(UserError):
     """Too many steps in a row whose loss or gradient was not finite."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation has said.
+
+    Attributes:
+        step: after which it was.
+        values: a number by name, as "dev/accuracy"; None: not finite.
+        since: how many evaluations came after it.
+    """
+
+    step: int
+    values: dict[str, float | None]
+    since: int = 0
 
 
 @contextlib.contextmanager
@@ -93,6 +109,7 @@ class Evaluate:
 
     Attributes:
         owed: it was ended so, and is to be done again by whoever resumes.
+        last: the last that was not; None: there was none.
     """
 
     def __init__(self, steps, evals, stop, writer, progress, batches: int, score=None, best=None):
@@ -107,6 +124,7 @@ class Evaluate:
         self.writer, self.progress, self.batches = writer, progress, batches or None
         self.score, self.best = score, best
         self.owed = False
+        self.last: Evaluation | None = None
 
     def __call__(self, step: int, state) -> None:
         self.owed = True
@@ -121,6 +139,8 @@ class Evaluate:
             self.progress.say(f"step {step}  {name}:  {text}")
         self.writer.write(step, **every)
         self.owed = False
+        if every:
+            self.last = Evaluation(step, {name: to_json(value) for name, value in every.items()})
         if self.best:
             self.best(step, params, every)
 
@@ -142,6 +162,7 @@ class Best:
         value: the best so far; None: nothing yet.
         since: evaluations that have not bettered it.
         step: of the best so far.
+        values: what the best evaluation said, by name; {}: nothing yet.
     """
 
     def __init__(self, saved, run, metric: str, patience: int):
@@ -155,6 +176,7 @@ class Best:
         self.saved, self.run, self.metric, self.patience = saved, run, metric, patience
         self.value: float | None = None
         self.since, self.step = 0, -1
+        self.values: dict[str, float | None] = {}
 
     def __call__(self, step: int, params, values: dict[str, float]) -> None:
         name = self.metric.removeprefix("-")
@@ -167,11 +189,17 @@ class Best:
             with refused():
                 self.saved.save(step, {"params": params}, {"metric": name, "value": values[name]})
             self.value, self.since, self.step = value, 0, step
+            self.values = {name: to_json(each) for name, each in values.items()}
 
     def _named(self, step: int) -> set[int]:
         """What checkpoints of the run name as the best of their time; `step` if they name none."""
         self.run.wait()
         return {position.get("best", {}).get("step", step) for position in self.run.positions()}
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The best so far; None: nothing yet."""
+        return Evaluation(self.step, self.values, self.since) if self.values else None
 
     @property
     def enough(self) -> bool:
@@ -180,7 +208,12 @@ class Best:
 
     def begun(self) -> dict[str, Any]:
         """What `resume` wants to know."""
-        return {"value": self.value, "since": self.since, "step": self.step}
+        return {
+            "value": self.value,
+            "since": self.since,
+            "step": self.step,
+            "values": self.values,
+        }
 
     def resume(self, begun, params) -> bool:
         """Goes on from the best that was begun; what came after it is to come again.
@@ -195,6 +228,7 @@ class Best:
             logging.warning("the best weights, of step %d, are lost: these count anew", step)
             return False
         self.value, self.since, self.step = value, begun.get("since", 0), step
+        self.values = begun.get("values", {})
         return True
 
 
@@ -214,6 +248,8 @@ class Save:
         self.log.catch_up(step)
         position = {"step": step, "data": self.fingerprint, "owed": self.evaluate.owed}
         position |= self.log.begun()
+        if self.evaluate.last:
+            position["evaluation"] = dataclasses.asdict(self.evaluate.last)
         if self.evaluate.best:
             self.evaluate.best.saved.wait()  # it is there before the checkpoint that names it
             position["best"] = self.evaluate.best.begun()
@@ -229,4 +265,6 @@ class Save:
     def resume(self, position) -> None:
         """Tells the other hooks what they had begun; `Best` is told before there is a writer."""
         self.evaluate.owed = position.get("owed", False)
+        if last := position.get("evaluation"):
+            self.evaluate.last = Evaluation(**last)
         self.log.resume(position)

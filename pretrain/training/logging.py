@@ -48,7 +48,7 @@ class Writer:
         """One line; numbers that are not finite are written as null, as JSON wants it."""
         if not self.first:
             return
-        line = {"step": step} | {k: _plain(v) for k, v in values.items()}
+        line = {"step": step} | {k: to_json(v) for k, v in values.items()}
         with _writing(self.path):
             with self.path.open("a") as f:
                 f.write(json.dumps(line) + "\n")
@@ -85,7 +85,8 @@ def _writing(path: pathlib.Path) -> Iterator[None]:
         raise UserError(f"cannot write {error.filename or path}: {error.strerror}") from error
 
 
-def _plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
+    """Rounds a number to 7 digits; None where it is not finite, which JSON cannot say."""
     if isinstance(value, (float, np.floating)):
         return float(f"{value:.7g}") if math.isfinite(value) else None
     return value

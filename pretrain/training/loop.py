@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.data.batches.loader import phases, training
@@ -50,6 +50,21 @@ class Plan:
     stop_after: int = 0
 
 
+class Result(NamedTuple):
+    """What a run has come to.
+
+    Attributes:
+        state: the final state.
+        finished: False if the run was told to terminate before its end.
+        best: the evaluation that counts, the best by `train.best` where the recipe has one, or
+            else the last; None: nothing has been evaluated.
+    """
+
+    state: State
+    finished: bool
+    best: hooks.Evaluation | None
+
+
 def run(
     config,
     workdir,
@@ -60,7 +75,7 @@ def run(
     accept_changes: bool = False,
     score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
     keep: Callable[[], None] = lambda: None,
-) -> State:
+) -> Result:
     """Trains `objective` on `train` until config.optim.steps, evaluating and saving as it goes.
 
     A run that finds checkpoints in `workdir` continues from the newest that verifies, bit for
@@ -78,8 +93,8 @@ def run(
         keep: leaves in `workdir` what else a run keeps; called once nothing can be refused.
 
     Returns:
-        The final state; its step is below config.optim.steps if the run was told to terminate, or
-        had done so long without a better evaluation that train.stop_after ended it.
+        What the run has come to.  The step of its state is below config.optim.steps if the run was
+        told to terminate, or if train.stop_after ended it for want of a better evaluation.
 
     Raises:
         UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
@@ -145,9 +160,9 @@ def run(
             with watch("evaluating", int(state.step)):
                 evaluate(int(state.step), state)
             if evaluate.owed:  # and broken off again
-                return state
+                return Result(state, False, _counting(evaluate, best))
         if best and best.enough:
-            return state
+            return Result(state, True, best.evaluation)
         batches = training(train, int(state.step), steps.rows)
         for step in range(int(state.step) + 1, last + 1):
             with watch("waiting for a batch", step):
@@ -169,7 +184,13 @@ def run(
             if enough or stop():
                 save(step, state)
                 break
-    return state
+    finished = int(state.step) == last or bool(best and best.enough)
+    return Result(state, finished and not evaluate.owed, _counting(evaluate, best))
+
+
+def _counting(evaluate: hooks.Evaluate, best: hooks.Best | None) -> hooks.Evaluation | None:
+    """Returns the best evaluation, or the last where there is no best."""
+    return (best and best.evaluation) or evaluate.last
 
 
 def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: bool):

@@ -18,21 +18,17 @@ PARTS = {  # of what a held-out stream says, besides its loss: decimals and word
 }
 
 
-def close(config, workdir: pathlib.Path, state) -> None:
-    """Draws the curves and prints the summary, in the first process only.
+def close(config, workdir: pathlib.Path, result) -> None:
+    """Draws the curves and prints the summary of a `loop.Result`, in the first process only.
 
     Raises:
         UserError: as `check`, of a run that is done; in every process.
     """
     multihost_utils.sync_global_devices("trained")  # the first has written what all read
-    lines, step = logging.read_lines(workdir / "metrics.jsonl"), int(state.step)
-    evaluations = [line for line in lines if any("/" in name for name in line)]
-    evaluated = not config.evals or any(line["step"] == step for line in evaluations)
-    done = step >= config.optim.steps and evaluated
     if jax.process_index() == 0:
-        _tell(config, workdir, step, lines, done)
-    if done:
-        check(state, evaluations[-1] if evaluations else {})
+        _tell(config, workdir, int(result.state.step), result.finished)
+    if result.finished:
+        check(result.state, result.best.values if result.best else {})
 
 
 def check(state, values: Mapping[str, Any]) -> None:
@@ -57,7 +53,8 @@ def check(state, values: Mapping[str, Any]) -> None:
         )
 
 
-def _tell(config, workdir: pathlib.Path, step: int, lines: list[dict], done: bool) -> None:
+def _tell(config, workdir: pathlib.Path, step: int, done: bool) -> None:
+    lines = logging.read_lines(workdir / "metrics.jsonl")  # all lives' of the run
     if lines:
         curves([workdir], workdir / "curves.png")
     print(f"{'Finished' if done else 'Stopped'} at step {step} of {config.optim.steps}.")

@@ -93,7 +93,7 @@ def train(config, workdir, say=quiet):
             initialize.restored(made.start, say, config.fresh),
             False,
             made.score,
-        )
+        ).state
 
 
 def gentle(backbone):
@@ -524,7 +524,7 @@ def test_predictions_that_were_broken_off_are_still_to_be_made(tmp_path):
 
 def test_the_last_words_say_whether_there_is_more_to_do(tmp_path, capsys):
     recipe = config(tmp_path, "", **{"optim.steps": 9, "train.best": "-dev/loss"})
-    found = results.Result("", 2, {"dev/loss": 0.25}, 3)
+    found = hooks.Evaluation(2, {"dev/loss": 0.25}, 3)
     for step, done in ((9, True), (6, True), (6, False)):
         main.told(recipe, tmp_path, step, found, done)
     first, early, stopped = capsys.readouterr().out.split("step 2 (best by -dev/loss)")[:3]

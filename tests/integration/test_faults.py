@@ -96,7 +96,7 @@ def test_asked_to_stop_a_run_saves_its_step_and_goes_on_exactly(toy, tmp_path, r
     process = toy.start(recipe, tmp_path / "run", changes)
     toys.wait_for(lambda: toys.written(tmp_path / "run"), process)
     process.send_signal(signal.SIGTERM)
-    toys.finish(process)
+    toys.finish(process, 75)
     stop = toys.checkpoints(tmp_path / "run")[-1]
     assert 0 < stop < 2000
     # The schedule is that of 2000 steps; only the end is moved, and the data are read afresh.

@@ -152,7 +152,7 @@ def test_a_job_that_was_ended_goes_on_as_if_it_had_not_been(command, toy, tmp_pa
     toys.wait_for((tmp_path / "ended" / "checkpoints" / "2").exists, process)
     process.send_signal(sign)
     process.communicate()
-    assert process.returncode == (0 if sign == signal.SIGTERM else -sign)
+    assert process.returncode == (75 if sign == signal.SIGTERM else -sign)
     finished(command("ended"), toy)
     assert evaluations(tmp_path / "ended") == evaluations(straight)
     assert learned(tmp_path / "ended") == learned(straight)

@@ -96,19 +96,19 @@ def test_the_first_failed_task_ends_the_job_with_its_code(slurm):
 
 
 def test_a_stopped_program_goes_back_into_the_queue(slurm):
-    assert inside(slurm, program="echo Stopped at step 3 of 9.").returncode == 0
+    assert inside(slurm, program="exit 75").returncode == 0
     (call,) = slurm.calls("scontrol")
     assert call["words"] == ["scontrol", "requeue", "7"]
 
 
 def test_a_finished_program_does_not(slurm):
-    assert inside(slurm, program="echo Finished at step 9 of 9.").returncode == 0
+    assert inside(slurm, program="exit 0").returncode == 0
     assert not slurm.calls("scontrol")
 
 
 def test_a_job_that_was_cancelled_stays_so(slurm):
     go = slurm.folder / "go"
-    program = f"while ! test -e {go}; do sleep 0.01; done; echo Stopped at step 3 of 9."
+    program = f"while ! test -e {go}; do sleep 0.01; done; exit 75"
     options = ("--inside", "--venv", str(slurm.folder / "venv"), "--", "sh", "-c", program)
     process = slurm.start("slurm.sh", *options, SLURM_JOB_ID="7")
     fake_clouds.wait_for(lambda: slurm.calls("srun"), process)
@@ -120,7 +120,7 @@ def test_a_job_that_was_cancelled_stays_so(slurm):
 
 
 def test_restarts_are_limited(slurm):
-    stopped = "echo Stopped at step 3 of 9."
+    stopped = "exit 75"
     done = inside(slurm, "--restarts", "2", program=stopped, SLURM_RESTART_COUNT="2")
     assert done.returncode == 2
     assert "gave up after 2 restarts" in done.stderr

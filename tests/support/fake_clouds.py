@@ -289,7 +289,7 @@ def needs_git() -> None:
 TALKER = """\
 import os, signal, sys
 leave = lambda name: open(f"{folder}/{{name}}-{{os.getpid()}}", "w")
-signal.signal(signal.SIGTERM, lambda *_: (leave("saved"), os._exit(0)))
+signal.signal(signal.SIGTERM, lambda *_: (leave("saved"), os._exit(75)))
 leave("ready")
 while True:
     print("x" * 1000)

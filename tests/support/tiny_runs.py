@@ -137,7 +137,7 @@ def train(config: ConfigDict, workdir: pathlib.Path, **options):
     """The final state of a run in this process, on one device."""
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     with mock.patch.object(loop, "make_mesh", one):
-        return loop.run(config, workdir, *build(config), **options)
+        return loop.run(config, workdir, *build(config), **options).state
 
 
 def written(workdir: pathlib.Path) -> list[dict]:
@@ -247,10 +247,10 @@ def wait_for(happened, process: subprocess.Popen) -> None:
         time.sleep(0.02)
 
 
-def finish(process: subprocess.Popen) -> str:
-    """What a process said until it ended well."""
+def finish(process: subprocess.Popen, code: int = 0) -> str:
+    """What a process said until it ended with this exit code."""
     _, said = process.communicate()
-    assert process.returncode == 0, said
+    assert process.returncode == code, said
     return said
 
 

@@ -6,7 +6,9 @@ from ml_collections import ConfigDict
 
 from pretrain.runtime.errors import UserError
 from pretrain.training import summary
-from pretrain.training.logging import Writer
+from pretrain.training.hooks import Evaluation
+from pretrain.training.logging import Writer, to_json
+from pretrain.training.loop import Result
 
 
 class Ended(struct.PyTreeNode):
@@ -27,7 +29,9 @@ def close(tmp_path, capsys):
             writer.write(step, **{f"held_out/{name}": x for name, x in values.items()})
         writer.close()
         recipe = ConfigDict(dict(evals=dict(held_out=dict()), optim=dict(steps=4)))
-        summary.close(recipe, tmp_path, state)
+        last = {f"held_out/{name}": to_json(x) for name, x in evaluations[-1].items()}
+        finished = state.step == 4
+        summary.close(recipe, tmp_path, Result(state, finished, Evaluation(4, last)))
         return capsys.readouterr().out
 
     return close

@@ -1,0 +1,55 @@
+"""A run returns what it has come to; nobody reads its files to learn that."""
+
+import functools
+from unittest import mock
+
+import jax
+import pytest
+
+from pretrain.distributed import processes
+from pretrain.distributed.sharding import make_mesh
+from pretrain.training import loop
+from tests.support import tiny_runs as toys
+
+pytest_plugins = ["tests.support.tiny_runs"]
+
+
+@pytest.fixture
+def run(toy, tmp_path):
+    """(changes of the recipe) -> the result of the run in this test's folder."""
+
+    def run(**changes):
+        config = toy.config("bilm", {name.replace("__", "."): x for name, x in changes.items()})
+        one = functools.partial(make_mesh, devices=jax.devices()[:1])
+        with mock.patch.object(loop, "make_mesh", one):
+            return loop.run(config, tmp_path, *toys.build(config))
+
+    return run
+
+
+def evaluations(workdir) -> list[dict]:
+    return [line for line in toys.written(workdir) if any("/" in name for name in line)]
+
+
+def test_a_finished_run_returns_its_last_evaluation_again_and_again(run, tmp_path):
+    results = [run(), run()]
+    line = evaluations(tmp_path)[-1]
+    for result in results:
+        assert result.finished
+        assert result.best.step == int(result.state.step) == line["step"]
+        assert {"step": result.best.step, **result.best.values} == line
+
+
+def test_a_run_that_was_stopped_is_not_finished(run):
+    with mock.patch.object(processes.Stop, "__call__", side_effect=[False, False, True]):
+        result = run(train__eval_every=0)
+    assert (result.finished, result.best) == (False, None)
+    assert int(result.state.step) == 3
+    assert run().finished
+
+
+def test_the_best_evaluation_counts_where_the_recipe_names_one(run, tmp_path):
+    result = run(train__best="held_out/loss", train__eval_every=2)  # the first, which is highest
+    first, *later = evaluations(tmp_path)
+    assert result.best.step == first["step"]
+    assert result.best.since == len(later)
