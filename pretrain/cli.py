@@ -1,7 +1,6 @@
 """What every main does around its work: flags, the workdir and its lock, errors as one line."""
 
 import contextlib
-import inspect
 import json
 import pathlib
 import re
@@ -142,15 +141,11 @@ def workdir() -> pathlib.Path:
 
 
 def recipe_name() -> str:
-    """The recipe and its preset, as a file's name."""
+    """Returns the name of the recipe and its preset, as bert-mini."""
     path, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
-    return "-".join(filter(None, [pathlib.Path(path).stem, preset or _default(path)]))
-
-
-def _default(path: str) -> str:
-    """The preset of a recipe that is named without one; "" if it has none."""
-    asked = inspect.signature(runpy.run_path(path)["get_config"]).parameters.values()
-    return next((str(each.default) for each in asked if each.default is not each.empty), "")
+    # The preset of a recipe that is named without one is its argument's default, if it has any.
+    defaults = () if preset else runpy.run_path(path)["get_config"].__defaults__ or ()
+    return "-".join([pathlib.Path(path).stem, *([preset] if preset else defaults[:1])])
 
 
 @contextlib.contextmanager

@@ -113,7 +113,7 @@ def report_of(**contenders):
     )
 
 
-def test_a_table_has_a_line_and_a_ratio_for_every_peer(capsys):
+def test_every_peer_has_a_line_and_a_ratio(capsys):
     step.show(report_of(ours=figures(9, [0.5]), hf=figures(9, [2.0]), sdpa=figures(9, [1.0])))
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[2:5]] == ["ours", "hf", "sdpa"]

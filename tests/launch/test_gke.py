@@ -145,7 +145,7 @@ def test_a_failed_look_at_the_cluster_is_repeated(cluster):
     assert len(cluster.calls("kubectl", "get")) == 3
 
 
-def test_the_image_is_built_of_the_commit_and_named_after_it(cluster, tmp_path):
+def test_the_image_is_the_commits(cluster, tmp_path):
     becomes(cluster, "", "bert Completed")
     (cluster.repository / "program.py").write_text("changed")
     head = subprocess.run(

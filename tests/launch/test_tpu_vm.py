@@ -258,7 +258,7 @@ def test_an_interrupt_ends_the_launcher_and_not_the_program(tpu):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("event", ["preempt", "maintain"])
-def test_a_real_run_comes_to_the_same_bits_through_all_this(tpu, toy, tmp_path, event):
+def test_a_real_run_ends_with_the_same_bits(tpu, toy, tmp_path, event):
     shutil.rmtree(tmp_path / "worker-1")
     workdir = tpu.bucket / "run"
     changes = {"optim.steps": 300, "train.save_every": 5}

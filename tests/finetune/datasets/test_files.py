@@ -9,7 +9,7 @@ from finetune.datasets import files
 from pretrain.runtime.errors import UserError
 
 
-def test_text_is_read_in_its_encoding_without_a_byte_order_mark(tmp_path):
+def test_text_is_read_in_its_encoding(tmp_path):
     (tmp_path / "a.txt").write_bytes("A café.\n".encode("latin-1"))
     assert files.text(tmp_path / "a.txt", "latin-1") == "A café.\n"
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress("\ufeffA café.\n".encode()))
