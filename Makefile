@@ -23,7 +23,7 @@ pretrain: $(VENV)/runtime
 finetune: $(VENV)/runtime
 	@test -f runs/xlnet-mini/config.json || { echo "runs/xlnet-mini is not there: first make pretrain"; exit 1; }
 	$(BIN)/python -m finetune.main --config=configs/finetune/author.py --config.init=runs/xlnet-mini --workdir=runs/author
-	$(BIN)/python -m finetune.main --config=configs/finetune/author.py --config.init=runs/xlnet-mini --config.fresh=True --workdir=runs/author-fresh
+	$(BIN)/python -m finetune.main --config=configs/finetune/author.py --config.init=runs/xlnet-mini --config.random_init=True --workdir=runs/author-fresh
 	$(BIN)/python -m finetune.results runs/author runs/author-fresh
 
 test: lint

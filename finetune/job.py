@@ -94,9 +94,9 @@ def read(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]
             made = datasets.read(**{**fields, **own})
         found[split] = made.examples
         say(f"{split}: {len(made.examples):,} examples")
-        if split == "train" and 0 < config.get("examples", 0) < len(made.examples):
-            found[split] = drawn(made.examples, config.examples)
-            say(f"  {config.examples:,} of them are trained on")
+        if split == "train" and 0 < config.get("max_train_examples", 0) < len(made.examples):
+            found[split] = drawn(made.examples, config.max_train_examples)
+            say(f"  {config.max_train_examples:,} of them are trained on")
         for note in made.notes:
             say(f"  {note}")
     return found

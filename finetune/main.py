@@ -26,12 +26,12 @@ flags.adopt_module_key_flags(cli)
 
 
 def main(config, workdir) -> int:
-    """Trains config.seeds jobs that differ in their seed, and tells what they came to.
+    """Trains config.num_seeds jobs that differ in their seed, and tells what they came to.
 
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
     """
-    seeds = config.get("seeds", 1)
+    seeds = config.get("num_seeds", 1)
     found = []
     for number in range(seeds):
         seeded = config.copy_and_resolve_references()
@@ -60,7 +60,7 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
             keep_recipe()
             jobs.keep(made, workdir)
 
-        prepare = initialize.restored(made.start, say, config.fresh)
+        prepare = initialize.restored(made.start, say, config.random_init)
         result = loop.run(
             config,
             workdir,
@@ -136,7 +136,7 @@ if __name__ == "__main__":
         main,
         "seed",
         "init",
-        "fresh",
+        "random_init",
         "epochs",
         "data",
         "task.name",

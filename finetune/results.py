@@ -45,7 +45,7 @@ def result(workdir: Path) -> Result | None:
     name, sign = best.removeprefix("-"), -1 if best.startswith("-") else 1
     told = [x for x in found if logging.is_number(x.get(name))]
     line = max(told, key=lambda x: sign * x[name]) if told else found[-1]
-    scratch = "random weights" if config.get("fresh") or not config["init"] else ""
+    scratch = "random weights" if config.get("random_init") or not config["init"] else ""
     begun = ", ".join(filter(None, [scratch, config["init"]]))
     values = {k: v for k, v in line.items() if "/" in k}
     return Result(begun, line["step"], values, len(found) - 1 - found.index(line))

@@ -32,7 +32,7 @@ def main(config, workdir) -> int:
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with section("batches"):
         train = build_training(
-            corpus, config.seed, config.optim.steps, config.batches, config.get("first")
+            corpus, config.seed, config.optim.steps, config.batches, config.get("first_phase")
         )
     evals = {}
     for name, changes in config.evals.items():

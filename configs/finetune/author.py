@@ -5,8 +5,9 @@
 
 Nothing is downloaded.  Years ending in 4 are dev and in 9 test, so no message is in two splits; the
 same presidents are.  With 2,000 paragraphs to learn from, XLNet's mini tells the century of 82.7%
-of dev and 82.5% of test, the same network from random weights (--config.fresh=True) 79.9% and
-79.1%.  Naive Bayes, of all 16,497 (--config.examples=0), 86% and 89%; the party of 79% and 61%.
+of dev and 82.5% of test, the same network from random weights (--config.random_init=True) 79.9%
+and 79.1%.  Naive Bayes, of all 16,497 (--config.max_train_examples=0), 86% and 89%; the party of
+79% and 61%.
 """
 
 from ml_collections import ConfigDict
@@ -22,7 +23,7 @@ def get_config(preset: str = "century") -> ConfigDict:
     config.data = dict(format="sotu_author", label=preset, train="train", dev="dev", test="test")
     config.task = common.task("classify", metrics=("accuracy",))
     config.batches = dict(B=32, L=128, eval_B=64)
-    config.examples, config.epochs = 2000, 4.0
+    config.max_train_examples, config.epochs = 2000, 4.0
     config.model = dict(dropout=0.1)
     config.optim.lr = 1e-3
     config.train.update(best="dev/accuracy", log_every=50, eval_every=125)

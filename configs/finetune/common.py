@@ -9,9 +9,9 @@ def base() -> ConfigDict:
     """A recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""
     config = common.base()
     config.init = ""  # a pretrained run's or an import's folder; "": from scratch
-    config.fresh = False  # leaves the weights of that run: what is pretraining worth?
-    config.seeds, config.epochs = 1, 3.0
-    config.examples = 0  # of training, drawn from all there are, the same for every seed; 0: all
+    config.random_init = False  # True: without the weights of that run; what are they worth?
+    config.num_seeds, config.epochs = 1, 3.0
+    config.max_train_examples = 0  # drawn from all there are, alike for every seed; 0: all
     config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
     config.text_format = ""  # how texts are framed; "": as in pretraining
     config.tokens = ConfigDict()  # from scratch

@@ -5,7 +5,7 @@
 Lines of {"query": "The woman retired, therefore", "choices": ["she received her pension.",
 "she paid off her mortgage."], "gold": 0}: files of another shape are read with data.texts,
 data.choices and data.gold.  OpenBookQA, ARC and, with data.lettered=True, CommonsenseQA are read
-likewise.  The training set has 400 examples, so results differ by seed: seeds=5 tells how much.
+likewise.  The training set has 400 examples, so results differ by seed: num_seeds=5 tells how much.
 """
 
 from ml_collections import ConfigDict

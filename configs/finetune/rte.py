@@ -6,7 +6,7 @@
 Tables with the columns premise, hypothesis and label, "entailment" or "not_entailment": CSV, TSV,
 or JSON lines as SuperGLUE has them; GLUE's own files are of glue.py:rte.  Values of Devlin et al.
 2019; the large model came to 70.4% on the development set (Yang et al. 2019).  The training set
-has 2,490 examples, so results differ by seed: seeds=5 tells how much.  MiniLM, six layers,
+has 2,490 examples, so results differ by seed: num_seeds=5 tells how much.  MiniLM, six layers,
 optim.lr=1e-4 epochs=2 batches.L=96: 55.6%, where the commoner answer is right of 52.7%.
 """
 

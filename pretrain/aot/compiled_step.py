@@ -61,7 +61,7 @@ class Step:
 def rows(config) -> list[BatchShapes]:
     """Builds the layouts of the recipe's phases, in turn, without a text."""
     with section("batches"):
-        return configure_training(config.batches, config.get("first"))
+        return configure_training(config.batches, config.get("first_phase"))
 
 
 def steps(config, place: Slice) -> Steps:

@@ -57,7 +57,12 @@ SHARE_BETWEEN = Range(0, 1, "()")
 
 # By section: names of fields and their range.  0 turns many of them off, see where each is used.
 TABLE: dict[str, dict[str, Range]] = {
-    "": {"seed": SEED, "seeds": COUNT, "epochs": POSITIVE, "examples": COUNT_OR_NONE},
+    "": {
+        "seed": SEED,
+        "num_seeds": COUNT,
+        "epochs": POSITIVE,
+        "max_train_examples": COUNT_OR_NONE,
+    },
     "mesh": {"data fsdp tensor": dataclasses.replace(COUNT, besides=-1)},  # -1: what remains
     "corpus": {"held_out": SHARE_BELOW_1},
     "tokens": {"V sample": COUNT, "types": COUNT_OR_NONE},
@@ -116,7 +121,7 @@ FINETUNING = {"optim.steps": COUNT_OR_NONE}  # 0: as many as the epochs have
 
 # What is a section by another name, and what a mapping's keys are no names of fields in.
 ALIASES = (
-    (r"^(first|evals\.[^.]+)\.", "batches."),
+    (r"^(first_phase|evals\.[^.]+)\.", "batches."),
     (r"^corpus\.tokens\.", "tokens."),
     (r"^optim\.rates\..*", "optim.rates"),
 )

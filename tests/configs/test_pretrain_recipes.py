@@ -68,7 +68,7 @@ def test_every_preset_builds(recipe, preset):
     assert peak == pytest.approx(config.optim.lr, rel=1e-3)
     corpus = synthetic_data.build_corpus(config.model.V, 50_000)
     train = build_training(
-        corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first")
+        corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first_phase")
     )
     params, infos = described(config, phases(train)[0].batch(0))
     jax.eval_shape(tx.init, params)

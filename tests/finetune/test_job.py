@@ -90,7 +90,7 @@ def train(config, workdir, say=quiet):
             made.task,
             made.train,
             made.evals,
-            initialize.restored(made.start, say, config.fresh),
+            initialize.restored(made.start, say, config.random_init),
             False,
             made.score,
         ).state
@@ -186,7 +186,7 @@ def test_what_pretraining_is_worth_is_told_beside_the_same_from_random_weights(
     settings = {"train.best": "dev/accuracy", "optim.steps": 2, "train.eval_every": 1}
     for name, fresh in (("tuned", False), ("random", True)):
         said = []
-        recipe = config(lines, run("mlm").workdir, **settings, fresh=fresh)
+        recipe = config(lines, run("mlm").workdir, **settings, random_init=fresh)
         train(recipe, tmp_path / name, said.append)
         assert any("all parameters are new" in line for line in said) == fresh
     (tmp_path / "none").mkdir()
@@ -501,7 +501,7 @@ def test_several_seeds_are_told_with_mean_and_deviation(capsys):
 
 
 def test_seeds_are_runs_of_their_own(run, lines, tmp_path, capsys):
-    recipe = config(lines, run("mlm").workdir, **{"seeds": 2, "optim.steps": 2})
+    recipe = config(lines, run("mlm").workdir, **{"num_seeds": 2, "optim.steps": 2})
     with alone():
         main.main(recipe, tmp_path / "runs")
         recipe.train.log_every = 2  # of what may change

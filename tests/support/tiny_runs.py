@@ -57,7 +57,7 @@ def mlm() -> ConfigDict:
     """BERT in two phases, with dropout, whole words and next sentences."""
     config = bert.get_config("mini")
     config.batches.update(B=8, L=32)
-    config.first = dict(share=0.5, L=24)
+    config.first_phase = dict(share=0.5, L=24)
     config.evals = dict(held_out=dict(split="held_out"))
     config.model.update(D=16, H=2, K=8, N=2, F=32, L=32)
     config.model.update(dropout=0.1, attention_dropout=0.1)
@@ -124,7 +124,7 @@ def build(config: ConfigDict):
         backbone=backbone, special=special, execution=config.execution, **config.objective
     )
     train = phases.build_training(
-        corpus, config.seed, config.optim.steps, config.batches, config.get("first")
+        corpus, config.seed, config.optim.steps, config.batches, config.get("first_phase")
     )
     evals = {
         name: batches.build(corpus=corpus, **{**config.batches, **changes})

@@ -57,7 +57,7 @@ def build_training(
         return then
     share = first.get("share")
     if share is None or not 0 < share < 1:
-        raise UserError(f"first.share={share}: it is the share of the steps, between 0 and 1")
+        raise UserError(f"first_phase.share={share}: it is the share of the steps, between 0 and 1")
     fields = _merge_first(batches, first)
     return Phases(build(corpus=corpus, seed=seed, **fields), then, round(share * steps))
 

@@ -144,8 +144,8 @@ TOO = {  # what was trained with, or died of, without a line
 }
 TOO_FINE_TUNING = {
     "epochs": 0.0,
-    "seeds": 0,
-    "examples": -1,
+    "num_seeds": 0,
+    "max_train_examples": -1,
     "task.dropout": 1.0,
     "task.lm": -0.5,
     "task.bilstm_layers": 0,
@@ -171,7 +171,7 @@ def check_with(recipe: str, changes: dict) -> None:
         ("configs.finetune.sst2", "epochs", math.nan),
         ("configs.gpt", "optim.steps", -3),
         ("configs.gpt", "mesh.data", -2),
-        ("configs.bert", "first.L", 0),
+        ("configs.bert", "first_phase.L", 0),
         ("configs.elmo", "model.filters", ((1, 32), (0, 32))),
     ],
 )
