@@ -49,7 +49,7 @@ def test_a_save_that_fails_in_the_background_stops_the_next(tmp_path):
     assert Checkpoints(tmp_path).restore(wide)[2] == 1
 
 
-def test_a_failed_save_is_told_without_waiting_and_in_a_line_alone(tmp_path, caplog):
+def test_a_failed_save_is_reported_at_once_in_one_line(tmp_path, caplog):
     checkpoints = Checkpoints(tmp_path)
     with no_file_above(100_000):
         checkpoints.save(1, {"w": jax.random.normal(jax.random.key(0), (1 << 18,))}, {})

@@ -105,7 +105,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("damage", "reason"), DAMAGE.items())
-def test_a_damaged_step_is_put_aside_aloud_and_the_older_one_wins(tmp_path, caplog, damage, reason):
+def test_a_damaged_step_is_moved_aside_and_the_older_restored(tmp_path, caplog, damage, reason):
     folder = saved(tmp_path, 1, 2)
     damage(folder / "2")
     with caplog.at_level(logging.WARNING):
@@ -153,7 +153,7 @@ def test_a_leaf_gone_from_the_list_of_leaves_is_damage(tmp_path, leaf):
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_in_the_list_of_leaves_is_harmless_or_falls_back(tmp_path):
+def test_flipped_bits_in_the_list_of_leaves_fall_back(tmp_path):
     folder = saved(tmp_path, 1, 2)
     path, draw = folder / "2" / "state" / "_METADATA", np.random.default_rng(0)
     whole = path.read_bytes()
@@ -187,7 +187,7 @@ def test_a_changed_value_is_named_by_its_leaf(tmp_path):
     assert refused == {2: f"not the values that were saved: {names}"}
 
 
-def test_if_none_verifies_every_reason_is_given_and_nothing_is_moved(tmp_path):
+def test_if_none_verifies_all_reasons_are_given(tmp_path):
     folder = saved(tmp_path, 1, 2, 3)
     for step, damage in zip("123", (break_json, empty_folder, edit_json), strict=True):
         damage(folder / step)
@@ -247,7 +247,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize(("message", "changes"), MISFITS.items())
-def test_a_leaf_that_does_not_fit_is_named_and_nothing_is_moved(tmp_path, message, changes):
+def test_a_misfitting_leaf_is_named_and_nothing_is_moved(tmp_path, message, changes):
     folder = saved(tmp_path, 1, 2)
     checkpoints = Checkpoints(tmp_path)
     like = jax.tree.map(jnp.asarray, other(state(0), **changes))

@@ -121,7 +121,7 @@ def test_saving_a_step_again_changes_nothing(tmp_path, opened):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_state_that_is_not_finite_is_not_saved_and_is_named(tmp_path, opened, value):
+def test_a_leaf_that_is_not_finite_is_named_not_saved(tmp_path, opened, value):
     bad = state()
     bad.params["head"]["b_C"] = bad.params["head"]["b_C"].at[3].set(value)
     with pytest.raises(FloatingPointError, match=r"step 4 .*: params/head/b_C$"):

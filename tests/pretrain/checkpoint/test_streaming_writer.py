@@ -26,7 +26,7 @@ def test_arrays_are_written_without_compression(tmp_path):
     assert size > zeros.nbytes
 
 
-def test_an_array_that_is_not_finite_is_named_and_nothing_appears(tmp_path):
+def test_an_array_that_is_not_finite_leaves_no_checkpoint(tmp_path):
     arrays = {"params/a_D": np.ones(2, np.float32), "params/b_D": np.array([np.nan], np.float32)}
     with pytest.raises(FloatingPointError, match="params/b_D is not finite"):
         streaming_writer.write(tmp_path, 0, arrays.items())

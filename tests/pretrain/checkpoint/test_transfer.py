@@ -25,7 +25,7 @@ def opened():
         checkpoints.close()
 
 
-def test_a_backbone_comes_from_another_run_laid_out_as_the_params_given(tmp_path, opened):
+def test_a_backbone_is_restored_in_the_layout_of_the_params(tmp_path, opened):
     checkpoints = opened(tmp_path)
     checkpoints.save(9, laid_out(state(), (8, 1, 1)), {})
     checkpoints.wait()
@@ -38,7 +38,7 @@ def test_a_backbone_comes_from_another_run_laid_out_as_the_params_given(tmp_path
     assert token.sharding == mine["backbone"]["token_VD"].sharding
 
 
-def test_a_backbone_is_verified_and_the_other_run_left_as_it_is(tmp_path, opened):
+def test_a_damaged_backbone_is_passed_over_and_stays(tmp_path, opened):
     checkpoints = opened(tmp_path)
     for step in (1, 2):
         checkpoints.save(step, state(step), {})

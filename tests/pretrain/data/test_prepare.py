@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import os
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from pretrain.data import prepare, tokenizers
 from pretrain.data.corpus import format as corpora
 from pretrain.data.corpus import input_hashes, writer
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.locks import lock_build
 from tests.support.corpora import TOKENS, prose
 from tests.support.corpora import write as write_corpus
 
@@ -198,18 +196,7 @@ def test_two_at_once_make_one_corpus(source, made, tmp_path):
     assert sum("learning the vocabulary" in err for _, err in outputs) == 1
 
 
-def test_the_second_waits_and_says_for_whom(source, made, tmp_path):
-    lock = tmp_path / f"{made.folder.name}.lock"
-    with lock_build(lock):
-        second = start(PREPARE, source, str(tmp_path), "never")
-        assert second.stderr
-        assert f"waiting for pid {os.getpid()} on host " in second.stderr.readline()
-        assert not list(tmp_path.glob("*/manifest.json"))
-    second.communicate()
-    assert second.returncode == 0
-
-
-def test_a_full_disk_leaves_no_corpus_and_the_next_run_goes_on(source, made, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_parts_for_the_next_run(source, made, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -240,7 +227,7 @@ def test_a_misspelt_option_is_named(source, tmp_path):
         load(source, tmp_path, documentz="file")
 
 
-def test_text_on_a_bucket_becomes_the_corpus_of_the_same_local_text(source, made, tmp_path):
+def test_text_on_a_bucket_gives_the_corpus_of_local_text(source, made, tmp_path):
     files = fsspec.filesystem("memory")
     files.put(source.removeprefix("text:").split("*")[0], "/shelf/", recursive=True)
     found = load("text:memory://shelf/" + source.rpartition("/")[2], tmp_path)

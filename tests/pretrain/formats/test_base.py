@@ -121,9 +121,7 @@ module.write(sys.argv[2], specs, arrays(), *map(int, sys.argv[3:]))
 @pytest.mark.parametrize(
     ("name", "options"), [*((name, []) for name in WRITERS), ("safetensors", ["16"])]
 )
-def test_a_killed_writer_leaves_no_file_under_its_name_and_hinders_no_other(
-    tmp_path, name, options
-):
+def test_a_killed_writer_leaves_no_file_and_hinders_no_other(tmp_path, name, options):
     words = [sys.executable, "-c", KILLED, name, str(tmp_path / "out"), *options]
     process = subprocess.run(words, cwd=cases.ROOT, check=False)
     assert process.returncode == -signal.SIGKILL

@@ -24,7 +24,7 @@ def pieces(tmp_path):
     return tmp_path
 
 
-def test_arrays_are_cut_out_of_the_pieces_as_gpt1s_own_code_does(pieces):
+def test_arrays_are_those_of_gpt1s_own_code(pieces):
     whole = np.concatenate([np.load(pieces / f"params_{n}.npy") for n in range(3)], 0)
     ends = np.cumsum([np.prod(shape, dtype=int) for shape in SHAPES])
     parts = np.split(whole, ends)[:-1]
@@ -52,7 +52,7 @@ def test_a_missing_piece_is_noticed(pieces, number):
         npy_shards.open_arrays(pieces)
 
 
-def test_a_piece_cut_short_anywhere_is_noticed_when_it_is_opened(pieces):
+def test_a_piece_cut_short_anywhere_is_noticed_at_opening(pieces):
     path = pieces / "params_1.npy"
     whole = path.read_bytes()
     for length in range(len(whole)):

@@ -64,7 +64,7 @@ def test_every_flipped_bit_is_noticed_or_without_effect(tmp_path):
     assert silent < 150  # fields that are of no use here, such as dates and permissions
 
 
-def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):
+def test_a_file_cut_short_anywhere_is_noticed_at_opening(tmp_path):
     path = tmp_path / "w.npz"
     write(path, SMALL)
     whole = path.read_bytes()

@@ -10,7 +10,7 @@ from pretrain.formats import protobuf
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=300), st.floats(width=32, allow_nan=False))
-def test_numbers_and_bytes_are_read_as_protobufs_own_library_wrote_them(number, text, real):
+def test_fields_are_those_of_protobufs_own_library(number, text, real):
     messages = wrappers_pb2.UInt64Value(value=number), wrappers_pb2.BytesValue(value=text)
     found = [protobuf.fields(message.SerializeToString()) for message in messages]
     assert found == [{1: [value]} if value else {} for value in (number, text)]

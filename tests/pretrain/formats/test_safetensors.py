@@ -52,7 +52,7 @@ def test_what_is_written_the_library_reads(tmp_path):
     cases.assert_same(cases.content(our_format.open_arrays, tmp_path / "new"), held())
 
 
-def test_arrays_of_one_type_are_in_the_file_as_they_were_given(tmp_path):
+def test_arrays_of_one_type_keep_their_order_in_the_file(tmp_path):
     arrays = {name: np.ones(2, "float32") for name in "zbya"}
     write(tmp_path, arrays)
     with safetensors.safe_open(tmp_path / "model.safetensors", framework="np") as file:
@@ -70,7 +70,7 @@ def test_no_array_is_at_an_odd_place(tmp_path):
         assert header[name]["data_offsets"][0] % array.dtype.itemsize == 0
 
 
-def test_shards_hold_no_more_than_they_may_and_the_index_says_where_all_is(tmp_path):
+def test_shards_are_bounded_and_the_index_lists_every_array(tmp_path):
     arrays = {
         f"t{i}": np.full(length, i, "float32") for i, length in enumerate([4, 4, 5, 20, 1, 2])
     }
@@ -168,7 +168,7 @@ def test_weights_without_permission_are_not_said_to_be_missing(tmp_path, monkeyp
         our_format.open_arrays(tmp_path / "new")
 
 
-def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):
+def test_a_file_cut_short_anywhere_is_noticed_at_opening(tmp_path):
     write(tmp_path, {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(3, "int8")})
     path = tmp_path / "model.safetensors"
     whole = path.read_bytes()
@@ -178,7 +178,7 @@ def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(tmp_path):
             our_format.open_arrays(tmp_path)
 
 
-def test_a_flipped_bit_of_the_header_gives_arrays_or_a_clear_error(tmp_path):
+def test_a_flipped_header_bit_gives_arrays_or_a_clear_error(tmp_path):
     write(tmp_path, {"a": np.arange(6.0).reshape(2, 3), "b": np.ones(3, "int8")})
     path = tmp_path / "model.safetensors"
     whole = path.read_bytes()
@@ -217,7 +217,7 @@ def test_an_absurd_header_is_refused(tmp_path, data):
         our_format.open_arrays(tmp_path)
 
 
-def test_a_type_that_numpy_has_not_is_named_and_the_rest_is_read(tmp_path):
+def test_a_type_unknown_to_numpy_is_named_the_rest_read(tmp_path):
     data = header(
         a={"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
         b={"dtype": "F8_E5M2", "shape": [3], "data_offsets": [8, 11]},
@@ -229,7 +229,7 @@ def test_a_type_that_numpy_has_not_is_named_and_the_rest_is_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "weights.pt", "weights.pth"])
 @pytest.mark.parametrize("direct", [True, False], ids=["file", "folder"])
-def test_a_pickle_is_never_opened_and_the_safe_way_is_said(tmp_path, name, direct):
+def test_a_pickle_is_refused_with_the_safe_way(tmp_path, name, direct):
     touched = tmp_path / "touched"
     folder = tmp_path / "model"
     folder.mkdir()
@@ -242,7 +242,7 @@ def test_a_pickle_is_never_opened_and_the_safe_way_is_said(tmp_path, name, direc
     assert touched.exists()
 
 
-def test_a_folder_with_both_is_read_and_the_pickle_is_not(tmp_path):
+def test_of_both_kinds_the_pickle_is_not_read(tmp_path):
     write(tmp_path, {"a": np.ones(1)})
     (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(cases.Evil(tmp_path / "touched")))
     assert list(cases.content(our_format.open_arrays, tmp_path)) == ["a"]
@@ -265,7 +265,7 @@ def test_weights_that_are_there_are_not_written_over(tmp_path):
             write(tmp_path / name, {"c": np.ones(1)})
 
 
-def test_a_type_that_the_format_has_not_is_refused_before_anything_is_written(tmp_path):
+def test_an_unsupported_type_is_refused_before_anything_is_written(tmp_path):
     with pytest.raises(UserError, match="no type for b, which is complex64"):
         write(tmp_path / "new", {"a": np.ones(1), "b": np.ones(1, "complex64")})
     assert not (tmp_path / "new").exists()

@@ -65,7 +65,7 @@ def test_many_variables_in_several_blocks_and_shards_are_read(tmp_path):
     cases.assert_same(cases.content(tensorflow.open_arrays, tmp_path / "model"), held)
 
 
-def test_every_flipped_bit_of_the_index_is_noticed_or_without_effect(written):
+def test_flipped_bits_of_the_index_are_noticed_or_harmless(written):
     index = written.with_name("model.ckpt.index")
     whole = index.read_bytes()
     silent = []
@@ -90,7 +90,7 @@ def test_every_flipped_bit_of_the_data_is_noticed(written):
 
 
 @pytest.mark.parametrize("suffix", WRITTEN)
-def test_a_file_cut_short_anywhere_is_noticed_when_it_is_opened(written, suffix):
+def test_a_file_cut_short_anywhere_is_noticed_at_opening(written, suffix):
     path = written.with_name(f"model.ckpt.{suffix}")
     whole = path.read_bytes()
     for length in range(len(whole)):
@@ -128,9 +128,7 @@ def test_an_absurd_entry_is_refused_when_it_is_opened(tmp_path, changed):
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=40), st.booleans())
-def test_any_bytes_with_the_right_checksums_give_arrays_or_a_clear_error(
-    tmp_path_factory, value, is_header
-):
+def test_any_bytes_with_right_checksums_give_a_clear_answer(tmp_path_factory, value, is_header):
     items = [(b"", value)] if is_header else [(b"", HEADER), (b"x", value)]
     path = tmp_path_factory.mktemp("any") / "x.index"
     path.write_bytes(table(items))
@@ -215,7 +213,7 @@ def test_a_checkpoint_is_found_by_prefix_index_or_folder(written):
         assert list(tensorflow.open_arrays(path).specs) == list(HELD)
 
 
-def test_a_folder_of_several_says_which_unless_one_is_named_there(written):
+def test_a_folder_of_several_names_them_unless_one_counts(written):
     folder = written.parent
     bundle(folder / "model.ckpt-9", {"a": GRID})
     with pytest.raises(UserError, match=r"several, name one: model\.ckpt-9, model\.ckpt$"):

@@ -42,7 +42,7 @@ def hold():
         process.communicate()
 
 
-def test_a_second_process_is_refused_and_told_who_holds_the_folder(tmp_path, hold):
+def test_a_second_process_is_refused_and_told_the_owner(tmp_path, hold):
     holder, _ = hold(tmp_path)
     with pytest.raises(UserError) as refusal, lock_workdir(tmp_path):
         pass
@@ -130,7 +130,7 @@ def test_an_unreadable_lock_file_does_not_stop_a_run(tmp_path):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_a_lock_that_is_a_link_is_refused_and_its_target_untouched(tmp_path, there):
+def test_a_linked_lock_is_refused_and_its_target_untouched(tmp_path, there):
     target = tmp_path / "precious"
     if there:
         target.write_text("kept")

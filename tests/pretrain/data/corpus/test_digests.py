@@ -101,7 +101,7 @@ def large(monkeypatch):
 
 
 @pytest.mark.parametrize("name", corpora.ARRAYS)
-def test_a_flipped_bit_of_an_array_is_named_at_any_start(source, cache, copy, name):
+def test_flipped_bits_of_an_array_are_named_at_start(source, cache, copy, name):
     load(source, cache)
     flip(copy / f"{name}.bin", 8 * (copy / f"{name}.bin").stat().st_size // 2)
     for _ in range(2):
@@ -123,7 +123,7 @@ def test_forty_eight_flipped_bits_are_all_named(copy):
     corpora.read(copy, 0.1)
 
 
-def test_a_large_array_is_read_whole_once_and_after_any_change(copy, large, monkeypatch):
+def test_a_large_array_is_read_whole_once_per_change(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 0)
     corpora.read(copy, 0.1)
     flip(copy / "tokens.bin", 77)
@@ -135,7 +135,7 @@ def test_a_large_array_is_read_whole_once_and_after_any_change(copy, large, monk
         corpora.read(copy, 0.1)
 
 
-def test_damage_in_a_drawn_block_of_a_large_array_is_named(copy, large, monkeypatch):
+def test_damage_in_a_drawn_block_is_named(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 1 << 20)  # all of them
     for _ in range(2):
         corpora.read(copy, 0.1)
@@ -322,7 +322,7 @@ def test_a_damaged_vocabulary_of_an_unfinished_corpus_is_learned_again(
 
 
 @pytest.mark.slow
-def test_a_flipped_bit_of_a_part_is_noticed_or_changes_nothing(unfinished):
+def test_flipped_bits_of_a_part_are_noticed_or_harmless(unfinished):
     part = min(unfinished.glob("*.partial/part-*.npz"))
     with np.load(part) as members:
         before = {name: members[name] for name in members.files}

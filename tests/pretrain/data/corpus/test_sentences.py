@@ -100,7 +100,7 @@ def test_words_and_bytes_are_those_of_the_documents(folder, texts, how):
 
 
 @pytest.mark.parametrize("size", [500, 5000])
-def test_words_and_bytes_do_not_depend_on_how_text_is_parted(folder, texts, size, monkeypatch):
+def test_words_and_bytes_do_not_depend_on_the_parts(folder, texts, size, monkeypatch):
     whole = load(folder)
     monkeypatch.setattr(writer, "PART", size)
     again = load(folder, cache=str(folder / f"parts-of-{size}"))
@@ -137,7 +137,7 @@ def test_a_corpus_kept_whole_has_a_sentence_per_line():
     ]
 
 
-def test_an_endless_line_is_cut_before_blanks_and_its_parts_begin_no_sentence():
+def test_parts_of_an_endless_line_begin_with_blanks():
     found = pieces(list(text_files.lines(["word " * 40_000 + "\nNext"])))
     assert [opens for _, opens in found[:-2]] == [DOCUMENT] + [CONTINUED] * (len(found) - 3)
     assert found[-2:] == [(" \nNext", SENTENCE), ("\n", CONTINUED)]
@@ -172,7 +172,7 @@ def stripped_pieces(
     return [(p.text.strip(), p.opens) for p in sentences.pieces(lines, documents, by)]
 
 
-def test_a_byte_order_mark_and_windows_line_ends_leave_no_trace(tmp_path):
+def test_byte_order_mark_and_windows_line_ends_leave_no_trace(tmp_path):
     path = tmp_path / "windows.txt"
     path.write_bytes(b"\xef\xbb\xbfOne.\r\n\r\nTwo.\r\nThree.\r\n")
     assert stripped_pieces(list(text_files.read(path))) == [
@@ -228,7 +228,7 @@ def test_sentences_end_where_a_reader_would_end_them():
     assert [s for s, _ in stripped_pieces([" ".join(expected) + "\n"])] == expected
 
 
-def test_a_sentence_may_run_over_lines_but_not_over_a_blank_one():
+def test_a_sentence_runs_over_lines_up_to_a_blank_one():
     assert stripped_pieces(["It goes\n", "on. And\n", "\n", "ends\n"]) == [
         ("It goes\non.", DOCUMENT),
         ("And", SENTENCE),
@@ -237,6 +237,6 @@ def test_a_sentence_may_run_over_lines_but_not_over_a_blank_one():
 
 
 @pytest.mark.parametrize("field", ["documents", "sentences"])
-def test_an_unknown_way_of_cutting_is_answered_with_the_known_ones(field):
+def test_an_unknown_option_is_answered_with_the_known_ones(field):
     with pytest.raises(UserError, match=f"{field}='pages': choose one of"):
         sentences.check(**{"documents": "file", "sentences": "split"} | {field: "pages"})

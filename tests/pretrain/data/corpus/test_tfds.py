@@ -53,7 +53,7 @@ def test_each_example_is_a_document(folder):
     assert "tensorflow" not in sys.modules
 
 
-def test_a_version_another_key_and_a_slice_can_be_asked_for(folder):
+def test_version_key_and_slice_can_be_chosen(folder):
     found = find("tiny_stories:1.0.0", folder, "title", "train[1:]")
     assert ["".join(document) for document in found.read()] == ["Title 1\n", "Title 2\n"]
 

@@ -41,7 +41,7 @@ def test_odd_text_comes_back(learned, gpt2, text):
         assert tokenizer.special["eod"] not in ids
 
 
-def test_the_end_of_a_document_is_the_last_piece_and_the_only_special_one(learned):
+def test_the_last_piece_alone_is_special(learned):
     assert learned.special == {"eod": V["byte_bpe"] - 1}
     assert learned.decode([learned.special["eod"]]) == "<|endoftext|>"
 

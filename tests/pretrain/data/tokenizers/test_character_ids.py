@@ -57,7 +57,7 @@ def test_a_word_without_room_is_refused():
         Table(tokenizers.learn(iter(["a"]), "words"), 1)
 
 
-def test_a_table_has_the_marks_by_id_and_all_words_by_their_spelling():
+def test_a_table_has_marks_by_id_and_words_by_spelling():
     tokenizer = tokenizers.learn(iter(["to be or not to be"]), "words")
     ids_VW = Table(tokenizer, 9).characters_VW
     assert ids_VW.tolist() == [slow(word, 9) for word in tokenizer.pieces]

@@ -133,7 +133,7 @@ def test_an_error_in_the_text_stays_itself(kind, error):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sample_of_the_text_is_drawn_the_same_each_time(kind, learned):
+def test_the_sample_of_a_text_is_the_same_each_time(kind, learned):
     one = learn(kind, sample=350)
     assert one == learn(kind, sample=350)
     assert one != learned[kind]

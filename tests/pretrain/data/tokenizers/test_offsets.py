@@ -48,7 +48,7 @@ def test_the_ids_are_those_of_encode(learned, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_spans_go_from_left_to_right_and_leave_no_letter_out(learned, kind):
+def test_spans_are_ordered_and_leave_no_letter_out(learned, kind):
     texts = [*TEXTS[:40], *ODD]
     for text, own in zip(texts, learned[kind].offsets(texts), strict=True):
         assert (own.starts <= own.ends).all()
@@ -85,7 +85,7 @@ def test_a_blank_before_a_word_is_not_of_its_span(learned):
         assert 5 in own.starts
 
 
-def test_a_number_and_its_comma_are_parted_where_the_text_has_them():
+def test_a_number_and_its_comma_have_spans_of_their_own():
     tokenizer = published(
         "sentencepiece", "xlnet-cased-spiece.model", V=32_000, lower=False, keep_accents=False
     )

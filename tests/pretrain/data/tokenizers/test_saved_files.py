@@ -71,7 +71,7 @@ def test_a_damaged_file_of_a_tokenizer_is_named(saved, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_tokenizer_without_a_record_opens_and_has_the_same_digest(saved, kind):
+def test_a_tokenizer_without_a_record_has_the_same_digest(saved, kind):
     before = tokenizers.load(saved / kind)
     digest = tokenizers.digest(saved / kind)
     (saved / kind / RECORD).unlink()
@@ -98,7 +98,7 @@ def test_what_is_saved_already_is_not_written_again(saved):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_a_library_says_of_a_damaged_file_is_a_line(saved, kind):
+def test_an_error_of_a_library_is_one_line(saved, kind):
     (saved / kind / RECORD).unlink()
     for path in sorted((saved / kind).iterdir()):
         whole = path.read_bytes()

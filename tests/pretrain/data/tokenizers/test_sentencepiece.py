@@ -43,7 +43,7 @@ def test_the_same_text_gives_the_same_vocabulary_to_the_byte(learned):
     assert learn().model == learned.model
 
 
-def test_a_sample_of_the_text_is_drawn_the_same_each_time(learned):
+def test_the_sample_of_a_text_is_the_same_each_time(learned):
     assert learn(sample=150).model == learn(sample=150).model != learned.model
 
 

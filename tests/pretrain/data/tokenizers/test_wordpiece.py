@@ -48,7 +48,7 @@ def test_each_text_of_the_corpus_has_its_pieces_again(learned):
         assert learned.decode(ids) == text.lower()
 
 
-def test_the_longest_piece_that_fits_is_taken_and_a_word_without_pieces_is_unknown():
+def test_the_longest_piece_is_taken_else_the_word_is_unknown():
     small = Tokenizer(SMALL)
     assert pieces(small, "Unaffable,unaffa unaffx") == [
         "un",
@@ -88,7 +88,7 @@ def test_a_vocabulary_without_the_special_tokens_is_refused(tmp_path):
         learn("wordpiece", V=3, model=str(path))
 
 
-def test_a_vocabulary_that_is_not_text_is_refused_by_its_byte(tmp_path):
+def test_a_vocabulary_that_is_no_text_is_refused(tmp_path):
     path = tmp_path / "words.bin"
     path.write_bytes(b"[PAD]\n\xff")
     with pytest.raises(UserError, match=r"words\.bin: byte 6 is not UTF-8"):

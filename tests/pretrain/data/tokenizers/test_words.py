@@ -55,7 +55,7 @@ def spelled(tokenizer, text):
     ("split", "cut"),
     [("blank", str.split), ("punctuation", re.compile(r"\w+|[^\w\s]").findall)],
 )
-def test_every_word_has_an_id_by_falling_frequency_and_then_by_its_bytes(split, cut):
+def test_ids_follow_falling_frequency_and_then_bytes(split, cut):
     texts = [*TEXTS, "une été à l'étang", "北 京 zz aa zz", "aa \u2028 ba\u00a0ab"]
     made = learn(texts, split=split)
     assert made.pieces == [*MARKS, *counted(texts, cut)]
@@ -153,7 +153,7 @@ def test_a_published_vocabulary_comes_first_in_its_order(tmp_path):
     assert learn(["b b c"], vocabulary=path, types=7).pieces[3:] == ["zebra", "the", "a", "b"]
 
 
-def test_line_ends_of_another_system_are_no_part_of_a_word(tmp_path):
+def test_windows_line_ends_are_no_part_of_a_word(tmp_path):
     made = learn([], vocabulary=published(tmp_path, *(f"{word}\r" for word in [*MARKS, "a"])))
     assert made.pieces == [*MARKS, "a"]
 
@@ -198,7 +198,7 @@ def test_settings_know_a_published_file_by_its_content(tmp_path):
 # --- in a corpus -----------------------------------------------------------------------------
 
 
-def test_each_sentence_of_a_corpus_ends_once_and_nothing_else_does(tmp_path):
+def test_each_sentence_of_a_corpus_ends_exactly_once(tmp_path):
     corpus = corpora.make(tmp_path, tokens={"name": "words"}, documents="blank")
     ends = np.flatnonzero(corpus.tokens == 1)
     np.testing.assert_array_equal(ends, corpus.sentences[1:] - 1)
@@ -214,7 +214,7 @@ def test_a_corpus_reads_back_as_its_text(tmp_path):
     assert corpus.tokenizer.decode(ids) == " ".join(words)
 
 
-def test_the_later_parts_of_an_endless_sentence_are_the_same_sentence():
+def test_parts_of_an_endless_sentence_are_one_sentence():
     made = learn(["a b"])
     opens = [DOCUMENT, SENTENCE, CONTINUED, PARAGRAPH, DOCUMENT]
     pieces = [Piece("a b", what, 2, 3) for what in opens]
