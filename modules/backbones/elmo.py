@@ -108,6 +108,11 @@ class Backbone(nn.Module):
         """Reads from left to right alone."""
         return self.Z == 1
 
+    @property
+    def width(self) -> int:
+        """Width of a state: the directions' side by side."""
+        return self.Z * self.D
+
     def __call__(
         self,
         tokens,
@@ -239,14 +244,16 @@ class Backbone(nn.Module):
             h_BPD, *self.softmax(), targets_BP, weights_BP, chunks=chunks
         )
 
-    def flops(self, B: int, L: int, candidates: int) -> float:
-        """Floating-point operations of a training step on [B, Z, L], each word of so many.
+    def flops(self, B: int, L: int, P: int, candidates: int = 0) -> float:
+        """Counts the operations of a training step on [B, Z, L] with P predicted of each L.
 
-        Products only, a multiply-add as two, backward as twice forward.
+        Args:
+            candidates: words among which each is predicted; 0: all V.
         """
         cell = 2 * 2 * self.D * 4 * self.U + 2 * self.U * self.D
         word = self._characters(parent=None).flops(self.W) if self.inputs == "characters" else 0
-        return 3.0 * B * self.Z * L * (word + self.N * cell + 2 * self.D * candidates)
+        head = 2 * self.D * (candidates or self.V)
+        return 3.0 * B * self.Z * (L * (word + self.N * cell) + P * head)
 
 
 def _valid(mask: Mask, B: int, L: int):

@@ -6,25 +6,45 @@ What must survive between batches (XLNet's memory, LSTM states) is a collection 
 "params": `State.carry` keeps, shards and saves it.  Every array with a B in its name has one
 entry per row of the batch there.
 
-    __call__(batch, *, train) -> Metrics  `batch` holds the arrays of a `pretrain.data` layout: see
-                                          there; `tokens_BL`, and `weight_B`, 0 for filler rows
-    flops(B, L) -> float                  floating-point operations of one training step
-
 What is minimised is the mean of "loss" plus the mean of every other metric with `train=True`
 (BERT's next sentence).  Adding an objective is one file here: `class Objective(nn.Module)`, named
 by `config.objective.name`.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from flax.core import FrozenDict
 
 from modules import plugins
+from modules.metrics import Metrics
 from pretrain.runtime.errors import UserError
 
 Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those the tokenizer has
 SPECIAL: Special = FrozenDict()
+
+
+class Objective(Protocol):
+    """What a backbone is trained for."""
+
+    backbone: Any
+
+    def __call__(self, batch: Mapping[str, Any], *, train: bool) -> Metrics:
+        """Computes the metrics of a batch of a layout (`pretrain.data.batches`).
+
+        Args:
+            batch: arrays; `weight_B` is 0 for filler rows.
+            train: dropout is on, and what only evaluation prints is left out.
+        """
+        ...
+
+    def refusal(self) -> str:
+        """Says in a line why the backbone cannot be trained so; "" if it can."""
+        ...
+
+    def flops(self, B: int, L: int) -> float:
+        """Counts floating-point operations of one training step."""
+        ...
 
 
 def build(
@@ -46,7 +66,8 @@ def build(
 
     Raises:
         plugins.UnknownNameError: no file of pretrain/objectives has this name.
-        UserError: nothing has a field of a name in `execution`.
+        UserError: nothing has a field of a name in `execution`, or the backbone cannot be trained
+            so.
     """
     objective = plugins.load("pretrain.objectives", name, "Objective").Objective
     execution = dict(execution or {})
@@ -56,7 +77,10 @@ def build(
         raise UserError(
             f"execution.{min(unknown)}: neither the backbone nor the objective {name!r} has it"
         )
-    return objective(backbone, special=FrozenDict(special), **fields | own)
+    built = objective(backbone, special=FrozenDict(special), **fields | own)
+    if reason := built.refusal():
+        raise UserError(f"objective.name={name!r} does not train this model: {reason}")
+    return built
 
 
 def special_id(special: Special, name: str) -> int:

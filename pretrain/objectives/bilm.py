@@ -65,9 +65,18 @@ class Objective(nn.Module):
             sums["unknown"] = Sum((unknown_BZL * aims[1]).sum(), aims[1].sum(), "share")
         return sums
 
+    def refusal(self) -> str:
+        """Says why the backbone cannot be trained so; "" if it can."""
+        if hasattr(self.backbone, "Z"):
+            return ""
+        return (
+            "a bidirectional LM needs layers of its own for each direction, which share nothing "
+            "but the embedding: set model.name='elmo'"
+        )
+
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""
-        return self.backbone.flops(B, L, self.samples or self.backbone.V)
+        return self.backbone.flops(B, L, L, self.samples)
 
     def _check(self, batch) -> None:
         if "boundary_BZL" not in batch:

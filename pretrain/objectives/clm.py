@@ -43,6 +43,18 @@ class Objective(nn.Module):
             sums["unigram"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
         return sums
 
+    def refusal(self) -> str:
+        """Says why the backbone cannot be trained so; "" if it can."""
+        if reason := self.backbone.refusal(Mask(is_causal=True)):
+            return reason
+        if self.backbone.example().ndim > 2:
+            return "a causal LM reads ids of tokens, not characters: set model.inputs='words'"
+        return (
+            ""
+            if self.backbone.is_causal
+            else "it reads left to right: set model.attention='causal'"
+        )
+
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""
         return self.backbone.flops(B, L, L)

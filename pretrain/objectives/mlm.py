@@ -67,6 +67,19 @@ class Objective(nn.Module):
             sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
+    def refusal(self) -> str:
+        """Says why the backbone cannot be trained so; "" if it can."""
+        if reason := self.backbone.refusal(Mask()):
+            return reason
+        if getattr(self.backbone, "width", self.backbone.D) != self.backbone.D:
+            return (
+                "no state sees both sides of a masked token: those of the directions lie side by "
+                "side, and a softmax reads one"
+            )
+        return (
+            "it reads from both sides: set model.attention='bi'" if self.backbone.is_causal else ""
+        )
+
     def predicted(self, L: int) -> int:
         """How many of L positions are predicted at most."""
         return self.predictions or math.ceil(L * self.share)

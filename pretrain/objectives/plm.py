@@ -63,6 +63,12 @@ class Objective(nn.Module):
             sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
+    def refusal(self) -> str:
+        """Says why the backbone cannot be trained so; "" if it can."""
+        ranks_BL = jnp.zeros((1, 1), jnp.int32)
+        order = Mask(rank_BL=ranks_BL, sees_below_BL=ranks_BL, hides_slots=True)
+        return self.backbone.refusal(order)
+
     def predicted(self, L: int) -> int:
         """How many of L positions are predicted."""
         return int(L / self.one_in)

@@ -263,10 +263,12 @@ def test_the_loss_is_the_softmax_s(tied):
 def test_the_original_s_step_costs_what_was_counted_by_hand():
     """Millions a word: CNN 53, highways 101 and projection 6 either way; LSTMs 453, softmax 50."""
     model = modules.build("elmo")
-    assert model.flops(1, 1, 8192) == pytest.approx((2 * (53 + 101 + 6) + 453 + 50) * 1e6, rel=2e-3)
-    assert model.flops(2, 3, 8192) == pytest.approx(6 * model.flops(1, 1, 8192))
+    assert model.flops(1, 1, 1, 8192) == pytest.approx(
+        (2 * (53 + 101 + 6) + 453 + 50) * 1e6, rel=2e-3
+    )
+    assert model.flops(2, 3, 3, 8192) == pytest.approx(6 * model.flops(1, 1, 1, 8192))
     words = modules.build("elmo", inputs="words", V=10)
-    assert words.flops(1, 1, 8192) == pytest.approx((453 + 50) * 1e6, rel=2e-3)
+    assert words.flops(1, 1, 1, 8192) == pytest.approx((453 + 50) * 1e6, rel=2e-3)
 
 
 def test_bfloat16_is_near_float32():
