@@ -1,1 +1,1 @@
-"""Recipes: the values of a run, one page each."""
+"""Holds recipes: the values of a run, one page each."""

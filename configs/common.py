@@ -1,14 +1,17 @@
-"""What the recipes share.  Recipes hold values; they import nothing of ours but this."""
+"""Holds what all recipes share.
+
+A recipe holds values.  It imports nothing of ours but this and the recipe that it varies.
+"""
 
 from ml_collections import ConfigDict
 
 
 def base() -> ConfigDict:
-    """A recipe without model, objective, data and optimiser."""
+    """Returns a recipe without model, objective, data and optimiser."""
     config = ConfigDict()
     config.seed = 0
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
-    config.execution = ConfigDict()  # how a step is computed; the results are the same
+    config.execution = ConfigDict()  # how a step is computed, not what: a resumed run may change it
     config.profile = ""  # steps to trace for xprof, as "100-104"
     config.train = dict(
         parts=1,
@@ -25,7 +28,7 @@ def base() -> ConfigDict:
 
 
 def choose(preset: str, presets: dict) -> ConfigDict:
-    """The recipe's preset of this name."""
+    """Returns the recipe's preset of this name."""
     if preset not in presets:
         raise ValueError(f"there is no preset {preset!r}; there are {', '.join(presets)}")
     return presets[preset]()

@@ -1,4 +1,4 @@
-"""ELMo (Peters et al. 2018, arXiv 1802.05365): bidirectional language model over characters.
+"""Pretrains ELMo (Peters et al. 2018, arXiv 1802.05365): a biLM over characters.
 
     python -m pretrain.main --config=configs/elmo.py               mini: minutes on a laptop
     python -m pretrain.main --config=configs/elmo.py:original      4096 units, projected to 512
@@ -23,7 +23,7 @@ from configs import common
 
 
 def get_config(preset: str = "mini") -> ConfigDict:
-    """One of "mini", "small", "medium", "original"."""
+    """Returns one of "mini", "small", "medium", "original"."""
     presets = {
         "mini": mini,
         "small": lambda: original(U=1024, D=128, highways=1),
@@ -34,12 +34,12 @@ def get_config(preset: str = "mini") -> ConfigDict:
 
 
 def get_sweep() -> list[dict]:
-    """Learning rates about the mini's; see `launch.sweep`."""
+    """Returns learning rates about the mini's; see `launch.sweep`."""
     return [{"optim.lr": lr} for lr in (0.1, 0.2, 0.4)]
 
 
 def original(**size) -> ConfigDict:
-    """The paper's recipe as released with its code (bilm-tf)."""
+    """Returns the paper's recipe as released with its code (bilm-tf)."""
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*",  # theirs: training-monolingual.tokenized.shuffled
@@ -90,7 +90,7 @@ def original(**size) -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Two centuries of presidents' messages in minutes on two CPU cores: the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
     config = original(
         U=256,
         D=64,

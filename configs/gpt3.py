@@ -1,4 +1,4 @@
-"""GPT-3 (Brown et al. 2020, arXiv 2005.14165): GPT-2, larger, every second layer looking nearby.
+"""Pretrains GPT-3 (Brown et al. 2020, arXiv 2005.14165): GPT-2, larger, every second layer banded.
 
     python -m pretrain.main --config=configs/gpt3.py             mini: minutes on a laptop
     python -m pretrain.main --config=configs/gpt3.py:small       12 layers, 125M parameters
@@ -33,13 +33,16 @@ SIZES = {  # petaflop/s-days they took, and LAMBADA's accuracy without an exampl
 
 
 def get_config(preset: str = "mini") -> ConfigDict:
-    """One of "mini", "small", "medium", "large", "xl", "2.7b", "6.7b", "13b", "175b"."""
+    """Returns one of "mini", "small", "medium", "large", "xl", "2.7b", "6.7b", "13b", "175b"."""
     presets = {name: lambda name=name: sized(*SIZES[name]) for name in SIZES}
     return common.choose(preset, {"mini": mini} | presets)
 
 
 def sized(N: int, D: int, H: int, K: int, B: int, lr: float) -> ConfigDict:
-    """300 billion tokens: warmed up over 375 million, a tenth of the rate from 260 billion on."""
+    """Returns a size of table 2.1, trained on 300 billion tokens.
+
+    The rate rises over 375 million and is a tenth of the peak from 260 billion on.
+    """
     config = gpt2.base(lr, D=D, H=H, K=K, N=N, F=4 * D, L=2048, window=256)
     config.execution.remat = "full"
     config.batches.update(B=B, L=2048)
@@ -54,7 +57,7 @@ def sized(N: int, D: int, H: int, K: int, B: int, lr: float) -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """GPT-2's mini with bands of 32 tokens."""
+    """Returns GPT-2's mini with bands of 32 tokens."""
     config = gpt2.mini()
     config.model.window = 32
     config.objective.across = True

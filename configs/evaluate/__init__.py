@@ -1,1 +1,1 @@
-"""Recipes of evaluations on another text."""
+"""Holds recipes of evaluations on another text."""

@@ -1,4 +1,4 @@
-"""Any text, as it stands: every number of the run's objective on all of it.
+"""Evaluates a run on any text, as it stands: every number of the run's objective on all of it.
 
     python -m pretrain.evaluate --workdir=runs/gpt2-mini --config=configs/evaluate/text.py
         --config.corpus.source='text:my/*.txt'
@@ -12,7 +12,7 @@ from ml_collections import ConfigDict, config_dict
 
 
 def get_config() -> ConfigDict:
-    """The recipe; `source` is to be set."""
+    """Returns the recipe; `source` is to be set."""
     config = ConfigDict()
     config.corpus = dict(
         source="text:corpus/*.txt",

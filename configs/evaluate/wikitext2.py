@@ -1,4 +1,4 @@
-"""WikiText-2, counted as GPT-2's paper counts it (Radford et al. 2019, section 3.1 and table 3).
+"""Evaluates on WikiText-2 as GPT-2's paper does (Radford et al. 2019, section 3.1 and table 3).
 
     python -m pretrain.evaluate --workdir=runs/gpt2-124m --config=configs/evaluate/wikitext2.py
         --config.corpus.source='text:wikitext-2/wiki.test.tokens'
@@ -17,7 +17,7 @@ from ml_collections import ConfigDict, config_dict
 
 
 def get_config() -> ConfigDict:
-    """The recipe; without L it takes rows as long as those the run was trained on."""
+    """Returns the recipe; without L it takes rows as long as those the run was trained on."""
     config = ConfigDict()
     config.corpus = dict(
         source="text:wikitext-2/wiki.test.tokens",

@@ -1,1 +1,1 @@
-"""Recipes of fine-tuning jobs, one task each."""
+"""Holds recipes of fine-tuning jobs, one task each."""

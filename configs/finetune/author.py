@@ -1,4 +1,4 @@
-"""Who wrote a paragraph of a president's message: in which century, or of which party?
+"""Classifies paragraphs of presidents' messages: by their century, or their author's party.
 
     python -m finetune.main --config=configs/finetune/author.py --config.init=runs/xlnet-mini
     python -m finetune.main --config=configs/finetune/author.py:party --config.init=runs/bert-mini
@@ -16,7 +16,7 @@ from configs.finetune import common
 
 
 def get_config(preset: str = "century") -> ConfigDict:
-    """One of "century", "party"."""
+    """Returns one of "century", "party"."""
     if preset not in ("century", "party"):
         raise ValueError(f"there is no preset {preset!r}; there are century, party")
     config = common.base()

@@ -1,4 +1,4 @@
-"""What the recipes of fine-tuning share."""
+"""Holds what the recipes of fine-tuning share."""
 
 from ml_collections import ConfigDict
 
@@ -6,7 +6,7 @@ from configs import common
 
 
 def base() -> ConfigDict:
-    """A recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""
+    """Returns a recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""
     config = common.base()
     config.init = ""  # a pretrained run's or an import's folder; "": from scratch
     config.random_init = False  # True: without the weights of that run; what are they worth?
@@ -48,7 +48,7 @@ KINDS: dict[str, dict] = {  # what each kind of task can besides
 
 
 def task(name: str, **fields) -> dict:
-    """The section `task`, with all that can be said of its kind: see
+    """Returns the section `task`, with all that can be said of its kind: see
     `finetune.model.task_model`."""
     shared = dict(
         dropout=0.1,

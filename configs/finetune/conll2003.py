@@ -1,4 +1,4 @@
-"""CoNLL-2003 (Tjong Kim Sang and De Meulder 2003): names in the news, English.
+"""Tags CoNLL-2003 (Tjong Kim Sang and De Meulder 2003): names in the news, English.
 
     python -m finetune.main --config=configs/finetune/conll2003.py --config.init=runs/bert-base
     python -m finetune.main --config=configs/finetune/conll2003.py:elmo --config.init=runs/elmo
@@ -19,12 +19,12 @@ from configs.finetune import common
 
 
 def get_config(preset: str = "bert") -> ConfigDict:
-    """One of "bert", "elmo"."""
+    """Returns one of "bert", "elmo"."""
     return shared.choose(preset, {"bert": bert, "elmo": elmo})
 
 
 def bert() -> ConfigDict:
-    """The backbone learns along, and a tag is told from a word's first piece."""
+    """Trains the backbone, too, and tells a tag from a word's first piece."""
     config = common.base()
     config.data = dict(format="conll", train="eng.train", dev="eng.testa", test="eng.testb")
     config.task = common.task(
@@ -37,7 +37,7 @@ def bert() -> ConfigDict:
 
 
 def elmo() -> ConfigDict:
-    """The backbone rests: an LSTM reads it beside words of its own, and a chain tells the tags."""
+    """Freezes the backbone: an LSTM reads it beside words of its own, and a CRF tells the tags."""
     config = bert()
     config.task.update(
         convert_to="iobes",

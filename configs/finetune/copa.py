@@ -1,4 +1,4 @@
-"""COPA (Roemmele et al. 2011): which of two is the cause, or the effect, of what the premise says?
+"""Fine-tunes on COPA (Roemmele et al. 2011): which of two is a premise's cause, or its effect?
 
     python -m finetune.main --config=configs/finetune/copa.py --config.init=runs/bert-base
 

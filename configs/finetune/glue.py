@@ -1,4 +1,4 @@
-"""GLUE (Wang et al. 2018): nine tasks on a sentence or two, a preset each.
+"""Fine-tunes on GLUE (Wang et al. 2018): nine tasks on a sentence or two, a preset each.
 
     python -m finetune.main --config=configs/finetune/glue.py:rte --config.init=runs/bert-base \
         --config.data.path=glue_data
@@ -54,17 +54,17 @@ TASKS = {  # metrics, of which the last chooses the best; steps between evaluati
 
 
 def get_config(preset: str = "mrpc") -> ConfigDict:
-    """One of "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"."""
+    """Returns one of "cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte", "wnli"."""
     return shared.choose(preset, {task: functools.partial(glue, task) for task in TASKS})
 
 
 def get_sweep() -> list[dict]:
-    """The rates that Devlin et al. chose from, by the development set; see `launch.sweep`."""
+    """Returns the rates that Devlin et al. chose from, by the dev set; see `launch.sweep`."""
     return [{"optim.lr": lr} for lr in (5e-5, 4e-5, 3e-5, 2e-5)]
 
 
 def glue(task: str) -> ConfigDict:
-    """A task of `TASKS`."""
+    """Returns a task of `TASKS`."""
     config, (metrics, period) = common.base(), TASKS[task]
     config.data = dict(format="glue", path="glue_data", task=task, tfds_dir="")
     config.data.update(train=dict(split="train"), dev=dict(split="dev"))

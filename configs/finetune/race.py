@@ -1,4 +1,4 @@
-"""RACE (Lai et al. 2017): questions of English examinations on a passage, four options each.
+"""Fine-tunes on RACE (Lai et al. 2017): questions of English examinations, four options each.
 
     python -m finetune.main --config=configs/finetune/race.py --config.init=runs/xlnet-large \
         --config.data.train=RACE/train --config.data.dev=RACE/dev --config.data.test=RACE/test

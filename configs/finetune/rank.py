@@ -1,4 +1,4 @@
-"""Ranking: which of a query's candidates answer it?
+"""Ranks candidates: which of a query's candidates answer it?
 
     python -m finetune.main --config=configs/finetune/rank.py --config.init=runs/bert-base \
         --config.data.train=mine/train.tsv --config.data.dev=mine/dev.tsv

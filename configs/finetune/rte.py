@@ -1,4 +1,4 @@
-"""RTE (Dagan et al. 2006 and on): does a text imply what a sentence says?
+"""Fine-tunes on RTE (Dagan et al. 2006 and on): does a text imply what a sentence says?
 
     python -m finetune.main --config=configs/finetune/rte.py --config.init=runs/bert-base \
         --config.data.train=rte/train.csv --config.data.dev=rte/dev.csv

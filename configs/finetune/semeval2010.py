@@ -1,4 +1,4 @@
-"""SemEval-2010 task 8 (Hendrickx et al. 2010): how are two marked words of a sentence related?
+"""Fine-tunes on SemEval-2010 task 8 (Hendrickx et al. 2010): how are two marked words related?
 
     python -m finetune.main --config=configs/finetune/semeval2010.py --config.init=runs/bert-base
 

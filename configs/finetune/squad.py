@@ -1,4 +1,4 @@
-"""SQuAD 1.1 (Rajpurkar et al. 2016): which words of a paragraph of Wikipedia answer a question?
+"""Fine-tunes on SQuAD 1.1 (Rajpurkar et al. 2016): which words of a paragraph answer a question?
 
     python -m finetune.main --config=configs/finetune/squad.py --config.init=runs/bert-base
 

@@ -1,4 +1,4 @@
-"""SQuAD 2.0 (Rajpurkar et al. 2018): SQuAD with questions that the paragraph does not answer.
+"""Fine-tunes on SQuAD 2.0 (Rajpurkar et al. 2018): some questions have no answer there.
 
     python -m finetune.main --config=configs/finetune/squad2.py --config.init=runs/bert-base
     python -m finetune.main --config=configs/finetune/squad2.py:xlnet --config.init=runs/xlnet-large

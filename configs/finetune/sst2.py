@@ -1,4 +1,4 @@
-"""SST-2 (Socher et al. 2013): does a sentence of a film review praise or blame?
+"""Fine-tunes on SST-2 (Socher et al. 2013): does a sentence of a film review praise or blame?
 
     python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/bert-base
     python -m finetune.main --config=configs/finetune/sst2.py:scratch
@@ -21,7 +21,7 @@ from configs.finetune import common
 
 
 def get_config(preset: str = "tuned") -> ConfigDict:
-    """One of "tuned", "scratch"."""
+    """Returns one of "tuned", "scratch"."""
     return shared.choose(preset, {"tuned": tuned, "scratch": scratch})
 
 
@@ -46,7 +46,7 @@ def scratch() -> ConfigDict:
 
 
 def from_scratch(config: ConfigDict) -> ConfigDict:
-    """The recipe with a model of its own: vectors of words, an LSTM either way, its average."""
+    """Returns the recipe with a model of its own: word vectors, an LSTM either way, their mean."""
     config.text_format = "elmo"
     config.tokens = dict(name="words", lower=True, types=8000)
     config.model = dict(

@@ -1,4 +1,4 @@
-"""STS-B (Cer et al. 2017): how alike are two sentences, from 0 to 5?
+"""Fine-tunes on STS-B (Cer et al. 2017): how alike are two sentences, from 0 to 5?
 
     python -m finetune.main --config=configs/finetune/stsb.py --config.init=runs/bert-base
 

@@ -1,4 +1,4 @@
-"""TREC (Li and Roth 2002): what does a question ask for: a person, a number, a place ... ?
+"""Fine-tunes on TREC (Li and Roth 2002): does a question ask for a person, a number, a place ... ?
 
     python -m finetune.main --config=configs/finetune/trec.py --config.init=runs/bert-base
     python -m finetune.main --config=configs/finetune/trec.py:scratch
@@ -21,7 +21,7 @@ from configs.finetune import common, sst2
 
 
 def get_config(preset: str = "tuned") -> ConfigDict:
-    """One of "tuned", "scratch"."""
+    """Returns one of "tuned", "scratch"."""
     return shared.choose(preset, {"tuned": tuned, "scratch": scratch})
 
 

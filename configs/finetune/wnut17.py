@@ -1,4 +1,4 @@
-"""WNUT-17 (Derczynski et al. 2017): names of people, places and things in tweets and comments.
+"""Tags WNUT-17 (Derczynski et al. 2017): names of people, places and things in tweets.
 
     python -m finetune.main --config=configs/finetune/wnut17.py --config.init=runs/bert-base
 

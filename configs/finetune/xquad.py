@@ -1,4 +1,4 @@
-"""XQuAD (Artetxe et al. 2020): learn to answer questions in English, be asked in another language.
+"""Evaluates on XQuAD (Artetxe et al. 2020): learnt in English, asked in another language.
 
     python -m finetune.main --config=configs/finetune/xquad.py --config.init=runs/multilingual \
         --config.data.test=xquad.zh.json
