@@ -25,7 +25,7 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section, section
 from pretrain.runtime.files import open_private
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.metrics import means
@@ -89,8 +89,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
 def prepared(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
     """The corpus of these options, in the tokens of the run and with nothing held out."""
     saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
-    with section("corpus"):
-        return prepare.prepare(**{**fields, "tokens": saved, "held_out": 0})
+    return call_section("corpus", prepare.prepare, {**fields, "tokens": saved, "held_out": 0})
 
 
 def changed(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

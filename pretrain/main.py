@@ -9,7 +9,7 @@ from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import phases
 from pretrain.data.batches.phases import build_training
 from pretrain.distributed.failures import TRY_AGAIN
-from pretrain.runtime.errors import section
+from pretrain.runtime.errors import call_section, section
 from pretrain.training import loop, summary
 
 flags.adopt_module_key_flags(cli)
@@ -27,8 +27,7 @@ def main(config, workdir) -> int:
         objective = objectives.build(
             backbone=backbone, execution=config.get("execution"), **config.objective
         )
-    with section("corpus"):
-        corpus = prepare.prepare(**config.corpus, verify=cli.VERIFY.value)
+    corpus = call_section("corpus", prepare.prepare, {**config.corpus, "verify": cli.VERIFY.value})
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with section("batches"):
         train = build_training(

@@ -20,7 +20,7 @@ from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
 from pretrain.runtime import recipe_ranges, sealed_json
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section
 from pretrain.runtime.files import rename_folder, sync_tree
 from pretrain.runtime.locks import lock_build
 from pretrain.runtime.progress import say
@@ -197,8 +197,7 @@ def main(_) -> None:
         recipe_ranges.check_config(CONFIG.value)
         if "corpus" not in CONFIG.value:
             raise UserError("the recipe has no section corpus")
-        with section("corpus"):
-            corpus = prepare(**CONFIG.value.corpus)
+        corpus = call_section("corpus", prepare, CONFIG.value.corpus)
     except UserError as error:
         raise SystemExit(f"error: {error}") from error
     for name in ("documents", "sentences", "words", "bytes", "tokens"):

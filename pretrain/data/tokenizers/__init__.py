@@ -15,7 +15,7 @@ import numpy as np
 from modules import plugins
 from pretrain.data.tokenizers.offsets import Offsets
 from pretrain.data.tokenizers.saved_files import damaged_file, digest
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UserError, call_section
 
 __all__ = ["damaged_file", "digest"]
 
@@ -69,7 +69,7 @@ def kind(name: str):
 
 def settings(name: str, **fields: Any) -> dict[str, Any]:
     """Checks the fields of a tokenizer, and returns what the result depends on."""
-    return {"name": name, **kind(name).settings(**fields)}
+    return {"name": name, **call_section("corpus.tokens", kind(name).settings, fields)}
 
 
 def fill_defaults(function: Callable, fields: Mapping[str, Any]) -> dict[str, Any]:
