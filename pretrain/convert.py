@@ -20,6 +20,7 @@ from pretrain.runtime.errors import UserError
 flags.declare_key_flag("workdir")
 SOURCE = flags.DEFINE_string("source", None, "A folder of published weights, to make a run of.")
 OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
+SYSTEM = flags.DEFINE_string("system", "", "Whose release: bert, gpt, xlnet, elmo, or a module.")
 KIND = flags.DEFINE_string("kind", "", "Of release: hugging_face, tensorflow, npz, hdf5, ...")
 DTYPE = flags.DEFINE_enum(
     "dtype", None, exporter.DTYPES, "Of what is written; default: as it came in."
@@ -51,14 +52,17 @@ def convert(argv: list[str]) -> None:
     workdir = pathlib.Path(str(cli.WORKDIR.value)).absolute()
     if OUT.value:
         out = pathlib.Path(str(OUT.value))
-        exporter.hand_out(workdir, out, kind=KIND.value, dtype=DTYPE.value or "")
+        exporter.export_weights(
+            workdir, out, kind=KIND.value, system=SYSTEM.value, dtype=DTYPE.value or ""
+        )
         return
     if DTYPE.value:
         raise UserError("--dtype is of what is written: a run's own weights are float32")
-    importer.bring(
+    importer.import_weights(
         pathlib.Path(str(SOURCE.value)).expanduser(),
         workdir,
         kind=KIND.value,
+        system=SYSTEM.value,
         ignore=IGNORE.value,
         check=CHECK.value,
         lower=LOWER.value,

@@ -14,7 +14,8 @@ import numpy as np
 from pretrain.checkpoint import integrity
 from pretrain.conversion import drafts, systems
 from pretrain.conversion.importer import ORIGIN
-from pretrain.conversion.name_map import Link, Shapes, Table, uncovered
+from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
+from pretrain.conversion.systems import System
 from pretrain.formats import Spec
 from pretrain.formats.base import writing
 from pretrain.inference.text_format import format_name
@@ -25,18 +26,21 @@ from pretrain.runtime.files import read_json
 DTYPES = ("float32", "float16", "bfloat16")
 
 
-def hand_out(
+def export_weights(
     workdir: Path,
     folder: Path,
     say: Callable[[str], None] = print,
     *,
     kind: str = "",
+    system: str = "",
     dtype: str = "",
 ) -> None:
     """Writes the weights of the run in `workdir` as others read them, all or nothing.
 
     Args:
         kind: of release, one that its system has; "": Hugging Face's, or the only one.
+        system: a file of `pretrain.conversion.systems`, or a module of your own; "": the one that
+            the run was imported as, or that can write it.
         dtype: of the arrays; "": as they came in, or float32.
 
     Raises:
@@ -44,45 +48,74 @@ def hand_out(
             cannot, or `folder` is there already.
     """
     run = opened(workdir)
-    system = system_of(run)
-    kind = chosen_kind(system, run, kind)
-    dtype = dtype or kept_dtype(workdir)
-    shapes = saved(run)
-    table = system.table(kind, shapes)
-    if homeless := uncovered(table, shapes):
-        raise UserError(f"such a release has no place for {', '.join(homeless)}")
-    order = list(itertools.chain.from_iterable(names for _, names in parts(table)))
+    module = find_system(run, kind, system)
+    kind = choose_kind(module, run, kind)
+    dtype = dtype or read_dtype(workdir)
+    shapes = read_shapes(run)
+    table = module.build_table(kind, shapes)
+    if unmapped := list_unmapped(table, shapes):
+        raise UserError(f"such a release has no place for {', '.join(unmapped)}")
+    order = list(itertools.chain.from_iterable(names for _, names in group_arrays(table)))
     theirs = table.specs(shapes, jnp.dtype(dtype))
     specs = {name: theirs[name] for name in order}
     with drafts.draft_folder(folder, say) as draft:
         with writing(folder):
-            system.companions(run, draft, kind, dtype)
-        form = system.KINDS[kind]
+            module.write_config_and_tokenizer(run, draft, kind, dtype)
+        form = module.KINDS[kind]
         writer = importlib.import_module(f"pretrain.formats.{form.format}").write
         file = form.weights.replace("*.", "model.").replace("*", "")
         place = draft / file if file else draft
-        writer(place, specs, arrays(run, table, shapes, specs))
+        writer(place, specs, stream_arrays(run, table, shapes, specs))
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     say(f"{len(specs)} arrays of {numbers:,} numbers, {dtype}, in {folder}")
     for name, why in table.absent.items():
         if name in shapes:
             say(f"left behind: {name}, {why}")
-    for line in system.advice(run, kind) if hasattr(system, "advice") else []:
+    advise = getattr(module, "advise", None)
+    for line in advise(run, kind) if advise else []:
         say(line)
 
 
-def system_of(run: Run) -> Any:
-    """Whose releases have texts framed as this run has; UserError if nobody's."""
-    name = format_name(run.config)
-    for system in map(systems.system, systems.SYSTEMS):
-        if name == system.TEXT_FORMAT:
-            return system
-    raise UserError(f"nobody else reads weights of text_format {name!r}")
+def find_system(run: Run, kind: str = "", system: str = "") -> System:
+    """Finds the system whose releases are of models like this run's.
+
+    It is the one that is named, else the one that the run was imported as, else the only one that
+    frames texts so and can write the run's model.
+
+    Raises:
+        UserError: there is none, or several could write it.
+    """
+    if system := system or str(read_origin(run.workdir).get("system", "")):
+        return systems.load_system(system)
+    text_format = format_name(run.config)
+    alike = {
+        name: module
+        for name, module in systems.list_systems().items()
+        if text_format == module.TEXT_FORMAT
+    }
+    if not alike:
+        raise UserError(f"nobody else reads weights of text_format {text_format!r}")
+    able = {name: x for name, x in alike.items() if list_kinds(x, run)}
+    able = {name: x for name, x in able.items() if kind in x.KINDS} or able
+    if len(able) > 1:
+        raise UserError(f"this run could be written as {', '.join(able)}: name one with --system")
+    return next(iter((able or alike).values()))
 
 
-def chosen_kind(system: Any, run: Run, kind: str) -> str:
-    """The kind of release, if this run can be written so."""
-    kinds = [name for name in system.KINDS if system.KINDS[name].out and system.writes(run, name)]
+def list_kinds(module: System, run: Run) -> list[str]:
+    """Lists the kinds of releases that this run can be written as."""
+    return [
+        name for name, x in module.KINDS.items() if x.writable and module.is_writable(run, name)
+    ]
+
+
+def choose_kind(module: System, run: Run, kind: str) -> str:
+    """Returns the kind of release, by default Hugging Face's or the only one.
+
+    Raises:
+        UserError: this run cannot be written so.
+    """
+    kinds = list_kinds(module, run)
     if not kinds:
         raise UserError("no release is of a model like this run's")
     if kind and kind not in kinds:
@@ -90,18 +123,25 @@ def chosen_kind(system: Any, run: Run, kind: str) -> str:
     return kind or next((name for name in kinds if "hugging_face" in name), kinds[0])
 
 
-def kept_dtype(workdir: Path) -> str:
-    """That the weights came in, if they did."""
+def read_origin(workdir: Path) -> dict[str, Any]:
+    """Reads where the run's weights were imported from; {} if it was trained here."""
     path = workdir / ORIGIN
-    origin = read_json(path) if path.exists() else {"dtype": "float32"}
-    dtype = origin.get("dtype") if isinstance(origin, dict) else None
+    origin = read_json(path) if path.exists() else {}
+    return origin if isinstance(origin, dict) else {"dtype": None}
+
+
+def read_dtype(workdir: Path) -> str:
+    """Returns the dtype that the weights were imported in; float32 for runs trained here."""
+    dtype = read_origin(workdir).get("dtype", None if (workdir / ORIGIN).exists() else "float32")
     if dtype not in DTYPES:
-        raise UserError(f"{path}: dtype is {dtype!r}, not one of {', '.join(DTYPES)}: say --dtype")
+        raise UserError(
+            f"{workdir / ORIGIN}: dtype is {dtype!r}, not one of {', '.join(DTYPES)}: say --dtype"
+        )
     return dtype
 
 
-def saved(run: Run) -> dict[str, tuple[int, ...]]:
-    """Shapes of the run's parameters by name, as its newest readable checkpoint lists them."""
+def read_shapes(run: Run) -> dict[str, tuple[int, ...]]:
+    """Reads the shapes of the run's parameters by name from its newest readable checkpoint."""
     folder = run.folder / "checkpoints"
     for step in integrity.steps(folder):
         try:
@@ -116,8 +156,8 @@ def saved(run: Run) -> dict[str, tuple[int, ...]]:
     raise UserError(f"there is no checkpoint in {folder} to take weights from")
 
 
-def parts(table: Table) -> Iterator[tuple[list[str], list[str]]]:
-    """Ours that must be read together, and theirs that come of these."""
+def group_arrays(table: Table) -> Iterator[tuple[list[str], list[str]]]:
+    """Yields parameters that must be read together, and the arrays that come of these."""
     theirs, left = table.by_theirs(), dict(table.by_ours())
     while left:
         own: list[str] = [next(iter(left))]
@@ -129,22 +169,22 @@ def parts(table: Table) -> Iterator[tuple[list[str], list[str]]]:
         yield own, list(names)
 
 
-def arrays(
+def stream_arrays(
     run: Run, table: Table, shapes: Shapes, specs: Mapping[str, Spec]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Their arrays, made of a few of ours at a time."""
+    """Yields their arrays, made of a few of our parameters at a time."""
     links = table.by_theirs()
-    for own, names in parts(table):
-        ours = {name: read(run, name, shapes[name]) for name in own}
+    for own, names in group_arrays(table):
+        ours = {name: read_parameter(run, name, shapes[name]) for name in own}
         for name in names:
-            yield name, joined(name, specs[name], links[name], ours)
+            yield name, assemble(name, specs[name], links[name], ours)
         del ours  # the next need the room
 
 
-def joined(
+def assemble(
     name: str, spec: Spec, links: Sequence[Link], ours: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """One array of theirs, of the parts of ours that it is.
+    """Assembles one of their arrays of the parts of ours that it is.
 
     Raises:
         UserError: a number is too large for its type.
@@ -159,8 +199,8 @@ def joined(
     return array
 
 
-def read(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """One parameter, verified."""
+def read_parameter(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Reads one parameter, verified."""
     like = jax.ShapeDtypeStruct(
         shape, jnp.float32, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])
     )

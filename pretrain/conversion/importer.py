@@ -18,8 +18,8 @@ import numpy as np
 import modules
 from pretrain.checkpoint import integrity, streaming_writer
 from pretrain.conversion import drafts, systems
-from pretrain.conversion.name_map import Account, Link, Shapes, account
-from pretrain.conversion.systems import Described, Source
+from pretrain.conversion.name_map import Link, Reconciliation, Shapes, reconcile
+from pretrain.conversion.systems import ReleaseSpec, Source
 from pretrain.formats import Arrays, Spec
 from pretrain.formats.base import reading, writing
 from pretrain.inference.text_format import load_format
@@ -32,8 +32,11 @@ ORIGIN = "origin.json"
 PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run
 
 
-def found(path: Path, kind: str = "") -> tuple[Any, str]:
-    """The system of a folder of published weights, and the kind of release.
+def detect_release(path: Path, kind: str = "", system: str = "") -> tuple[str, str]:
+    """Detects the system of a folder of published weights, and the kind of release.
+
+    Args:
+        kind, system: names that settle it where several fit; "": as the files say.
 
     Raises:
         UserError: it is none that is known, or could be several.
@@ -44,45 +47,50 @@ def found(path: Path, kind: str = "") -> tuple[Any, str]:
     with reading(folder):
         os.listdir(folder)  # patterns are silent about a folder that cannot be read
     fits = [
-        (system, name)
-        for system in map(systems.system, systems.SYSTEMS)
-        for name, each in system.KINDS.items()
-        if (not kind or name == kind) and _is(folder, each)
+        (system_name, kind_name)
+        for system_name, module in systems.list_systems(system).items()
+        for kind_name, each in module.KINDS.items()
+        if (not kind or kind_name == kind) and _is_kind(folder, each)
     ]
     if len(fits) == 1:
         return fits[0]
-    if fits:
-        names = ", ".join(sorted({name for _, name in fits}))
-        raise UserError(f"{folder} could be of several kinds: name one with --kind: {names}")
-    raise UserError(f"{folder} holds no weights of a kind that is known: see the README")
+    if not fits:
+        raise UserError(f"{folder} holds no weights of a kind that is known: see the README")
+    option = "--kind" if len({system_name for system_name, _ in fits}) == 1 else "--system"
+    names = ", ".join(sorted({fit[option == "--kind"] for fit in fits}))
+    what = "kinds" if option == "--kind" else "systems"
+    raise UserError(f"{folder} could be of several {what}: name one with {option}: {names}")
 
 
-def _is(folder: Path, kind: systems.Kind) -> bool:
-    known = [path for path in folder.glob(kind.knows) if path.is_file()]
-    if not known or (kind.weights and not any(folder.glob(kind.weights))):
+def _is_kind(folder: Path, kind: systems.Kind) -> bool:
+    markers = [path for path in folder.glob(kind.marker_file) if path.is_file()]
+    if not markers or (kind.weights and not any(folder.glob(kind.weights))):
         return False
     if not kind.model_type:
         return True
-    config = read_json(known[0])
+    config = read_json(markers[0])
     if not isinstance(config, dict):
-        raise UserError(f"{known[0]} cannot be read as a configuration")
+        raise UserError(f"{markers[0]} cannot be read as a configuration")
     return config.get("model_type") == kind.model_type
 
 
-def bring(
+def import_weights(
     path: Path,
     workdir: Path,
     say: Callable[[str], None] = print,
     *,
     kind: str = "",
+    system: str = "",
     ignore: str = "",
     check: bool = False,
     **options: Any,
 ) -> None:
-    """Makes a run in `workdir` of a folder of published weights, all or nothing.
+    """Imports into a run in `workdir` a folder of published weights, all or nothing.
 
     Args:
         kind: of release; "": as the files say.
+        system: a file of `pretrain.conversion.systems`, or a module of your own; "": as the files
+            say.
         ignore: a pattern of names of arrays to leave out.
         check: compare with what the release says that it computes, if it does.
         options: see `systems.Source`.
@@ -90,57 +98,58 @@ def bring(
     Raises:
         UserError: the folder is not what it should be, or `workdir` holds a run already.
     """
-    system, kind = found(path, kind)
+    system, kind = detect_release(path, kind, system)
+    module = systems.load_system(system)
     drafts.check_vacant(workdir, PARTS[-1:])
-    with _arrays(path, system.KINDS[kind]) as arrays:
+    with _open_arrays(path, module.KINDS[kind]) as arrays:
         folder = path if path.is_dir() else path.parent
         source = Source(folder, kind, arrays.specs, options)
-        described = system.described(source)
-        for note in described.notes:
+        release = module.read_release(source)
+        for note in release.notes:
             say(note)
-        shapes = _shapes(described)
-        table = system.table(kind, shapes, list(arrays.specs))
-        settled = account(table, shapes, arrays.specs, ignore, arrays.others)
-        _check_copies(arrays, settled)
-        origin = _origin(system, source, settled, described)
+        shapes = _read_shapes(release)
+        table = module.build_table(kind, shapes, list(arrays.specs))
+        reconciliation = reconcile(table, shapes, arrays.specs, ignore, arrays.others)
+        _check_copies(arrays, reconciliation)
+        origin = _describe_origin(system, source, reconciliation, release)
         with drafts.draft_run(workdir, PARTS, say) as draft:
-            _write(draft, arrays, settled, shapes)
+            _write(draft, arrays, reconciliation, shapes)
             with writing(workdir):
-                described.tokenizer.save(draft / "tokenizer")
+                release.tokenizer.save(draft / "tokenizer")
                 write_json(draft / ORIGIN, origin)
-                run_config.write_config(draft, _recipe(described, workdir))
-            checked = _checked(system, opened(draft), source) if check else []
-    for line in [*report(settled, arrays.specs, shapes, described.missing), *checked]:
+                run_config.write_config(draft, _build_config(release, workdir))
+            lines = _compare_outputs(module, opened(draft), source) if check else []
+    for line in [*describe_mapping(reconciliation, arrays.specs, shapes, release.missing), *lines]:
         say(line)
 
 
-def _arrays(path: Path, kind: systems.Kind) -> Arrays:
+def _open_arrays(path: Path, kind: systems.Kind) -> Arrays:
     where = path
     if path.is_dir() and kind.weights and kind.format != "tensorflow":
         where = sorted(path.glob(kind.weights))[0]
     return importlib.import_module(f"pretrain.formats.{kind.format}").open_arrays(where)
 
 
-def _shapes(described: Described) -> dict[str, tuple[int, ...]]:
+def _read_shapes(release: ReleaseSpec) -> dict[str, tuple[int, ...]]:
     try:
-        backbone = modules.build(**described.model)
+        backbone = modules.build(**release.model)
     except (TypeError, ValueError) as error:
         raise UserError(f"its configuration makes no model of ours: {error}") from error
     leaves = integrity.flatten({"backbone": jax.eval_shape(lambda: drawn(backbone))})
-    return {name: x.shape for name, x in leaves.items()} | described.heads
+    return {name: x.shape for name, x in leaves.items()} | release.heads
 
 
-def _check_copies(arrays: Arrays, settled: Account) -> None:
-    """UserError if arrays that are tied differ."""
-    for copy, name in settled.copies.items():
+def _check_copies(arrays: Arrays, reconciliation: Reconciliation) -> None:
+    """Refuses arrays that are tied and differ."""
+    for copy, name in reconciliation.copies.items():
         if not np.array_equal(arrays.read(copy), arrays.read(name)):
             raise UserError(f"{copy} should repeat {name}, as the two are tied, and does not")
 
 
-def _write(draft: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> None:
-    """The checkpoint, as of step 0."""
+def _write(draft: Path, arrays: Arrays, reconciliation: Reconciliation, shapes: Shapes) -> None:
+    """Writes the checkpoint, as of step 0."""
     leaves = (
-        (f"params/{name}", assembled(arrays, settled.mapped.get(name, []), shape))
+        (f"params/{name}", assemble(arrays, reconciliation.mapped.get(name, []), shape))
         for name, shape in shapes.items()
     )
     try:
@@ -149,82 +158,93 @@ def _write(draft: Path, arrays: Arrays, settled: Account, shapes: Shapes) -> Non
         raise UserError(f"these weights are broken: {error}") from error
 
 
-def assembled(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
-    """One parameter of ours, float32, of the arrays that its parts are in; of none: zeros."""
-    whole = aligned(shape)
+def assemble(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
+    """Assembles a parameter, float32, of the arrays that its parts are in; of none: zeros."""
+    whole = allocate_aligned(shape)
     whole[...] = 0
     for link in links:
         whole[link.at] = link.part(arrays.read(link.theirs), shape[len(link.at) :])
     return whole
 
 
-def aligned(shape: tuple[int, ...]) -> np.ndarray:
-    """Float32 in memory where JAX can use it as it is, rather than copy it."""
+def allocate_aligned(shape: tuple[int, ...]) -> np.ndarray:
+    """Allocates float32 where JAX can use it as it is, rather than copy it."""
     size = 4 * math.prod(shape)
     space = np.empty(size + 64, np.uint8)
     start = -space.ctypes.data % 64
     return space[start : start + size].view(np.float32).reshape(shape)
 
 
-def _recipe(described: Described, workdir: Path) -> dict[str, Any]:
-    """What `config.json` keeps of a run, and evaluation and fine-tuning read."""
+def _build_config(release: ReleaseSpec, workdir: Path) -> dict[str, Any]:
+    """Builds the config.json of the run, which evaluation and fine-tuning read."""
     return dict(
         seed=0,
         mesh=dict(data=-1, fsdp=1, tensor=1),
         train=dict(average=0.0),
         corpus=dict(tokens=dict(name="saved", folder=str(workdir / "tokenizer"))),
-        batches=described.batches,
-        model=described.model,
-        objective=described.objective,
-        text_format=described.text_format,
+        batches=release.batches,
+        model=release.model,
+        objective=release.objective,
+        text_format=release.text_format,
         execution=dict(loss_chunks=20),  # ELMo's published vocabulary has 793,471 words
     )
 
 
-def _origin(system: Any, source: Source, settled: Account, described: Described) -> dict[str, Any]:
-    """Where the weights are from, in full, and what of our arithmetic is theirs."""
-    types = {str(source.specs[link.theirs].dtype) for x in settled.mapped.values() for link in x}
+def _describe_origin(
+    system: str, source: Source, reconciliation: Reconciliation, release: ReleaseSpec
+) -> dict[str, Any]:
+    """Describes where the weights are from, and what of our arithmetic is theirs."""
+    types = {
+        str(source.specs[link.theirs].dtype)
+        for links in reconciliation.mapped.values()
+        for link in links
+    }
     return dict(
-        system=system.__name__.rpartition(".")[2],
+        system=system,
         kind=source.kind,
         folder=str(source.folder.resolve()),
-        files={path.name: _digest(path) for path in _files(source.folder)},
+        files={path.name: _hash_file(path) for path in _list_files(source.folder)},
         options={name: value for name, value in source.options.items() if value is not None},
-        switches=described.model | {"padding": load_format(described.text_format).padding},
+        switches=release.model | {"padding": load_format(release.text_format).padding},
         dtype=types.pop() if len(types) == 1 else "float32",
-        ignored=settled.ignored,
-        copies=settled.copies,
-        absent=settled.absent,
+        ignored=reconciliation.ignored,
+        copies=reconciliation.copies,
+        absent=reconciliation.absent,
     )
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     with reading(folder):
         return [path for path in sorted(folder.iterdir()) if path.is_file()]
 
 
-def _digest(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     with reading(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def report(
-    settled: Account, specs: Mapping[str, Spec], shapes: Shapes, missing: Sequence[str] = ()
+def describe_mapping(
+    reconciliation: Reconciliation,
+    specs: Mapping[str, Spec],
+    shapes: Shapes,
+    missing: Sequence[str] = (),
 ) -> Iterator[str]:
-    """A line for each parameter and what became it, for what was left out and what is missing."""
-    for name, links in settled.mapped.items():
+    """Yields a line for each parameter and what became it, what was left out, what is missing."""
+    for name, links in reconciliation.mapped.items():
         theirs = list(dict.fromkeys(link.theirs for link in links))
         last = f" ... {theirs[-1]}" if len(theirs) > 1 else ""
         yield f"{name} {list(shapes[name])} <- {theirs[0]}{last}"
-    for why, names in settled.ignored.items():
+    for why, names in reconciliation.ignored.items():
         last = f" ... {names[-1]}" if len(names) > 1 else ""
         yield f"ignored, {why}: {names[0]}{last} ({len(names)})"
-    for copy, name in settled.copies.items():
+    for copy, name in reconciliation.copies.items():
         yield f"ignored, a copy of {name}: {copy}"
     yield from (f"missing, and not in the run: {part}" for part in missing)
-    yield from (f"missing, and zeros in the run: {x}, {why}" for x, why in settled.absent.items())
-    used = {link.theirs for links in settled.mapped.values() for link in links}
-    left = sum(map(len, settled.ignored.values())) + len(settled.copies)
+    yield from (
+        f"missing, and zeros in the run: {x}, {why}" for x, why in reconciliation.absent.items()
+    )
+    used = {link.theirs for links in reconciliation.mapped.values() for link in links}
+    left = sum(map(len, reconciliation.ignored.values())) + len(reconciliation.copies)
     numbers = sum(int(np.prod(shape)) for shape in shapes.values())
     yield (
         f"{len(used)} arrays became {len(shapes)} parameters of {numbers:,} numbers; {left} are "
@@ -232,13 +252,14 @@ def report(
     )
 
 
-def _checked(system: Any, run: Run, source: Source) -> list[str]:
-    """What to say of the comparison with what the release says that it computes.
+def _compare_outputs(module: systems.System, run: Run, source: Source) -> list[str]:
+    """Compares the run's outputs with what the release says that it computes.
 
     Raises:
         UserError: the run computes something else.
     """
-    checks = system.checked(run, source) if hasattr(system, "checked") else {}
+    compare = getattr(module, "compare_outputs", None)
+    checks = compare(run, source) if compare else {}
     for name, (off, most) in checks.items():
         if not off <= most:
             raise UserError(

@@ -38,8 +38,8 @@ class Link(NamedTuple):
     at: tuple[int, ...] = ()  # where in ours
 
     def part(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Their array -> its part as ours has it, a view; `shape` is of our part."""
-        groups, own = _parsed(self.form)
+        """Views the part of their array as ours has it; `shape` is of our part."""
+        groups, own = _parse_form(self.form)
         sizes = self._sizes(shape)
         flat = [letter for group in groups for letter in group]
         x = x.reshape([sizes[letter] for letter in flat])
@@ -49,25 +49,25 @@ class Link(NamedTuple):
         return x.transpose([left.index(letter) for letter in own])
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Of their array, where our part has this one."""
+        """Returns the shape of their array, where our part has this one."""
         sizes = self._sizes(shape)
-        return tuple(math.prod(sizes[x] for x in group) for group in _parsed(self.form)[0])
+        return tuple(math.prod(sizes[x] for x in group) for group in _parse_form(self.form)[0])
 
     def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        own = dict(zip(_parsed(self.form)[1], shape, strict=True))
+        own = dict(zip(_parse_form(self.form)[1], shape, strict=True))
         return own | {letter: many for letter, _, many in self.pick} | {"1": 1}
 
 
-def _parsed(form: str) -> tuple[list[str], str]:
-    """Their axes, each of some letters, and ours."""
+def _parse_form(form: str) -> tuple[list[str], str]:
+    """Splits a form into their axes, each of some letters, and ours."""
     theirs, own = form.split(" -> ")
     groups = re.findall(r"\((\w+)\)|(\w)", theirs)
     return [many or one for many, one in groups], own
 
 
-def links(rows: Rows, shapes: Shapes) -> list[Link]:
-    """The rows written out; those of parameters that are not in `shapes` are left out."""
-    made = []
+def expand_rows(rows: Rows, shapes: Shapes) -> list[Link]:
+    """Writes the rows out; those of parameters that are not in `shapes` are left out."""
+    links = []
     for ours, (theirs, axes, *pick) in rows.items():
         if ours not in shapes:
             continue
@@ -75,12 +75,12 @@ def links(rows: Rows, shapes: Shapes) -> list[Link]:
         counted = [letter for letter in "nz" if f"{{{letter}}}" in theirs]
         for at in np.ndindex(*shapes[ours][: len(counted)]):
             name = theirs.format(**dict(zip(counted, at, strict=True)))
-            made.append(Link(name, ours, form, tuple(_picks(*pick)), at))
-    return made
+            links.append(Link(name, ours, form, tuple(_parse_picks(*pick)), at))
+    return links
 
 
-def _picks(text: str = "") -> Iterable[tuple[str, int, int]]:
-    """ "Q=0/3" -> ("Q", 0, 3)."""
+def _parse_picks(text: str = "") -> Iterable[tuple[str, int, int]]:
+    """Yields ("Q", 0, 3) of "Q=0/3"."""
     for letter, which, many in re.findall(r"(\w)=(\d+)/(\d+)", text):
         yield letter, int(which), int(many)
 
@@ -103,27 +103,27 @@ class Table:
     absent: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def by_ours(self) -> dict[str, list[Link]]:
-        return _grouped(self.links, lambda link: link.ours)
+        return _group_by(self.links, lambda link: link.ours)
 
     def by_theirs(self) -> dict[str, list[Link]]:
-        return _grouped(self.links, lambda link: link.theirs)
+        return _group_by(self.links, lambda link: link.theirs)
 
     def specs(self, shapes: Shapes, dtype: Any) -> dict[str, Spec]:
-        """Of their arrays, where ours have these shapes."""
+        """Returns shape and dtype of their arrays, where ours have these shapes."""
         return {
             name: Spec(parts[0].shape(shapes[parts[0].ours][len(parts[0].at) :]), np.dtype(dtype))
             for name, parts in self.by_theirs().items()
         }
 
 
-def _grouped(links: Iterable[Link], name: Callable[[Link], str]) -> dict[str, list[Link]]:
+def _group_by(links: Iterable[Link], name: Callable[[Link], str]) -> dict[str, list[Link]]:
     groups: dict[str, list[Link]] = {}
     for link in links:
         groups.setdefault(name(link), []).append(link)
     return groups
 
 
-class Account(NamedTuple):
+class Reconciliation(NamedTuple):
     """Where every array of a release went."""
 
     mapped: dict[str, list[Link]]  # by ours
@@ -132,14 +132,14 @@ class Account(NamedTuple):
     absent: dict[str, str]  # of ours: why
 
 
-def account(
+def reconcile(
     table: Table,
     shapes: Shapes,
     specs: Mapping[str, Spec],
     ignore: str = "",
     others: Mapping[str, str] | None = None,
-) -> Account:
-    """Settles every array of a release and every parameter of ours.
+) -> Reconciliation:
+    """Accounts for every array of a release and every parameter of ours.
 
     Args:
         ignore: a pattern of further names that are to be left out.
@@ -170,17 +170,17 @@ def account(
         name: f"is {kind}, and {WEIGHTS} belong there" for name, kind in (others or {}).items()
     }
     wrong += [f"{x}: {unread.get(x, 'missing')}" for x in expected if x not in specs]
-    wrong += [f"{name}: of ours, has nothing there" for name in uncovered(table, shapes)]
-    wrong += [f"{name}: of ours, is there twice" for name in repeated(table)]
+    wrong += [f"{name}: of ours, has nothing there" for name in list_unmapped(table, shapes)]
+    wrong += [f"{name}: of ours, is there twice" for name in list_repeated(table)]
     if wrong:
-        raise UserError("these weights are not what their configuration says:" + _lines(wrong))
+        raise UserError("these weights are not what their configuration says:" + _join_lines(wrong))
     copies = {copy: name for copy, name in table.copies.items() if copy in specs}
     absent = {name: why for name, why in table.absent.items() if name in shapes}
-    return Account(table.by_ours(), copies, ignored, absent)
+    return Reconciliation(table.by_ours(), copies, ignored, absent)
 
 
-def uncovered(table: Table, shapes: Shapes) -> list[str]:
-    """Parameters of which not every number is somebody's, or known to be nobody's."""
+def list_unmapped(table: Table, shapes: Shapes) -> list[str]:
+    """Lists parameters that the release covers only partly and that are not declared absent."""
     parts = table.by_ours()
 
     def covered(name: str, shape: tuple[int, ...]) -> bool:
@@ -191,12 +191,12 @@ def uncovered(table: Table, shapes: Shapes) -> list[str]:
     return [name for name, shape in rest.items() if not covered(name, shape)]
 
 
-def repeated(table: Table) -> list[str]:
-    """Parameters that several arrays are, in whole or in part."""
+def list_repeated(table: Table) -> list[str]:
+    """Lists parameters that several arrays are, in whole or in part."""
     parts = table.by_ours()
     return [name for name in parts if len({x.at for x in parts[name]}) < len(parts[name])]
 
 
-def _lines(lines: Sequence[str], most: int = 12) -> str:
+def _join_lines(lines: Sequence[str], most: int = 12) -> str:
     more = [f"and {len(lines) - most} more"] if len(lines) > most else []
     return "".join(f"\n  {line}" for line in [*lines[:most], *more])

@@ -25,14 +25,14 @@ def difference(made: Any, expected: np.ndarray) -> float:
     return float(np.abs(np.asarray(made) - expected).max() / np.abs(expected).max())
 
 
-def weights(run: Run) -> Any:
+def load_params(run: Run) -> Any:
     return backbone_params(run, Layout(make_mesh()))
 
 
 # --- XLNet -----------------------------------------------------------------------------------
 
 
-def xlnet(run: Run, source: Source) -> Differences:
+def compare_xlnet(run: Run, source: Source) -> Differences:
     """Outputs and memories beside the weights, as in the tests of keras-xlnet.
 
     They are .npy files, rows first: input_ids, seg_ids, mems_0 ..., and what is to come out of
@@ -44,24 +44,26 @@ def xlnet(run: Run, source: Source) -> Differences:
     if case is None:
         return {}
     with jax.default_matmul_precision("highest"):
-        output, memory_NBMD = _streams(run.backbone, weights(run), source, case == "pre")
-    found = {"output": difference(output, _array(source, f"{case}_output"))}
+        output, memory_NBMD = _run_streams(run.backbone, load_params(run), source, case == "pre")
+    found = {"output": difference(output, _read_array(source, f"{case}_output"))}
     for n, memory_BMD in enumerate(() if memory_NBMD is None else memory_NBMD):
-        found[f"memory {n}"] = difference(memory_BMD, _array(source, f"{case}_new_mems_{n}"))
+        found[f"memory {n}"] = difference(memory_BMD, _read_array(source, f"{case}_new_mems_{n}"))
     return {name: (off, 1e-6) for name, off in found.items()}
 
 
-def _streams(backbone: Any, params: Any, source: Source, predicts: bool):
+def _run_streams(backbone: Any, params: Any, source: Source, predicts: bool):
     """The output, and the new memory if one is given."""
     model = backbone.clone(reuse=0, dtype="float32")
-    tokens_BL = _array(source, "input_ids")
+    tokens_BL = _read_array(source, "input_ids")
     memory = None
     if source.has("mems_0.npy"):
-        layers = [_array(source, f"mems_{n}") for n in range(backbone.N)]
+        layers = [_read_array(source, f"mems_{n}") for n in range(backbone.N)]
         memory = two_stream.Memory(jnp.stack(layers))
-    given = dict(segments_BL=_array(source, "seg_ids"), memory=memory, mask=Mask(is_causal=True))
+    given = dict(
+        segments_BL=_read_array(source, "seg_ids"), memory=memory, mask=Mask(is_causal=True)
+    )
     if predicts:
-        given |= _queries(_array(source, "input_query"))
+        given |= _make_queries(_read_array(source, "input_query"))
     return _forward(model, params, tokens_BL, given)
 
 
@@ -73,7 +75,7 @@ def _forward(model: Any, params: Any, tokens_BL, given: dict[str, Any]):
     return output, out.memory and out.memory.h_NBMD
 
 
-def _queries(blind_BL: np.ndarray) -> dict[str, Any]:
+def _make_queries(blind_BL: np.ndarray) -> dict[str, Any]:
     """One at every place, which sees the memory and the places before it."""
     B, L = blind_BL.shape
     before = Mask(visible_BLJ=jnp.tri(L, k=-1, dtype=bool)[None], hides_slots=True)
@@ -81,9 +83,9 @@ def _queries(blind_BL: np.ndarray) -> dict[str, Any]:
     return dict(mask=before, slots_BP=slots_BP, blind_BP=blind_BL == 1)
 
 
-def _array(source: Source, name: str) -> np.ndarray:
+def _read_array(source: Source, name: str) -> np.ndarray:
     """One of the .npy files; UserError if it is missing or broken."""
-    with reading(path := source.path(f"{name}.npy")):
+    with reading(path := source.find_file(f"{name}.npy")):
         x = np.load(path)
         return x.astype(np.float32) if x.dtype == np.float64 else x
 
@@ -93,7 +95,7 @@ def _array(source: Source, name: str) -> np.ndarray:
 SENTENCES = "lm_embeddings_sentences.json"
 
 
-def elmo(run: Run, source: Source) -> Differences:
+def compare_elmo(run: Run, source: Source) -> Differences:
     """The top layer's states beside the weights, as in the tests of bilm-tf.
 
     lm_embeddings_sentences.json holds lists of sentences, lm_embeddings_0.hdf5 ... what comes out
@@ -102,26 +104,29 @@ def elmo(run: Run, source: Source) -> Differences:
     """
     if not source.has(SENTENCES):
         return {}
-    texts = _sentences(source)
+    texts = _read_sentences(source)
     with jax.default_matmul_precision("highest"):
-        made = _read(run.backbone, weights(run), texts)
+        made = _run_elmo(run.backbone, load_params(run), texts)
     off = 0.0
     for number, rows in enumerate(made):
-        with reading(path := source.path(f"lm_embeddings_{number}.hdf5")), h5py.File(path) as file:
+        with (
+            reading(path := source.find_file(f"lm_embeddings_{number}.hdf5")),
+            h5py.File(path) as file,
+        ):
             expected = [np.concatenate(file[str(k)][()], -1) for k in range(len(rows))]
         off = max(off, *map(difference, rows, expected))
     return {"states": (off, 1e-5)}
 
 
-def _sentences(source: Source) -> list[list[list[str]]]:
+def _read_sentences(source: Source) -> list[list[list[str]]]:
     """The words of each sentence of each list; UserError if the lists are not of one length."""
-    texts = read_json(path := source.path(SENTENCES))
+    texts = read_json(path := source.find_file(SENTENCES))
     if not texts or len({len(text) for text in texts}) != 1:
         raise UserError(f"{path}: should be lists of sentences, as many in each")
     return [[["<S>", *line.split(), "</S>"] for line in text] for text in texts]
 
 
-def _read(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[list[np.ndarray]]:
+def _run_elmo(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[list[np.ndarray]]:
     """The top layer's states of each sentence's words, [L, 2D]."""
     model = backbone.clone(dtype="float32")
     longest = max(len(words) for text in texts for words in text)

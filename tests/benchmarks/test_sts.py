@@ -39,5 +39,5 @@ def test_published_sentence_vectors_score_as_published(tmp_path):
     if spec is None or not DATA.exists():
         pytest.skip(f"needs the package {MINILM} and STS-B's test set beside the repository")
     folder = pathlib.Path(spec.submodule_search_locations[0]) / "model"
-    importer.bring(folder, tmp_path / "run")
+    importer.import_weights(folder, tmp_path / "run")
     assert round(sts.spearman(str(tmp_path / "run"), DATA), 2) == 82.03

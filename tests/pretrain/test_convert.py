@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pretrain.checkpoint import integrity
-from pretrain.conversion import exporter, importer, systems
+from pretrain.conversion import config_fields, exporter, importer
 from pretrain.data.tokenizers import wordpiece
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats import npz, safetensors
@@ -26,9 +26,9 @@ from tests.support.array_mapping import specs
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def bring(source, workdir, **options):
+def import_release(source, workdir, **options):
     said = []
-    importer.bring(source, workdir, said.append, **options)
+    importer.import_weights(source, workdir, said.append, **options)
     return said
 
 
@@ -49,7 +49,7 @@ def release(tmp_path_factory):
 def workdir(release, tmp_path_factory):
     """The run that came of it."""
     workdir = tmp_path_factory.mktemp("runs") / "bert"
-    bring(release, workdir)
+    import_release(release, workdir)
     return workdir
 
 
@@ -90,7 +90,7 @@ def test_the_manifest_names_origin_hashes_and_what_was_left_out(release, workdir
 
 
 def test_padded_tables_and_added_pieces_go_out_and_in_again(workdir, tmp_path, monkeypatch):
-    monkeypatch.setattr(systems, "PADDED_TO", [4])
+    monkeypatch.setattr(config_fields, "PADDED_TO", [4])
     padded = pathlib.Path(shutil.copytree(workdir, tmp_path / "padded"))
     own = opened(workdir).tokenizer
     tokens = wordpiece.Tokenizer(
@@ -101,8 +101,8 @@ def test_padded_tables_and_added_pieces_go_out_and_in_again(workdir, tmp_path, m
     )
     tokens.save(padded / "tokenizer")
     said = []
-    exporter.hand_out(padded, tmp_path / "out", lambda _: None)
-    importer.bring(tmp_path / "out", tmp_path / "again", said.append)
+    exporter.export_weights(padded, tmp_path / "out", lambda _: None)
+    importer.import_weights(tmp_path / "out", tmp_path / "again", said.append)
     again = opened(tmp_path / "again")
     assert (
         said[0] == f"rows {own.V - 2} to {own.V - 1} of the embedding are padding, and no piece's"
@@ -116,15 +116,15 @@ def test_padded_tables_and_added_pieces_go_out_and_in_again(workdir, tmp_path, m
 @pytest.mark.parametrize("kind", ["npz", "hugging_face"])
 def test_out_and_in_again_changes_no_bit(workdir, tmp_path, kind):
     out, again = tmp_path / "out", tmp_path / "again"
-    exporter.hand_out(workdir, out, lambda _: None, kind=kind)
-    bring(out, again)
+    exporter.export_weights(workdir, out, lambda _: None, kind=kind)
+    import_release(out, again)
     assert leaves(again) == leaves(workdir)
     assert opened(again).tokenizer.pieces == opened(workdir).tokenizer.pieces
     assert opened(again).config.objective == opened(workdir).config.objective
 
 
 def test_what_goes_out_as_it_came_is_the_same_to_the_bit(release, workdir, tmp_path):
-    exporter.hand_out(workdir, tmp_path / "out", lambda _: None, kind="npz")
+    exporter.export_weights(workdir, tmp_path / "out", lambda _: None, kind="npz")
     with (
         npz.open_arrays(release / "model.npz") as one,
         npz.open_arrays(tmp_path / "out/model.npz") as other,
@@ -136,15 +136,15 @@ def test_what_goes_out_as_it_came_is_the_same_to_the_bit(release, workdir, tmp_p
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_goes_out_when_asked_and_then_stays(workdir, tmp_path, dtype):
-    exporter.hand_out(workdir, tmp_path / "half", lambda _: None, dtype=dtype)
+    exporter.export_weights(workdir, tmp_path / "half", lambda _: None, dtype=dtype)
     with safetensors.open_arrays(tmp_path / "half") as arrays:
         assert {spec.dtype for spec in arrays.specs.values()} == {jnp.dtype(dtype)}
         half = arrays.read("bert.pooler.dense.weight")
     pool_DD = backbone_params(opened(workdir), layout())["pool_DD"]
     np.testing.assert_array_equal(half, np.asarray(pool_DD).astype(dtype).T)
-    bring(tmp_path / "half", tmp_path / "run")
+    import_release(tmp_path / "half", tmp_path / "run")
     assert {leaf["dtype"] for leaf in leaves(tmp_path / "run").values()} == {"float32"}
-    exporter.hand_out(tmp_path / "run", tmp_path / "back", lambda _: None)
+    exporter.export_weights(tmp_path / "run", tmp_path / "back", lambda _: None)
     first, second = (
         (tmp_path / name / "model.safetensors").read_bytes() for name in ("half", "back")
     )
@@ -153,9 +153,9 @@ def test_half_precision_goes_out_when_asked_and_then_stays(workdir, tmp_path, dt
 
 def test_a_number_too_large_for_half_precision_is_not_made_infinite(changed, tmp_path):
     rewrite(changed, lambda arrays: arrays["bert/pooler/dense/bias"].fill(1e6))
-    bring(changed, tmp_path / "run")
+    import_release(changed, tmp_path / "run")
     with pytest.raises(UserError, match=r"pooler.dense.bias does not fit in float16"):
-        exporter.hand_out(tmp_path / "run", tmp_path / "out", print, dtype="float16")
+        exporter.export_weights(tmp_path / "run", tmp_path / "out", print, dtype="float16")
     assert not (tmp_path / "out").exists()
 
 
@@ -165,14 +165,14 @@ def test_a_folder_without_permission_is_not_said_to_hold_nothing(release, monkey
 
     monkeypatch.setattr(importer.os, "listdir", denied)
     with pytest.raises(UserError, match=f"{release}: cannot be read: Permission denied"):
-        importer.found(release)
+        importer.detect_release(release)
 
 
 def test_large_folders_are_in_shards(workdir, tmp_path, monkeypatch):
     monkeypatch.setattr(safetensors.write, "__defaults__", (4096,))
-    exporter.hand_out(workdir, tmp_path / "out", lambda _: None)
+    exporter.export_weights(workdir, tmp_path / "out", lambda _: None)
     assert len(list((tmp_path / "out").glob("model-*.safetensors"))) > 2
-    bring(tmp_path / "out", tmp_path / "again")
+    import_release(tmp_path / "out", tmp_path / "again")
     assert leaves(tmp_path / "again") == leaves(workdir)
 
 
@@ -213,27 +213,27 @@ def test_weights_that_are_not_what_they_should_be_make_no_run(changed, tmp_path,
     change, reason = BROKEN[name]
     rewrite(changed, change)
     with pytest.raises(UserError, match=reason):
-        bring(changed, tmp_path / "run")
+        import_release(changed, tmp_path / "run")
     assert not (tmp_path / "run" / "config.json").exists()
 
 
 def test_an_array_can_be_left_out_by_name(changed, tmp_path):
     rewrite(changed, BROKEN["one is left over"][0])
-    said = bring(changed, tmp_path / "run", ignore="classifier.*")
+    said = import_release(changed, tmp_path / "run", ignore="classifier.*")
     assert "ignored, left out as asked: classifier (1)" in said
 
 
 def test_a_tied_copy_must_be_one(workdir, tmp_path):
-    exporter.hand_out(workdir, tmp_path / "out", lambda _: None)
+    exporter.export_weights(workdir, tmp_path / "out", lambda _: None)
     with safetensors.open_arrays(tmp_path / "out") as file:
         arrays = {name: file.read(name) for name in file.specs}
     arrays["cls.predictions.decoder.weight"] = arrays["bert.embeddings.word_embeddings.weight"]
     replace(tmp_path / "out", arrays)
-    assert any("a copy of" in line for line in bring(tmp_path / "out", tmp_path / "run"))
+    assert any("a copy of" in line for line in import_release(tmp_path / "out", tmp_path / "run"))
     arrays["cls.predictions.decoder.weight"] = arrays["cls.predictions.decoder.weight"] + 1
     replace(tmp_path / "out", arrays)
     with pytest.raises(UserError, match=r"should repeat bert\.embeddings\.word_embeddings\.weight"):
-        bring(tmp_path / "out", tmp_path / "other")
+        import_release(tmp_path / "out", tmp_path / "other")
 
 
 def replace(folder, arrays):
@@ -242,7 +242,7 @@ def replace(folder, arrays):
 
 
 def test_every_array_is_in_the_report(release, workdir, tmp_path):
-    said = bring(release, tmp_path / "run")
+    said = import_release(release, tmp_path / "run")
     assert said[-1].endswith("0 are left out, 0 unaccounted for")
     with npz.open_arrays(release / "model.npz") as file:
         assert f"{len(file.specs)} arrays became {len(leaves(workdir))} parameters" in said[-1]
@@ -250,7 +250,7 @@ def test_every_array_is_in_the_report(release, workdir, tmp_path):
 
 
 def test_an_import_that_broke_off_is_made_anew(release, workdir, tmp_path, monkeypatch):
-    assembled, count = importer.assembled, []
+    assembled, count = importer.assemble, []
 
     def fails(*given):
         count.append(None)
@@ -258,15 +258,15 @@ def test_an_import_that_broke_off_is_made_anew(release, workdir, tmp_path, monke
             raise KeyboardInterrupt
         return assembled(*given)
 
-    monkeypatch.setattr(importer, "assembled", fails)
+    monkeypatch.setattr(importer, "assemble", fails)
     with pytest.raises(KeyboardInterrupt):
-        bring(release, tmp_path / "run")
+        import_release(release, tmp_path / "run")
     with pytest.raises(UserError, match="holds no run"):
         opened(tmp_path / "run")
-    bring(release, tmp_path / "run")
+    import_release(release, tmp_path / "run")
     assert leaves(tmp_path / "run") == leaves(workdir)
     with pytest.raises(UserError, match="holds a run already"):
-        bring(release, tmp_path / "run")
+        import_release(release, tmp_path / "run")
 
 
 NO_RELEASE = {
@@ -281,10 +281,10 @@ NO_RELEASE = {
 
 
 def test_a_pickle_is_refused_and_not_opened(workdir, tmp_path):
-    exporter.hand_out(workdir, tmp_path / "out", lambda _: None)
+    exporter.export_weights(workdir, tmp_path / "out", lambda _: None)
     (tmp_path / "out" / "model.safetensors").rename(tmp_path / "out" / "pytorch_model.bin")
     with pytest.raises(UserError, match="pickle"):
-        bring(tmp_path / "out", tmp_path / "run")
+        import_release(tmp_path / "out", tmp_path / "run")
 
 
 def configure(folder, **fields):
@@ -296,7 +296,7 @@ def configure(folder, **fields):
 def test_a_folder_that_is_no_release_is_refused_by_what_is_wrong(changed, tmp_path, reason):
     NO_RELEASE[reason](changed)
     with pytest.raises(UserError, match=reason):
-        bring(changed, tmp_path / "run")
+        import_release(changed, tmp_path / "run")
 
 
 def test_a_run_that_theirs_cannot_compute_is_not_written(workdir, tmp_path):
@@ -305,9 +305,9 @@ def test_a_run_that_theirs_cannot_compute_is_not_written(workdir, tmp_path):
     config["model"]["normed_embedding"] = False
     (other / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match="normed_embedding=False: theirs can only be True"):
-        exporter.hand_out(other, tmp_path / "out", print)
+        exporter.export_weights(other, tmp_path / "out", print)
     with pytest.raises(UserError, match="can be written as npz, hugging_face"):
-        exporter.hand_out(workdir, tmp_path / "out", print, kind="tensorflow")
+        exporter.export_weights(workdir, tmp_path / "out", print, kind="tensorflow")
     assert not (tmp_path / "out").exists()
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 import modules
 from pretrain.checkpoint import integrity, streaming_writer
-from pretrain.conversion.name_map import Shapes, Table, account
-from pretrain.conversion.systems import Described
+from pretrain.conversion.name_map import Shapes, Table, reconcile
+from pretrain.conversion.systems import ReleaseSpec
 from pretrain.formats import Spec
 from pretrain.inference import trained_run
 from pretrain.runtime import run_config
@@ -38,7 +38,7 @@ def specs(arrays: Mapping[str, np.ndarray]) -> dict[str, Spec]:
 
 def read(table: Table, shapes: Shapes, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Our parameters, by path; every array and every parameter is accounted for."""
-    settled = account(table, shapes, specs(arrays))
+    settled = reconcile(table, shapes, specs(arrays))
     made = {name: np.full(shape, np.nan, np.float32) for name, shape in shapes.items()}
     for name in settled.absent:
         made[name][...] = 0
@@ -74,7 +74,7 @@ def backbone(params: Mapping[str, np.ndarray]):
     return integrity.nest(dict(params))["backbone"]
 
 
-def run(described: Described, params: Mapping[str, np.ndarray], workdir: pathlib.Path):
+def run(described: ReleaseSpec, params: Mapping[str, np.ndarray], workdir: pathlib.Path):
     """A run with these weights, opened."""
     streaming_writer.write(workdir, 0, ((f"params/{name}", x) for name, x in params.items()))
     described.tokenizer.save(workdir / "tokenizer")

@@ -17,14 +17,14 @@ CASES = ("char_skip", "char_noskip", "token_skip")
 
 def fields(options: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """The backbone's fields that an original's options.json stands for."""
-    known = elmo.DEFAULTS | dict(elmo.flat(options))
-    return elmo.fields(known, pathlib.Path("options.json"), softmax=kind == "tensorflow")
+    known = elmo.DEFAULTS | dict(elmo.flatten(options))
+    return elmo.read_fields(known, pathlib.Path("options.json"), softmax=kind == "tensorflow")
 
 
 def ours(theirs: Mapping[str, np.ndarray], kind: str, made: Mapping[str, Any]):
     """The backbone's parameters, of variables by their names in this kind of release."""
     shapes = cases.shapes({"name": "elmo", **made})
-    return cases.backbone(cases.read(elmo.table(kind, shapes), shapes, theirs))
+    return cases.backbone(cases.read(elmo.build_table(kind, shapes), shapes, theirs))
 
 
 def published(folder: pathlib.Path):

@@ -48,7 +48,7 @@ def source(folder, kind="hugging_face", arrays=None, tokens=None, config=None, *
         "config.json": sizes | dict(vocab_size=261, n_positions=12),
         "params_shapes.json": {},
     }
-    where = folder / gpt.KINDS[kind].knows
+    where = folder / gpt.KINDS[kind].marker_file
     where.write_text(json.dumps(known[where.name] | (config or {})))
     tokens = tokens or vocabulary(kind)
     tokens.write(*(folder / name for name in tokens.published))

@@ -6,21 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from modules.backbones.elmo import Backbone
+from pretrain.conversion import config_fields as fields
 from pretrain.conversion import parity
-from pretrain.conversion.name_map import Rows, Shapes, Table, links
-from pretrain.conversion.systems import (
-    Described,
-    Kind,
-    Source,
-    check_layers,
-    check_vocabulary,
-    chosen,
-    only,
-    rate,
-    size,
-    tokens_of,
-    unlike,
-)
+from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
+from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data.tokenizers import words
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
@@ -28,10 +18,10 @@ from pretrain.runtime.files import write_json
 
 KINDS = {
     "hdf5": Kind("hdf5", "*options.json", "*weights.hdf5"),
-    "tensorflow": Kind("tensorflow", "options.json", "*.index", out=False),
+    "tensorflow": Kind("tensorflow", "options.json", "*.index", writable=False),
 }
 TEXT_FORMAT = "elmo"
-checked = parity.elmo
+compare_outputs = parity.compare_elmo
 
 # --- names -----------------------------------------------------------------------------------
 
@@ -64,22 +54,22 @@ IGNORED = {
 NO_SOFTMAX = "the HDF5 files have no softmax"
 
 
-def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
-    """Their arrays and ours; an HDF5 file has none of the softmax's."""
+def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
+    """Builds the table of their arrays and ours; an HDF5 file has none of the softmax's."""
     del names  # always the same
-    rows: Rows = {**WORDS, **SPELLING, **filters_rows(shapes), **cells(kind, shapes)}
+    rows: Rows = {**WORDS, **SPELLING, **build_filter_rows(shapes), **build_cell_rows(kind, shapes)}
     if kind == "hdf5":
         absent = dict.fromkeys(("backbone/softmax_VD", "backbone/bias_V"), NO_SOFTMAX)
         rows = {ours: row for ours, row in rows.items() if ours not in absent}
-        return Table(links(rows, shapes), absent=absent)
-    found = [link._replace(theirs=f"lm/{link.theirs}") for link in links(rows, shapes)]
+        return Table(expand_rows(rows, shapes), absent=absent)
+    found = [link._replace(theirs=f"lm/{link.theirs}") for link in expand_rows(rows, shapes)]
     if shapes[f"{LAYERS}wx_ZDGU"][0] == 1:  # TensorFlow has no names within a stack of one
         found = [x._replace(theirs=x.theirs.replace("multi_rnn_cell/cell_0/", "")) for x in found]
     return Table(found, {}, IGNORED)
 
 
-def filters_rows(shapes: Shapes) -> Rows:
-    """They count the filters, ours say how wide they are: `fields` sees to it that widths rise."""
+def build_filter_rows(shapes: Shapes) -> Rows:
+    """Builds the rows of filters, which they count; `read_fields` sees to it that widths rise."""
     widths = sorted(int(w) for w in re.findall(r"/kernel(\d+)_EX", " ".join(shapes)))
     kernels = {
         f"{CHARACTERS}kernel{w}_EX": (f"CNN/W_cnn_{i}", "1WEX -> WEX") for i, w in enumerate(widths)
@@ -88,8 +78,11 @@ def filters_rows(shapes: Shapes) -> Rows:
     return kernels | biases
 
 
-def cells(kind: str, shapes: Shapes) -> Rows:
-    """A kernel's rows are the input's, then the state's; with one direction, no name counts it."""
+def build_cell_rows(kind: str, shapes: Shapes) -> Rows:
+    """Builds the rows of cells: a kernel's rows are the input's, then the state's.
+
+    With one direction, no name counts it.
+    """
     scope, (kernel, bias, projection) = CELLS[kind]
     Z = "" if shapes[f"{LAYERS}wx_ZDGU"][1] == 2 else "Z"
     scope = scope.replace("RNN_{z}/", "") if Z else scope
@@ -116,55 +109,55 @@ ACTIVATIONS = {name: name for name in ("relu", "tanh")}
 SIZES = {261: 261, 262: 261}  # of characters, without the filling of inference or with it
 
 
-def described(source: Source) -> Described:
-    """What the release is, by its options.
+def read_release(source: Source) -> ReleaseSpec:
+    """Reads what the release is, by its options.
 
     The option "vocabulary" names a folder that has the vocabulary instead, "lower" says whether
-    text is lower-cased.  A model of characters without a softmax knows no words, so none are read
-    for it.
+    text is lower-cased.  A model of characters without a softmax knows no words, so none are
+    read for it.
 
     Raises:
         UserError: it has no vocabulary, or computes what we do not.
     """
-    where = source.path(KINDS[source.kind].knows)
-    options = DEFAULTS | dict(flat(source.json(where.name)))
-    check_layers(options, "lstm.n_layers", source, where)
-    model = dict(name="elmo", **fields(options, where, softmax=source.kind != "hdf5"))
+    where = source.find_file(KINDS[source.kind].marker_file)
+    options = DEFAULTS | dict(flatten(source.read_json(where.name)))
+    fields.read_layers(options, "lstm.n_layers", source, where)
+    model = dict(name="elmo", **read_fields(options, where, softmax=source.kind != "hdf5"))
     V, W = model["V"], model.get("W", 0)
     lower = bool(source.options.get("lower"))
     tokens = words.Tokenizer(list(words.MARKS), "blank", lower)
     notes: tuple[str, ...] = ()
     if V:
-        tokens = vocabulary(source, lower)
-        notes = check_vocabulary(tokens, V, source.folder)
-    samples = size(options, "n_negative_samples_batch", where)
-    sampled = chosen(options, "sample_softmax", SWITCH, where) and samples < V
+        tokens = read_vocabulary(source, lower)
+        notes = fields.check_vocabulary(tokens, V, source.folder)
+    samples = fields.read_size(options, "n_negative_samples_batch", where)
+    sampled = fields.map_value(options, "sample_softmax", SWITCH, where) and samples < V
     samples = samples if sampled else 0
     batches = dict(
         name="bidirectional",
-        B=size(options, "batch_size", where),
-        L=size(options, "unroll_steps", where),
+        B=fields.read_size(options, "batch_size", where),
+        L=fields.read_size(options, "unroll_steps", where),
         characters=W,
     )
     objective = dict(name="bilm", samples=samples, stateful=True, reset="never")
     missing = () if V else ("softmax",)
-    return Described(model, objective, TEXT_FORMAT, batches, tokens, missing=missing, notes=notes)
+    return ReleaseSpec(model, objective, TEXT_FORMAT, batches, tokens, missing=missing, notes=notes)
 
 
-def flat(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """{"lstm": {"dim": 4096}} -> ("lstm.dim", 4096)."""
+def flatten(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields ("lstm.dim", 4096) of {"lstm": {"dim": 4096}}."""
     for name, value in options.items():
         if isinstance(value, dict):
-            yield from flat(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value
 
 
-def fields(options: dict[str, Any], where: Path, *, softmax: bool) -> dict[str, Any]:
-    """The backbone's fields that an options.json stands for.
+def read_fields(options: dict[str, Any], where: Path, *, softmax: bool) -> dict[str, Any]:
+    """Reads the backbone's fields that an options.json stands for.
 
     Args:
-        options: `flat`, and the defaults.
+        options: as `flatten` gives them, and the defaults.
         softmax: of a training checkpoint; False: of an HDF5 file, which always reads both ways.
 
     Raises:
@@ -173,40 +166,40 @@ def fields(options: dict[str, Any], where: Path, *, softmax: bool) -> dict[str, 
     spelled = "char_cnn.filters" in options
     ways = {True: 2, False: 1, None: 1} if softmax else {True: 2, None: 2}
     model = dict(
-        V=size(options, "n_tokens_vocab", where) if softmax or not spelled else 0,
-        D=size(options, "lstm.projection_dim", where),
-        U=size(options, "lstm.dim", where),
-        N=size(options, "lstm.n_layers", where),
-        Z=chosen(options, "bidirectional", ways, where),
+        V=fields.read_size(options, "n_tokens_vocab", where) if softmax or not spelled else 0,
+        D=fields.read_size(options, "lstm.projection_dim", where),
+        U=fields.read_size(options, "lstm.dim", where),
+        N=fields.read_size(options, "lstm.n_layers", where),
+        Z=fields.map_value(options, "bidirectional", ways, where),
         inputs="characters" if spelled else "words",
-        residual=chosen(options, "lstm.use_skip_connections", SWITCH, where),
-        clip_cell=clip(options, "lstm.cell_clip", where),
-        clip_projection=clip(options, "lstm.proj_clip", where),
-        tied=chosen(options, "share_embedding_softmax", SWITCH, where),
-        dropout=rate(options, "dropout", where),
+        residual=fields.map_value(options, "lstm.use_skip_connections", SWITCH, where),
+        clip_cell=read_clip(options, "lstm.cell_clip", where),
+        clip_projection=read_clip(options, "lstm.proj_clip", where),
+        tied=fields.map_value(options, "share_embedding_softmax", SWITCH, where),
+        dropout=fields.read_rate(options, "dropout", where),
     )
     check_projection(model["D"], model["U"], f"{where}: lstm.projection_dim", "lstm.dim")
-    return model | (spelling(options, where) if spelled else {})
+    return model | (read_spelling(options, where) if spelled else {})
 
 
-def spelling(options: dict[str, Any], where: Path) -> dict[str, Any]:
-    """What concerns characters."""
-    chosen(options, "char_cnn.n_characters", SIZES, where)
-    unlike(options, {"share_embedding_softmax": False}, where)
+def read_spelling(options: dict[str, Any], where: Path) -> dict[str, Any]:
+    """Reads what concerns characters."""
+    fields.map_value(options, "char_cnn.n_characters", SIZES, where)
+    fields.require_equal(options, {"share_embedding_softmax": False}, where)
     filters = options["char_cnn.filters"]
     check_filters(filters, f"{where}: char_cnn.filters")
     highways = options.get("char_cnn.n_highway")
     return dict(
-        E=size(options, "char_cnn.embedding.dim", where),
+        E=fields.read_size(options, "char_cnn.embedding.dim", where),
         filters=tuple(map(tuple, filters)),
-        highways=size(options, "char_cnn.n_highway", where) if highways else 0,
-        activation=chosen(options, "char_cnn.activation", ACTIVATIONS, where),
-        W=size(options, "char_cnn.max_characters_per_token", where),
+        highways=fields.read_size(options, "char_cnn.n_highway", where) if highways else 0,
+        activation=fields.map_value(options, "char_cnn.activation", ACTIVATIONS, where),
+        W=fields.read_size(options, "char_cnn.max_characters_per_token", where),
     )
 
 
-def clip(options: dict[str, Any], field: str, where: Path) -> float:
-    """What cells or states are held within; 0: free."""
+def read_clip(options: dict[str, Any], field: str, where: Path) -> float:
+    """Reads what cells or states are clipped to; 0: nothing."""
     value = options.get(field)
     if value is None:
         return 0.0
@@ -233,30 +226,30 @@ def check_projection(D: int, U: int, name: str, cell: str) -> None:
         raise UserError(f"{name}={D} is not below {cell}={U}: theirs would project nothing")
 
 
-def vocabulary(source: Source, lower: bool) -> words.Tokenizer:
-    """The words of the release, or in the folder that the option "vocabulary" names."""
-    source = source.of_tokens()
-    path = source.path("vocab*.txt")
+def read_vocabulary(source: Source, lower: bool) -> words.Tokenizer:
+    """Reads the words of the release, or of the folder that the option "vocabulary" names."""
+    source = source.with_tokenizer_folder()
+    path = source.find_file("vocab*.txt")
     return words.Tokenizer.learn(iter(()), vocabulary=str(path), split="blank", lower=lower)
 
 
 # --- out -------------------------------------------------------------------------------------
 
 
-def writes(run: Run, kind: str) -> bool:
-    """Every kind is of every ELMo."""
-    return True
+def is_writable(run: Run, kind: str) -> bool:
+    """Tells if the run is an ELMo; every kind is of every one."""
+    return isinstance(run.backbone, Backbone)
 
 
-def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
+def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) -> None:
     """Writes the options, as inference needs them, and the vocabulary.
 
     Raises:
         UserError: the run computes what theirs cannot.
     """
     ours: Any = run.backbone
-    pieces = tokens_of(run, words.Tokenizer, "of whole words")
-    only(ours, dict(Z=2))
+    pieces = fields.require_tokenizer(run, words.Tokenizer, "of whole words")
+    fields.require_fields(ours, dict(Z=2))
     check_projection(ours.D, ours.U, "model.D", "model.U")
     options = dict(
         bidirectional=True,

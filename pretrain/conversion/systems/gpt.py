@@ -1,50 +1,30 @@
 """GPT-1's and GPT-2's releases (Radford et al. 2018, 2019): OpenAI's files, and Hugging Face's."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from modules.backbones.transformer import Backbone
-from pretrain.conversion.hf_tokenizers import (
-    GENERIC,
-    check_byte_level,
-    configuration,
-    merges,
-    whole,
-    write_tokenizer,
-)
-from pretrain.conversion.name_map import Link, Rows, Shapes, Table, links
-from pretrain.conversion.systems import (
-    Described,
-    Kind,
-    Source,
-    check_layers,
-    check_vocabulary,
-    chosen,
-    nonnegative,
-    only,
-    rate,
-    size,
-    unlike,
-)
-from pretrain.data.tokenizers import bpe, byte_bpe
-from pretrain.data.tokenizers.bpe_files import SAVED
+from pretrain.conversion import config_fields as fields
+from pretrain.conversion import hugging_face
+from pretrain.conversion.name_map import Link, Rows, Shapes, Table, expand_rows
+from pretrain.conversion.systems import Kind, ReleaseSpec, Source, gpt_tokenizer
+from pretrain.conversion.systems.gpt_tokenizer import GPT1
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_json
 
 KINDS = {
-    "tensorflow": Kind("tensorflow", "hparams.json", "*.index", out=False),
+    "tensorflow": Kind("tensorflow", "hparams.json", "*.index", writable=False),
     "npz": Kind("npz", "hparams.json", "*.npz"),
     "hugging_face": Kind("safetensors", "config.json", model_type="gpt2"),
     "hugging_face_gpt1": Kind("safetensors", "config.json", model_type="openai-gpt"),
-    "openai_npy": Kind("npy_shards", "params_shapes.json", out=False),
+    "openai_npy": Kind("npy_shards", "params_shapes.json", writable=False),
 }
-GPT1 = ("hugging_face_gpt1", "openai_npy")  # the others are of GPT-2
 NORM = {True: "post", False: "pre"}  # of GPT-1, and not
 TEXT_FORMAT = "gpt"
+Sizes = dict[str, Any]
 WIDTH = 64  # of a head of GPT-1, whose release does not say
 
 # --- names -----------------------------------------------------------------------------------
@@ -114,23 +94,23 @@ IGNORED = {
 }
 
 
-def number(name: str) -> str:
-    """The place of an array in GPT-1's release."""
+def number_array(name: str) -> str:
+    """Returns the number of an array in GPT-1's release."""
     if name in TABLES:
         return str(TABLES.index(name))
     layer, _, name = name.removeprefix("h").partition("/")
     return str(len(TABLES) + len(ORDER) * int(layer) + ORDER.index(name))
 
 
-def torch_name(name: str, first: bool) -> str:
-    """A name as Hugging Face has it, without the prefix."""
+def spell_torch_name(name: str, first: bool) -> str:
+    """Spells a name as Hugging Face does, without the prefix."""
     for theirs, other in TORCH.items():
         name = re.sub(theirs, other, name)
     return re.sub("^w[tp]e", lambda x: EMBEDDINGS[x[0]] if first else x[0], name)
 
 
-def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
-    """Their arrays and ours.
+def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
+    """Builds the table of their arrays and ours.
 
     Args:
         names: those of a release that was found; "transformer." may be missing before them.
@@ -139,18 +119,18 @@ def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     def renamed(spelled: Callable[[str], str], lead: str = "") -> list[Link]:
         return [
             link._replace(theirs=spelled(link.theirs), form=link.form.removeprefix(lead))
-            for link in links(ROWS, shapes)
+            for link in expand_rows(ROWS, shapes)
         ]
 
     if kind == "openai_npy":
-        return Table(renamed(number))
+        return Table(renamed(number_array))
     if KINDS[kind].format != "safetensors":
         return Table(renamed("model/{}".format), {}, IGNORED["tensorflow"])
     names = list(names)
     bare = bool(names) and not any(name.startswith("transformer.") for name in names)
 
     def spelled(name: str) -> str:
-        theirs = ("" if bare else "transformer.") + torch_name(name, kind in GPT1)
+        theirs = ("" if bare else "transformer.") + spell_torch_name(name, kind in GPT1)
         tied = name == "wte" and HEAD in names and theirs not in names  # one of two is enough
         return HEAD if tied else theirs
 
@@ -182,34 +162,22 @@ ONLY = {
     "add_cross_attention": False,
     "tie_word_embeddings": True,
 }
-ACTIVATIONS = {  # their names -> ours: in the code of their GPT-1, "gelu" is the tanh form
-    "hugging_face": (
-        "activation_function",
-        {
-            "gelu_new": "gelu",
-            "gelu_pytorch_tanh": "gelu",
-            "gelu_python_tanh": "gelu",
-            "gelu_fast": "gelu",
-            "gelu_accurate": "gelu",
-            "gelu": "gelu_erf",
-            "gelu_python": "gelu_erf",
-            "relu": "relu",
-        },
-    ),
+ACTIVATIONS: dict[str, tuple[str, dict[str, str]]] = {  # in their GPT-1, "gelu" is the tanh form
+    "hugging_face": ("activation_function", hugging_face.ACTIVATIONS),
     "hugging_face_gpt1": ("afn", {"gelu": "gelu", "relu": "relu"}),
 }
 
 
-def described(source: Source) -> Described:
-    """What the release is: its sizes by its configuration, GPT-1's by its arrays.
+def read_release(source: Source) -> ReleaseSpec:
+    """Reads what the release is: its sizes by its configuration, GPT-1's by its arrays.
 
     The option "vocabulary" names a folder that has the tokenizer's files instead.
 
     Raises:
         UserError: it has no vocabulary, or computes what we do not.
     """
-    readers = {"safetensors": configured, "npy_shards": measured}
-    sizes = readers.get(KINDS[source.kind].format, hyperparameters)(source)
+    readers = {"safetensors": read_config_json, "npy_shards": read_sizes_from_shapes}
+    sizes = readers.get(KINDS[source.kind].format, read_hparams)(source)
     if sizes["D"] % sizes["H"]:
         raise UserError(
             f"{source.folder}: a width of {sizes['D']} does not divide by {sizes['H']} heads"
@@ -226,18 +194,18 @@ def described(source: Source) -> Described:
         residual_scale=not first,
     )
     batches = dict(name="windows", B=64 if first else 32, L=model["L"])
-    tokens = tokenizer(source)
+    tokens = gpt_tokenizer.read_tokenizer(source)
     folder = Path(source.options.get("vocabulary") or source.folder)
-    notes = check_vocabulary(tokens, model["V"], folder) + other_rules(source, tokens)
-    return Described(
-        model, dict(name="clm", across=False), TEXT_FORMAT, batches, tokens, notes=notes
-    )
+    notes = fields.check_vocabulary(tokens, model["V"], folder)
+    notes += gpt_tokenizer.note_rules(source, tokens)
+    objective = dict(name="clm", across=False)
+    return ReleaseSpec(model, objective, TEXT_FORMAT, batches, tokens, notes=notes)
 
 
-def hyperparameters(source: Source) -> dict[str, Any]:
-    """What GPT-2's hparams.json says of a model; all else is in its code."""
-    where = source.path("hparams.json")
-    sizes = said(source.json(where.name), source, where, V="n_vocab", L="n_ctx")
+def read_hparams(source: Source) -> dict[str, Any]:
+    """Reads what GPT-2's hparams.json says of a model; all else is in its code."""
+    where = source.find_file("hparams.json")
+    sizes = read_sizes(source.read_json(where.name), source, where, V="n_vocab", L="n_ctx")
     return sizes | dict(
         F=4 * sizes["D"],
         activation="gelu",
@@ -249,44 +217,46 @@ def hyperparameters(source: Source) -> dict[str, Any]:
     )
 
 
-def configured(source: Source) -> dict[str, Any]:
-    """What Hugging Face's config.json says of a model."""
-    where = source.path("config.json")
-    config = DEFAULTS[source.kind] | configuration(source, KINDS[source.kind].model_type)
-    unlike(config, ONLY, where)
-    embedding, residual = (rate(config, x, where) for x in ("embd_pdrop", "resid_pdrop"))
+def read_config_json(source: Source) -> dict[str, Any]:
+    """Reads what Hugging Face's config.json says of a model."""
+    where = source.find_file("config.json")
+    config = DEFAULTS[source.kind] | hugging_face.read_config(source, KINDS[source.kind].model_type)
+    fields.require_equal(config, ONLY, where)
+    embedding, residual = (
+        fields.read_rate(config, x, where) for x in ("embd_pdrop", "resid_pdrop")
+    )
     if embedding != residual:
         raise UserError(
             f"{where}: embd_pdrop is {embedding} and resid_pdrop {residual}, and here both are "
             "model.dropout: write the one you want in the file as both"
         )
-    sizes = said(config, source, where, V="vocab_size", L="n_positions")
+    sizes = read_sizes(config, source, where, V="vocab_size", L="n_positions")
     inner = config.get("n_inner") is not None
     return sizes | dict(
-        F=size(config, "n_inner", where) if inner else 4 * sizes["D"],
-        activation=chosen(config, *ACTIVATIONS[source.kind], where),
-        epsilon=nonnegative(config, "layer_norm_epsilon", where),
+        F=fields.read_size(config, "n_inner", where) if inner else 4 * sizes["D"],
+        activation=fields.map_value(config, *ACTIVATIONS[source.kind], where),
+        epsilon=fields.read_nonnegative(config, "layer_norm_epsilon", where),
         dropout=residual,
-        attention_dropout=rate(config, "attn_pdrop", where),
-        init_scale=nonnegative(config, "initializer_range", where),
+        attention_dropout=fields.read_rate(config, "attn_pdrop", where),
+        init_scale=fields.read_nonnegative(config, "initializer_range", where),
     )
 
 
-def said(config: Mapping[str, Any], source: Source, where: Path, **fields: str) -> dict[str, Any]:
-    """The sizes in these fields, and in those that both have."""
-    fields |= dict(D="n_embd", H="n_head")
-    sizes = {ours: size(config, theirs, where) for ours, theirs in fields.items()}
-    return sizes | dict(N=check_layers(config, "n_layer", source, where))
+def read_sizes(config: Mapping[str, Any], source: Source, where: Path, **names: str) -> Sizes:
+    """Reads the sizes in these fields, and in those that both have."""
+    names |= dict(D="n_embd", H="n_head")
+    sizes = {ours: fields.read_size(config, theirs, where) for ours, theirs in names.items()}
+    return sizes | dict(N=fields.read_layers(config, "n_layer", source, where))
 
 
-def measured(source: Source) -> dict[str, Any]:
-    """What the shapes of GPT-1's arrays say of it; all else is in its code."""
+def read_sizes_from_shapes(source: Source) -> dict[str, Any]:
+    """Reads what the shapes of GPT-1's arrays say of it; all else is in its code."""
     shapes = [source.specs[str(i)].shape for i in range(len(source.specs))]
     N, inner = len(shapes) // len(ORDER), len(TABLES) + ORDER.index("mlp/c_fc/w")
     axes = [2, 2, *N * [3 if name.endswith("/w") else 1 for name in ORDER]]
     if not N or [*map(len, shapes)] != axes or shapes[0][1] % WIDTH:
         raise UserError(
-            f"{source.path('params_shapes.json')}: is not GPT-1's: positions [L, D], tokens "
+            f"{source.find_file('params_shapes.json')}: is not GPT-1's: positions [L, D], tokens "
             f"[V, D], then {len(ORDER)} arrays of each layer, where D is heads of {WIDTH}"
         )
     (L, D), (V, _), (*_, F) = shapes[0], shapes[1], shapes[inner]
@@ -305,101 +275,57 @@ def measured(source: Source) -> dict[str, Any]:
     )
 
 
-def tokenizer(source: Source) -> bpe.Tokenizer | byte_bpe.Tokenizer:
-    """The vocabulary of the release, or of the folder that the option "vocabulary" names."""
-    kind = tokenizer_class(source.kind)
-    source = source.of_tokens()
-    if kind is byte_bpe.Tokenizer:
-        check_byte_level(source)
-    for names in (kind.published, SAVED):
-        if all(source.has(name) for name in names):
-            more = source.json("added_tokens.json") if source.has("added_tokens.json") else {}
-            return kind.read(source.path(names[0]), source.path(names[1]), more)
-    if source.has("tokenizer.json"):
-        path = source.path("tokenizer.json")
-        return kind.of(*merges(source), (path, path))
-    pairs = [" and ".join(names) for names in (kind.published, SAVED)]
-    raise UserError(
-        f"{source.folder} has no vocabulary, neither {' nor '.join(pairs)} nor tokenizer.json: "
-        "--vocabulary=DIR says which folder has them"
-    )
-
-
-def other_rules(source: Source, tokens: bpe.Tokenizer | byte_bpe.Tokenizer) -> tuple[str, ...]:
-    """What to say where Hugging Face's code cuts text into words otherwise than ours."""
-    if source.kind != "hugging_face_gpt1":
-        return ()
-    theirs, ours = whole(source.of_tokens()), json.loads(tokens.copy_library().to_str())
-    if all(theirs.get(x) == ours[x] for x in ("normalizer", "pre_tokenizer")):
-        return ()
-    return (
-        "text is cut into words by rules of ours, which stand for ftfy and spaCy: "
-        "transformers cuts some texts otherwise",
-    )
-
-
-def tokenizer_class(kind: str) -> type[bpe.Tokenizer] | type[byte_bpe.Tokenizer]:
-    return bpe.Tokenizer if kind in GPT1 else byte_bpe.Tokenizer
-
-
 # --- out -------------------------------------------------------------------------------------
 
 
-TOKENS: dict[str, dict[str, Any]] = {  # their tokenizers' own words
-    "hugging_face": dict(
-        tokenizer_class="GPT2Tokenizer",
-        add_prefix_space=False,
-        **dict.fromkeys(("bos_token", "eos_token", "unk_token"), byte_bpe.EOD),
-    ),
-    "hugging_face_gpt1": dict(tokenizer_class=GENERIC[0], unk_token=bpe.UNK),
-}
-
-
-def writes(run: Run, kind: str) -> bool:
-    """GPT-1's kinds are of a run that norms what was added, GPT-2's of one that norms before."""
+def is_writable(run: Run, kind: str) -> bool:
+    """Tells if the run is a GPT-1, which norms what was added, or a GPT-2, which norms before."""
     return getattr(run.backbone, "norm", "pre") == NORM[kind in GPT1]
 
 
-def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
+def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) -> None:
     """Writes the configuration and the vocabulary.
 
     Raises:
         UserError: the run computes what theirs cannot.
     """
-    ours, pieces = fitting(run, kind), run.tokenizer
-    if not isinstance(pieces, tokenizer_class(kind)):
-        name = tokenizer_class(kind).name
-        raise UserError(f"the tokenizer of such a release is {name}: this run has another")
+    ours = require_gpt(run, kind)
+    gpt_tokenizer.check_tokenizer(run, kind)
     if kind == "npz":
         sizes = dict(n_vocab=ours.V, n_ctx=ours.L, n_embd=ours.D, n_head=ours.H, n_layer=ours.N)
         write_json(folder / "hparams.json", sizes)
     else:
-        config = hugging_face_config(ours, kind, pieces.special["eod"], dtype)
+        config = build_config_json(ours, kind, run.tokenizer.special["eod"], dtype)
         write_json(folder / "config.json", config)
-        write_json(folder / "tokenizer_config.json", TOKENS[kind] | dict(model_max_length=ours.L))
-    if kind == "hugging_face_gpt1":  # the class of their GPT-1 cuts words otherwise
-        write_tokenizer(folder, pieces.copy_library(), [bpe.UNK])
-    names = pieces.published if kind == "npz" else SAVED
-    pieces.write(folder / names[0], folder / names[1])
+    gpt_tokenizer.write_tokenizer(run, folder, kind, ours.L)
 
 
-def fitting(run: Run, kind: str) -> Backbone:
-    """The run's backbone; UserError unless a release of this kind can hold it."""
+def require_gpt(run: Run, kind: str) -> Backbone:
+    """Returns the run's backbone; UserError unless a release of this kind can hold it."""
     ours = run.backbone
     if not isinstance(ours, Backbone) or ours.attention != "causal":
         raise UserError(f"{run.workdir} holds no GPT: that is model.name='transformer', 'causal'")
-    only(ours, dict(norm=NORM[kind in GPT1], window=0, S=0, normed_embedding=False, head="tied"))
-    only(ours, dict(pooler=False, K=ours.D / ours.H))
+    required: dict[str, Any] = dict(
+        norm=NORM[kind in GPT1],
+        window=0,
+        S=0,
+        normed_embedding=False,
+        head="tied",
+        pooler=False,
+        K=ours.D / ours.H,
+    )
     if kind != "hugging_face":
-        only(ours, dict(F=4 * ours.D))
+        required |= dict(F=4 * ours.D)
     if kind == "npz":
-        only(ours, dict(activation="gelu", epsilon=1e-5))
+        required |= dict(activation="gelu", epsilon=1e-5)
+    fields.require_fields(ours, required)
     return ours
 
 
-def hugging_face_config(ours: Backbone, kind: str, eod: int, dtype: str) -> dict[str, Any]:
+def build_config_json(ours: Backbone, kind: str, eod: int, dtype: str) -> dict[str, Any]:
+    """Builds Hugging Face's config.json."""
     field, activations = ACTIVATIONS[kind]
-    named = {own: name for name, own in reversed(activations.items())}
+    named = fields.invert(activations)
     name = "OpenAIGPT" if kind in GPT1 else "GPT2"
     config = dict(
         architectures=[f"{name}LMHeadModel"],
@@ -418,5 +344,5 @@ def hugging_face_config(ours: Backbone, kind: str, eod: int, dtype: str) -> dict
         eos_token_id=eod,
         dtype=dtype,
     )
-    config[field] = chosen(vars(ours), "activation", named, Path("model"))
+    config[field] = fields.map_value(vars(ours), "activation", named, Path("model"))
     return config | ({} if kind in GPT1 else dict(n_inner=ours.F))

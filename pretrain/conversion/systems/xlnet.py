@@ -4,23 +4,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pretrain.conversion import parity
-from pretrain.conversion.hf_tokenizers import GENERIC, configuration
-from pretrain.conversion.name_map import Link, Rows, Shapes, Table, links
-from pretrain.conversion.systems import (
-    Described,
-    Kind,
-    Source,
-    check_layers,
-    check_vocabulary,
-    chosen,
-    nonnegative,
-    only,
-    rate,
-    size,
-    tokens_of,
-    unlike,
-)
+from modules.backbones.two_stream import Backbone
+from pretrain.conversion import config_fields as fields
+from pretrain.conversion import hugging_face, parity
+from pretrain.conversion.name_map import Link, Rows, Shapes, Table, expand_rows
+from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data.tokenizers import sentencepiece, unigram
 from pretrain.formats.base import reading
 from pretrain.inference.trained_run import Run
@@ -28,12 +16,12 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_json
 
 KINDS = {
-    "tensorflow": Kind("tensorflow", "xlnet_config.json", "*.index", out=False),
+    "tensorflow": Kind("tensorflow", "xlnet_config.json", "*.index", writable=False),
     "npz": Kind("npz", "xlnet_config.json", "*.npz"),
     "hugging_face": Kind("safetensors", "config.json", model_type="xlnet"),
 }
 TEXT_FORMAT = "xlnet"
-checked = parity.xlnet
+compare_outputs = parity.compare_xlnet
 
 # --- names -----------------------------------------------------------------------------------
 
@@ -101,8 +89,8 @@ OPTIONAL = {  # a fine-tuned model is released without
 }
 
 
-def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
-    """Their arrays and ours.
+def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
+    """Builds the table of their arrays and ours.
 
     Args:
         names: those of a release that was found; "transformer." may be missing before them, and
@@ -116,15 +104,15 @@ def table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     head, token = "lm_loss.weight", "backbone/token_VD"
     if head in there and rows[token][0] not in there:  # one of the two is enough
         rows = {**rows, token: (head, *rows[token][1:])}
-    found = links({ours: row for ours, row in rows.items() if ours not in absent}, shapes)
+    found = expand_rows({ours: row for ours, row in rows.items() if ours not in absent}, shapes)
     if kind != "hugging_face":
         return Table(found, {}, IGNORED, absent)
     copies = {head: rows[token][0]} if rows[token][0] != head else {}
-    return Table(for_each_layer(found, shapes), copies, {}, absent)
+    return Table(repeat_for_layers(found, shapes), copies, {}, absent)
 
 
-def for_each_layer(found: list[Link], shapes: Shapes) -> list[Link]:
-    """Biases that all our layers have in common, written out for each of theirs."""
+def repeat_for_layers(found: list[Link], shapes: Shapes) -> list[Link]:
+    """Repeats biases that all our layers have in common for each of theirs."""
     later = range(1, shapes[f"{LAYERS}attention/segment_SHK"][0])
     shared = [link for link in found if link.ours.startswith("backbone/biases/")]
     return found + [
@@ -157,16 +145,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of what a file does not say
 }
 ACTIVATIONS = {  # their names -> ours: the authors' "gelu" is the tanh form, Hugging Face's is not
     "tensorflow": {"gelu": "gelu", "relu": "relu"},
-    "hugging_face": {
-        "gelu_new": "gelu",
-        "gelu_pytorch_tanh": "gelu",
-        "gelu_python_tanh": "gelu",
-        "gelu": "gelu_erf",
-        "gelu_python": "gelu_erf",
-        "relu": "relu",
-    },
+    "hugging_face": hugging_face.ACTIVATIONS,
 }
-SWITCH = {True: True, False: False}
 ONLY = {"layer_norm_eps": 1e-12, "tie_word_embeddings": True, "bi_data": False}
 OTHER_RULES = (
     "text is cut as transformers does it by tokenizer.json, which is not XLNet's own way: for "
@@ -175,8 +155,8 @@ OTHER_RULES = (
 MEMORY, REUSE = 384, 256  # the paper's, where a file does not say
 
 
-def described(source: Source) -> Described:
-    """What the release is, by its configuration.
+def read_release(source: Source) -> ReleaseSpec:
+    """Reads what the release is, by its configuration.
 
     The option "vocabulary" names a folder that has spiece.model instead, "lower" says whether text
     is lower-cased.
@@ -185,69 +165,75 @@ def described(source: Source) -> Described:
         UserError: it has no spiece.model, or computes what we do not.
     """
     theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
-    where = source.path(KINDS[source.kind].knows)
+    where = source.find_file(KINDS[source.kind].marker_file)
     if theirs == "hugging_face":
-        given = configuration(source, "xlnet")
-        unlike(given, ONLY, where)
+        given = hugging_face.read_config(source, "xlnet")
+        fields.require_equal(given, ONLY, where)
     else:
-        given = source.json(where.name)
+        given = source.read_json(where.name)
     config = DEFAULTS[theirs] | given
-    tokens, reuse = tokenizer(source), positive(config, "reuse_len", REUSE, where)
-    dropout = rate(config, "dropout", where)
+    tokens, reuse = read_tokenizer(source), read_positive(config, "reuse_len", REUSE, where)
+    dropout = fields.read_rate(config, "dropout", where)
     model = dict(
         name="two_stream",
-        **sizes(config, theirs, source, where),
-        M=positive(config, "mem_len", MEMORY, where),
+        **read_sizes(config, theirs, source, where),
+        M=read_positive(config, "mem_len", MEMORY, where),
         reuse=reuse,
-        untied=theirs == "hugging_face" or chosen(config, "untie_r", SWITCH, where),
-        attention=chosen(config, "attn_type", {"bi": "bi", "uni": "causal"}, where),
-        same_length=chosen(config, "same_length", SWITCH, where),
-        clamp=positive(config, "clamp_len", -1, where),
-        activation=chosen(config, "ff_activation", ACTIVATIONS[theirs], where),
+        untied=theirs == "hugging_face"
+        or fields.map_value(config, "untie_r", fields.SWITCH, where),
+        attention=fields.map_value(config, "attn_type", {"bi": "bi", "uni": "causal"}, where),
+        same_length=fields.map_value(config, "same_length", fields.SWITCH, where),
+        clamp=read_positive(config, "clamp_len", -1, where),
+        activation=fields.map_value(config, "ff_activation", ACTIVATIONS[theirs], where),
         dropout=dropout,
         attention_dropout=dropout,
-        init_scale=nonnegative(config, "initializer_range", where),
+        init_scale=fields.read_nonnegative(config, "initializer_range", where),
     )
-    notes = check_vocabulary(tokens, model["V"], source.folder)
+    notes = fields.check_vocabulary(tokens, model["V"], source.folder)
     notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
     batches = dict(name="lanes", B=32, L=2 * reuse, reuse_len=reuse, bidirectional=True)
-    return Described(model, dict(name="plm"), TEXT_FORMAT, batches, tokens, notes=notes)
+    return ReleaseSpec(model, dict(name="plm"), TEXT_FORMAT, batches, tokens, notes=notes)
 
 
-def sizes(config: dict[str, Any], theirs: str, source: Source, where: Path) -> dict[str, int]:
+def read_sizes(config: dict[str, Any], theirs: str, source: Source, where: Path) -> dict[str, int]:
+    """Reads the sizes of the model."""
     vocabulary = "vocab_size" if theirs == "hugging_face" else "n_token"
-    fields = dict(V=vocabulary, D="d_model", H="n_head", F="d_inner")
-    found = {ours: size(config, field, where) for ours, field in fields.items()}
-    found |= dict(N=check_layers(config, "n_layer", source, where))
+    names = dict(V=vocabulary, D="d_model", H="n_head", F="d_inner")
+    sizes = {ours: fields.read_size(config, name, where) for ours, name in names.items()}
+    sizes |= dict(N=fields.read_layers(config, "n_layer", source, where))
     if theirs == "hugging_face" and config.get("d_head") is None:
-        return found | dict(K=found["D"] // found["H"])
-    return found | dict(K=size(config, "d_head", where))
+        return sizes | dict(K=sizes["D"] // sizes["H"])
+    return sizes | dict(K=fields.read_size(config, "d_head", where))
 
 
-def positive(config: dict[str, Any], field: str, otherwise: int, where: Path) -> int:
-    """A whole number above 0; `otherwise` where the field is missing or switched off."""
-    return otherwise if config.get(field) in (None, 0, -1) else size(config, field, where)
+def read_positive(config: dict[str, Any], field: str, otherwise: int, where: Path) -> int:
+    """Reads a whole number above 0; `otherwise` where the field is missing or switched off."""
+    return (
+        otherwise if config.get(field) in (None, 0, -1) else fields.read_size(config, field, where)
+    )
 
 
-def tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenizer:
-    """The vocabulary of the release, or of the folder that the option "vocabulary" names.
+def read_tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenizer:
+    """Reads the vocabulary of the release, or of the folder that the option names.
 
     Without spiece.model it is a tokenizer.json, which cuts some texts otherwise.
     """
-    source = source.of_tokens()
+    source = source.with_tokenizer_folder()
     if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
         if source.options.get("lower") is not None:
             raise UserError(
                 f"--lower: {source.folder / 'tokenizer.json'} says how text is prepared: leave "
                 f"it out, or put {sentencepiece.MODEL} beside it"
             )
-        path = source.path("tokenizer.json")
+        path = source.find_file("tokenizer.json")
         with reading(path):
             return unigram.Tokenizer.of(path.read_text("utf-8"), path)
-    path, config = source.path(sentencepiece.MODEL), {}
+    path, config = source.find_file(sentencepiece.MODEL), {}
     if source.has("tokenizer_config.json"):
-        config = source.json("tokenizer_config.json")
-        unlike(config, {"remove_space": True}, source.path("tokenizer_config.json"))
+        config = source.read_json("tokenizer_config.json")
+        fields.require_equal(
+            config, {"remove_space": True}, source.find_file("tokenizer_config.json")
+        )
     lower = source.options.get("lower")
     lower = config.get("do_lower_case", False) if lower is None else lower
     with reading(path):
@@ -257,12 +243,12 @@ def tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenizer:
 # --- out -------------------------------------------------------------------------------------
 
 
-def writes(run: Run, kind: str) -> bool:
-    """Every kind is of every XLNet."""
-    return True
+def is_writable(run: Run, kind: str) -> bool:
+    """Tells if the run is an XLNet; every kind is of every one."""
+    return isinstance(run.backbone, Backbone)
 
 
-def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
+def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) -> None:
     """Writes the configuration and the vocabulary.
 
     Raises:
@@ -270,26 +256,26 @@ def companions(run: Run, folder: Path, kind: str, dtype: str) -> None:
     """
     ours: Any = run.backbone
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
-    named = {own: name for name, own in reversed(ACTIVATIONS[theirs].items())}
+    named = fields.invert(ACTIVATIONS[theirs])
     config = dict(
         d_head=ours.K,
         d_inner=ours.F,
         d_model=ours.D,
         n_head=ours.H,
         n_layer=ours.N,
-        ff_activation=chosen(vars(ours), "activation", named, Path("model")),
+        ff_activation=fields.map_value(vars(ours), "activation", named, Path("model")),
     )
     if theirs == "tensorflow":
-        only(ours, dict(attention="bi", same_length=False, clamp=-1))
+        fields.require_fields(ours, dict(attention="bi", same_length=False, clamp=-1))
         config |= dict(n_token=ours.V, untie_r=ours.untied)
     else:
-        only(ours, dict(K=ours.D / ours.H))
-        config |= hugging_face_config(ours, run.tokenizer.special.get("pad"), dtype)
-    write_tokens(run, folder, theirs)
-    write_json(folder / KINDS[kind].knows, config)
+        fields.require_fields(ours, dict(K=ours.D / ours.H))
+        config |= build_config_json(ours, run.tokenizer.special.get("pad"), dtype)
+    write_tokenizer(run, folder, theirs)
+    write_json(folder / KINDS[kind].marker_file, config)
 
 
-def write_tokens(run: Run, folder: Path, theirs: str) -> None:
+def write_tokenizer(run: Run, folder: Path, theirs: str) -> None:
     """Writes the vocabulary, and for Hugging Face's code how text is prepared."""
     tokens: dict[str, Any] = dict(remove_space=True)
     if theirs == "hugging_face" and isinstance(run.tokenizer, unigram.Tokenizer):
@@ -298,10 +284,12 @@ def write_tokens(run: Run, folder: Path, theirs: str) -> None:
             for x, i in run.tokenizer.special.items()
             if x not in ("eod", "eop")
         }
-        tokens |= dict(tokenizer_class=GENERIC[0], padding_side="left", **marks)
+        tokens |= dict(
+            tokenizer_class=hugging_face.GENERIC_CLASSES[0], padding_side="left", **marks
+        )
         (folder / "tokenizer.json").write_text(run.tokenizer.model, "utf-8")
     else:
-        pieces = tokens_of(run, sentencepiece.Tokenizer, "SentencePiece")
+        pieces = fields.require_tokenizer(run, sentencepiece.Tokenizer, "SentencePiece")
         tokens |= dict(
             tokenizer_class="XLNetTokenizer",
             do_lower_case=pieces.lower,
@@ -312,8 +300,8 @@ def write_tokens(run: Run, folder: Path, theirs: str) -> None:
         write_json(folder / "tokenizer_config.json", tokens)
 
 
-def hugging_face_config(ours: Any, pad: int | None, dtype: str) -> dict[str, Any]:
-    """What of their config.json the other files do not say.
+def build_config_json(ours: Any, pad: int | None, dtype: str) -> dict[str, Any]:
+    """Builds what of their config.json the other files do not say.
 
     `reuse_len` is left out: theirs would keep no more of any text, however it is read.
     """

@@ -41,7 +41,7 @@ def release(tmp_path_factory):
 def run(release, tmp_path_factory):
     """The run that came of it."""
     workdir = tmp_path_factory.mktemp("runs") / "bert"
-    importer.bring(release, workdir, quiet)
+    importer.import_weights(release, workdir, quiet)
     return workdir
 
 
@@ -61,7 +61,9 @@ def plain_checkpoint(monkeypatch):
 @pytest.fixture
 def plain_read(monkeypatch):
     """All weights are ones, quickly read."""
-    monkeypatch.setattr(exporter, "read", lambda run, name, shape: np.ones(shape, np.float32))
+    monkeypatch.setattr(
+        exporter, "read_parameter", lambda run, name, shape: np.ones(shape, np.float32)
+    )
 
 
 def refused(folder, work, after=FOREVER):
@@ -93,20 +95,21 @@ def test_an_import_leaves_nothing_whichever_operation_fails(
         (workdir / "notes").write_text("mine")
         (workdir / "lock").write_text("")
     count = count_operations(
-        tmp_path / "tried", lambda: importer.bring(release, tmp_path / "tried" / "run", quiet)
+        tmp_path / "tried",
+        lambda: importer.import_weights(release, tmp_path / "tried" / "run", quiet),
     )
     shutil.rmtree(tmp_path / "tried")
     assert count > 10
     for after in range(count - 2 * is_there):  # of which two make the folders
-        said = refused(tmp_path, lambda: importer.bring(release, workdir, quiet), after)
+        said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet), after)
         assert "No space left on device" in said
-    importer.bring(release, workdir, quiet)
+    importer.import_weights(release, workdir, quiet)
 
 
 @pytest.mark.parametrize("kind", ["hugging_face", "npz"])
 def test_an_export_leaves_nothing_whichever_operation_fails(run, tmp_path, plain_read, kind):
     def export(folder):
-        exporter.hand_out(run, folder, quiet, kind=kind)
+        exporter.export_weights(run, folder, quiet, kind=kind)
 
     count = count_operations(tmp_path / "tried", lambda: export(tmp_path / "tried" / "out"))
     shutil.rmtree(tmp_path / "tried")
@@ -120,13 +123,16 @@ def test_an_export_leaves_nothing_whichever_operation_fails(run, tmp_path, plain
 @pytest.mark.slow
 def test_a_whole_import_leaves_nothing_whichever_operation_fails(release, tmp_path):
     count = count_operations(
-        tmp_path / "tried", lambda: importer.bring(release, tmp_path / "tried" / "run", quiet)
+        tmp_path / "tried",
+        lambda: importer.import_weights(release, tmp_path / "tried" / "run", quiet),
     )
     shutil.rmtree(tmp_path / "tried")
     tried = sorted({*range(0, count, 5), *range(count - 20, count)})
     for after in tried:
         said = refused(
-            tmp_path, lambda: importer.bring(release, tmp_path / "new" / "run", quiet), after
+            tmp_path,
+            lambda: importer.import_weights(release, tmp_path / "new" / "run", quiet),
+            after,
         )
         assert "No space left on device" in said
     print(f"{len(tried)} of {len(tried)} left nothing, of {count} operations")
@@ -138,26 +144,26 @@ def test_a_whole_import_leaves_nothing_whichever_operation_fails(release, tmp_pa
 @pytest.mark.parametrize("room", [0, 500, 2000])
 def test_an_import_to_a_full_disk_leaves_nothing(release, tmp_path, room):
     with array_files.small_disk(room):
-        said = refused(tmp_path, lambda: importer.bring(release, tmp_path / "run", quiet))
+        said = refused(tmp_path, lambda: importer.import_weights(release, tmp_path / "run", quiet))
     assert os.strerror(errno.EFBIG) in said
 
 
 @pytest.mark.slow
 def test_an_import_leaves_nothing_however_full_the_disk_is(release, tmp_path):
-    importer.bring(release, tmp_path / "run", quiet)
+    importer.import_weights(release, tmp_path / "run", quiet)
     sizes = {x.stat().st_size for x in (tmp_path / "run").rglob("*") if x.is_file()}
     shutil.rmtree(tmp_path / "run")
     rooms = sorted({size - 1 for size in sizes if 0 < size < 0.9 * max(sizes)})  # the rest vary
     for room in rooms:
         with array_files.small_disk(room):
-            refused(tmp_path, lambda: importer.bring(release, tmp_path / "run", quiet))
+            refused(tmp_path, lambda: importer.import_weights(release, tmp_path / "run", quiet))
     print(f"{len(rooms)} of {len(rooms)} left nothing")
 
 
 @pytest.mark.parametrize("room", [0, 300, 3000])
 def test_an_export_to_a_full_disk_leaves_nothing(run, tmp_path, room):
     with array_files.small_disk(room):
-        said = refused(tmp_path, lambda: exporter.hand_out(run, tmp_path / "out", quiet))
+        said = refused(tmp_path, lambda: exporter.export_weights(run, tmp_path / "out", quiet))
     assert os.strerror(errno.EFBIG) in said
 
 
@@ -207,7 +213,9 @@ BROKEN = {
 def test_a_broken_release_leaves_the_workdir_absent(release, tmp_path, reason):
     source = pathlib.Path(shutil.copytree(release, tmp_path / "source"))
     BROKEN[reason](source)
-    said = refused(tmp_path, lambda: importer.bring(source, tmp_path / "new" / "run", quiet))
+    said = refused(
+        tmp_path, lambda: importer.import_weights(source, tmp_path / "new" / "run", quiet)
+    )
     assert reason in said
 
 
@@ -215,13 +223,13 @@ def test_a_release_that_fails_its_check_makes_no_run(
     release, tmp_path, monkeypatch, plain_checkpoint
 ):
     checks = {"a vector": (0.5, 1e-3)}
-    monkeypatch.setattr(bert, "checked", lambda run, source: checks, raising=False)
+    monkeypatch.setattr(bert, "compare_outputs", lambda run, source: checks, raising=False)
     workdir = tmp_path / "run"
-    said = refused(tmp_path, lambda: importer.bring(release, workdir, quiet, check=True))
+    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet, check=True))
     assert "a vector is not what the release says" in said
     checks["a vector"] = (1e-4, 1e-3)
     told = []
-    importer.bring(release, workdir, told.append, check=True)
+    importer.import_weights(release, workdir, told.append, check=True)
     assert told[-1] == "check: a vector differs by 1.0e-04, of at most 1e-03"
 
 
@@ -230,7 +238,7 @@ def test_a_run_that_is_there_is_not_touched(release, run, tmp_path, part):
     workdir = pathlib.Path(shutil.copytree(run, tmp_path / "run"))
     for other in {"checkpoints", "tokenizer", "config.json", "origin.json"} - {part}:
         shutil.rmtree(workdir / other, ignore_errors=True) or (workdir / other).unlink(True)
-    said = refused(tmp_path, lambda: importer.bring(release, workdir, quiet))
+    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet))
     assert f"{workdir} holds " in said
 
 
@@ -239,7 +247,7 @@ def test_what_a_killed_import_left_is_removed_and_told(release, run, tmp_path, p
     shutil.copytree(run / "tokenizer", workdir / ".draft" / "tokenizer")
     shutil.copytree(run / "checkpoints", workdir / "checkpoints")
     said = []
-    importer.bring(release, workdir, said.append)
+    importer.import_weights(release, workdir, said.append)
     assert said[0].startswith("removed what a killed process left: ")
     assert sorted(x.name for x in workdir.iterdir()) == sorted([*importer.PARTS, "lock"])
     assert [x.name for x in (workdir / "checkpoints" / "0").iterdir()] == ["arrays"]
@@ -249,7 +257,7 @@ def test_what_a_killed_export_left_is_removed_and_told(run, tmp_path, plain_read
     (tmp_path / ".out.draft").mkdir()
     (tmp_path / ".out.draft" / "model.safetensors").write_text("")
     said = []
-    exporter.hand_out(run, tmp_path / "out", said.append)
+    exporter.export_weights(run, tmp_path / "out", said.append)
     assert said[0].startswith("removed what a killed process left: ")
     assert [x.name for x in tmp_path.iterdir()] == ["out"]
 
@@ -265,18 +273,18 @@ NO_PLACE = {
 def test_a_place_that_cannot_be_written_is_told_in_a_line(run, tmp_path, reason):
     NO_PLACE[reason](tmp_path)
     place = tmp_path / ("new/out" if "directory" in reason else "out")
-    assert reason in refused(tmp_path, lambda: exporter.hand_out(run, place, quiet))
+    assert reason in refused(tmp_path, lambda: exporter.export_weights(run, place, quiet))
 
 
 def test_names_too_long_for_the_disk_are_told_in_a_line(release, run, tmp_path):
     almost, long = tmp_path / ("x" * 250), tmp_path / ("x" * 300)
     for said in (
-        refused(tmp_path, lambda: exporter.hand_out(run, almost, quiet)),
-        refused(tmp_path, lambda: exporter.hand_out(run, long, quiet)),
-        refused(tmp_path, lambda: importer.bring(release, long, quiet)),
+        refused(tmp_path, lambda: exporter.export_weights(run, almost, quiet)),
+        refused(tmp_path, lambda: exporter.export_weights(run, long, quiet)),
+        refused(tmp_path, lambda: importer.import_weights(release, long, quiet)),
     ):
         assert "File name too long" in said
-    said = refused(tmp_path, lambda: importer.bring(long, tmp_path / "run", quiet))
+    said = refused(tmp_path, lambda: importer.import_weights(long, tmp_path / "run", quiet))
     assert "does not exist" in said
 
 
@@ -285,7 +293,9 @@ def test_a_run_that_theirs_cannot_compute_leaves_nothing(run, tmp_path):
     config = json.loads((other / "config.json").read_text())
     config["model"]["normed_embedding"] = False
     (other / "config.json").write_text(json.dumps(config))
-    said = refused(tmp_path, lambda: exporter.hand_out(other, tmp_path / "new" / "out", quiet))
+    said = refused(
+        tmp_path, lambda: exporter.export_weights(other, tmp_path / "new" / "out", quiet)
+    )
     assert "normed_embedding=False: theirs can only be True" in said
 
 
@@ -293,7 +303,7 @@ def test_a_run_that_theirs_cannot_compute_leaves_nothing(run, tmp_path):
 def test_an_origin_that_was_edited_is_told_in_a_line(run, tmp_path, text):
     other = pathlib.Path(shutil.copytree(run, tmp_path / "other"))
     (other / "origin.json").write_text(text)
-    said = refused(tmp_path, lambda: exporter.hand_out(other, tmp_path / "out", quiet))
+    said = refused(tmp_path, lambda: exporter.export_weights(other, tmp_path / "out", quiet))
     assert "origin.json: dtype is " in said
 
 

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 import modules
 from modules.masks import Mask
 from pretrain.checkpoint import integrity
-from pretrain.conversion.name_map import account
+from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, bert
 from pretrain.data import tokenizers
 from pretrain.formats import tensorflow
@@ -57,9 +57,9 @@ def release(tmp_path):
 
 @pytest.mark.parametrize("kind", ["tensorflow", "hugging_face"])
 def test_every_number_goes_out_and_comes_back(release, kind):
-    described = bert.described(release())
+    described = bert.read_release(release())
     shapes = arranged.shapes(described.model) | described.heads
-    table = bert.table(kind, shapes)
+    table = bert.build_table(kind, shapes)
     ours = arranged.randomly(shapes)
     made = arranged.written(table, shapes, ours)
     assert not any(np.isnan(x).any() for x in made.values())
@@ -71,11 +71,11 @@ def test_every_number_goes_out_and_comes_back(release, kind):
 
 def test_google_s_arrays_are_arranged_as_the_golden_ones(tmp_path):
     weights, ours = cases.golden(tmp_path / "a")
-    described = bert.described(cases.source(tmp_path / "a", "npz", weights))
+    described = bert.read_release(cases.source(tmp_path / "a", "npz", weights))
     assert described.objective["nsp"]
     assert described.model["activation"] == "gelu"
     shapes = arranged.shapes(described.model) | described.heads
-    table = bert.table("npz", shapes)
+    table = bert.build_table("npz", shapes)
     assert table.specs(shapes, np.float32).keys() == weights.keys()
     found = arranged.read(table, shapes, weights)
     assert found.keys() - ours.keys() == {"next_DC", "next_bias_C"}
@@ -90,9 +90,9 @@ def test_google_s_arrays_are_arranged_as_the_golden_ones(tmp_path):
 def test_all_arrays_of_a_published_checkpoint_are_accounted_for():
     with tensorflow.open_arrays(PUBLISHED) as arrays:
         source = Source(PUBLISHED, "tensorflow", arrays.specs)
-        described = bert.described(source)
-        table = bert.table("tensorflow", arranged.shapes(described.model) | described.heads)
-        settled = account(table, arranged.shapes(described.model) | described.heads, arrays.specs)
+        described = bert.read_release(source)
+        table = bert.build_table("tensorflow", arranged.shapes(described.model) | described.heads)
+        settled = reconcile(table, arranged.shapes(described.model) | described.heads, arrays.specs)
     assert len(settled.ignored["slots of the optimiser"]) == 92
     assert described.tokenizer.V == 15
     assert described.objective["nsp"]
@@ -109,9 +109,9 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
     for parameter in peer.parameters():
         parameter.data.normal_(0.1, 0.4)
     weights = {name: x.numpy() for name, x in peer.state_dict().items()}
-    described = bert.described(release(names=weights, hidden_act=act))
+    described = bert.read_release(release(names=weights, hidden_act=act))
     shapes = arranged.shapes(described.model) | described.heads
-    table = bert.table("hugging_face", shapes, list(weights))
+    table = bert.build_table("hugging_face", shapes, list(weights))
     ours = arranged.read(table, shapes, weights)
 
     backbone = modules.build(**described.model)
@@ -137,37 +137,37 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
     assert off(h_BLD * valid_BL[..., None], theirs * valid_BL[..., None]) < 2e-5
 
     # What we write, their class takes whole but for tied copies.
-    made = arranged.written(bert.table("hugging_face", shapes), shapes, ours)
+    made = arranged.written(bert.build_table("hugging_face", shapes), shapes, ours)
     loaded = peer.load_state_dict({k: torch.tensor(x) for k, x in made.items()}, strict=False)
     assert not loaded.unexpected_keys
     assert all("decoder" in k or "position_ids" in k for k in loaded.missing_keys)
 
 
 def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
-    described = bert.described(release())
+    described = bert.read_release(release())
     shapes = arranged.shapes(described.model) | described.heads
     ours = arranged.randomly(shapes)
-    theirs = arranged.written(bert.table("hugging_face", shapes), shapes, ours)
+    theirs = arranged.written(bert.build_table("hugging_face", shapes), shapes, ours)
     token = "bert.embeddings.word_embeddings.weight"
     theirs["cls.predictions.decoder.weight"] = theirs.pop(token)
-    found = arranged.read(bert.table("hugging_face", shapes, list(theirs)), shapes, theirs)
+    found = arranged.read(bert.build_table("hugging_face", shapes, list(theirs)), shapes, theirs)
     arranged.assert_same(found, ours)
 
 
 def test_the_older_names_of_norms_are_known(release):
     names = [*HEADS, "bert.embeddings.LayerNorm.gamma"]
-    described = bert.described(release(names))
+    described = bert.read_release(release(names))
     shapes = arranged.shapes(described.model) | described.heads
-    specs = bert.table("hugging_face", shapes, names).specs(shapes, np.float32)
+    specs = bert.build_table("hugging_face", shapes, names).specs(shapes, np.float32)
     assert "bert.encoder.layer.1.output.LayerNorm.beta" in specs
     assert not any(name.endswith("LayerNorm.bias") for name in specs)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "complex64", "F8_E4M3"])
 def test_weights_that_are_no_floating_point_are_named(release, dtype):
-    described = bert.described(release())
+    described = bert.read_release(release())
     shapes = arranged.shapes(described.model) | described.heads
-    table = bert.table("hugging_face", shapes)
+    table = bert.build_table("hugging_face", shapes)
     specs = table.specs(shapes, np.float32)
     one, others = "bert.pooler.dense.bias", {}
     if dtype.startswith("F8"):
@@ -177,25 +177,25 @@ def test_weights_that_are_no_floating_point_are_named(release, dtype):
         specs[one] = specs[one]._replace(dtype=np.dtype(dtype))
     message = f"{one}: is {dtype}, and float32, float16 or bfloat16 belong there$"
     with pytest.raises(UserError, match=message):
-        account(table, shapes, specs, others=others)
+        reconcile(table, shapes, specs, others=others)
 
 
 def test_what_a_release_has_decides_which_heads_there_are(release):
     names = ["embeddings.word_embeddings.weight", "embeddings.LayerNorm.weight"]
-    bare = bert.described(release(names))
+    bare = bert.read_release(release(names))
     assert (bare.model["head"], bare.model["pooler"], bare.heads) == ("tied", False, {})
     assert bare.batches["name"] == "windows"
     assert set(bare.missing) == {"pooler", "head", "nsp"}
-    whole = bert.described(release())
+    whole = bert.read_release(release())
     assert (whole.model["head"], whole.model["pooler"]) == ("transform", True)
     assert whole.heads == {"next_DC": (16, 2), "next_bias_C": (2,)}
     assert not whole.missing
 
 
 def test_switches_are_as_configured(release):
-    model = bert.described(release(hidden_act="gelu", layer_norm_eps=1e-6)).model
+    model = bert.read_release(release(hidden_act="gelu", layer_norm_eps=1e-6)).model
     assert (model["activation"], model["epsilon"]) == ("gelu_erf", 1e-6)
-    assert bert.described(release(hidden_act="gelu_new")).model["activation"] == "gelu"
+    assert bert.read_release(release(hidden_act="gelu_new")).model["activation"] == "gelu"
 
 
 LOWER = [
@@ -207,7 +207,7 @@ LOWER = [
 
 @pytest.mark.parametrize(("files", "asked", "lower"), LOWER)
 def test_case_is_as_asked_or_as_the_files_say(release, files, asked, lower):
-    tokens = bert.described(release(files=files, options={"lower": asked})).tokenizer
+    tokens = bert.read_release(release(files=files, options={"lower": asked})).tokenizer
     assert tokens.lower == lower
     assert (tokens.encode(["A"])[0] == tokens.special["unk"]).all() != lower
 
@@ -215,7 +215,7 @@ def test_case_is_as_asked_or_as_the_files_say(release, files, asked, lower):
 def test_a_vocabulary_with_capitals_is_of_text_with_capitals(release):
     source = release(vocab_size=37)
     (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "A"]))
-    described = bert.described(source)
+    described = bert.read_release(source)
     assert not described.tokenizer.lower
     assert "no file says whether text is lower-cased" in described.notes[0]
 
@@ -225,7 +225,7 @@ def test_a_vocabulary_is_found_in_the_newer_file_too(release):
     content = {"model": {"type": "WordPiece", "vocab": ids}}
     source = release(files=[("tokenizer.json", content)])
     (source.folder / "vocab.txt").unlink()
-    assert bert.described(source).tokenizer.pieces == cases.PIECES
+    assert bert.read_release(source).tokenizer.pieces == cases.PIECES
 
 
 REFUSED = {
@@ -250,7 +250,7 @@ REFUSED = {
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_cannot_be_computed_is_refused(release, reason):
     with pytest.raises(UserError, match=reason):
-        bert.described(release(**REFUSED[reason]))
+        bert.read_release(release(**REFUSED[reason]))
 
 
 WHOLE = {  # a tokenizer.json
@@ -292,7 +292,7 @@ def test_text_is_prepared_as_the_files_say(release, case):
     normalizer, config, expected = CASES[case]
     more = {} if normalizer is None else {"normalizer": NORMALIZER | normalizer}
     files = [("tokenizer.json", WHOLE | more), ("tokenizer_config.json", config)]
-    found = bert.described(release(files=files)).tokenizer
+    found = bert.read_release(release(files=files)).tokenizer
     assert {name: getattr(found, name) for name in expected} == expected
 
 
@@ -304,7 +304,7 @@ def test_words_longer_than_the_files_say_are_unknown(release, case, tmp_path):
     said, longest = LENGTHS[case]
     model = WHOLE["model"] | ({"max_input_chars_per_word": said} if said else {})
     source = release(files=[] if said == "none" else [("tokenizer.json", WHOLE | {"model": model})])
-    tokens = bert.described(source).tokenizer
+    tokens = bert.read_release(source).tokenizer
     tokens.save(tmp_path / "saved")
     for each in (tokens, tokenizers.load(tmp_path / "saved")):
         lengths = [len(x) for x in each.encode(["a" * longest, "a" * (longest + 1)])]
@@ -313,7 +313,7 @@ def test_words_longer_than_the_files_say_are_unknown(release, case, tmp_path):
 
 def test_google_s_words_may_have_200_letters(tmp_path):
     weights, _ = cases.golden(tmp_path / "a")
-    tokens = bert.described(cases.source(tmp_path / "a", "npz", weights)).tokenizer
+    tokens = bert.read_release(cases.source(tmp_path / "a", "npz", weights)).tokenizer
     assert [len(x) for x in tokens.encode(["a" * 200, "a" * 201])] == [200, 1]
 
 
@@ -333,7 +333,7 @@ PLACES = {
 
 @pytest.mark.parametrize("place", PLACES)
 def test_added_pieces_are_found_in_text_unless_they_are_special(release, place, tmp_path):
-    tokens = bert.described(release(files=PLACES[place], vocab_size=39)).tokenizer
+    tokens = bert.read_release(release(files=PLACES[place], vocab_size=39)).tokenizer
     assert tokens.pieces[36:] == ["cab19", "[NEW]", "bb"]
     tokens.save(tmp_path / "saved")
     for each in (tokens, tokenizers.load(tmp_path / "saved")):
@@ -346,14 +346,14 @@ def test_added_pieces_are_found_in_text_unless_they_are_special(release, place, 
 
 def test_older_files_of_added_pieces_are_read_and_gaps_refused(release):
     files = [("added_tokens.json", {"cab19": 36})]
-    tokens = bert.described(release(files=files, vocab_size=37)).tokenizer
+    tokens = bert.read_release(release(files=files, vocab_size=37)).tokenizer
     assert tokens.encode(["cab19"])[0].tolist() == [36]
     with pytest.raises(UserError, match=r"'cab19' is added as piece 38, and there are 36 pieces"):
-        bert.described(release(files=[("added_tokens.json", {"cab19": 38})]))
+        bert.read_release(release(files=[("added_tokens.json", {"cab19": 38})]))
 
 
 def test_rows_beyond_the_pieces_are_padding_and_stay(release):
-    described = bert.described(release(vocab_size=40))
+    described = bert.read_release(release(vocab_size=40))
     assert (described.model["V"], described.tokenizer.V) == (40, 36)
     assert described.notes == ("rows 36 to 39 of the embedding are padding, and no piece's",)
 
@@ -373,29 +373,29 @@ OTHER_FILES = {  # what the error says
 @pytest.mark.parametrize("reason", OTHER_FILES)
 def test_a_tokenizer_that_cuts_text_otherwise_is_refused(release, reason):
     with pytest.raises(UserError, match=reason):
-        bert.described(release(files=[("tokenizer.json", WHOLE | OTHER_FILES[reason])]))
+        bert.read_release(release(files=[("tokenizer.json", WHOLE | OTHER_FILES[reason])]))
 
 
 def test_text_that_google_s_code_cuts_otherwise_does_not_go_out(release, tmp_path):
     files = [("tokenizer_config.json", {"tokenize_chinese_chars": False})]
-    described = bert.described(release(files=files, hidden_act="gelu_new", layer_norm_eps=1e-12))
+    described = bert.read_release(release(files=files, hidden_act="gelu_new", layer_norm_eps=1e-12))
     run = Run(tmp_path, None, described.tokenizer, modules.build(**described.model))
     with pytest.raises(UserError, match=r"tokenizer\.handle_chinese_chars=False: theirs can only"):
-        bert.companions(run, tmp_path, "npz", "float32")
+        bert.write_config_and_tokenizer(run, tmp_path, "npz", "float32")
 
 
 def test_a_line_that_is_there_twice_is_named(release):
     source = release()
     (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "a"]))
     with pytest.raises(UserError, match=r"vocab\.txt: line 37 repeats line 6: 'a'"):
-        bert.described(source)
+        bert.read_release(source)
 
 
 def test_a_release_without_a_vocabulary_is_refused(release):
     source = release()
     (source.folder / "vocab.txt").unlink()
     with pytest.raises(UserError, match=r"has no vocab\.txt"):
-        bert.described(source)
+        bert.read_release(source)
 
 
 HEADS_OF = {
@@ -409,17 +409,17 @@ HEADS_OF = {
 
 @pytest.mark.parametrize(("pooler", "head", "nsp"), HEADS_OF)
 def test_what_goes_out_is_of_the_class_that_has_its_heads(release, tmp_path, pooler, head, nsp):
-    described = bert.described(release())
+    described = bert.read_release(release())
     fields = described.model | dict(pooler=pooler, head="transform" if head else "tied")
     config = ConfigDict(dict(objective=dict(name="mlm", nsp=nsp)))
     run = Run(tmp_path, config, described.tokenizer, modules.build(**fields))
-    bert.companions(run, tmp_path, "hugging_face", "float32")
+    bert.write_config_and_tokenizer(run, tmp_path, "hugging_face", "float32")
     found = json.loads((tmp_path / "config.json").read_text())
     assert found["architectures"] == [HEADS_OF[pooler, head, nsp]]
     shapes = arranged.shapes(fields) | (described.heads if nsp else {})
-    names = {link.theirs for link in bert.table("hugging_face", shapes).links}
+    names = {link.theirs for link in bert.build_table("hugging_face", shapes).links}
     assert ("cls.seq_relationship.weight" in names) == nsp
     assert ("pooler.dense.weight" in names or "bert.pooler.dense.weight" in names) == pooler
-    told = bert.advice(run, "hugging_face")
+    told = bert.advise(run, "hugging_face")
     assert ["add_pooling_layer=False" in line for line in told] == [True] * (not pooler)
-    assert bert.advice(run, "npz") == []
+    assert bert.advise(run, "npz") == []

@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 import modules
 from configs import elmo as recipe
-from pretrain.conversion.name_map import account
+from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, elmo
 from pretrain.data.tokenizers import words
 from pretrain.formats import hdf5
@@ -69,7 +69,7 @@ def release(tmp_path):
 
 def worded(source):
     """The same without characters."""
-    options = json.loads((path := source.path("options.json")).read_text())
+    options = json.loads((path := source.find_file("options.json")).read_text())
     del options["char_cnn"]
     path.write_text(json.dumps(options))
     return source
@@ -97,8 +97,8 @@ CASES = [("hdf5", case) for case in BOTH] + [
 
 @pytest.mark.parametrize(("kind", "case"), CASES)
 def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, case):
-    shapes = cases.shapes(elmo.described(spelled_or_not(release, case, kind)).model)
-    table = elmo.table(kind, shapes)
+    shapes = cases.shapes(elmo.read_release(spelled_or_not(release, case, kind)).model)
+    table = elmo.build_table(kind, shapes)
     ours = cases.randomly(shapes)
     theirs = cases.written(table, shapes, ours)
     assert not any(np.isnan(x).any() for x in theirs.values())
@@ -109,8 +109,8 @@ def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kin
 
 
 def test_a_softmax_is_left_behind_where_hdf5_is_written(release):
-    shapes = cases.shapes(elmo.described(release("tensorflow")).model)
-    table = elmo.table("hdf5", shapes)
+    shapes = cases.shapes(elmo.read_release(release("tensorflow")).model)
+    table = elmo.build_table("hdf5", shapes)
     left = {"backbone/softmax_VD", "backbone/bias_V"}
     assert shapes.keys() - table.by_ours().keys() == left == table.absent.keys()
     assert not any("softmax" in name for name in table.by_theirs())
@@ -127,8 +127,8 @@ SCOPES = {  # where TensorFlow has the variables of the cells
 
 @pytest.mark.parametrize("case", SCOPES)
 def test_cells_are_named_as_tensorflow_s_scopes_nest(release, case):
-    shapes = cases.shapes(elmo.described(spelled_or_not(release, case, "tensorflow")).model)
-    found = elmo.table("tensorflow", shapes).specs(shapes, np.float32)
+    shapes = cases.shapes(elmo.read_release(spelled_or_not(release, case, "tensorflow")).model)
+    found = elmo.build_table("tensorflow", shapes).specs(shapes, np.float32)
     expected = {
         SCOPES[case].format(n=n, z=z) + name for n in range(2) for z in range(2) for name in CELL
     }
@@ -141,13 +141,13 @@ def test_cells_are_named_as_tensorflow_s_scopes_nest(release, case):
 def test_all_of_a_training_checkpoint_is_accounted_for(release, name):
     options, groups = golden.raw(name)
     source = release("tensorflow")
-    source.path("options.json").write_text(json.dumps(options))
-    described = elmo.described(source)
+    source.find_file("options.json").write_text(json.dumps(options))
+    described = elmo.read_release(source)
     shapes = cases.shapes(described.model)
     slots = {f"{variable}/Adagrad": x for variable, x in groups["w"].items()}
     counts = {"global_step": np.zeros(()), "train_perplexity": np.zeros(())}
     found = groups["w"] | slots | counts
-    settled = account(elmo.table("tensorflow", shapes, found), shapes, cases.specs(found))
+    settled = reconcile(elmo.build_table("tensorflow", shapes, found), shapes, cases.specs(found))
     assert sum(map(len, settled.ignored.values())) == len(slots) + 2
     assert described.tokenizer.pieces == KNOWN
     assert described.batches == dict(
@@ -163,18 +163,18 @@ def test_published_weights_compute_what_they_say(tmp_path):
         pytest.skip(f"the published weights are not there: {MODEL}")
     with hdf5.open_arrays(MODEL / "lm_weights.hdf5") as file:
         source = Source(MODEL, "hdf5", file.specs)
-        described = elmo.described(source)
+        described = elmo.read_release(source)
         shapes = cases.shapes(described.model)
         arrays = {name: file.read(name) for name in file.specs}
-        params = cases.read(elmo.table("hdf5", shapes), shapes, arrays)
+        params = cases.read(elmo.build_table("hdf5", shapes), shapes, arrays)
     assert described.missing == ("softmax",)
-    found = elmo.checked(cases.run(described, params, tmp_path / "run"), source)
+    found = elmo.compare_outputs(cases.run(described, params, tmp_path / "run"), source)
     difference, most = found["states"]
     assert 0 < difference <= most == 1e-5
 
 
 def test_a_release_that_says_nothing_of_what_it_computes_is_not_compared(release):
-    assert elmo.checked(None, release("hdf5")) == {}
+    assert elmo.compare_outputs(None, release("hdf5")) == {}
 
 
 # --- options -----------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_the_released_options_mean_the_paper_s_recipe(release):
         "char_cnn.max_characters_per_token": 50,
         "char_cnn.filters": [list(each) for each in original.model.filters],
     }
-    model = elmo.described(release("hdf5", changes)).model
+    model = elmo.read_release(release("hdf5", changes)).model
     other = {name for name, value in model.items() if original.model.get(name) != value}
     assert other == {"V", "tied", "dropout"}
     shapes = jax.tree.leaves(cases.shapes(model | {"V": 0}), is_leaf=lambda x: isinstance(x, tuple))
@@ -228,44 +228,44 @@ SWITCHES = {
 @pytest.mark.parametrize("case", SWITCHES)
 def test_options_switches_become_ours(release, case):
     changes, expected = SWITCHES[case]
-    model = elmo.described(release("tensorflow", changes)).model
+    model = elmo.read_release(release("tensorflow", changes)).model
     assert {name: model[name] for name in expected} == expected
 
 
 def test_words_are_sampled_as_the_options_say(release):
     changes = {"sample_softmax": True, "n_negative_samples_batch": 10}
-    assert elmo.described(release("tensorflow", changes)).objective["samples"] == 10
+    assert elmo.read_release(release("tensorflow", changes)).objective["samples"] == 10
     changes["n_negative_samples_batch"] = 8192  # more than there are
-    assert elmo.described(release("tensorflow", changes)).objective["samples"] == 0
-    assert elmo.described(release("tensorflow")).objective["samples"] == 0
+    assert elmo.read_release(release("tensorflow", changes)).objective["samples"] == 0
+    assert elmo.read_release(release("tensorflow")).objective["samples"] == 0
 
 
 def test_inference_s_filling_is_no_character_of_ours(release):
     for kind, count in (("tensorflow", 261), ("hdf5", 262)):
-        model = elmo.described(release(kind, {"char_cnn.n_characters": count})).model
+        model = elmo.read_release(release(kind, {"char_cnn.n_characters": count})).model
         assert cases.shapes(model)["backbone/characters/character_E"] == (261, 4)
 
 
 def test_characters_without_a_softmax_need_no_vocabulary(release):
     source = release("hdf5")
-    source.path("vocab.txt").unlink()
-    described = elmo.described(source)
+    source.find_file("vocab.txt").unlink()
+    described = elmo.read_release(source)
     assert (described.model["V"], described.tokenizer.pieces) == (0, list(words.MARKS))
     assert described.tokenizer.words(["Some text ."]) == [["Some", "text", "."]]
-    lower = elmo.described(release("hdf5", asked={"lower": True})).tokenizer
+    lower = elmo.read_release(release("hdf5", asked={"lower": True})).tokenizer
     assert lower.words(["Some text ."]) == [["some", "text", "."]]
 
 
 def test_words_have_a_vocabulary_of_their_own_or_as_named(release, tmp_path):
     source = worded(release("hdf5"))
-    assert elmo.described(source).tokenizer.pieces == KNOWN
-    source.path("vocab.txt").rename(tmp_path / "other.txt")
+    assert elmo.read_release(source).tokenizer.pieces == KNOWN
+    source.find_file("vocab.txt").rename(tmp_path / "other.txt")
     with pytest.raises(UserError, match=r"has no vocab\*\.txt"):
-        elmo.described(source)
+        elmo.read_release(source)
     (elsewhere := tmp_path / "elsewhere").mkdir()
     (tmp_path / "other.txt").rename(elsewhere / "vocab-1.txt")
     source = Source(tmp_path, "hdf5", {}, {"vocabulary": str(elsewhere)})
-    assert elmo.described(source).tokenizer.pieces == KNOWN
+    assert elmo.read_release(source).tokenizer.pieces == KNOWN
 
 
 REFUSED = [
@@ -285,12 +285,12 @@ REFUSED = [
 @pytest.mark.parametrize(("changes", "reason"), REFUSED)
 def test_what_cannot_be_computed_is_refused_by_name(release, changes, reason):
     with pytest.raises(UserError, match=re.escape(reason)):
-        elmo.described(release("tensorflow", changes))
+        elmo.read_release(release("tensorflow", changes))
 
 
 def test_an_hdf5_file_read_one_way_is_refused(release):
     with pytest.raises(UserError, match="bidirectional is False, and here can only be True"):
-        elmo.described(release("hdf5", {"bidirectional": False}))
+        elmo.read_release(release("hdf5", {"bidirectional": False}))
 
 
 # --- out -------------------------------------------------------------------------------------
@@ -301,21 +301,23 @@ def written(model, folder, known=KNOWN):
     folder.mkdir()
     config = ConfigDict(dict(objective=dict(name="bilm")))
     tokens = words.Tokenizer(list(known), "blank")
-    elmo.companions(Run(folder, config, tokens, modules.build(**model)), folder, "hdf5", "float32")
+    elmo.write_config_and_tokenizer(
+        Run(folder, config, tokens, modules.build(**model)), folder, "hdf5", "float32"
+    )
     return folder
 
 
 @pytest.mark.parametrize("case", ["characters", "words", "tied words"])
 def test_what_is_written_beside_the_weights_describes_the_run(release, tmp_path, case):
-    model = elmo.described(spelled_or_not(release, case, "tensorflow")).model
-    again = elmo.described(Source(written(model, tmp_path / "out"), "hdf5", {}))
+    model = elmo.read_release(spelled_or_not(release, case, "tensorflow")).model
+    again = elmo.read_release(Source(written(model, tmp_path / "out"), "hdf5", {}))
     spelled = case == "characters"
     assert again.model == model | ({"V": 0} if spelled else {})
     assert again.tokenizer.pieces == (list(words.MARKS) if spelled else KNOWN)
 
 
 def test_options_are_those_that_inference_takes(release, tmp_path):
-    model = elmo.described(release("hdf5", {"lstm.cell_clip": None})).model
+    model = elmo.read_release(release("hdf5", {"lstm.cell_clip": None})).model
     folder = written(model, tmp_path / "out", [*KNOWN, "beyond"])
     options = json.loads((folder / "options.json").read_text())
     assert options["char_cnn"] == OPTIONS["char_cnn"] | {"n_characters": 262}
@@ -324,7 +326,7 @@ def test_options_are_those_that_inference_takes(release, tmp_path):
 
 
 def test_a_vocabulary_ends_where_the_model_s_does(release, tmp_path):
-    model = elmo.described(worded(release("hdf5"))).model
+    model = elmo.read_release(worded(release("hdf5"))).model
     folder = written(model, tmp_path / "out", [*KNOWN, "beyond"])
     assert (folder / "vocab.txt").read_text().splitlines() == KNOWN
 
@@ -338,7 +340,7 @@ UNWRITABLE = [
 
 @pytest.mark.parametrize(("fields", "reason"), UNWRITABLE)
 def test_a_run_that_theirs_could_not_compute_is_not_written(release, tmp_path, fields, reason):
-    model = elmo.described(release("hdf5")).model | fields
+    model = elmo.read_release(release("hdf5")).model | fields
     with pytest.raises(UserError, match=re.escape(reason)):
         written(model, tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())

@@ -12,7 +12,7 @@ import pytest
 import modules
 from configs import gpt as gpt1_recipe
 from pretrain.checkpoint.integrity import flatten, nest
-from pretrain.conversion.name_map import account
+from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, gpt
 from pretrain.formats import Spec, safetensors, tensorflow
 from pretrain.runtime.errors import UserError
@@ -45,7 +45,7 @@ LAYER = [  # the order in which OpenAI's train.py makes a layer's variables
 @pytest.mark.parametrize("kind", gpt.KINDS)
 def test_what_is_written_under_their_names_is_read_back_bit_for_bit(kind):
     sizes = shapes(backbone(kind))
-    ours, table = randomly(sizes), gpt.table(kind, sizes)
+    ours, table = randomly(sizes), gpt.build_table(kind, sizes)
     theirs = written(table, sizes, ours)
     assert not any(np.isnan(x).any() for x in theirs.values())
     assert sum(x.size for x in theirs.values()) == sum(x.size for x in ours.values())
@@ -76,8 +76,8 @@ def test_gpt2_s_golden_weights_are_arranged_as_the_golden_test_has_them():
         "beta1_power": Spec((), np.dtype("float32")),
     }
     for kind in ("tensorflow", "npz"):
-        table = gpt.table(kind, sizes, list(theirs))
-        assert len(account(table, sizes, specs(theirs) | slots).ignored) == 2
+        table = gpt.build_table(kind, sizes, list(theirs))
+        assert len(reconcile(table, sizes, specs(theirs) | slots).ignored) == 2
         assert_same(read(table, sizes, theirs), expected)
 
 
@@ -91,8 +91,8 @@ def test_gpt1_s_numbered_arrays_are_what_its_code_makes_in_that_order():
     theirs |= {f"h{n}/{name}": shape for n in range(model.N) for name, shape in own.items()}
     theirs = {name: rng.normal(size=shape).astype(np.float32) for name, shape in theirs.items()}
     numbered = {str(i): x for i, x in enumerate(theirs.values())}
-    table = gpt.table("openai_npy", shapes(model), list(numbered))
-    assert not account(table, shapes(model), specs(numbered)).ignored
+    table = gpt.build_table("openai_npy", shapes(model), list(numbered))
+    assert not reconcile(table, shapes(model), specs(numbered)).ignored
     expected = flatten({"backbone": cases.gpt(theirs, model.H)})
     assert_same(read(table, shapes(model), numbered), expected)
 
@@ -113,7 +113,7 @@ def test_the_published_gpt1_has_the_published_shapes():
         [768],
         [768],
     ]
-    theirs = gpt.table("openai_npy", sizes).specs(sizes, np.float32)
+    theirs = gpt.build_table("openai_npy", sizes).specs(sizes, np.float32)
     assert [list(theirs[str(i)].shape) for i in range(len(theirs))] == [
         [512, 768],
         [40478, 768],
@@ -150,7 +150,7 @@ ENDS: dict[str, dict[str, tuple[int, ...]]] = {
 @pytest.mark.parametrize("kind", ENDS)
 def test_hugging_face_s_names_and_shapes_are_those_of_its_code(kind):
     sizes = shapes(backbone(kind))
-    theirs = gpt.table(kind, sizes).specs(sizes, np.float32)
+    theirs = gpt.build_table(kind, sizes).specs(sizes, np.float32)
     layers = {f"h.{n}.{name}": shape for n in (0, 1) for name, shape in TORCH.items()}
     expected = {f"transformer.{name}": shape for name, shape in (ENDS[kind] | layers).items()}
     assert {name: spec.shape for name, spec in theirs.items()} == expected
@@ -159,28 +159,28 @@ def test_hugging_face_s_names_and_shapes_are_those_of_its_code(kind):
 @pytest.mark.parametrize("prefix", ["", "transformer."])
 def test_hugging_face_s_masks_are_no_parameters_but_other_arrays_are_not_overlooked(prefix):
     sizes = shapes(backbone("hugging_face"))
-    theirs = gpt.table("hugging_face", sizes).specs(sizes, np.float32)
+    theirs = gpt.build_table("hugging_face", sizes).specs(sizes, np.float32)
     theirs = {name.replace("transformer.", prefix): spec for name, spec in theirs.items()}
     masks = [f"{prefix}h.{n}.attn.{name}" for n in (0, 1) for name in ("bias", "masked_bias")]
     theirs |= dict.fromkeys(masks, Spec((1, 1, 12, 12), np.dtype("uint8")))
     theirs["lm_head.weight"] = theirs[f"{prefix}wte.weight"]
-    table = gpt.table("hugging_face", sizes, list(theirs))
-    settled = account(table, sizes, theirs)
+    table = gpt.build_table("hugging_face", sizes, list(theirs))
+    settled = reconcile(table, sizes, theirs)
     assert {x for names in settled.ignored.values() for x in names} == {*masks}
     assert settled.copies == {"lm_head.weight": f"{prefix}wte.weight"}
     for name in ("score.weight", f"{prefix}h.2.ln_1.bias"):
         with pytest.raises(UserError, match=rf"{name}.* is unexpected"):
-            account(table, sizes, theirs | {name: theirs[f"{prefix}h.1.ln_1.bias"]})
+            reconcile(table, sizes, theirs | {name: theirs[f"{prefix}h.1.ln_1.bias"]})
 
 
 @pytest.mark.parametrize("kind", ENDS)
 def test_of_the_embedding_and_the_tied_head_one_is_enough(kind):
     sizes = shapes(backbone(kind))
-    ours, whole = randomly(sizes), gpt.table(kind, sizes)
+    ours, whole = randomly(sizes), gpt.build_table(kind, sizes)
     theirs = written(whole, sizes, ours)
     theirs["lm_head.weight"] = theirs.pop(whole.copies["lm_head.weight"])
-    table = gpt.table(kind, sizes, list(theirs))
-    assert not account(table, sizes, specs(theirs)).copies
+    table = gpt.build_table(kind, sizes, list(theirs))
+    assert not reconcile(table, sizes, specs(theirs)).copies
     assert_same(read(table, sizes, theirs), ours)
 
 
@@ -217,9 +217,9 @@ def test_hugging_face_s_weights_compute_here_what_they_compute_there(peers, kind
         parameter.data.normal_(0, 0.2)
     theirs = {name: x.numpy() for name, x in peer.state_dict().items()}
     release = source(tmp_path, kind, specs(theirs), config=peer.config.to_dict())
-    model = modules.build(**gpt.described(release).model)
-    table = gpt.table(kind, shapes(model), list(theirs))
-    settled = account(table, shapes(model), specs(theirs))
+    model = modules.build(**gpt.read_release(release).model)
+    table = gpt.build_table(kind, shapes(model), list(theirs))
+    settled = reconcile(table, shapes(model), specs(theirs))
     assert len(settled.copies) == (head != "Model")
     tokens_BL = np.random.default_rng(0).integers(0, 261, (2, 12))
     base = peer if head == "Model" else peer.transformer
@@ -233,8 +233,8 @@ def test_hugging_face_s_code_opens_what_is_written_and_computes_the_same(peers, 
     written_run = run(kind, activation="relu", epsilon=1e-3)
     sizes = shapes(written_run.backbone)
     ours = randomly(sizes)
-    theirs = written(gpt.table(kind, sizes), sizes, ours)
-    gpt.companions(written_run, tmp_path, kind, "float32")
+    theirs = written(gpt.build_table(kind, sizes), sizes, ours)
+    gpt.write_config_and_tokenizer(written_run, tmp_path, kind, "float32")
     safetensors.write(tmp_path, specs(theirs), theirs.items())
     name = PEERS[kind]
     peer, told = getattr(transformers, f"{name}LMHeadModel").from_pretrained(
@@ -252,8 +252,8 @@ def test_hugging_face_s_code_opens_what_is_written_and_computes_the_same(peers, 
         assert tokenizer(text)["input_ids"] == ids.tolist()
     tokenizer.save_pretrained(tmp_path / "again")  # as one tokenizer.json
     again = Source(tmp_path / "again", kind, {})
-    assert gpt.tokenizer(again).pieces == written_run.tokenizer.pieces
-    assert gpt.tokenizer(again).merges == written_run.tokenizer.merges
+    assert gpt.read_tokenizer(again).pieces == written_run.tokenizer.pieces
+    assert gpt.read_tokenizer(again).merges == written_run.tokenizer.merges
 
 
 # --- a published checkpoint ------------------------------------------------------------------
@@ -269,15 +269,15 @@ def toy():
 
 def test_a_vocabulary_that_is_none_is_refused(toy):
     with pytest.raises(UserError, match=r"encoder\.json: is not a table of pieces"):
-        gpt.described(Source(TOY, "tensorflow", toy.specs))
+        gpt.read_release(Source(TOY, "tensorflow", toy.specs))
 
 
 def test_all_of_a_published_checkpoint_has_its_place(toy, tmp_path):
     vocabulary("tensorflow", 356).save(tmp_path)
     options = dict(vocabulary=str(tmp_path))
-    model = modules.build(**gpt.described(Source(TOY, "tensorflow", toy.specs, options)).model)
-    table = gpt.table("tensorflow", shapes(model), list(toy.specs))
-    settled = account(table, shapes(model), toy.specs)
+    model = modules.build(**gpt.read_release(Source(TOY, "tensorflow", toy.specs, options)).model)
+    table = gpt.build_table("tensorflow", shapes(model), list(toy.specs))
+    settled = reconcile(table, shapes(model), toy.specs)
     assert not settled.ignored
     arrays = {name: toy.read(name) for name in toy.specs}
     golden = cases.gpt({name.removeprefix("model/"): x for name, x in arrays.items()}, H=5)

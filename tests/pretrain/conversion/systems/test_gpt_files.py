@@ -9,12 +9,12 @@ import tokenizers as library
 import modules
 from configs import gpt as gpt1_recipe
 from configs import gpt2 as gpt2_recipe
-from pretrain.conversion.systems import Source, gpt
+from pretrain.conversion.systems import Source, gpt, gpt_tokenizer
 from pretrain.formats import Spec
 from pretrain.runtime.errors import UserError
 from tests.support.gpt_releases import backbone, run, shapes, source, vocabulary
 
-OUT = [name for name, kind in gpt.KINDS.items() if kind.out]
+OUT = [name for name, kind in gpt.KINDS.items() if kind.writable]
 
 # --- what a release is -----------------------------------------------------------------------
 
@@ -31,9 +31,9 @@ def test_the_published_releases_are_the_recipes(kind, tmp_path):
         dict(n_vocab=V, n_ctx=L) if kind == "tensorflow" else dict(vocab_size=V, n_positions=L)
     )
     sizes = shapes(modules.build(**recipe.model))
-    arrays = gpt.table(kind, sizes).specs(sizes, np.float32)
+    arrays = gpt.build_table(kind, sizes).specs(sizes, np.float32)
     release = source(tmp_path, kind, arrays, vocabulary(kind, V), config)
-    found = gpt.described(release)
+    found = gpt.read_release(release)
     same = [field for field in SAME if field in recipe.model]
     assert {x: found.model[x] for x in same} == {x: recipe.model[x] for x in same}
     assert found.batches["L"] == L
@@ -43,7 +43,7 @@ def test_the_published_releases_are_the_recipes(kind, tmp_path):
 
 def test_what_hugging_face_s_config_does_not_say_is_what_their_code_takes(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    gpt2 = gpt.configured(Source(tmp_path, "hugging_face", {}))
+    gpt2 = gpt.read_config_json(Source(tmp_path, "hugging_face", {}))
     assert gpt2 == dict(
         V=50257,
         D=768,
@@ -57,7 +57,7 @@ def test_what_hugging_face_s_config_does_not_say_is_what_their_code_takes(tmp_pa
         attention_dropout=0.1,
         init_scale=0.02,
     )
-    gpt1 = gpt.configured(Source(tmp_path, "hugging_face_gpt1", {}))
+    gpt1 = gpt.read_config_json(Source(tmp_path, "hugging_face_gpt1", {}))
     assert gpt1 == gpt2 | dict(V=40478, L=512)
 
 
@@ -67,7 +67,7 @@ SIZED = dict(hidden_size=64, max_position_embeddings=9, num_attention_heads=4, n
 @pytest.mark.parametrize("kind", ["hugging_face", "hugging_face_gpt1"])
 def test_sizes_under_their_code_s_other_names_are_taken(kind, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(SIZED))
-    found = gpt.configured(Source(tmp_path, kind, {}))
+    found = gpt.read_config_json(Source(tmp_path, kind, {}))
     assert {name: found[name] for name in "DLHN"} == dict(D=64, L=9, H=4, N=3)
 
 
@@ -76,7 +76,7 @@ def test_more_layers_than_arrays_are_refused_at_once(tmp_path):
     for kind in ("hugging_face", "tensorflow"):
         release = source(tmp_path, kind, arrays, config=dict(n_layer=10**9))
         with pytest.raises(UserError, match=r"n_layer is 1,000,000,000, and the weights are 1 "):
-            gpt.described(release)
+            gpt.read_release(release)
 
 
 SWITCHES = [  # kind, their config, our model
@@ -102,7 +102,7 @@ SWITCHES = [  # kind, their config, our model
 
 @pytest.mark.parametrize(("kind", "theirs", "ours"), SWITCHES)
 def test_every_switch_of_a_configuration_is_set_here(kind, theirs, ours, tmp_path):
-    model = gpt.described(source(tmp_path, kind, config=theirs)).model
+    model = gpt.read_release(source(tmp_path, kind, config=theirs)).model
     assert {field: model[field] for field in ours} == ours
     modules.build(**model)
 
@@ -132,18 +132,18 @@ REFUSED = [  # kind, their config, what the error says
 @pytest.mark.parametrize(("kind", "config", "message"), REFUSED)
 def test_a_configuration_that_cannot_be_computed_here_is_refused(kind, config, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        gpt.described(source(tmp_path, kind, config=config))
+        gpt.read_release(source(tmp_path, kind, config=config))
 
 
 def test_arrays_that_are_not_gpt1_s_are_refused(tmp_path):
     sizes = shapes(backbone("openai_npy"))
-    good = gpt.table("openai_npy", sizes).specs(sizes, np.float32)
-    assert gpt.described(source(tmp_path, "openai_npy", good)).model["H"] == 2
+    good = gpt.build_table("openai_npy", sizes).specs(sizes, np.float32)
+    assert gpt.read_release(source(tmp_path, "openai_npy", good)).model["H"] == 2
     fewer = {name: good[name] for name in list(good)[:-1]}
     odd = {"0": Spec((12, 100), np.dtype("float32"))}
     for arrays in ({}, fewer, good | {"0": good["2"]}, good | {"8": good["9"]}, good | odd):
         with pytest.raises(UserError, match=r"params_shapes\.json: is not GPT-1's"):
-            gpt.described(source(tmp_path, "openai_npy", arrays))
+            gpt.read_release(source(tmp_path, "openai_npy", arrays))
 
 
 # --- vocabularies ----------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_the_vocabulary_is_read_from_any_of_its_files(kind, tmp_path):
     (tmp_path / "saved").mkdir()
     tokens.save(tmp_path / "saved")
     for folder in tmp_path.iterdir():
-        found = gpt.tokenizer(Source(folder, kind, {}))
+        found = gpt_tokenizer.read_tokenizer(Source(folder, kind, {}))
         assert (found.pieces, found.merges) == (tokens.pieces, tokens.merges), folder
 
 
@@ -175,15 +175,15 @@ def test_another_vocabulary_can_be_named(kind, tmp_path):
     other.mkdir()
     vocabulary(kind, 300).write(other / "vocab.json", other / "merges.txt")
     with pytest.raises(UserError, match="261 pieces"):
-        gpt.described(source(tmp_path, kind, config=config))
-    found = gpt.described(source(tmp_path, kind, config=config, vocabulary=str(other)))
+        gpt.read_release(source(tmp_path, kind, config=config))
+    found = gpt.read_release(source(tmp_path, kind, config=config, vocabulary=str(other)))
     assert found.tokenizer.V == 300
 
 
 def test_added_pieces_have_their_rows(tmp_path):
     release = source(tmp_path, config=dict(vocab_size=262))
     (tmp_path / "added_tokens.json").write_text('{"[PAD]": 261}')
-    found = gpt.described(release).tokenizer
+    found = gpt.read_release(release).tokenizer
     assert found.pieces[261] == "[PAD]"
     assert found.special == {"eod": 260}
     assert 261 not in found.encode(["[PAD] the"])[0]
@@ -193,7 +193,10 @@ def test_added_pieces_have_their_rows(tmp_path):
     whole = dict(model=dict(type="BPE", vocab=ids, merges=[]), added_tokens=added)
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "tokenizer.json").write_text(json.dumps(whole))
-    assert gpt.tokenizer(Source(tmp_path / "one", "hugging_face", {})).pieces == found.pieces
+    assert (
+        gpt_tokenizer.read_tokenizer(Source(tmp_path / "one", "hugging_face", {})).pieces
+        == found.pieces
+    )
 
 
 BROKEN = [  # file, content, what the error says
@@ -213,7 +216,7 @@ BROKEN = [  # file, content, what the error says
 def test_files_that_are_no_vocabulary_are_refused(name, content, message, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(UserError, match=message):
-        gpt.tokenizer(Source(tmp_path, "hugging_face", {}))
+        gpt_tokenizer.read_tokenizer(Source(tmp_path, "hugging_face", {}))
 
 
 # --- out -------------------------------------------------------------------------------------
@@ -224,10 +227,10 @@ def test_what_is_written_beside_the_weights_describes_the_same_run(kind, tmp_pat
     fields = dict(dropout=0.0, position_scale=0.01) if kind == "npz" else {}
     fields |= dict(F=72, activation="gelu_erf") if kind == "hugging_face" else {}
     written_run = run(kind, **fields)
-    gpt.companions(written_run, tmp_path, kind, "float32")
+    gpt.write_config_and_tokenizer(written_run, tmp_path, kind, "float32")
     model = shapes(written_run.backbone)
-    release = Source(tmp_path, kind, gpt.table(kind, model).specs(model, np.float32))
-    found = gpt.described(release)
+    release = Source(tmp_path, kind, gpt.build_table(kind, model).specs(model, np.float32))
+    found = gpt.read_release(release)
     assert modules.build(**found.model) == written_run.backbone
     assert found.tokenizer.pieces == written_run.tokenizer.pieces
     assert found.tokenizer.merges == written_run.tokenizer.merges
@@ -238,7 +241,7 @@ TEXT = "Don't, Mr. Smith of the U.S.A.: 1,234.56 \u2014 it's the o'clock"
 
 def test_gpt1_s_words_are_cut_there_as_here(tmp_path):
     written_run = run("hugging_face_gpt1")
-    gpt.companions(written_run, tmp_path, "hugging_face_gpt1", "float32")
+    gpt.write_config_and_tokenizer(written_run, tmp_path, "hugging_face_gpt1", "float32")
     theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     [ids] = written_run.tokenizer.encode([TEXT])
     assert theirs.encode(TEXT).ids == ids.tolist()
@@ -248,19 +251,21 @@ def test_gpt1_s_words_are_cut_there_as_here(tmp_path):
 
 def test_where_other_code_cuts_words_otherwise_it_is_said(tmp_path):
     release = source(tmp_path, "hugging_face_gpt1")
-    assert "stand for ftfy and spaCy" in gpt.described(release).notes[0]
-    gpt.companions(run("hugging_face_gpt1"), tmp_path, "hugging_face_gpt1", "float32")
-    assert gpt.described(release).notes == ()
+    assert "stand for ftfy and spaCy" in gpt.read_release(release).notes[0]
+    gpt.write_config_and_tokenizer(
+        run("hugging_face_gpt1"), tmp_path, "hugging_face_gpt1", "float32"
+    )
+    assert gpt.read_release(release).notes == ()
     whole = json.loads((tmp_path / "tokenizer.json").read_text())
     whole["pre_tokenizer"] = {"type": "BertPreTokenizer"}
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole))
-    assert "stand for ftfy and spaCy" in gpt.described(release).notes[0]
+    assert "stand for ftfy and spaCy" in gpt.read_release(release).notes[0]
     (tmp_path / "tokenizer.json").unlink()
-    assert gpt.described(source(tmp_path, "hugging_face")).notes == ()
+    assert gpt.read_release(source(tmp_path, "hugging_face")).notes == ()
 
 
 def test_rows_beyond_the_pieces_are_padding(tmp_path):
-    found = gpt.described(source(tmp_path, config=dict(vocab_size=264)))
+    found = gpt.read_release(source(tmp_path, config=dict(vocab_size=264)))
     assert (found.model["V"], found.tokenizer.V) == (264, 261)
     assert found.notes == ("rows 261 to 263 of the embedding are padding, and no piece's",)
 
@@ -285,7 +290,7 @@ OTHERS = [  # kind, fields of a run
 def test_a_run_that_their_code_cannot_compute_is_refused(kind, fields, tmp_path):
     (field,) = fields
     with pytest.raises(UserError, match=rf"model\.{field}="):
-        gpt.companions(run(kind, **fields), tmp_path, kind, "float32")
+        gpt.write_config_and_tokenizer(run(kind, **fields), tmp_path, kind, "float32")
     assert not any(tmp_path.iterdir())
 
 
@@ -299,9 +304,13 @@ NONE = [  # kind, whose tokenizer, fields of a run, what the error says
 @pytest.mark.parametrize(("kind", "tokens", "fields", "message"), NONE)
 def test_a_run_that_is_no_gpt_is_refused(kind, tokens, fields, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        gpt.companions(run(kind, vocabulary(tokens), **fields), tmp_path, kind, "float32")
+        gpt.write_config_and_tokenizer(
+            run(kind, vocabulary(tokens), **fields), tmp_path, kind, "float32"
+        )
 
 
 def test_where_the_norm_is_says_which_kinds_a_run_can_be_written_as():
-    fits = {norm: [x for x in OUT if gpt.writes(run(x, norm=norm), x)] for norm in ("pre", "post")}
+    fits = {
+        norm: [x for x in OUT if gpt.is_writable(run(x, norm=norm), x)] for norm in ("pre", "post")
+    }
     assert fits == {"pre": ["npz", "hugging_face"], "post": ["hugging_face_gpt1"]}

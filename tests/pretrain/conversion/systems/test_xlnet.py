@@ -15,7 +15,7 @@ import modules
 from configs import xlnet as recipe
 from modules.backbones import text_mask
 from pretrain.checkpoint import integrity
-from pretrain.conversion.name_map import account
+from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, xlnet
 from pretrain.data import tokenizers
 from pretrain.data.tokenizers import sentencepiece
@@ -46,9 +46,9 @@ def release(tmp_path, tokens):
     """A folder without weights, of whose configuration the test says what is not as in CONFIGS."""
 
     def make(kind, names=(), options=None, tokens_config=None, **fields):
-        knows = tmp_path / xlnet.KINDS[kind].knows
+        marker = tmp_path / xlnet.KINDS[kind].marker_file
         config = {name: x for name, x in (CONFIGS[kind] | fields).items() if x is not ...}
-        knows.write_text(json.dumps(config))
+        marker.write_text(json.dumps(config))
         (tmp_path / "spiece.model").write_bytes(tokens.model)
         if tokens_config:
             (tmp_path / "tokenizer_config.json").write_text(json.dumps(tokens_config))
@@ -64,13 +64,13 @@ def release(tmp_path, tokens):
     ("kind", "untied"), [("npz", True), ("npz", False), ("hugging_face", True)]
 )
 def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, untied):
-    described = xlnet.described(release(kind, untie_r=untied))
+    described = xlnet.read_release(release(kind, untie_r=untied))
     shapes = cases.shapes(described.model)
     ours = cases.randomly(shapes)
-    theirs = cases.written(xlnet.table(kind, shapes), shapes, ours)
+    theirs = cases.written(xlnet.build_table(kind, shapes), shapes, ours)
     assert not any(np.isnan(x).any() for x in theirs.values())
     assert sum(x.size for x in theirs.values()) == sum(x.size for x in ours.values())
-    table = xlnet.table(kind, shapes, list(theirs))
+    table = xlnet.build_table(kind, shapes, list(theirs))
     assert not table.absent
     cases.assert_same(cases.read(table, shapes, theirs), ours)
 
@@ -89,7 +89,7 @@ def test_biases_of_all_layers_together_are_arranged_as_the_reference_has_them():
 def assert_as_reference(weights, cfg):
     expected = integrity.flatten({"backbone": reference.ours(weights, cfg)})
     shapes = {name: x.shape for name, x in expected.items()}
-    found = cases.read(xlnet.table("npz", shapes, list(weights)), shapes, weights)
+    found = cases.read(xlnet.build_table("npz", shapes, list(weights)), shapes, weights)
     cases.assert_same(found, expected)
 
 
@@ -109,23 +109,23 @@ def test_what_an_optimiser_keeps_is_left_out_and_a_fine_tuned_head_is_unexpected
     slots = {f"{name}/{slot}": x for name, x in weights.items() for slot in ("Adam", "Adam_1")}
     slots |= {"model/r_w/adam_m": np.zeros(1), "global_step": np.zeros((), np.int64)}
     found = weights | slots
-    settled = account(xlnet.table("npz", shapes, found), shapes, cases.specs(found))
+    settled = reconcile(xlnet.build_table("npz", shapes, found), shapes, cases.specs(found))
     assert sum(map(len, settled.ignored.values())) == len(slots)
     head = "model/sequnece_summary/summary/kernel"
     found = weights | {head: np.zeros((16, 16), np.float32)}
-    table = xlnet.table("npz", shapes, found)
+    table = xlnet.build_table("npz", shapes, found)
     with pytest.raises(UserError, match=rf"{head}: \(16, 16\) is unexpected"):
-        account(table, shapes, cases.specs(found))
-    assert account(table, shapes, cases.specs(found), "model/sequnece.*").ignored
+        reconcile(table, shapes, cases.specs(found))
+    assert reconcile(table, shapes, cases.specs(found), "model/sequnece.*").ignored
 
 
 def test_what_only_predictions_need_may_be_absent_and_nothing_else(release):
-    shapes = cases.shapes(xlnet.described(release("npz")).model)
-    names = set(xlnet.table("npz", shapes).specs(shapes, np.float32))
+    shapes = cases.shapes(xlnet.read_release(release("npz")).model)
+    names = set(xlnet.build_table("npz", shapes).specs(shapes, np.float32))
     both = {"model/transformer/mask_emb/mask_emb", "model/lm_loss/bias"}
-    absent = xlnet.table("npz", shapes, names - both).absent
+    absent = xlnet.build_table("npz", shapes, names - both).absent
     assert set(absent) == {"backbone/query_1D", "backbone/bias_V"}
-    assert not xlnet.table("npz", shapes, names - {"model/transformer/seg_embed"}).absent
+    assert not xlnet.build_table("npz", shapes, names - {"model/transformer/seg_embed"}).absent
 
 
 # --- the original's checkpoints ----------------------------------------------------------------
@@ -139,26 +139,26 @@ def test_published_checkpoints_compute_what_they_say(case, tokens, tmp_path):
     (tmp_path / "spiece.model").write_bytes(tokens.model)
     with tensorflow.open_arrays(folder) as file:
         source = Source(folder, "tensorflow", file.specs, {"vocabulary": str(tmp_path)})
-        described = xlnet.described(source)
+        described = xlnet.read_release(source)
         shapes = cases.shapes(described.model)
-        table = xlnet.table("tensorflow", shapes, list(file.specs))
+        table = xlnet.build_table("tensorflow", shapes, list(file.specs))
         params = cases.read(table, shapes, {name: file.read(name) for name in file.specs})
     assert set(table.absent) == (
         set() if case == "pre" else {"backbone/query_1D", "backbone/bias_V"}
     )
-    found = xlnet.checked(cases.run(described, params, tmp_path / "run"), source)
+    found = xlnet.compare_outputs(cases.run(described, params, tmp_path / "run"), source)
     memories = () if case == "empty" else ("memory 0", "memory 1")
     assert found.keys() == {"output", *memories}
     for name, (difference, most) in found.items():
         assert difference <= most == 1e-6, name
     if case == "pre":
         params["backbone/layers/ffn_norm/bias_D"] += np.float32(0.001)
-        found = xlnet.checked(cases.run(described, params, tmp_path / "run"), source)
+        found = xlnet.compare_outputs(cases.run(described, params, tmp_path / "run"), source)
         assert found["output"][0] > 1e-6
 
 
 def test_a_release_that_says_nothing_of_what_it_computes_is_not_compared(release):
-    assert xlnet.checked(None, release("npz")) == {}
+    assert xlnet.compare_outputs(None, release("npz")) == {}
 
 
 # --- Hugging Face's ----------------------------------------------------------------------------
@@ -177,13 +177,13 @@ def test_hugging_face_s_states_and_scores_are_ours(release, case):
     fields = CONFIGS["hugging_face"] | PEERS[case]
     peer = drawn_peer(torch, transformers.XLNetLMHeadModel(transformers.XLNetConfig(**fields)))
     theirs = {name: x.numpy() for name, x in peer.state_dict().items()}
-    model = xlnet.described(release("hugging_face", **PEERS[case])).model
+    model = xlnet.read_release(release("hugging_face", **PEERS[case])).model
     shapes = cases.shapes(model)
-    table = xlnet.table("hugging_face", shapes, list(theirs))
+    table = xlnet.build_table("hugging_face", shapes, list(theirs))
     assert_same_outputs(torch, peer, model, cases.read(table, shapes, theirs))
 
     bare = {name.removeprefix("transformer."): x for name, x in theirs.items() if "lm" not in name}
-    table = xlnet.table("hugging_face", shapes, list(bare))
+    table = xlnet.build_table("hugging_face", shapes, list(bare))
     found = cases.read(table, shapes, bare)
     assert set(table.absent) == {"backbone/bias_V"}
     np.testing.assert_array_equal(found["backbone/token_VD"], theirs["lm_loss.weight"])
@@ -193,13 +193,13 @@ def test_hugging_face_s_states_and_scores_are_ours(release, case):
 def test_their_class_reads_what_is_written(release, tokens, tmp_path, untied):
     torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    model = xlnet.described(release("npz", untie_r=untied)).model
+    model = xlnet.read_release(release("npz", untie_r=untied)).model
     shapes = cases.shapes(model)
-    params, table = cases.randomly(shapes), xlnet.table("hugging_face", shapes)
+    params, table = cases.randomly(shapes), xlnet.build_table("hugging_face", shapes)
     arrays = cases.written(table, shapes, params)
     safetensors.write(tmp_path / "out", cases.specs(arrays), arrays.items())
     run = Run(tmp_path, None, tokens, modules.build(**model))
-    xlnet.companions(run, tmp_path / "out", "hugging_face", "float32")
+    xlnet.write_config_and_tokenizer(run, tmp_path / "out", "hugging_face", "float32")
 
     peer, loading = transformers.XLNetLMHeadModel.from_pretrained(
         tmp_path / "out", output_loading_info=True
@@ -255,7 +255,7 @@ def assert_same_outputs(torch, peer, model, params):
 
 
 def test_the_authors_configuration_means_the_paper_s_recipe(release):
-    described = xlnet.described(release("npz", n_head=12, d_head=64))
+    described = xlnet.read_release(release("npz", n_head=12, d_head=64))
     base = recipe.get_config("base")
     same = (
         "H",
@@ -307,7 +307,7 @@ SWITCHES = {
 @pytest.mark.parametrize("case", SWITCHES)
 def test_a_configuration_s_switches_become_ours(release, case):
     kind, fields, expected = SWITCHES[case]
-    model = xlnet.described(release(kind, **fields)).model
+    model = xlnet.read_release(release(kind, **fields)).model
     assert {name: model[name] for name in expected} == expected
 
 
@@ -335,27 +335,27 @@ REFUSED = [
 @pytest.mark.parametrize(("kind", "fields", "reason"), REFUSED)
 def test_what_cannot_be_computed_is_refused_by_name(release, kind, fields, reason):
     with pytest.raises(UserError, match=reason):
-        xlnet.described(release(kind, **fields))
+        xlnet.read_release(release(kind, **fields))
 
 
 def test_the_vocabulary_is_the_release_s_own_or_the_one_that_is_named(release, tokens, tmp_path):
     source = release("hugging_face", tokens_config={"do_lower_case": True, "keep_accents": True})
-    found = xlnet.described(source).tokenizer
+    found = xlnet.read_release(source).tokenizer
     assert (found.model, found.lower, found.keep_accents) == (tokens.model, True, True)
     source = release("hugging_face", options={"lower": False})
-    assert not xlnet.described(source).tokenizer.lower
+    assert not xlnet.read_release(source).tokenizer.lower
 
     (tmp_path / "spiece.model").unlink()
     with pytest.raises(UserError, match=r"has no spiece\.model"):
-        xlnet.described(source)
+        xlnet.read_release(source)
     (elsewhere := tmp_path / "elsewhere").mkdir()
     (elsewhere / "spiece.model").write_bytes(tokens.model)
     source = release("hugging_face", options={"vocabulary": str(elsewhere)})
     (tmp_path / "spiece.model").unlink()
-    assert xlnet.described(source).tokenizer.model == tokens.model
+    assert xlnet.read_release(source).tokenizer.model == tokens.model
     (elsewhere / "spiece.model").write_bytes(b"broken")
     with pytest.raises(UserError, match=r"spiece\.model: is broken"):
-        xlnet.described(source)
+        xlnet.read_release(source)
 
 
 @pytest.fixture
@@ -381,7 +381,7 @@ TEXTS = ["a bad cab, dédé", "abc\n  cab", "", "a <sep> <mask> b"]
 
 
 def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp_path):
-    described = xlnet.described(alone)
+    described = xlnet.read_release(alone)
     found = described.tokenizer
     assert "not XLNet's own way: for that, put spiece.model" in described.notes[0]
     fields = dict(name="unigram", model=str(tmp_path / "tokenizer.json"))
@@ -400,44 +400,46 @@ def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp
 
 
 def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):
-    described = xlnet.described(alone)
+    described = xlnet.read_release(alone)
     model = described.model | {"activation": "gelu"}
     run = Run(tmp_path, None, described.tokenizer, modules.build(**model))
     for kind in ("hugging_face", "npz"):
         (tmp_path / kind).mkdir()
-    xlnet.companions(run, tmp_path / "hugging_face", "hugging_face", "float32")
-    again = xlnet.described(Source(tmp_path / "hugging_face", "hugging_face", {}))
+    xlnet.write_config_and_tokenizer(run, tmp_path / "hugging_face", "hugging_face", "float32")
+    again = xlnet.read_release(Source(tmp_path / "hugging_face", "hugging_face", {}))
     assert again.tokenizer == described.tokenizer
     with pytest.raises(UserError, match="is SentencePiece: this run has another"):
-        xlnet.companions(run, tmp_path / "npz", "npz", "float32")
+        xlnet.write_config_and_tokenizer(run, tmp_path / "npz", "npz", "float32")
 
 
 def test_a_tokenizer_json_that_is_none_is_refused(alone, tmp_path):
     with pytest.raises(UserError, match=r"--lower: .*tokenizer\.json says how text is prepared"):
-        xlnet.tokenizer(dataclasses.replace(alone, options={"lower": True}))
+        xlnet.read_tokenizer(dataclasses.replace(alone, options={"lower": True}))
     for text in ("{}", "[]", '{"model": {"type": "BPE"}}', "\0"):
         (tmp_path / "tokenizer.json").write_text(text)
         with pytest.raises(UserError, match=r"tokenizer\.json: is no tokenizer\.json"):
-            xlnet.tokenizer(alone)
+            xlnet.read_tokenizer(alone)
 
 
 def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
-    shapes = cases.shapes(xlnet.described(release("hugging_face")).model)
-    ours, whole = cases.randomly(shapes), xlnet.table("hugging_face", shapes)
+    shapes = cases.shapes(xlnet.read_release(release("hugging_face")).model)
+    ours, whole = cases.randomly(shapes), xlnet.build_table("hugging_face", shapes)
     theirs = cases.written(whole, shapes, ours)
     theirs["lm_loss.weight"] = theirs.pop("transformer.word_embedding.weight")
-    cases.assert_same(cases.read(xlnet.table("hugging_face", shapes, theirs), shapes, theirs), ours)
+    cases.assert_same(
+        cases.read(xlnet.build_table("hugging_face", shapes, theirs), shapes, theirs), ours
+    )
 
 
 @pytest.mark.parametrize("kind", ["npz", "hugging_face"])
 def test_what_is_written_beside_the_weights_describes_the_run(release, tokens, tmp_path, kind):
     fields = {} if kind == "npz" else {"attn_type": "uni", "clamp_len": 3, "mem_len": 5}
-    described = xlnet.described(release(kind, ff_activation="relu", **fields))
+    described = xlnet.read_release(release(kind, ff_activation="relu", **fields))
     own = sentencepiece.Tokenizer(tokens.model, lower=kind != "npz", keep_accents=kind != "npz")
     run = Run(tmp_path, None, own, modules.build(**described.model))
     (out := tmp_path / "out").mkdir()
-    xlnet.companions(run, out, kind, "float32")
-    again = xlnet.described(Source(out, kind, {}))
+    xlnet.write_config_and_tokenizer(run, out, kind, "float32")
+    again = xlnet.read_release(Source(out, kind, {}))
     assert again.model == described.model
     assert (again.tokenizer.lower, again.tokenizer.keep_accents) == (kind != "npz",) * 2
 
@@ -454,9 +456,9 @@ UNWRITABLE = [
 def test_a_run_that_theirs_could_not_compute_is_not_written(
     release, tokens, tmp_path, kind, fields, reason
 ):
-    model = xlnet.described(release("npz")).model | fields
+    model = xlnet.read_release(release("npz")).model | fields
     run = Run(tmp_path, None, tokens, modules.build(**model))
     (out := tmp_path / "out").mkdir()
     with pytest.raises(UserError, match=re.escape(reason)):
-        xlnet.companions(run, out, kind, "float32")
+        xlnet.write_config_and_tokenizer(run, out, kind, "float32")
     assert not list(out.iterdir())

@@ -1,12 +1,15 @@
-"""What any system writes in any of its kinds, it reads back bit for bit."""
+"""Every system of the folder keeps the contract: what it writes, it reads back bit for bit."""
+
+import json
 
 import pytest
 
 from pretrain.checkpoint import integrity
-from pretrain.conversion import exporter, importer
-from pretrain.conversion.systems import Described
+from pretrain.conversion import exporter, importer, systems
+from pretrain.conversion.systems import ReleaseSpec
 from pretrain.data.tokenizers import sentencepiece, wordpiece, words
 from pretrain.inference import trained_run
+from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as cases
 from tests.support import gpt_releases
 from tests.support.bert_release import PIECES
@@ -40,7 +43,7 @@ ELMO = dict(
 
 def bert():
     heads = {"next_DC": (16, 2), "next_bias_C": (2,)}
-    return Described(
+    return ReleaseSpec(
         BERT, dict(name="mlm", nsp=True), "bert", {}, wordpiece.Tokenizer(PIECES), heads
     )
 
@@ -48,18 +51,18 @@ def bert():
 def gpt(kind, **fields):
     tokens = gpt_releases.vocabulary(kind)
     model = TRANSFORMER | dict(V=tokens.V, attention="causal", **fields)
-    return Described(model, dict(name="clm", across=False), "gpt", {}, tokens)
+    return ReleaseSpec(model, dict(name="clm", across=False), "gpt", {}, tokens)
 
 
 def xlnet():
     texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
-    return Described(
+    return ReleaseSpec(
         XLNET, dict(name="plm"), "xlnet", {}, sentencepiece.Tokenizer.learn(iter(texts), V=31)
     )
 
 
 def elmo():
-    return Described(
+    return ReleaseSpec(
         ELMO, dict(name="bilm"), "elmo", {}, words.Tokenizer(list(words.MARKS), "blank")
     )
 
@@ -71,6 +74,7 @@ SYSTEMS = {
     "XLNet": (xlnet, ("npz", "hugging_face")),
     "ELMo": (elmo, ("hdf5",)),
 }
+NAMES = {"BERT": "bert", "GPT-1": "gpt", "GPT-2": "gpt", "XLNet": "xlnet", "ELMo": "elmo"}
 CASES = [(system, kind) for system, (_, kinds) in SYSTEMS.items() for kind in kinds]
 
 
@@ -97,14 +101,14 @@ def leaves(workdir):
 @pytest.mark.parametrize(("system", "kind"), CASES)
 def test_out_in_and_out_again_is_the_same(workdirs, tmp_path, system, kind):
     workdir = workdirs[system]
-    exporter.hand_out(workdir, tmp_path / "out", quiet, kind=kind)
-    importer.bring(tmp_path / "out", tmp_path / "run", quiet)
+    exporter.export_weights(workdir, tmp_path / "out", quiet, kind=kind)
+    importer.import_weights(tmp_path / "out", tmp_path / "run", quiet)
     assert leaves(tmp_path / "run") == leaves(workdir)
     one, other = (trained_run.opened(each) for each in (workdir, tmp_path / "run"))
     assert other.tokenizer.pieces == one.tokenizer.pieces
     for field, value in one.config.model.items():
         assert other.config.model[field] == value, field
-    exporter.hand_out(tmp_path / "run", tmp_path / "again", quiet, kind=kind)
+    exporter.export_weights(tmp_path / "run", tmp_path / "again", quiet, kind=kind)
     files = [{x.name: x.read_bytes() for x in (tmp_path / y).iterdir()} for y in ("out", "again")]
     for file in files:  # which hold the times of writing
         file.pop("weights.hdf5", None)
@@ -112,8 +116,56 @@ def test_out_in_and_out_again_is_the_same(workdirs, tmp_path, system, kind):
     assert files[0] == files[1]
 
 
-def test_a_system_writes_hugging_face_s_kind_unless_asked_otherwise(workdirs, tmp_path):
-    exporter.hand_out(workdirs["GPT-1"], tmp_path / "out", quiet)
+def test_every_system_of_the_folder_is_tested():
+    kinds = {
+        (k, n) for k, x in systems.list_systems().items() for n in x.KINDS if x.KINDS[n].writable
+    }
+    assert {(NAMES[system], kind) for system, kind in CASES} == kinds
+
+
+def test_the_default_is_hugging_face_s_kind_or_the_only_one(workdirs, tmp_path):
+    exporter.export_weights(workdirs["GPT-1"], tmp_path / "out", quiet)
     assert (tmp_path / "out" / "model.safetensors").exists()
-    exporter.hand_out(workdirs["ELMo"], tmp_path / "elmo", quiet)
+    exporter.export_weights(workdirs["ELMo"], tmp_path / "elmo", quiet)
     assert (tmp_path / "elmo" / "weights.hdf5").exists()
+
+
+OWN = """
+from pretrain.conversion.systems import bert
+from pretrain.conversion.systems.bert import *
+
+def write_config_and_tokenizer(run, folder, kind, dtype):
+    bert.write_config_and_tokenizer(run, folder, kind, dtype)
+    (folder / "own.txt").write_text("mine")
+"""
+
+
+def test_a_system_of_the_user_s_own_is_named_once(workdirs, tmp_path, monkeypatch):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "release.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    out, own = tmp_path / "out", "own.release"
+    exporter.export_weights(workdirs["BERT"], out, quiet, system=own)
+    importer.import_weights(out, tmp_path / "run", quiet, system=own)
+    assert json.loads((tmp_path / "run" / "origin.json").read_text())["system"] == own
+    exporter.export_weights(tmp_path / "run", tmp_path / "again", quiet)
+    assert (tmp_path / "again" / "own.txt").exists()
+
+
+def test_of_two_systems_that_fit_one_is_to_be_named(workdirs, tmp_path, monkeypatch):
+    two = dict.fromkeys(("bert", "roberta"), systems.load_system("bert"))
+    exporter.export_weights(workdirs["BERT"], tmp_path / "out", quiet)
+    monkeypatch.setattr(systems, "list_systems", lambda name="": {name: two[name]} if name else two)
+    for refused in (
+        lambda: exporter.export_weights(workdirs["BERT"], tmp_path / "other", quiet),
+        lambda: importer.import_weights(tmp_path / "out", tmp_path / "run", quiet),
+    ):
+        with pytest.raises(UserError, match=r"bert, roberta|--system: bert, roberta"):
+            refused()
+    importer.import_weights(tmp_path / "out", tmp_path / "run", quiet, system="bert")
+    exporter.export_weights(tmp_path / "run", tmp_path / "other", quiet)
+
+
+def test_a_system_that_is_not_there_is_refused_with_those_that_are(workdirs, tmp_path):
+    with pytest.raises(UserError, match=r"--system: .* has bert, elmo, gpt, xlnet"):
+        exporter.export_weights(workdirs["BERT"], tmp_path / "out", quiet, system="bert_tokenizer")
