@@ -3,6 +3,10 @@
 The gradient of a maximum goes to one position, the first of equal ones.  Those positions,
 [B, P, X], are all that is kept of [B, P, W, X] answers.  Words are taken in chunks, each device
 its own rows', so that the answers of all words never exist together.
+
+On a CPU an answer is no product but a sum of a table's rows, as far as words go on changing.  For
+1280 words of five letters and 256 filters, forwards and backwards on one core: sums 8 ms and 6
+MiB, `reference` 223 ms and 134 MiB, convolutions in chunks 2035 ms and 27 MiB.
 """
 
 import functools

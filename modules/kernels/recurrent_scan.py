@@ -4,6 +4,10 @@
 - The backward scan yields the gradients with respect to the gates; the weights' gradients are
   one product of those after it, where autodiff would add one up in every step.
 - Kept for the backward pass: the activated gates, and the state before each step.
+
+A training step of a small ELMo (U=1024, D=128, 2 layers, both directions, B=32, L=20, a softmax of
+10,000 words) takes on one CPU core 1.50 times as long by `reference`, with 1.4 times the memory,
+and 1.08 times as long with the directions vmapped, which halve the steps of an accelerator.
 """
 
 import functools

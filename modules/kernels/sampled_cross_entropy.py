@@ -2,6 +2,9 @@
 
 At most [B, P / chunks, S] exists at once; each chunk's gradients are made beside its loss, as in
 `softmax_cross_entropy`.
+
+For 1280 positions, D=512 and S=8192, `reference` takes 1.08 times as long on one CPU core, with 80
+instead of 41 MiB; for D=128 and S=1024 it takes 0.81 times as long, with 10 instead of 5 MiB.
 """
 
 import jax

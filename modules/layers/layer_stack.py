@@ -1,5 +1,4 @@
-"""Stacks of equal layers: parameters with a leading dimension, split into parts, recomputed on the
-way back."""
+"""Stacks of equal layers, whose parameters have a leading dimension."""
 
 import functools
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from modules.layers.params import recording_within, set_depths
 def init_layer_stack(
     module: nn.Module, name: str, block: nn.Module, N: int, *example: Any, **kwargs: Any
 ):
-    """The parameters of N layers of `block`, each leaf with a leading layer dimension."""
+    """Initialises N layers of `block`; each leaf has a leading layer dimension."""
 
     def init(rng):
         def one(key):
@@ -28,7 +27,7 @@ def init_layer_stack(
 
 
 def split_layers(tree, sizes: tuple[int, ...]) -> list:
-    """The leaves cut along their first dimension into pieces of these sizes: a list of trees."""
+    """Splits every leaf along its first dimension into these sizes: a list of trees."""
     # lax.split: its gradient joins the pieces' gradients, where slices would add up padded ones.
     leaves, structure = jax.tree.flatten(tree)
     pieces = zip(*(jax.lax.split(x, sizes) for x in leaves), strict=True)

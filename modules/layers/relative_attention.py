@@ -7,7 +7,6 @@ furthest back, M + L - 1 (the last query and the first of M + L keys), down to -
 has but which rounds R to M + 2L and lets every shift be a change of row length.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
+from modules.kernels.relative_shift import cut_rows
 from modules.kernels.softmax import softmax
 from modules.layers.dropout import Dropout
 from modules.layers.feed_forward import FeedForward
@@ -64,46 +64,7 @@ def scores_at(q_BPHK, r_RHK, slots_BP, L: int):
     """The rows of `scores` at these positions of a sequence of L: [B, H, P, J]."""
     rows = "BRHK" if r_RHK.ndim == 4 else "RHK"
     raw_BHPR = jnp.einsum(f"BPHK,{rows}->BHPR", q_BPHK, r_RHK)
-    return cut(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def cut(x_BHPR, start_BP, J: int):
-    """`x[b, h, p, start[b, p]:][:J]`; its gradient is a shift too, never a scatter."""
-    return _rolled(x_BHPR, start_BP)[..., :J]
-
-
-def _cut_forward(x_BHPR, start_BP, J: int):
-    return cut(x_BHPR, start_BP, J), (start_BP, jnp.zeros(x_BHPR.shape[-1:], jnp.bool_))
-
-
-def _cut_backward(J: int, kept, dy_BHPJ):
-    start_BP, like_R = kept
-    dy_BHPR = jnp.pad(dy_BHPJ, ((0, 0), (0, 0), (0, 0), (0, like_R.size - J)))
-    return _rolled(dy_BHPR, -start_BP), None
-
-
-cut.defvjp(_cut_forward, _cut_backward)
-
-
-def _rolled(x_BHPR, by_BP):
-    """Each row rolled to the left by its own number of places."""
-    by_BP = by_BP % x_BHPR.shape[-1]
-    return jax.lax.platform_dependent(x_BHPR, by_BP, tpu=_by_bits, default=_by_index)
-
-
-def _by_index(x_BHPR, by_BP):
-    R = x_BHPR.shape[-1]
-    index_BPR = (by_BP[..., None] + jnp.arange(R)) % R
-    return jnp.take_along_axis(x_BHPR, index_BPR[:, None], axis=-1)
-
-
-def _by_bits(x_BHPR, by_BP):
-    """For a TPU, where a gather costs more than log2(R) rolls of everything by fixed amounts."""
-    for bit in range((x_BHPR.shape[-1] - 1).bit_length()):
-        rolls_B1P1 = (by_BP >> bit & 1).astype(bool)[:, None, :, None]
-        x_BHPR = jnp.where(rolls_B1P1, jnp.roll(x_BHPR, -(1 << bit), axis=-1), x_BHPR)
-    return x_BHPR
+    return cut_rows(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
 
 
 # --- a layer ---------------------------------------------------------------------------------

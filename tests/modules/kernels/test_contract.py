@@ -15,8 +15,10 @@ from modules.activation_sharding import sharding_context
 from modules.kernels import (
     char_max_pool,
     dense,
+    dropout_bits,
     recurrent_cells,
     recurrent_scan,
+    relative_shift,
     sampled_cross_entropy,
     softmax,
     softmax_cross_entropy,
@@ -90,8 +92,21 @@ def cases() -> dict[str, Case]:
     few = {"w_SD": normal(5, D), "shift_S": normal(5), "ids_S": np.array([1, 4, 0, 2, 9])}
     few |= {"h_BPD": normal(B, L, D), "own_BP": normal(B, L), **words}
     seen = {"a_BHLJ": 9 * normal(B, 2, L, 5), "visible_BHLJ": RNG.random((B, 1, L, 5)) < 0.6}
+    starts_BP = RNG.integers(0, L, (B, 2))
     U = 6
     return {
+        "relative_shift": Case(
+            lambda a: relative_shift.cut_rows(a["x_BHPR"], starts_BP, 5),
+            lambda a: relative_shift.reference(a["x_BHPR"], starts_BP, 5),
+            {"x_BHPR": normal(B, 2, 2, 5 + L)},
+            (relative_shift,),
+        ),
+        "dropout_bits": Case(
+            lambda a: dropout_bits.apply_dropout(0.4, a["x_BLD"], np.array([7, 9], np.uint32)),
+            lambda a: dropout_bits.reference(0.4, a["x_BLD"], np.array([7, 9], np.uint32)),
+            {"x_BLD": normal(B, L, D)},
+            (dropout_bits,),
+        ),
         "dense": Case(
             lambda a: dense.dense(a["x_BLD"], a["w_DF"]),
             lambda a: dense.reference(a["x_BLD"], a["w_DF"]),
@@ -169,18 +184,22 @@ def value_and_grads(f: Callable, arrays):
     return quick_jit(jax.value_and_grad(loss))(floats, rest)
 
 
+def forms_of(case: Case) -> list[str]:
+    """The platforms that some choice of the kernel names."""
+    return sorted(
+        {form for file in case.files for form in getattr(file, "FORMS", {"default": None})}
+    )
+
+
 @pytest.mark.parametrize("devices", [1, 8])
-@pytest.mark.parametrize("form", ["cpu", "default"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "form"), [(n, f) for n in CASES for f in forms_of(CASES[n])])
 def test_values_and_gradients_are_the_reference_s(name, form, devices, monkeypatch):
     case = CASES[name]
     switches = [file.FORMS for file in case.files if hasattr(file, "FORMS")]
-    if form == "default" and not switches:
-        pytest.skip("one form for every platform")
     with jax.enable_x64(case.tolerance < 1e-9), jax.default_matmul_precision("highest"):
         expected = value_and_grads(case.reference, case.arrays)
         for forms in switches:
-            monkeypatch.setitem(forms, "cpu", forms[form])
+            monkeypatch.setitem(forms, "cpu", forms.get(form, forms["default"]))
         layout = Layout(make_mesh(devices=jax.devices()[:1]))
         if devices > 1:
             layout = Layout(make_mesh(data=2, fsdp=2, tensor=2))

@@ -1,7 +1,5 @@
 """A query meets the distance to its key, whatever the shift is made of."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -45,32 +43,6 @@ def test_slots_are_rows_of_the_whole_in_any_order_and_repeated(by_example):
     np.testing.assert_allclose(
         relative_attention.scores_at(q_BPHK, r, slots_BP, 6), rows, atol=1e-5
     )
-
-
-def test_the_gradient_of_a_cut_is_that_of_the_plain_gather():
-    rng = np.random.default_rng(1)
-    x_BHPR = rng.normal(0, 1, (B, H, 4, 12)).astype(np.float32)
-    dy_BHPJ = rng.normal(0, 1, (B, H, 4, 7)).astype(np.float32)
-    start_BP = np.array([[0, 5, 2, 2], [3, 1, 4, 0]])
-
-    def plain(x_BHPR):
-        index = start_BP[:, None, :, None] + np.arange(7)
-        return jnp.take_along_axis(x_BHPR, index, axis=-1)
-
-    ours, back = jax.vjp(lambda x: relative_attention.cut(x, start_BP, 7), x_BHPR)
-    theirs, plain_back = jax.vjp(plain, x_BHPR)
-    np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_array_equal(back(dy_BHPJ)[0], plain_back(dy_BHPJ)[0])
-
-
-@pytest.mark.parametrize("roll", [relative_attention._by_index, relative_attention._by_bits])
-@pytest.mark.parametrize("R", [1, 2, 12, 16, 17])
-def test_rows_are_rolled_by_their_own_numbers_on_every_platform(roll, R):
-    x_BHPR = np.arange(B * H * 3 * R, dtype=np.float32).reshape(B, H, 3, R)
-    by_BP = np.array([[0, 1, R - 1], [R // 2, R - 1, 1]]) % R
-    rolled = roll(x_BHPR, jnp.asarray(by_BP))
-    for b, h, p in np.ndindex(B, H, 3):
-        np.testing.assert_array_equal(rolled[b, h, p], np.roll(x_BHPR[b, h, p], -by_BP[b, p]))
 
 
 @pytest.mark.parametrize("backward", [False, True])
