@@ -13,6 +13,7 @@ import pytest
 import modules.kernels
 from modules.activation_sharding import sharding_context
 from modules.kernels import (
+    attention,
     char_max_pool,
     dense,
     dropout_bits,
@@ -24,11 +25,13 @@ from modules.kernels import (
     softmax_cross_entropy,
 )
 from modules.kernels.recurrent_cells import CellConfig, CellState, CellWeights
+from modules.masks import Mask
 from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.char_windows import draw as draw_words
 from tests.support.xlnet_inputs import off, quick_jit
 
 B, L, D = 8, 3, 4
+CAUSAL = Mask(is_causal=True)
 RNG = np.random.default_rng(0)
 
 
@@ -56,6 +59,11 @@ def narrow(arrays):
     return {
         name: x.astype(np.float32) if x.dtype == np.float64 else x for name, x in arrays.items()
     }
+
+
+def rename(a):
+    """By the names of `jax.nn.dot_product_attention`."""
+    return {"query": a["q_BLHK"], "key": a["k_BJHK"], "value": a["v_BJHK"]}
 
 
 def scan_case(config: CellConfig, U: int, **weights) -> Case:
@@ -106,6 +114,13 @@ def cases() -> dict[str, Case]:
             lambda a: dropout_bits.reference(0.4, a["x_BLD"], np.array([7, 9], np.uint32)),
             {"x_BLD": normal(B, L, D)},
             (dropout_bits,),
+        ),
+        "attention": Case(
+            lambda a: attention.attend(**a, mask=attention.make_attention_mask(CAUSAL, L)),
+            lambda a: jax.nn.dot_product_attention(**rename(a), is_causal=True),
+            narrow({f"{name}HK": normal(B, L, 2, D) for name in ("q_BL", "k_BJ", "v_BJ")}),
+            (attention,),
+            1e-5,
         ),
         "dense": Case(
             lambda a: dense.dense(a["x_BLD"], a["w_DF"]),
