@@ -19,9 +19,9 @@ from pretrain.checkpoint.manager import folder_in
 from pretrain.distributed import failures, processes
 from pretrain.runtime import compile_cache, malloc, recipe_ranges
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import unused_path
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import diff_configs, read_config, write_config
-from pretrain.runtime.unused_path import vacant
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -186,5 +186,5 @@ def is_free(difference: str) -> bool:
 def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
     if jax.process_index() == 0:
         if is_changed:
-            shutil.copy(workdir / "config.json", vacant(workdir / "config-before.json"))
+            shutil.copy(workdir / "config.json", unused_path(workdir / "config-before.json"))
         write_config(workdir, recipe)

@@ -22,8 +22,7 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from pretrain.checkpoint import checksums, integrity
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import PathLike
-from pretrain.runtime.unused_path import vacant
+from pretrain.runtime.files import PathLike, unused_path
 
 # The reasons of the system that a user can act on, by the words Orbax wraps.
 FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)))
@@ -209,7 +208,7 @@ class Checkpoints:
         # Moved, not deleted: a person may want to look at them.
         if jax.process_index() == 0:
             for step in filter(lambda x: os.path.lexists(self.folder / str(x)), steps):
-                aside = vacant(self.folder.with_name("checkpoints-refused") / str(step))
+                aside = unused_path(self.folder.with_name("checkpoints-refused") / str(step))
                 aside.parent.mkdir(exist_ok=True)
                 shutil.move(self.folder / str(step), aside)
         multihost_utils.sync_global_devices("refused checkpoints are out of the way")

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -156,3 +157,10 @@ def hash_file(path: pathlib.Path) -> str:
 def open_private(path: str, flags: int) -> int:
     """Opens a file that its owner alone can read; an `opener` for `open`."""
     return os.open(path, flags, PRIVATE)
+
+
+def unused_path(path: pathlib.Path) -> pathlib.Path:
+    """Returns `path`, or the first of path-1, path-2, ... that does not exist."""
+    numbered = (path.with_name(f"{path.name}-{n}") for n in itertools.count(1))
+    # A link that points nowhere would be written through, so it counts as existing.
+    return next(x for x in itertools.chain([path], numbered) if not os.path.lexists(x))

@@ -100,3 +100,10 @@ def test_an_interrupted_block_leaves_the_old_file_alone(tmp_path):
 def test_the_hash_is_the_sha256_of_the_content(tmp_path):
     (tmp_path / "f").write_bytes(b"abc" * 100_000)
     assert files.hash_file(tmp_path / "f") == hashlib.sha256(b"abc" * 100_000).hexdigest()
+
+
+def test_an_unused_path_is_numbered_past_files_and_dangling_links(tmp_path):
+    assert files.unused_path(tmp_path / "f") == tmp_path / "f"
+    (tmp_path / "f").write_text("")
+    (tmp_path / "f-1").symlink_to("nowhere")
+    assert files.unused_path(tmp_path / "f") == tmp_path / "f-2"
