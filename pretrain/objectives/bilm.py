@@ -80,7 +80,7 @@ class Objective(nn.Module):
 
     def _check(self, batch) -> None:
         if "boundary_BZL" not in batch:
-            raise UserError("objective 'bilm' needs batches.name='directions'")
+            raise UserError("objective 'bilm' needs batches.name='bidirectional'")
         if self.reset not in RESETS:
             raise UserError(f"objective.reset={self.reset!r} is none of {', '.join(RESETS)}")
         if self.backbone.inputs == "characters" and "chars_BZLW" not in batch:

@@ -186,7 +186,7 @@ def test_a_sample_of_words_serves_training_alone():
     [
         ({}, {"reset": "always"}, "", "reset='always' is none of never, document, sentence"),
         ({}, {"samples": V}, "", "samples=30 of model.V=30"),
-        ({}, {}, "boundary_BZL", "batches.name='directions'"),
+        ({}, {}, "boundary_BZL", "batches.name='bidirectional'"),
         ({}, {}, "chars_BZLW", "batches.characters"),
     ],
 )
