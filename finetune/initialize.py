@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import modules
 from pretrain.checkpoint import integrity
 from pretrain.data import tokenizers
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.inference.text_format import format_name
+from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import Run, drawn, opened
 from pretrain.runtime.errors import UserError, section
 
@@ -28,12 +29,15 @@ FREE = {  # fields of a model that may differ from those it was pretrained with
 
 
 class Start(NamedTuple):
-    """Attributes:
-    text_format: name of the way in which texts are framed.
-    model: the section `model` of the pretrained run, or of the recipe.
-    tokenizer: of that run, or learned from the training texts.
-    run: None where training is from scratch.
-    execution: the section of the pretrained run, and what the recipe says otherwise.
+    """What a job begins with.
+
+    Attributes:
+        text_format: the name of the way in which texts are framed.
+        model: the section `model` of the pretrained run, or of the recipe; its V counts the new
+            tokens of the text format.
+        tokenizer: of that run, or learned from the training texts.
+        run: the pretrained run; None where training is from scratch.
+        execution: the section of the pretrained run, and what the recipe says otherwise.
     """
 
     text_format: str
@@ -42,17 +46,14 @@ class Start(NamedTuple):
     run: Run | None
     execution: dict[str, Any]
 
-    def backbone(self, new: int = 0) -> nn.Module:
-        """With so many more rows of the vocabulary than it was pretrained with."""
-        fields = dict(self.model)
-        if new:
-            fields["V"] += new
+    def backbone(self) -> nn.Module:
+        """Builds the backbone."""
         with section("model"):
-            return modules.build(**fields, execution=self.execution)
+            return modules.build(**self.model, execution=self.execution)
 
 
-def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
-    """The run in config.init; "": what config.text_format, .tokens and .model say.
+def open_start(config: ConfigDict, texts: Callable[[], Any]) -> Start:
+    """Opens the run in config.init; "": takes what config.text_format, .tokens and .model say.
 
     Args:
         texts: () -> the training texts, of which a vocabulary can be learned.
@@ -65,25 +66,49 @@ def opened_or_new(config: ConfigDict, texts: Callable[[], Any]) -> Start:
     if not config.init:
         with section("tokens"):
             tokenizer = tokenizers.learn(texts(), **config.tokens)
-        sized = {"V": tokenizer.V} if changes.get("V", 0) is None else {}
+        new = len(load_format(config.text_format).new_tokens)
+        sized = {"V": tokenizer.V + new} if changes.get("V", 0) is None else {}
         return Start(config.text_format, changes | sized, tokenizer, None, execution)
     run = opened(Path(config.init).expanduser())
+    return start_from(run, changes, execution, config.get("text_format", ""))
+
+
+def start_from(
+    run: Run,
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    execution: Mapping[str, Any] = MappingProxyType({}),
+    text_format: str = "",
+) -> Start:
+    """Begins with a pretrained run, and gives its embedding rows for the format's new tokens.
+
+    Args:
+        changes, execution: fields of these sections that differ from the run's.
+        text_format: another than the run's.
+
+    Raises:
+        UserError: the model would be of another size.
+    """
     own = run.config.model.to_dict()
     if wrong := [x for x in changes if x not in FREE and own.get(x) != changes[x]]:
         what = ", ".join(f"{x}={changes[x]!r} instead of {own.get(x)!r}" for x in wrong)
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
-    text_format = config.get("text_format") or format_name(run.config)
+    text_format = text_format or format_name(run.config)
+    new = len(load_format(text_format).new_tokens)
+    grown = {"V": own["V"] + new} if new else {}
     execution = {**run.config.get("execution", {}), **execution}
-    return Start(text_format, own | changes, run.tokenizer, run, execution)
+    return Start(text_format, {**own, **changes, **grown}, run.tokenizer, run, execution)
 
 
-def restored(
+def restore_backbone(
     start: Start, say: Callable[[str], None], afresh: bool = False
 ) -> Callable[[Any], Any]:
-    """A function from fresh parameters to those with the pretrained backbone in place.
+    """Returns a function from fresh parameters to those with the pretrained backbone in place.
 
     It tells `say` what became of every parameter: restored, new, or of the pretrained run and
-    ignored.  With `afresh` they all stay as they are.
+    ignored.
+
+    Args:
+        afresh: they all stay as they are.
     """
 
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
@@ -93,13 +118,13 @@ def restored(
         if afresh:
             say(f"all parameters are new: of {start.run.workdir} only tokenizer and architecture")
             return params
-        layout = Layout(make_mesh(data=1, fsdp=-1))
-        shapes = jax.eval_shape(lambda: drawn(start.backbone()))
+        layout, backbone = Layout(make_mesh(data=1, fsdp=-1)), start.run.backbone
+        shapes = jax.eval_shape(lambda: drawn(backbone))
         found, step = start.run.weights(layout.like({"backbone": shapes}), "backbone/")
         old, fresh = (integrity.flatten(x) for x in (found, {"backbone": params["backbone"]}))
-        made, table = {}, []
+        merged, table = {}, []
         for name, x in fresh.items():
-            made[name], what = _merged(name, x, old.get(name))
+            merged[name], what = _merge(name, x, old.get(name))
             table.append(f"{name} {list(x.shape)}: {what}")
         heads = integrity.flatten({k: v for k, v in params.items() if k != "backbone"})
         table += [f"{name} {list(x.shape)}: new" for name, x in heads.items()]
@@ -107,13 +132,13 @@ def restored(
         say(f"weights of {start.run.workdir}, step {step}:")
         for line in table:
             say(f"  {line}")
-        return params | integrity.nest(made)
+        return params | integrity.nest(merged)
 
     return prepare
 
 
-def _merged(name: str, fresh: jax.Array, old: jax.Array | None) -> tuple[jax.Array, str]:
-    """A parameter and what became of it; more rows than there were are new."""
+def _merge(name: str, fresh: jax.Array, old: jax.Array | None) -> tuple[jax.Array, str]:
+    """Returns a parameter and what became of it; more rows than there were are new."""
     if old is None:
         return fresh, "new"
     if old.shape == fresh.shape:
@@ -123,8 +148,3 @@ def _merged(name: str, fresh: jax.Array, old: jax.Array | None) -> tuple[jax.Arr
         raise UserError(f"{name}: {fresh.shape} here, {old.shape} in the pretrained run")
     joined = jax.jit(lambda o, f: jnp.concatenate([o, f[rows:]]), out_shardings=fresh.sharding)
     return joined(np.asarray(old), fresh), f"restored, and {fresh.shape[0] - rows} new rows"
-
-
-def kept_model(start: Start, backbone: Any) -> Mapping[str, Any]:
-    """The section `model` that builds this backbone again."""
-    return start.model | ({"V": backbone.V} if "V" in start.model else {})

@@ -1,9 +1,8 @@
-"""A fine-tuning job put together: examples, inputs, task and layouts; and opened again later."""
+"""A fine-tuning job: examples, rows, task and layouts, built from a recipe or from a workdir."""
 
-import inspect
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,126 +13,183 @@ from ml_collections import ConfigDict
 from finetune import datasets, initialize, tasks
 from finetune.inputs.batches import Examples
 from finetune.inputs.labels import UNSEEN
-from finetune.inputs.rows import RowBuilder
+from finetune.inputs.rows import RowBuilder, check_padding
+from pretrain.data.batches.document_stream import shuffle_array
 from pretrain.inference.text_format import format_name, load_format
-from pretrain.inference.trained_run import opened
+from pretrain.inference.trained_run import Run, opened
 from pretrain.runtime.errors import UserError, section
 from pretrain.runtime.files import read_json, write_json
 
-KEPT = "task.json"
+TASK = "task.json"  # beside config.json: the section `task` with all that follows from the data
 SPLITS = ("train", "dev", "test")
 
 
 class Job(NamedTuple):
-    """All that the loop is called with.
+    """Everything that the loop is called with.
 
     Attributes:
         examples: by split, as read.
-        form, task: of `finetune.tasks`.
+        section: the recipe's `task`.
+        data, task: the halves of `finetune.tasks`.
         train, evals: layouts.
     """
 
     start: initialize.Start
     examples: dict[str, list[dict]]
-    form: Any
+    section: dict[str, Any]
+    data: tasks.TaskData
     task: nn.Module
     train: Examples
     evals: dict[str, Examples]
 
     def score(self, split: str, outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """The task's metrics on a held-out split."""
-        return self.form.scores(self.examples[split], outputs)
+        """Computes the task's metrics on a held-out split."""
+        return self.data.scores(self.examples[split], outputs)
 
 
-def made(config: ConfigDict, say: Callable[[str], None]) -> Job:
+class TunedRun(NamedTuple):
+    """A fine-tuned run, opened to be used."""
+
+    run: Run
+    data: tasks.TaskData
+    task: nn.Module
+
+
+def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     """Reads the data and builds the job of a recipe; config.optim.steps is set from its epochs.
 
     Raises:
         UserError: something in the recipe or in the data is not as it should be.
     """
-    examples = read(config, say)
+    examples = read_examples(config, say)
     if "train" not in examples:
         raise UserError("data.train is to name the training examples")
-    start = initialize.opened_or_new(config, lambda: texts(examples["train"]))
-    inputs = made_inputs(start, config.batches.L)
-    kind, fields = the_kind(config)
-    own = {name: fields.pop(name) for name in list(fields) if name in form_fields(kind)}
-    with section("task"):
-        form = kind.Form(inputs, examples["train"], **own)
-        task = kind.Task(start.backbone(inputs.new), **{**form.head(), **fields})
-    batches = dict(B=config.batches.B, L=config.batches.L)
-    learned = getattr(form, "training", form.arrays)(examples["train"])
-    train = Examples(learned, seed=config.seed, shuffle=True, **batches)
-    evals = {
-        split: Examples(
-            held_out(form, found, split), **{**batches, "B": config.batches.get("eval_B", 32)}
-        )
-        for split, found in examples.items()
-        if split != "train" and known(found)
-    }
-    for note in dict.fromkeys(form.notes):
+    start = initialize.open_start(config, lambda: iter_texts(examples["train"]))
+    fields = config.task.to_dict()
+    data, task = build_task(start, fields, config.batches.L, examples["train"])
+    train, evals = build_layouts(config, data, examples)
+    for note in dict.fromkeys(data.notes):
         say(note)
     if not config.optim.get("steps"):
         config.optim.steps = math.ceil(train.size * config.epochs / config.batches.B)
     for name in ("warmup", "unfreeze_every"):
         if 0 < config.optim.get(name, 0) < 1:
             config.optim[name] = round(config.optim[name] * config.optim.steps)
-    return Job(start, examples, form, task, train, evals)
+    return Job(start, examples, fields, data, task, train, evals)
 
 
-def read(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]]:
-    """The examples of each split that config.data names."""
+def load_job(workdir: Path) -> TunedRun:
+    """Opens the fine-tuned run in this folder.
+
+    Raises:
+        UserError: it holds none.
+    """
+    run = opened(workdir)
+    if not (workdir / TASK).exists():
+        raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {TASK}")
+    name, model = format_name(run.config), run.config.model.to_dict()
+    execution = dict(run.config.get("execution", {}))
+    start = initialize.Start(name, model, run.tokenizer, run, execution)
+    data, task = build_task(start, read_json(workdir / TASK), run.config.batches.L)
+    return TunedRun(run, data, task)
+
+
+def save_job(job: Job, workdir: Path) -> None:
+    """Leaves beside the recipe what else it takes to use the job's weights."""
+    job.start.tokenizer.save(workdir / "tokenizer")
+    write_json(workdir / TASK, job.section | job.data.to_config())
+
+
+def build_task(
+    start: initialize.Start, fields: Mapping[str, Any], L: int, examples: Sequence[dict] = ()
+) -> tuple[tasks.TaskData, nn.Module]:
+    """Builds both halves of a task: for training, for resuming it, and for predictions.
+
+    Args:
+        fields: the section `task`, of the recipe or as `save_job` left it.
+        L: positions of a row.
+        examples: of training; none where `fields` say already what follows from them.
+
+    Raises:
+        UserError: a field is not what it can be, or the backbone reads no such rows.
+    """
+    backbone = start.backbone()
+    inputs = build_rows(start, backbone, L)
+    with section("task"):
+        data = tasks.build_data(inputs, examples, **fields)
+        return data, tasks.build_task(backbone, data, **fields)
+
+
+def build_layouts(
+    config: ConfigDict, data: tasks.TaskData, examples: Mapping[str, list[dict]]
+) -> tuple[Examples, dict[str, Examples]]:
+    """Builds the training layout, and those of the held-out splits whose labels are known."""
+    arrays = data.training_arrays(examples["train"])
+    check_padding(arrays, data.inputs.format.padding)
+    fields = dict(B=config.batches.B, L=config.batches.L)
+    train = Examples(arrays, seed=config.seed, shuffle=True, **fields)
+    fields["B"] = config.batches.get("eval_B", 32)
+    evals = {}
+    for split, found in examples.items():
+        if split != "train" and all(map(has_labels, found)):
+            arrays = held_out_arrays(data, found, split)
+            check_padding(arrays, data.inputs.format.padding)
+            evals[split] = Examples(arrays, **fields)
+    return train, evals
+
+
+def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]]:
+    """Reads the examples of each split that config.data names."""
     fields = config.data.to_dict()
     paths = {split: fields.pop(split, None) for split in SPLITS}
-    found = {}
-    for split, own in paths.items():
-        if own is None or own == "":
+    examples = {}
+    for split, path in paths.items():
+        if path is None or path == "":
             continue
-        own = {"path": own} if isinstance(own, str) else own
+        changes = {"path": path} if isinstance(path, str) else path
         with section(f"data.{split}"):
-            made = datasets.read(**{**fields, **own})
-        found[split] = made.examples
-        say(f"{split}: {len(made.examples):,} examples")
-        if split == "train" and 0 < config.get("max_train_examples", 0) < len(made.examples):
-            found[split] = drawn(made.examples, config.max_train_examples)
+            whole = datasets.read(**{**fields, **changes})
+        examples[split] = whole.examples
+        say(f"{split}: {len(whole.examples):,} examples")
+        if split == "train" and 0 < config.get("max_train_examples", 0) < len(whole.examples):
+            examples[split] = draw_examples(whole.examples, config.max_train_examples)
             say(f"  {config.max_train_examples:,} of them are trained on")
-        for note in made.notes:
+        for note in whole.notes:
             say(f"  {note}")
-    return found
+    return examples
 
 
-def drawn(examples: list[dict], count: int) -> list[dict]:
-    """So many of them, the same ones each time, in their order."""
-    numbers = np.random.default_rng(0).permutation(len(examples))[:count]
+def draw_examples(examples: list[dict], count: int) -> list[dict]:
+    """Draws so many of them, the same ones each time, in their order."""
+    numbers = shuffle_array(np.arange(len(examples)), 0)[:count]
     return [examples[i] for i in sorted(numbers)]
 
 
-def held_out(form: Any, examples: list[dict], split: str) -> dict[str, np.ndarray]:
-    """Their arrays.
+def held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str) -> tasks.Arrays:
+    """Makes the arrays of a held-out split.
 
     Raises:
         UserError: training shows none of their labels, which may go by other names there.
     """
-    arrays = form.arrays(examples)
+    arrays = data.arrays(examples)
     for name in arrays.keys() & {"label_B", "label_BL"}:
         numbers = arrays[name]
         if numbers.dtype == np.int32 and (numbers == UNSEEN).any() and not (numbers >= 0).any():
-            told = " ".join(form.notes)
-            raise UserError(f"data.{split}: training shows none of its labels: {told}")
+            notes = " ".join(data.notes)
+            raise UserError(f"data.{split}: training shows none of its labels: {notes}")
     return arrays
 
 
-def known(examples: list[dict]) -> bool:
-    """Whether what is to be told is known of all of them."""
+def has_labels(example: dict) -> bool:
+    """Tells whether what is to be predicted is known of an example."""
     names = ("label", "labels", "answers", "relevance")
-    return all(
-        x.get("impossible") or any(x.get(name) not in (None, []) for name in names)
-        for x in examples
+    return bool(
+        example.get("impossible") or any(example.get(name) not in (None, []) for name in names)
     )
 
 
-def texts(examples: list[dict]) -> Iterator[str]:
-    """All text in them."""
+def iter_texts(examples: list[dict]) -> Iterator[str]:
+    """Yields all text in examples."""
     for example in examples:
         for name in ("texts", "choices", "candidates"):
             yield from example.get(name, [])
@@ -144,83 +200,26 @@ def texts(examples: list[dict]) -> Iterator[str]:
             yield " ".join(example["words"])
 
 
-def made_inputs(start: initialize.Start, L: int, added: int = 0) -> RowBuilder:
-    """How this start's backbone reads texts.
-
-    Args:
-        added: rows of its V that are of new tokens already.
+def build_rows(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
+    """Builds what puts texts into rows as this backbone reads them.
 
     Raises:
         UserError: it reads no row of L, or that has no room for text.
     """
-    positions = start.model.get("L", L)
+    positions = getattr(backbone, "L", L)
     if positions < L:
         raise UserError(f"batches.L={L}: this model reads rows of at most {positions} tokens")
-    backbone = start.backbone()
-    example = backbone.example()  # type: ignore[attr-defined]
-    inputs = RowBuilder(
-        load_format(start.text_format),
-        start.tokenizer,
-        L,
-        W=example.shape[2] if example.ndim == 3 else 0,
-        V=start.model.get("V", 0) - added,
-        S=getattr(backbone, "S", None),
-    )
+    example, S = backbone.example(), getattr(backbone, "S", None)
+    W = example.shape[2] if example.ndim == 3 else 0
+    inputs = RowBuilder(load_format(start.text_format), start.tokenizer, L, W=W, V=backbone.V, S=S)
     marks = len(inputs.row(inputs.tokens([""])).ids)
     if marks >= L:
         raise UserError(f"batches.L={L}: a row has {marks} marks, and then no room for a word")
     return inputs
 
 
-def the_kind(config: ConfigDict) -> tuple[Any, dict[str, Any]]:
-    """The task's module and fields."""
-    fields = config.task.to_dict()
-    with section("task"):
-        return tasks.kind(fields.pop("name")), fields
-
-
-def form_fields(kind: Any) -> set[str]:
-    """Names of what the host's part of a task is told."""
-    return set(inspect.signature(kind.Form.__init__).parameters) - {"self", "inputs", "examples"}
-
-
-def recipe(job: Job, config: ConfigDict) -> ConfigDict:
-    """The recipe with all of the model in it: what is kept beside the weights, and compared."""
-    model = dict(initialize.kept_model(job.start, job.task.backbone))  # type: ignore[attr-defined]
+def resolve_recipe(job: Job, config: ConfigDict) -> ConfigDict:
+    """Returns the recipe with all of the model in it: what is kept beside the weights."""
     whole = json.loads(config.to_json_best_effort())
     start = dict(text_format=job.start.text_format, execution=job.start.execution)
-    return ConfigDict(whole | dict(model=model, **start))
-
-
-def keep(job: Job, workdir: Path) -> None:
-    """Leaves beside the recipe what else it takes to use the job's weights."""
-    job.start.tokenizer.save(workdir / "tokenizer")
-    write_json(workdir / KEPT, {"form": job.form.kept(), "head": job.form.head()})
-
-
-class Tuned(NamedTuple):
-    """A fine-tuned run, opened to be used."""
-
-    run: Any
-    form: Any
-    task: nn.Module
-
-
-def reopened(workdir: Path) -> Tuned:
-    """The fine-tuned run in this folder.
-
-    Raises:
-        UserError: it holds none.
-    """
-    run = opened(workdir)
-    if not (workdir / KEPT).exists():
-        raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {KEPT}")
-    kept = read_json(workdir / KEPT)
-    kind, fields = the_kind(run.config)
-    fields = {k: v for k, v in fields.items() if k not in form_fields(kind)}
-    name = format_name(run.config)
-    execution = dict(run.config.get("execution", {}))
-    start = initialize.Start(name, run.config.model.to_dict(), run.tokenizer, run, execution)
-    inputs = made_inputs(start, run.config.batches.L, len(load_format(name).new_tokens))
-    form = kind.Form(inputs, [], **kept["form"])
-    return Tuned(run, form, kind.Task(run.backbone, **{**kept["head"], **fields}))
+    return ConfigDict(whole | dict(model=dict(job.start.model), **start))

@@ -53,23 +53,23 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
     Raises:
         UserError: as `summary.check`, of a job that is done.
     """
-    made = jobs.made(config, say)
-    with cli.opened(jobs.recipe(made, config), workdir) as keep_recipe:
+    job = jobs.build_job(config, say)
+    with cli.opened(jobs.resolve_recipe(job, config), workdir) as keep_recipe:
 
         def keep():
             keep_recipe()
-            jobs.keep(made, workdir)
+            jobs.save_job(job, workdir)
 
-        prepare = initialize.restored(made.start, say, config.random_init)
+        prepare = initialize.restore_backbone(job.start, say, config.random_init)
         result = loop.run(
             config,
             workdir,
-            made.task,
-            made.train,
-            made.evals,
+            job.task,
+            job.train,
+            job.evals,
             prepare,
             cli.ACCEPT_CHANGES.value,
-            made.score,
+            job.score,
             keep,
         )
         # The first process has written what all are about to read.
@@ -78,28 +78,27 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
         if done:
             summary.check(result.state, found.values if found else {})
         if found is not None:
-            if hasattr(made.form, "settle"):
-                made.form.settle(found.values)
-                jobs.keep(made, workdir)
-            done = done and predictions(made, workdir)
+            job.data.tune(found.values)
+            jobs.save_job(job, workdir)
+            done = done and predictions(job, workdir, config.mesh)
     if jax.process_index() == 0:
         told(config, workdir, int(result.state.step), found, done)
     return found.values if found else {}, done
 
 
-def predictions(made: jobs.Job, workdir: Path) -> bool:
+def predictions(job: jobs.Job, workdir: Path, mesh) -> bool:
     """Writes what the best weights tell of each held-out example; False: told to terminate."""
-    predictor = Predictor(jobs.reopened(workdir), Layout(loop.make_mesh()))
+    predictor = Predictor(jobs.load_job(workdir), Layout(loop.make_mesh(**mesh)))
     (workdir / "predictions").mkdir(exist_ok=True)
-    for split in made.evals:
+    for split in job.evals:
         try:
-            lines, *_ = predictor.lines(made.examples[split])
+            lines, *_ = predictor.lines(job.examples[split])
         except TerminatedError:
             return False
         if jax.process_index() == 0:
             out = workdir / "predictions" / f"{split}.jsonl"
             with submissions.draft(out) as file, submissions.jsonl(file) as write:
-                for example, line in zip(made.examples[split], lines, strict=True):
+                for example, line in zip(job.examples[split], lines, strict=True):
                     write(example, line)
     return True
 

@@ -82,7 +82,7 @@ def main(argv: list[str]) -> None:
     try:
         source, out = files(argv, flags.FLAGS.overwrite)
         processes.join()
-        tuned = job.reopened(Path(flags.FLAGS.workdir).expanduser().absolute())
+        tuned = job.load_job(Path(flags.FLAGS.workdir).expanduser().absolute())
         format, own = fields(tuned.run.config, FORMAT.value, SPLIT.value, FIELDS.value)
         predictor = Predictor(tuned, Layout(make_mesh()), ROWS.value)
         first = jax.process_index() == 0

@@ -1,6 +1,7 @@
 """Holds what the recipes of fine-tuning share."""
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 from configs import common
 
@@ -36,31 +37,40 @@ def base() -> ConfigDict:
     return config
 
 
-SUMMED: dict = dict(pool="", summary="")  # a row's states as one
-KINDS: dict[str, dict] = {  # what each kind of task can besides
-    "classify": SUMMED | dict(both=False, weights=()),
-    "regress": SUMMED | dict(both=False),
-    "choice": SUMMED,
-    "rank": SUMMED,
-    "tag": dict(own=0, own_D=0),
-    "span": {},
+def encoder(name: str = "backbone", **fields) -> dict:
+    """Returns the section `task.encoder`: a file of finetune/encoders, and what its fields are.
+
+    What is None here is as the encoder has it; all can be set on the command line.
+    """
+    unset = dict(
+        frozen=placeholder(bool),
+        dropout=placeholder(float),
+        window=placeholder(int),
+        l2=placeholder(float),
+        U=placeholder(int),
+        layers=placeholder(int),
+        join=placeholder(tuple),
+        word_D=placeholder(int),
+        word_dropout=placeholder(float),
+    )
+    return dict(name=name, **{**unset, **fields})
+
+
+SUMMED: dict = dict(pool=placeholder(str), summary=placeholder(str))  # a row's states as one
+KINDS: dict[str, dict] = {  # sections and fields that a kind of task has besides
+    "classify": dict(head=SUMMED, loss=dict(weights=()), both=False),
+    "regress": dict(head=SUMMED, both=False),
+    "choice": dict(head=SUMMED),
+    "rank": dict(head=SUMMED),
+    "tag": dict(head=dict(crf=False, constrained=False), own=0),
+    "span": dict(head={}),
 }
 
 
 def task(name: str, **fields) -> dict:
-    """Returns the section `task`, with all that can be said of its kind: see
-    `finetune.model.task_model`."""
-    shared = dict(
-        dropout=0.1,
-        lm=0.0,
-        mix=False,
-        frozen=False,
-        states_dropout=0.0,
-        lambda_=0.0,
-        window=0,
-        bilstm=0,
-        bilstm_layers=1,
-        bilstm_dropout=0.0,
-        again=False,
+    """Returns the section `task`: encoder, head, loss, and what the kind of task takes besides."""
+    kind = KINDS[name]
+    head = dict(dropout=0.1, **kind["head"])
+    return dict(
+        name=name, language_model=0.0, encoder=encoder(), **{**kind, "head": head, **fields}
     )
-    return dict(name=name, **{**shared, **KINDS[name], **fields})

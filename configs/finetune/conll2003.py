@@ -27,9 +27,7 @@ def bert() -> ConfigDict:
     """Trains the backbone, too, and tells a tag from a word's first piece."""
     config = common.base()
     config.data = dict(format="conll", train="eng.train", dev="eng.testa", test="eng.testb")
-    config.task = common.task(
-        "tag", scheme="iob1", convert_to="iob2", piece="first", crf=False, constrained=False
-    )
+    config.task = common.task("tag", scheme="iob1", convert_to="iob2", piece="first")
     config.batches = dict(B=32, L=128, eval_B=64)
     config.optim.lr = 5e-5
     config.train.best = "dev/f1"
@@ -39,20 +37,17 @@ def bert() -> ConfigDict:
 def elmo() -> ConfigDict:
     """Freezes the backbone: an LSTM reads it beside words of its own, and a CRF tells the tags."""
     config = bert()
-    config.task.update(
-        convert_to="iobes",
-        crf=True,
-        constrained=True,
+    config.task.convert_to = "iobes"
+    config.task.own = 2  # words that occur so often have vectors of their own
+    config.task.head.update(crf=True, constrained=True, dropout=0.5)
+    config.task.encoder = common.encoder(
+        "recurrent",
+        features=dict(name="scalar_mix", frozen=True, dropout=0.5, l2=0.1),
+        U=200,
+        layers=2,
         dropout=0.5,
-        frozen=True,
-        mix=True,
-        lambda_=0.1,
-        states_dropout=0.5,
-        bilstm=200,
-        bilstm_layers=2,
-        bilstm_dropout=0.5,
-        own=2,
-        own_D=50,
+        word_D=50,
+        word_dropout=0.5,
     )
     config.epochs, config.batches.B = 30.0, 64
     config.optim.update(lr=1e-3, warmup=0, decay="constant", weight_decay=0.0, clip=5.0)

@@ -29,7 +29,8 @@ The others had
                 lr       B    steps           warmup  besides
     XLNet mnli  2e-5     128  10,000          1000    optim.layer_lr_decay=1.0: none learns slower
     XLNet stsb  5e-5     32   1,200           120
-    GPT-1       6.25e-5  32   0 (epochs=3)    0.002   optim.join=product optim.eps=1e-8 task.lm=0.5;
+    GPT-1       6.25e-5  32   0 (epochs=3)    0.002   optim.join=product optim.eps=1e-8
+                                                      task.language_model=0.5;
                                                       task.both=True for mrpc, stsb and qqp
 """
 

@@ -5,7 +5,7 @@
 
 Values of XLNet's run_race.py: a batch of 32 questions is 128 rows of 512.  Published accuracy on
 the test set: XLNet-large 81.75 (GPT-1 59.0).  For GPT take the values of Radford et al. 2018,
-optim.lr=6.25e-5, epochs=3 and task.lm=0.5.
+optim.lr=6.25e-5, epochs=3 and task.language_model=0.5.
 """
 
 from ml_collections import ConfigDict

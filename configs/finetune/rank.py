@@ -18,7 +18,12 @@ def get_config() -> ConfigDict:
     config = common.base()
     config.data = dict(format="ranking", train="train.tsv", dev="dev.tsv", test="")
     config.task = common.task(
-        "rank", options=8, rows=0, loss="softmax", margin=1.0, ks=(1, 10), gain="exponential"
+        "rank",
+        options=8,
+        rows=0,
+        loss=dict(name="softmax", margin=1.0),
+        ks=(1, 10),
+        gain="exponential",
     )
     config.batches = dict(B=8, L=128, eval_B=8)
     config.train.best = "dev/ndcg@10"

@@ -52,7 +52,7 @@ def from_scratch(config: ConfigDict) -> ConfigDict:
     config.model = dict(
         name="elmo", inputs="words", V=None, D=300, U=128, N=1, tied=True, dropout=0.5
     )
-    config.task.update(pool="mean", dropout=0.5)
+    config.task.head.update(pool="mean", dropout=0.5)
     config.epochs = 6.0
     config.optim.update(lr=2e-3, warmup=0.0)
     return config

@@ -20,9 +20,7 @@ def get_config() -> ConfigDict:
         dev="emerging.dev.conll",
         test="emerging.test.annotated",
     )
-    config.task = common.task(
-        "tag", scheme="iob2", convert_to="", piece="first", crf=False, constrained=False
-    )
+    config.task = common.task("tag", scheme="iob2", convert_to="", piece="first")
     config.batches = dict(B=16, L=128, eval_B=64)
     config.optim.lr = 5e-5
     config.train.best = "dev/f1"

@@ -4,7 +4,7 @@ Formats of the published systems, with the rows they make, are `pretrain.inferen
 More texts than two go on in the same manner.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.inference.text_format import TextFormat, mark_ids
+from pretrain.runtime.errors import UserError
 
 
 class Row(NamedTuple):
@@ -52,7 +53,8 @@ class RowBuilder:
         """
         Args:
             W: characters of a word; 0: the backbone reads ids.
-            V: rows of the pretrained embedding; the new tokens come behind them.
+            V: rows of the embedding, the last of which are the new tokens'; 0: the tokenizer has
+                one fewer for each of these.
             S: segments that the backbone tells apart; None: as many as the format.
 
         Raises:
@@ -61,7 +63,7 @@ class RowBuilder:
         self.format, self.tokenizer, self.L, self.W = format, tokenizer, L, W
         self.S = format.segments if S is None else min(S, format.segments)
         self.new = len(format.new_tokens)
-        first = V or tokenizer.V
+        first = V - self.new if V else tokenizer.V
         learned = {name: first + i for i, name in enumerate(format.new_tokens)}
         known = [name for name in format.marks if name not in learned]
         self._ids = learned | dict(zip(known, mark_ids(known, tokenizer.special), strict=True))
@@ -138,3 +140,19 @@ def truncate_lengths(
             spare = left[longest] - max(others, default=0)
             left[longest] -= max(1, min(sum(left) - max(room, 0), spare))
     return left, over
+
+
+def check_padding(arrays: Mapping[str, np.ndarray], side: str) -> None:
+    """Raises a UserError if a row has padding anywhere but on this side.
+
+    A backbone may take the number of valid positions for their places.
+    """
+    for name in ("valid_BL", "valid_BOL"):
+        if name in arrays:
+            valid = arrays[name] if side == "right" else arrays[name][..., ::-1]
+            inner = (valid[..., 1:] & ~valid[..., :-1]).reshape(len(valid), -1).any(1)
+            if inner.any():
+                raise UserError(
+                    f"row {int(inner.argmax())} of the task's {name} has padding elsewhere than "
+                    f"on the {side}, where its text format has it"
+                )

@@ -29,13 +29,13 @@ class Predictor:
     """A fine-tuned run that tells of examples, on all devices of a machine.
 
     Attributes:
-        form, task: of `finetune.tasks`.
+        data, task: the halves of `finetune.tasks`.
         step: that the weights are of: those that did best, where the run kept them.
     """
 
-    def __init__(self, tuned: job.Tuned, layout: Layout, rows: int = 0):
+    def __init__(self, tuned: job.TunedRun, layout: Layout, rows: int = 0):
         """`rows`: of a batch, rounded up to what the devices divide; 0: the recipe's eval_B."""
-        self.run, self.form, self.task = tuned
+        self.run, self.data, self.task = tuned
         self.layout, self.L = layout, self.run.config.batches.L
         rows = rows or self.run.config.batches.get("eval_B", 32)
         self.B = -(-rows // layout.num_shards("B")) * layout.num_shards("B")
@@ -50,18 +50,18 @@ class Predictor:
             UserError: the run has no weights.
             TerminatedError: the process was told to terminate.
         """
-        data = Examples(self.form.arrays(examples), B=self.B, L=self.L)
+        batches = Examples(self.data.arrays(examples), B=self.B, L=self.L)
         if self._steps is None:
-            self._steps = Steps(self.task, optax.identity(), self.layout, [data], seed=0)
+            self._steps = Steps(self.task, optax.identity(), self.layout, [batches], seed=0)
             self._params, self.step = self.run.weights(self._steps.like.params)
-        outputs = self._steps.predict(self._params, data, self._stop)
+        outputs = self._steps.predict(self._params, batches, self._stop)
         if outputs is None:
             raise TerminatedError("told to terminate before the end: there is no result")
         return outputs
 
     def lines(self, examples: Sequence[dict]) -> tuple[list[dict], list[dict], Outputs]:
         """What is told of each example, and those whose labels are known with their outputs."""
-        known = [job.known([example]) for example in examples]
+        known = [job.has_labels(example) for example in examples]
         lines: list[dict] = [{}] * len(examples)
         labelled: list[dict] = []
         outputs: Outputs = {}
@@ -69,7 +69,7 @@ class Predictor:
             numbers = [i for i, own in enumerate(known) if own == kind]
             chosen = [examples[i] for i in numbers]
             found = self(chosen)
-            for i, line in zip(numbers, self.form.lines(chosen, found), strict=True):
+            for i, line in zip(numbers, self.data.format_predictions(chosen, found), strict=True):
                 lines[i] = line
             if kind:
                 labelled, outputs = chosen, found
@@ -95,7 +95,7 @@ def predict(
     """
     kept: list[dict] = []
     held: list[Outputs] = []
-    done, said, notes = 0, time.monotonic(), predictor.form.notes
+    done, said, notes = 0, time.monotonic(), predictor.data.notes
     for block in found:
         lines, labelled, outputs = predictor.lines(block.examples)
         for example, line in zip(block.examples, lines, strict=True):
@@ -111,7 +111,7 @@ def predict(
             said = time.monotonic()
             say(f"{done:,} examples")
     say(f"{done:,} examples, by the weights of step {predictor.step}")
-    return predictor.form.scores(kept, joined(held)) if kept else {}
+    return predictor.data.scores(kept, joined(held)) if kept else {}
 
 
 def joined(outputs: Sequence[Outputs]) -> Outputs:

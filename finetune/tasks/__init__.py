@@ -1,34 +1,162 @@
-"""Kinds of tasks: how examples become rows, what is trained on them, how well it was learned.
+"""Kinds of tasks, one a file, named by `task.name`: a half on the host, and a module to train.
 
-Adding one is a file here, named by `config.task.name`, with two classes:
+A task's module is composed: an encoder (`finetune.encoders`), a head, and a loss.  The recipe's
+section `task` has a section for each, and beside them the fields of the host's half:
 
-    Form(inputs, examples, **fields)    on the host; `examples` are the training set's
-        arrays(examples) -> {name: array}     what `Task` reads; an entry for each row
-        training(examples) -> {name: array}   the same of the training set, if it is not `arrays`
-        scores(examples, outputs) -> {metric: value}
-        lines(examples, outputs) -> [dict]    what predict writes of each example
-        head() -> fields of Task              that follow from the data, as how many classes
-        kept() -> JSON                        what `again(inputs, **kept)` makes a Form of
-        settle(values)                        takes what is chosen on the evaluation that counts,
-                                              after training, if there is such
-        notes: list of what the user should know, as how many texts were cut
-    Task(backbone, **fields)            a Linen module, as an objective
-        __call__(batch, *, train) -> Metrics  see pretrain.objectives
-        predict(batch) -> {name: array}       an entry for each row; what `scores` reads
-        flops(B, L) -> float
+    task = dict(name="classify", metrics=("f1",), encoder=dict(...), head=dict(...), loss=dict(...))
 
 An example is a dict, see `finetune.datasets`.  Several rows may come of one example.
 """
 
+from collections.abc import Mapping, Sequence
 from types import ModuleType
+from typing import Any, Protocol
 
+import numpy as np
+from flax import linen as nn
+
+from finetune import encoders
+from finetune.inputs.rows import RowBuilder
 from modules import plugins
+from modules.metrics import Metrics
+
+FOLDER = "finetune.tasks"
+MODULE = ("encoder", "head", "loss", "language_model")  # what `build_task` takes of a section
+
+Arrays = dict[str, np.ndarray]
 
 
-def kind(name: str) -> ModuleType:
+class TaskData(Protocol):
+    """The host's half: `TaskData(inputs, examples, **fields)` of the training examples.
+
+    Attributes:
+        notes: lines that the user should know, as how many texts were cut.
+    """
+
+    inputs: RowBuilder
+    notes: list[str]
+
+    def arrays(self, examples: Sequence[dict]) -> Arrays:
+        """Makes the arrays that the module reads, with an entry for each row."""
+        ...
+
+    def training_arrays(self, examples: Sequence[dict]) -> Arrays:
+        """Makes the arrays of the training set; mostly `arrays`."""
+        ...
+
+    def scores(self, examples: Sequence[dict], outputs: Arrays) -> dict[str, float]:
+        """Computes the task's metrics of what `Task.predict` gave for the examples' rows."""
+        ...
+
+    def format_predictions(self, examples: Sequence[dict], outputs: Arrays) -> list[dict]:
+        """Says what is predicted of each example, as JSON."""
+        ...
+
+    def to_config(self) -> dict[str, Any]:
+        """Returns the fields that make this half again without examples, as JSON."""
+        ...
+
+    def encoder_fields(self) -> dict[str, Any]:
+        """Returns the fields of the encoder that follow from the data."""
+        ...
+
+    def build_task(
+        self, backbone: nn.Module, encoder: nn.Module, head: dict, loss: dict
+    ) -> nn.Module:
+        """Builds the module to train on an encoder; head and loss are sections of the recipe."""
+        ...
+
+    def tune(self, values: Mapping[str, float | None]) -> None:
+        """Takes what is chosen on the evaluation that counts, after training."""
+        ...
+
+
+class Task(Protocol):
+    """The half to train: a Linen module, as an objective is."""
+
+    backbone: nn.Module
+    encoder: nn.Module
+
+    def __call__(self, batch: Mapping[str, Any], *, train: bool) -> Metrics:
+        """Computes the metrics of a batch, see `pretrain.objectives`."""
+        ...
+
+    def predict(self, batch: Mapping[str, Any]) -> dict[str, Any]:
+        """Computes what `TaskData.scores` reads, an entry for each row."""
+        ...
+
+    def flops(self, B: int, L: int) -> float:
+        """Estimates the operations of a training step."""
+        ...
+
+
+class Defaults:
+    """What most host halves do about training arrays, fields of the encoder, and tuning."""
+
+    def training_arrays(self, examples: Sequence[dict]) -> Arrays:
+        """Returns the arrays of `arrays`."""
+        return self.arrays(examples)  # type: ignore[attr-defined]
+
+    def encoder_fields(self) -> dict[str, Any]:
+        """Returns none: nothing of the encoder follows from the data."""
+        return {}
+
+    def tune(self, values: Mapping[str, float | None]) -> None:
+        """Chooses nothing after training."""
+
+
+def load_kind(name: str) -> ModuleType:
     """Imports the kind of task of this name.
 
     Raises:
         plugins.UnknownNameError: no file of finetune/tasks has this name.
     """
-    return plugins.load("finetune.tasks", name, "Task")
+    return plugins.load(FOLDER, name, "TaskData")
+
+
+def build_data(inputs: RowBuilder, examples: Sequence[dict], name: str, **fields: Any) -> TaskData:
+    """Builds the host's half of a section `task`, whatever it says of the other half."""
+    own = {field: x for field, x in fields.items() if field not in MODULE}
+    return load_kind(name).TaskData(inputs, examples, **own)
+
+
+def build_task(
+    backbone: nn.Module,
+    data: TaskData,
+    *,
+    encoder: Mapping[str, Any] | None = None,
+    head: Mapping[str, Any] | None = None,
+    loss: Mapping[str, Any] | None = None,
+    language_model: float = 0.0,
+    **host: Any,
+) -> nn.Module:
+    """Composes the module to train; a field that is None has its owner's default.
+
+    Args:
+        encoder: name and fields of an encoder.
+        head, loss: fields of the task's head and loss.
+        language_model: weight of the backbone's language model, trained along; 0: it is not.
+        host: the rest of a section `task`, which is of the host's half.
+    """
+    del host
+    sections = [_given(x) for x in (encoder, head, loss)]
+    fields = sections[0] | data.encoder_fields()
+    if language_model:
+        fields = _with_language_model(fields, language_model)
+    return data.build_task(backbone, encoders.build(backbone, **fields), *sections[1:])
+
+
+def _given(section: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: x for name, x in (section or {}).items() if x is not None}
+
+
+def _with_language_model(fields: dict[str, Any], weight: float) -> dict[str, Any]:
+    """Replaces the plain backbone by one whose language model is trained along."""
+    name = fields.pop("name", "backbone")
+    others = [f"task.encoder.{field}" for field, x in fields.items() if x]
+    if name != "backbone" or others:
+        named = ", ".join([f"task.encoder.name={name!r}"] * (name != "backbone") + others)
+        raise ValueError(
+            f"language_model={weight} trains the backbone's last states: without {named}"
+        )
+    return dict(name="language_model", weight=weight)

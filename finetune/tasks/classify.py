@@ -12,21 +12,20 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from finetune import encoders
 from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
+from finetune.inputs.options import flatten_options
 from finetune.inputs.rows import RowBuilder
+from finetune.inputs.texts import text_arrays
 from finetune.metrics import classification
-from finetune.model.encoder import folded
-from finetune.model.task_model import Features
-from modules.layers import params
-from modules.layers.pooling import Pool
+from finetune.tasks import Defaults
+from modules.heads.classifier import Classifier
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
-SUMMARIES = ("", "none", "tanh", "pooler")
 
-
-class Form:
-    """Examples {"texts": [...], "label": ...} to rows, and back."""
+class TaskData(Defaults):
+    """Turns examples {"texts": [...], "label": ...} into rows, and outputs into labels."""
 
     def __init__(
         self,
@@ -48,20 +47,17 @@ class Form:
             closed: a label that is none of these is refused; False: it counts as an error, and is
                 left out of the loss; None: refused if `labels` are named.
         """
-        found = {str(x["label"]) for x in examples if x["label"] is not None}
-        self.inputs, self.metrics, self.both = inputs, tuple(metrics), both
-        self.labels = list(labels) or sorted(found)
+        present = {str(x["label"]) for x in examples if x["label"] is not None}
+        self.inputs, self.metrics, self.both = inputs, check_metrics(metrics), both
+        self.labels = list(labels) or sorted(present)
         self.positive = positive or (self.labels[-1] if self.labels else "")
         self.unseen = Unseen(bool(labels) if closed is None else closed)
         self.notes: list[str] = []
-        if unknown := [x for x in self.metrics if x not in classification.METRICS]:
-            known = ", ".join(classification.METRICS)
-            raise UserError(f"task.metrics={unknown[0]!r}: there are {known}")
         if len(self.labels) < 2:
             raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
 
-    def kept(self) -> dict[str, Any]:
-        """What another `Form` of the same task is made with."""
+    def to_config(self) -> dict[str, Any]:
+        """Returns the fields of another `TaskData` of the same task."""
         return dict(
             labels=self.labels,
             metrics=self.metrics,
@@ -70,38 +66,20 @@ class Form:
             closed=self.unseen.closed,
         )
 
-    def head(self) -> dict[str, Any]:
-        """Fields of `Task` that follow from the data."""
-        return dict(C=len(self.labels), place=self.inputs.format.pool)
+    def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
+        """Builds a `Task` with a `Classifier`; `loss` may have `weights` of the classes."""
+        classifier = build_classifier(backbone, encoder, self.inputs, len(self.labels), **head)
+        return Task(backbone, encoder, classifier, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Rows in the system's format, and labels: their numbers, UNKNOWN or UNSEEN."""
-        made = self.rows(examples) | {
-            "label_B": np.array([self.number(x) for x in examples], np.int32)
-        }
-        self.notes += self.unseen.notes()
-        return made
+        """Makes rows in the system's format, and labels: their ids, UNKNOWN or UNSEEN."""
+        arrays, notes = text_arrays(self.inputs, examples, self.both)
+        arrays["label_B"] = np.array([self.label_id(x) for x in examples], np.int32)
+        self.notes += notes + self.unseen.notes()
+        return arrays
 
-    def rows(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """The texts' arrays, tokens_BL or in both orders tokens_BOL."""
-        tokens = self.inputs.tokens([text for x in examples for text in x["texts"]])
-        ends = np.cumsum([len(x["texts"]) for x in examples])
-        parts = [list(tokens[e - len(x["texts"]) : e]) for x, e in zip(examples, ends, strict=True)]
-        orders = [1, -1] if self.both else [1]
-        rows = [self.inputs.row(texts[::order]) for texts in parts for order in orders]
-        cut = sum(row.cut > 0 for row in rows)
-        if cut:
-            self.notes.append(f"{cut:,} of {len(rows):,} rows were longer than {self.inputs.L}")
-        made = self.inputs.arrays(rows)
-        if not self.both:
-            return made
-        return {
-            name.replace("_B", "_BO", 1): x.reshape(len(examples), 2, *x.shape[1:])
-            for name, x in made.items()
-        }
-
-    def number(self, example: dict) -> float:
-        """The label's id, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
+    def label_id(self, example: dict) -> int:
+        """Returns the label's id, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
         if example["label"] is None:
             return UNKNOWN
         if (label := str(example["label"])) not in self.labels:
@@ -109,134 +87,105 @@ class Form:
         return self.labels.index(label)
 
     def predictions(self, outputs: dict[str, np.ndarray]) -> list[str]:
+        """Returns the likeliest label of each row."""
         return [self.labels[i] for i in outputs["logits_BC"].argmax(-1)]
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """The task's metrics."""
+        """Computes the task's metrics."""
         truth = [str(x["label"]) for x in examples]
         return classification.score(self.metrics, self.predictions(outputs), truth, self.positive)
 
-    def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
-        """The label told of each example, and the probabilities of all."""
+    def format_predictions(
+        self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
+    ) -> list[dict]:
+        """Says the likeliest label of each example, and the probabilities of all."""
         logits_BC = outputs["logits_BC"].astype(np.float64)
         share_BC = np.exp(logits_BC - logits_BC.max(-1, keepdims=True))
         share_BC /= share_BC.sum(-1, keepdims=True)
-        told = zip(self.predictions(outputs), share_BC.round(6).tolist(), strict=True)
+        pairs = zip(self.predictions(outputs), share_BC.round(6).tolist(), strict=True)
         return [
             {"label": label, "probabilities": dict(zip(self.labels, row, strict=True))}
-            for label, row in told
+            for label, row in pairs
         ]
 
 
-class Head(nn.Module):
-    """A row's states to numbers: pooled, summed up, and through a dense layer.
+def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
+    """Returns the metrics; UserError if one is not known."""
+    if unknown := [x for x in metrics if x not in classification.METRICS]:
+        known = ", ".join(classification.METRICS)
+        raise UserError(f"task.metrics={unknown[0]!r}: there are {known}")
+    return tuple(metrics)
 
-    Attributes:
-        pool: of `modules.layers.pooling`.
-        summary: before the dense layer: "pooler" is the backbone's own (BERT), "tanh" one of the
-            task's (XLNet); "": the first if there is one, the second for a state picked out of a
-            bidirectional row, else none.
-        dropout: before the dense layer.
+
+def build_classifier(
+    backbone, encoder, inputs: RowBuilder, C: int, *, pool: str = "", summary: str = "", **fields
+) -> Classifier:
+    """Builds the head of a row.
+
+    Args:
+        pool: "": the place whose state speaks for the row in the inputs' format.
+        summary: "": the backbone's pooler if it has one; "tanh" for a state picked out of a
+            bidirectional row; else "none", as of an encoder that has states of its own.
     """
-
-    C: int
-    pool: str
-    summary: str
-    dropout: float
-    scale: float = 0.02
-
-    @nn.compact
-    def __call__(self, h_BLD, valid_BL, backbone, options: int, *, train: bool):
-        pooled_BD = Pool(self.pool)(h_BLD, valid_BL)
-        init = params.normal(self.scale)
-        if self.summary == "pooler":
-            pooled_BD = backbone.pool(pooled_BD)
-        elif self.summary == "tanh":
-            pooled_BD = jnp.tanh(nn.Dense(pooled_BD.shape[-1], kernel_init=init)(pooled_BD))
-        # Both orders of a pair are added before the last layer.
-        pooled_BD = pooled_BD.reshape(-1, options, pooled_BD.shape[-1]).sum(1)
-        pooled_BD = nn.Dropout(self.dropout)(pooled_BD, deterministic=not train)
-        w_DC = params.param(self, "w_DC", init, (pooled_BD.shape[-1], self.C), decay=True)
-        bias_C = params.param(self, "bias_C", params.zeros, (self.C,), decay=False)
-        return pooled_BD.astype(jnp.float32) @ w_DC + bias_C
+    has_pooler = getattr(backbone, "pooler", False)
+    is_own = not encoder.has_backbone_states
+    if summary == "pooler" and (is_own or not has_pooler):
+        raise UserError(
+            "task.head.summary='pooler' is the backbone's own, of its states: this one has none, "
+            "or there is a network of the task's own above"
+        )
+    if not summary:
+        is_bidirectional = getattr(backbone, "attention", "") == "bi"
+        usual = "pooler" if has_pooler else "tanh" if is_bidirectional else "none"
+        summary = "none" if is_own else usual
+    pooler = backbone if summary == "pooler" else None
+    return Classifier(C, pool or inputs.format.pool, summary, pooler=pooler, **fields)
 
 
-class Task(Features):
-    """See `finetune.tasks`.
+class Task(nn.Module):
+    """A classifier of rows, trained by the cross entropy of the classes.
 
     Attributes:
-        C: classes.
-        place: where in a row its system has the state that speaks for it, a kind of pooling.
-        pool: another kind, of `modules.layers.pooling`; "": that one.
-        summary, dropout: of `Head`.
+        encoder, head: from rows to states, and from these to logits.
         weights: of the classes; none: all 1.
-        mix, ..., lm: of `Features`.
     """
 
-    C: int = 2
-    place: str = "first"
-    pool: str = ""
-    summary: str = ""
-    dropout: float = 0.1
+    backbone: nn.Module
+    encoder: nn.Module
+    head: Classifier
     weights: tuple[float, ...] = ()
 
     def __post_init__(self):
         super().__post_init__()
-        params.check_choice(self, "summary", SUMMARIES)
-        if self.weights and len(self.weights) != self.C:
-            raise UserError(f"task.weights: {len(self.weights)} weights for {self.C} classes")
-        if self.summary == "pooler" and (self.bilstm or not self._pooler()):
+        if self.weights and len(self.weights) != self.head.C:
             raise UserError(
-                "task.summary='pooler' is the backbone's own, of its states: this one has none, or "
-                "there is a task.bilstm above"
+                f"task.loss.weights: {len(self.weights)} weights for {self.head.C} classes"
             )
 
-    def setup(self):
-        super().setup()
-        self.head = Head(self.C, self.pool or self.place, self._summary(), self.dropout)
-
-    def _pooler(self) -> bool:
-        return getattr(self.backbone, "pooler", False)
-
-    def _summary(self) -> str:
-        if self.summary or self.bilstm:
-            return self.summary or "none"
-        if self._pooler():
-            return "pooler"
-        return "tanh" if getattr(self.backbone, "attention", "") == "bi" else "none"
-
-    def _outputs(self, batch, *, train: bool):
-        """(logits [B, C], states, the folded batch)."""
-        rows, options = folded(batch)
-        h_BLD = self.states(rows, train=train)
-        logits_BC = self.head(h_BLD, rows["valid_BL"], self.backbone, options, train=train)
-        return logits_BC, h_BLD, rows
-
     def __call__(self, batch, *, train: bool):
-        logits_BC, h_BLD, rows = self._outputs(batch, train=train)
-        known_B, label_B = self.known(batch["label_B"])
-        sums = self.losses(logits_BC, label_B, batch["weight_B"] * known_B)
-        if "accuracy" in sums:
-            accuracy = sums["accuracy"]
-            missed_B = batch["weight_B"] * (batch["label_B"] == UNSEEN)
-            sums["accuracy"] = accuracy.replace(weight=accuracy.weight + missed_B.sum())
-        return self.along(sums, h_BLD, rows, train=train)
-
-    def known(self, label_B):
-        """Which labels are known; the labels, with any other number for the rest."""
-        return label_B >= 0, jnp.maximum(label_B, 0)
-
-    def losses(self, logits_BC, label_B, weight_B):
-        log_BC = jax.nn.log_softmax(logits_BC)
-        own_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
-        classes = jnp.array(self.weights or (1.0,) * self.C)
-        each_B = weight_B * classes[label_B]
+        logits_BC, h_BLD, rows = self.logits(batch, train=train)
+        label_B, weight_B = jnp.maximum(batch["label_B"], 0), batch["weight_B"]
+        known_B = weight_B * (batch["label_B"] >= 0)
+        missed_B = weight_B * (batch["label_B"] == UNSEEN)
+        log_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BC), label_B[:, None], axis=1)[:, 0]
+        each_B = known_B * jnp.array(self.weights or (1.0,) * self.head.C)[label_B]
         hits_B = logits_BC.argmax(-1) == label_B
-        return {
-            "loss": Sum(-(own_B * each_B).sum(), each_B.sum(), train=True),
-            "accuracy": Sum((hits_B * weight_B).sum(), weight_B.sum(), "share"),
+        metrics = {
+            "loss": Sum(-(log_B * each_B).sum(), each_B.sum(), train=True),
+            "accuracy": Sum((hits_B * known_B).sum(), known_B.sum() + missed_B.sum(), "share"),
         }
+        return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
+
+    def logits(self, batch, *, train: bool):
+        """Computes (logits [B, C], states, the batch with both orders of a pair apart)."""
+        rows, orders = flatten_options(batch)
+        h_BLD = self.encoder(rows, train=train)
+        return self.head(h_BLD, rows["valid_BL"], orders, train=train), h_BLD, rows
 
     def predict(self, batch):
-        """Scores of the classes."""
-        return {"logits_BC": self._outputs(batch, train=False)[0]}
+        """Computes the logits of the classes."""
+        return {"logits_BC": self.logits(batch, train=False)[0]}
+
+    def flops(self, B: int, L: int) -> float:
+        """Estimates the operations of a training step."""
+        return encoders.training_flops(self.backbone, B, L)

@@ -11,20 +11,28 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
+from finetune import encoders
+from finetune.inputs.options import group_options
 from finetune.inputs.rows import Row, RowBuilder
+from finetune.inputs.texts import cut_notes
 from finetune.metrics.ranking import GAINS, rank_scores
-from finetune.tasks import choice
+from finetune.tasks import Defaults
+from finetune.tasks.choice import score_options
+from finetune.tasks.classify import build_classifier
+from modules.heads.classifier import Classifier
 from modules.kernels.softmax import softmax as masked_softmax
 from modules.layers import params
 from modules.metrics import Sum
+from pretrain.data.batches.document_stream import shuffle_array
 from pretrain.runtime.errors import UserError
 
-Hand = tuple[dict, list[int]]  # an example, and which of its candidates
+CandidateGroup = tuple[dict, list[int]]  # an example, and which of its candidates
 
 
-class Form:
-    """Examples {"query": ..., "candidates": [...], "relevance": [...]} to rows, and back."""
+class TaskData(Defaults):
+    """Turns examples {"query", "candidates", "relevance"} into rows, and outputs into rankings."""
 
     def __init__(
         self,
@@ -55,8 +63,8 @@ class Form:
         self.ks, self.gain, self.seed = tuple(ks), gain, seed
         self.notes: list[str] = []
 
-    def kept(self) -> dict[str, Any]:
-        """What another `Form` of the same task is made with."""
+    def to_config(self) -> dict[str, Any]:
+        """Returns the fields of another `TaskData` of the same task."""
         return dict(
             options=self.options,
             rows=self.most,
@@ -65,67 +73,74 @@ class Form:
             seed=self.seed,
         )
 
-    def head(self) -> dict[str, Any]:
-        """Fields of `Task` that follow from the data."""
-        return dict(place=self.inputs.format.pool)
+    def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
+        """Builds a `Task`; the section `loss` has the name of one and its margin."""
+        classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
+        named = {"loss": loss.pop("name")} if "name" in loss else {}
+        return Task(backbone, encoder, classifier, **named, **loss)
 
-    def training(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """As `arrays`, but each row has a relevant candidate; queries that tell nothing are left
-        out.
+    def training_arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
+        """Makes arrays as `arrays` does, in which each row has a relevant candidate.
+
+        Queries that tell nothing are left out.
 
         Raises:
             UserError: no query has a relevant candidate and another.
         """
-        hands: list[Hand] = []
+        groups: list[CandidateGroup] = []
         for number, example in enumerate(examples):
             relevance = np.maximum(example["relevance"] or [0.0], 0)
             if relevance.max() > relevance.min():
-                rng = np.random.default_rng((self.seed, number))
-                dealt = deal(relevance, self.options, rng)[: self.most or None]
-                hands += [(example, numbers) for numbers in dealt]
-        if not hands:
+                order = shuffle_array(np.arange(len(relevance)), self.seed, number)
+                drawn = group_candidates(relevance, self.options, order)[: self.most or None]
+                groups += [(example, numbers) for numbers in drawn]
+        if not groups:
             raise UserError("no query of the training set has a relevant candidate and another")
-        told = len({id(example) for example, _ in hands})
-        if told < len(examples):
+        used = len({id(example) for example, _ in groups})
+        if used < len(examples):
             self.notes.append(
-                f"{len(examples) - told:,} queries have no relevant candidate, or no other: "
+                f"{len(examples) - used:,} queries have no relevant candidate, or no other: "
                 "they are not trained on"
             )
-        return self._arrays(hands)
+        return self._arrays(groups)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """tokens_BOL and the like of all candidates in their order, as many rows of a query as
-        they need; there_BO; relevance_BO, NaN: not known."""
-        return self._arrays([(x, hand) for x in examples for hand in self._hands(x)])
+        """Makes rows of all candidates in their order, as many of a query as they need.
 
-    def _hands(self, example: dict) -> list[list[int]]:
+        Returns:
+            tokens_BOL and the like; there_BO; relevance_BO, NaN: not known.
+        """
+        return self._arrays([(x, group) for x in examples for group in self._groups(x)])
+
+    def _groups(self, example: dict) -> list[list[int]]:
         numbers = list(range(len(example["candidates"])))
         return [numbers[at : at + self.options] for at in range(0, len(numbers), self.options)]
 
-    def _arrays(self, hands: Sequence[Hand]) -> dict[str, np.ndarray]:
-        texts = {x["query"] for x, _ in hands}
-        texts |= {x["candidates"][i] for x, numbers in hands for i in numbers}
+    def _arrays(self, groups: Sequence[CandidateGroup]) -> dict[str, np.ndarray]:
+        texts = {x["query"] for x, _ in groups}
+        texts |= {x["candidates"][i] for x, numbers in groups for i in numbers}
         tokens = dict(zip(sorted(texts), self.inputs.tokens(sorted(texts)), strict=True))
-        rows, there_BO, relevance_BO = [], *np.zeros((2, len(hands), self.options), np.float32)
-        for b, (example, numbers) in enumerate(hands):
+        rows, there_BO, relevance_BO = [], *np.zeros((2, len(groups), self.options), np.float32)
+        for b, (example, numbers) in enumerate(groups):
             query = tokens[example["query"]]
             own = [self._row(query, tokens[example["candidates"][i]]) for i in numbers]
             rows += own + own[-1:] * (self.options - len(own))
             relevance = example["relevance"] or [math.nan] * len(example["candidates"])
             there_BO[b, : len(own)], relevance_BO[b, : len(own)] = 1, np.take(relevance, numbers)
-        if cut := sum(row.cut > 0 for row in rows):
-            self.notes.append(f"{cut:,} of {len(rows):,} rows were longer than {self.inputs.L}")
-        made = choice.by_option(self.inputs.arrays(rows), self.options)
-        return made | {"there_BO": there_BO > 0, "relevance_BO": relevance_BO}
+        self.notes += cut_notes(rows, self.inputs.L)
+        grouped = group_options(self.inputs.arrays(rows), self.options)
+        return grouped | {"there_BO": there_BO > 0, "relevance_BO": relevance_BO}
 
     def _row(self, query: np.ndarray, candidate: np.ndarray) -> Row:
-        """Too long a one loses the candidate's end; but a query has half of the row at most."""
+        """Frames a pair; too long a one loses the candidate's end, and a query has half at most."""
         short = query[: self.inputs.L // 2]
         row = self.inputs.row([short, candidate], keep=[0])
         return row._replace(cut=row.cut + len(query) - len(short))
 
-    def shown(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[list[float]]:
-        """The scores of each query's candidates."""
+    def candidate_scores(
+        self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
+    ) -> list[list[float]]:
+        """Returns the scores of each query's candidates."""
         found, at = [], 0
         for example in examples:
             n = len(example["candidates"])
@@ -135,26 +150,29 @@ class Form:
         return found
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Reciprocal rank, average precision, and at each of `ks`; see
-        `finetune.metrics.ranking`."""
+        """Computes the metrics of `finetune.metrics.ranking`."""
         relevances = [example["relevance"] for example in examples]
-        return rank_scores(self.shown(examples, outputs), relevances, self.ks, self.gain)
+        return rank_scores(self.candidate_scores(examples, outputs), relevances, self.ks, self.gain)
 
-    def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
-        """Each query's scores in the order of its candidates, and their numbers, best first."""
+    def format_predictions(
+        self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
+    ) -> list[dict]:
+        """Says the scores of each query's candidates in their order, and the ranking."""
         return [
             {"scores": own, "ranking": np.argsort(-np.array(own), kind="stable").tolist()}
-            for own in self.shown(examples, outputs)
+            for own in self.candidate_scores(examples, outputs)
         ]
 
 
-def deal(relevance: np.ndarray, size: int, rng: np.random.Generator) -> list[list[int]]:
-    """Candidates' numbers in rows of at most `size`.
+def group_candidates(relevance: np.ndarray, size: int, drawn: np.ndarray) -> list[list[int]]:
+    """Puts candidates' numbers into rows of at most `size`.
 
     Each candidate stands in a row, and those of each grade are spread over all rows; a relevant
     one is repeated where a row would be without.
+
+    Args:
+        drawn: all candidates' numbers in the order in which those of a grade are spread.
     """
-    drawn = rng.permutation(len(relevance))
     order = drawn[np.argsort(-relevance[drawn], kind="stable")].tolist()
     count = 1 if len(order) <= size else math.ceil(len(order) / (size - 1))
     rows = [order[r::count] for r in range(count)]
@@ -169,34 +187,34 @@ def deal(relevance: np.ndarray, size: int, rng: np.random.Generator) -> list[lis
 
 
 def softmax(logits_BO, relevance_BO, there_BO, margin):
-    """Cross entropy with the shares of the relevance."""
+    """Computes the cross entropy with the shares of the relevance."""
     del margin
     share_BO = relevance_BO / jnp.maximum(relevance_BO.sum(1, keepdims=True), 1e-9)
     return -(share_BO * jnp.where(there_BO, jax.nn.log_softmax(logits_BO), 0)).sum(1)
 
 
 def listnet(logits_BO, relevance_BO, there_BO, margin):
-    """Cross entropy of which candidate is first, by relevance and by score (Cao et al. 2007)."""
+    """Computes the cross entropy of which candidate is first (Cao et al. 2007)."""
     del margin
     share_BO = masked_softmax(relevance_BO, there_BO)
     return -(share_BO * jnp.where(there_BO, jax.nn.log_softmax(logits_BO), 0)).sum(1)
 
 
 def hinge(logits_BO, relevance_BO, there_BO, margin):
-    """How much the lead of the more relevant lacks of the margin, the mean over pairs."""
-    lead_BOO, pairs_BOO = leads(logits_BO, relevance_BO, there_BO)
+    """Computes what the lead of the more relevant lacks of the margin, the mean over pairs."""
+    lead_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, there_BO)
     return _mean(jax.nn.relu(margin - lead_BOO), pairs_BOO)
 
 
 def logistic(logits_BO, relevance_BO, there_BO, margin):
-    """-log of the probability that the more relevant leads, the mean over pairs."""
+    """Computes -log of the probability that the more relevant leads, the mean over pairs."""
     del margin
-    lead_BOO, pairs_BOO = leads(logits_BO, relevance_BO, there_BO)
+    lead_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, there_BO)
     return _mean(jax.nn.softplus(-lead_BOO), pairs_BOO)
 
 
-def leads(logits_BO, relevance_BO, there_BO):
-    """By how much each leads each other, and which are pairs: the first is more relevant."""
+def pairwise_margins(logits_BO, relevance_BO, there_BO):
+    """Computes by how much each leads each other, and which pairs count: the first is better."""
     logits_BO = jnp.where(there_BO, logits_BO, 0)
     pairs_BOO = relevance_BO[:, :, None] > relevance_BO[:, None]
     pairs_BOO &= there_BO[:, :, None] & there_BO[:, None]
@@ -215,15 +233,20 @@ LOSSES: dict[str, Callable] = {
 }
 
 
-class Task(choice.Task):
-    """`choice.Task` trained on the order of the options; rows in which nothing is more relevant
-    than another count nothing.
+class Task(nn.Module):
+    """Scores of candidates, trained on their order.
+
+    Rows in which nothing is more relevant than another count nothing.
 
     Attributes:
-        loss: of `LOSSES`: "softmax" and "listnet" are listwise, "hinge" and "logistic" pairwise.
+        loss: of `LOSSES`: "softmax" and "listnet" are listwise, "hinge" and "logistic"
+            pairwise.
         margin: of the hinge.
     """
 
+    backbone: nn.Module
+    encoder: nn.Module
+    head: Classifier
     loss: str = "softmax"
     margin: float = 1.0
 
@@ -232,16 +255,24 @@ class Task(choice.Task):
         params.check_choice(self, "loss", tuple(LOSSES))
 
     def __call__(self, batch, *, train: bool):
-        logits_BO, h_BLD, rows = self._outputs(batch, train=train)
+        logits_BO, h_BLD, rows = score_options(self.encoder, self.head, batch, train=train)
         known_BO = batch["there_BO"] & ~jnp.isnan(batch["relevance_BO"])
         relevance_BO = jnp.where(known_BO, jnp.maximum(batch["relevance_BO"], 0), 0)
-        lead_BOO, pairs_BOO = leads(logits_BO, relevance_BO, known_BO)
+        margin_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, known_BO)
         weight_B = batch["weight_B"] * pairs_BOO.any((1, 2))
         loss_B = LOSSES[self.loss](logits_BO, relevance_BO, known_BO, self.margin)
         total, weight = (loss_B * weight_B).sum(), weight_B.sum()
-        right_B, all_B = ((lead_BOO > 0) & pairs_BOO).sum((1, 2)), pairs_BOO.sum((1, 2))
-        sums = {
+        right_B, all_B = ((margin_BOO > 0) & pairs_BOO).sum((1, 2)), pairs_BOO.sum((1, 2))
+        metrics = {
             "loss": Sum(total, weight, train=True),
             "pairs_right": Sum((right_B * weight_B).sum(), (all_B * weight_B).sum(), "share"),
         }
-        return self.along(sums, h_BLD, rows, train=train)
+        return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
+
+    def predict(self, batch):
+        """Computes scores of the candidates."""
+        return {"logits_BO": score_options(self.encoder, self.head, batch, train=False)[0]}
+
+    def flops(self, B: int, L: int) -> float:
+        """Estimates the operations of a training step."""
+        return encoders.training_flops(self.backbone, B, L)

@@ -8,16 +8,22 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
+from finetune import encoders
+from finetune.inputs.options import flatten_options
 from finetune.inputs.rows import RowBuilder
+from finetune.inputs.texts import text_arrays
 from finetune.metrics import classification
-from finetune.tasks import classify
+from finetune.tasks import Defaults
+from finetune.tasks.classify import build_classifier, check_metrics
+from modules.heads.classifier import Classifier
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 
-class Form(classify.Form):
-    """Examples {"texts": [...], "label": number} to rows, and back."""
+class TaskData(Defaults):
+    """Turns examples {"texts": [...], "label": number} into rows, and outputs into numbers."""
 
     def __init__(
         self,
@@ -27,25 +33,33 @@ class Form(classify.Form):
         metrics: Sequence[str] = ("pearson", "spearman"),
         both: bool = False,
     ):
-        """`metrics`, `both`: see `classify.Form`."""
+        """
+        Args:
+            metrics: of `classification.METRICS`.
+            both: pairs are read in both orders and their states added (Radford et al. 2018).
+        """
         del examples
-        super().__init__(inputs, [], labels=("", "number"), metrics=metrics, both=both)
+        self.inputs, self.metrics, self.both = inputs, check_metrics(metrics), both
+        self.notes: list[str] = []
 
-    def kept(self) -> dict[str, Any]:
-        """What another `Form` of the same task is made with."""
+    def to_config(self) -> dict[str, Any]:
+        """Returns the fields of another `TaskData` of the same task."""
         return dict(metrics=self.metrics, both=self.both)
 
-    def head(self) -> dict[str, Any]:
-        """Fields of `Task` that follow from the data."""
-        return dict(place=self.inputs.format.pool)
+    def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
+        """Builds a `Task` with a `Classifier` of one number; the loss has no fields."""
+        return Task(
+            backbone, encoder, build_classifier(backbone, encoder, self.inputs, 1, **head), **loss
+        )
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Rows in the system's format, and numbers; NaN where one is not known."""
-        numbers = [self.number(x) for x in examples]
-        return self.rows(examples) | {"label_B": np.array(numbers, np.float32)}
+        """Makes rows in the system's format, and numbers; NaN where one is not known."""
+        arrays, notes = text_arrays(self.inputs, examples, self.both)
+        self.notes += notes
+        return arrays | {"label_B": np.array([self.number(x) for x in examples], np.float32)}
 
     def number(self, example: dict) -> float:
-        """The label; NaN: not known.  UserError: it is no number."""
+        """Returns the label; NaN: not known.  UserError: it is no number."""
         if example["label"] is None:
             return float("nan")
         try:
@@ -56,27 +70,43 @@ class Form(classify.Form):
             ) from None
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """The task's metrics."""
-        truth, told = [self.number(x) for x in examples], outputs["value_B"].astype(float).tolist()
-        return classification.score(self.metrics, told, truth)
+        """Computes the task's metrics."""
+        truth = [self.number(x) for x in examples]
+        return classification.score(self.metrics, outputs["value_B"].astype(float).tolist(), truth)
 
-    def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
-        """The number told of each example."""
+    def format_predictions(
+        self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
+    ) -> list[dict]:
+        """Says the number of each example."""
         return [{"value": float(x)} for x in outputs["value_B"]]
 
 
-class Task(classify.Task):
-    """`classify.Task` with one number in the place of classes."""
+class Task(nn.Module):
+    """One number of a row, trained by its squared error."""
 
-    C: int = 1
+    backbone: nn.Module
+    encoder: nn.Module
+    head: Classifier
 
-    def losses(self, logits_BC, label_B, weight_B):
-        error_B = logits_BC[:, 0] - label_B
-        return {"loss": Sum((jnp.square(error_B) * weight_B).sum(), weight_B.sum(), train=True)}
+    def __call__(self, batch, *, train: bool):
+        value_B, h_BLD, rows = self.values(batch, train=train)
+        label_B = batch["label_B"]
+        weight_B = batch["weight_B"] * ~jnp.isnan(label_B)
+        error_B = value_B - jnp.nan_to_num(label_B)
+        total = (jnp.square(error_B) * weight_B).sum()
+        metrics = {"loss": Sum(total, weight_B.sum(), train=True)}
+        return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
 
-    def known(self, label_B):
-        return ~jnp.isnan(label_B), jnp.nan_to_num(label_B)
+    def values(self, batch, *, train: bool):
+        """Computes (numbers [B], states, the batch with both orders of a pair apart)."""
+        rows, orders = flatten_options(batch)
+        h_BLD = self.encoder(rows, train=train)
+        return self.head(h_BLD, rows["valid_BL"], orders, train=train)[:, 0], h_BLD, rows
 
     def predict(self, batch):
-        """The number of each row."""
-        return {"value_B": self._outputs(batch, train=False)[0][:, 0]}
+        """Computes the number of each row."""
+        return {"value_B": self.values(batch, train=False)[0]}
+
+    def flops(self, B: int, L: int) -> float:
+        """Estimates the operations of a training step."""
+        return encoders.training_flops(self.backbone, B, L)

@@ -11,12 +11,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import linen as nn
 
+from finetune import encoders
 from finetune.inputs.question_windows import Context, Piece, Questions
 from finetune.inputs.rows import RowBuilder
 from finetune.inputs.sliding_windows import touched
 from finetune.metrics import question_answering
-from finetune.model.task_model import Features
+from finetune.tasks import Defaults
 from modules.heads import span
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
@@ -38,8 +40,8 @@ class Answer(NamedTuple):
     none: float
 
 
-class Form:
-    """Examples {"id", "question", "context", "answers", "impossible"} to rows, and back."""
+class TaskData(Defaults):
+    """Turns examples {"id", "question", "context", "answers", "impossible"} into rows, and back."""
 
     def __init__(
         self,
@@ -85,24 +87,26 @@ class Form:
             if self.fields[name] < 1:
                 raise UserError(f"task.{name}={self.fields[name]}: it is to be 1 at least")
 
-    def kept(self) -> dict[str, Any]:
-        """What another `Form` of the same task is made with."""
+    def to_config(self) -> dict[str, Any]:
+        """Returns the fields of another `TaskData` of the same task."""
         return dict(self.fields)
 
-    def settle(self, values: Mapping[str, float]) -> None:
+    def tune(self, values: Mapping[str, float | None]) -> None:
         """Takes the threshold that did best on dev, unless the recipe has said one."""
         best = values.get("dev/best_f1_thresh")
         if self.fields["threshold"] < 0 and best is not None:
             self.threshold = self.fields["threshold"] = float(best)
 
-    def head(self) -> dict[str, Any]:
-        """Fields of `Task` that follow from the data and the system."""
-        return dict(conditional=self.conditional, top=TOP[self.conditional])
+    def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
+        """Builds a `Task` whose head is independent or conditional; the loss has no fields."""
+        own = {"dropout": 0.1, **head}
+        top = own.pop("top", TOP[self.conditional])
+        return Task(backbone, encoder, span.HEADS[self.conditional](**own), top, **loss)
 
     # --- to rows ---------------------------------------------------------------------------------
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Rows in the system's format, in the order of the examples, several of a long context.
+        """Makes rows in the system's format, in the order of the examples, several of a long one.
 
         context_BL: where an answer may be.  null_B: the position that stands for no answer, [CLS]
         or what takes its part.  start_B, end_B: the answer's, or null_B where this window has it
@@ -130,7 +134,7 @@ class Form:
             self.notes.append(f"{places[0]}: {what}: each counts as an error")
 
     def _answer(self, example: dict, context: Context) -> tuple[int, int] | None:
-        """Tokens of the first answer; (-1, -1): there is none, None: it is not known."""
+        """Finds the tokens of the first answer; (-1, -1): there is none, None: it is not known."""
         if example["impossible"]:
             return -1, -1
         if not example["answers"]:
@@ -147,7 +151,7 @@ class Form:
     def answers(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray], count: int = 1
     ) -> list[Answer]:
-        """The best `count` different answers of each example, over its windows."""
+        """Finds the best `count` different answers of each example, over its windows."""
         contexts = self.questions.contexts(examples)
         found: list[list[tuple[float, int, int]]] = [[] for _ in examples]
         none_N = np.full(len(examples), np.inf)
@@ -157,11 +161,11 @@ class Form:
             none_N[piece.example] = min(none_N[piece.example], row["none_B"])
         pairs = zip(examples, found, none_N.tolist(), strict=True)
         return [
-            self._told(x["context"], contexts[x["context"]], possible, none, count)
+            self._best_answers(x["context"], contexts[x["context"]], possible, none, count)
             for x, possible, none in pairs
         ]
 
-    def _told(
+    def _best_answers(
         self,
         text: str,
         context: Context,
@@ -179,18 +183,20 @@ class Form:
         return Answer([*best], [*best.values()], float(_sigmoid(odds)))
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """The official script's: SQuAD 2.0's where there are unanswerable questions, else 1.1's."""
+        """Computes the official script's: SQuAD 2.0's if some are unanswerable, else 1.1's."""
         found = self.answers(examples, outputs)
-        told = [next(iter(answer.texts), "") for answer in found]
+        best = [next(iter(answer.texts), "") for answer in found]
         truth = [[answer["text"] for answer in x["answers"]] for x in examples]
         if not self.unanswerable:
-            right = [answer if texts else None for answer, texts in zip(told, truth, strict=True)]
+            right = [answer if texts else None for answer, texts in zip(best, truth, strict=True)]
             return question_answering.squad1(right, [texts or [""] for texts in truth])
         none = [answer.none for answer in found]
-        return question_answering.squad2(told, truth, none, self.threshold)
+        return question_answering.squad2(best, truth, none, self.threshold)
 
-    def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
-        """The answer told of each example, "" for none, and how likely there is none."""
+    def format_predictions(
+        self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
+    ) -> list[dict]:
+        """Says the answer of each example, "" for none, and how likely there is none."""
         return [
             self._line(example, answer)
             for example, answer in zip(
@@ -213,7 +219,7 @@ class Form:
 
 
 def _target(answer: tuple[int, int] | None, piece: Piece, null: int) -> tuple[int, int]:
-    """Positions in the row."""
+    """Returns the answer's positions in the row."""
     if answer is None:
         return -1, -1
     first, last = answer
@@ -224,7 +230,7 @@ def _target(answer: tuple[int, int] | None, piece: Piece, null: int) -> tuple[in
 
 
 def _possible(piece: Piece, row: dict[str, Any], longest: int) -> list[tuple[float, int, int]]:
-    """(score, first, last token of the context) of the candidates in this row that may be told."""
+    """Lists (score, first, last token of the context) of this row's permitted candidates."""
     start_O, end_O = (row[name].astype(int) - piece.first for name in ("start_BO", "end_BO"))
     n = len(piece.window)
     may_O = (start_O >= 0) & (start_O <= end_O) & (end_O < n) & (end_O - start_O < longest)
@@ -238,44 +244,44 @@ def _sigmoid(x: float) -> float:
     return float(np.exp(-np.logaddexp(0.0, -x)))
 
 
-class Task(Features):
-    """See `finetune.tasks`.
+class Task(nn.Module):
+    """Starts and ends of answers, trained by their cross entropy.
 
     Attributes:
-        conditional, dropout: which of `span.HEADS`, and its field.
+        head: of `modules.heads.span`.
         top: likeliest starts, and ends, of a row that become candidates.
-        mix, ..., lm: of `Features`.
     """
 
-    conditional: bool = False
+    backbone: nn.Module
+    encoder: nn.Module
+    head: nn.Module
     top: int = 20
-    dropout: float = 0.1
-
-    def setup(self):
-        super().setup()
-        self.head = span.HEADS[self.conditional](self.dropout)
 
     def __call__(self, batch, *, train: bool):
         weight_B = batch["weight_B"] * (batch["start_B"] >= 0)
         start_B, end_B = (jnp.maximum(batch[name], 0) for name in ("start_B", "end_B"))
-        h_BLD = self.states(batch, train=train)
-        told = self.head(h_BLD, batch["context_BL"], batch["null_B"], start_B, train=train)
-        each_B = -(_at(told.start_BL, start_B) + _at(told.end_BL, end_B)) / 2
-        if told.no_answer_logit_B is not None:
+        h_BLD = self.encoder(batch, train=train)
+        log = self.head(h_BLD, batch["context_BL"], batch["null_B"], start_B, train=train)
+        each_B = -(_at(log.start_BL, start_B) + _at(log.end_BL, end_B)) / 2
+        if log.no_answer_logit_B is not None:
             none_B = (start_B == batch["null_B"]).astype(jnp.float32)
-            each_B += optax.sigmoid_binary_cross_entropy(told.no_answer_logit_B, none_B) / 2
-        hits_B = (told.start_BL.argmax(-1) == start_B) & (told.end_BL.argmax(-1) == end_B)
+            each_B += optax.sigmoid_binary_cross_entropy(log.no_answer_logit_B, none_B) / 2
+        hits_B = (log.start_BL.argmax(-1) == start_B) & (log.end_BL.argmax(-1) == end_B)
         total = weight_B.sum()
-        sums = {
+        metrics = {
             "loss": Sum((each_B * weight_B).sum(), total, train=True),
             "accuracy": Sum((hits_B * weight_B).sum(), total, "share"),
         }
-        return self.along(sums, h_BLD, batch, train=train)
+        return self.encoder.add_losses(metrics, h_BLD, batch, train=train)
 
     def predict(self, batch):
-        """Candidates: see `span.Candidates`."""
-        h_BLD = self.states(batch, train=False)
+        """Computes candidates: see `span.Candidates`."""
+        h_BLD = self.encoder(batch, train=False)
         return self.head.candidates(h_BLD, batch["context_BL"], batch["null_B"], self.top)._asdict()
+
+    def flops(self, B: int, L: int) -> float:
+        """Estimates the operations of a training step."""
+        return encoders.training_flops(self.backbone, B, L)
 
 
 def _at(x_BL, place_B):

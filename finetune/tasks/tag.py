@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from finetune import encoders
 from finetune.inputs import words
 from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
 from finetune.inputs.rows import RowBuilder
 from finetune.metrics import tag_schemes, tagging
-from finetune.model.task_model import Features
+from finetune.tasks import Defaults
 from modules.heads.crf import CRF, Chain, forbid, viterbi
 from modules.layers import params
 from modules.layers.dropout import Dropout
@@ -28,8 +29,8 @@ METRICS = (*ENTITIES, "accuracy")
 PIECES = ("first", "last")
 
 
-class Form:
-    """Examples {"words": [...], "labels": [...]} to rows, and back.
+class TaskData(Defaults):
+    """Turns examples {"words": [...], "labels": [...]} into rows, and outputs into tags.
 
     How words become rows, and where in them their tags are told: see `finetune.inputs.words`.
     """
@@ -61,10 +62,10 @@ class Form:
             piece: the one that tells a word's tag, "first" or "last" (which alone has seen the
                 whole word where states know only what came before).
             own: words that occur so often in the examples have vectors of the task's own,
-                `Features.own_D`; 0: none have.
+                `task.encoder.word_D`; 0: none have.
             vocabulary: these words, in lower case.
             closed: a label that is none of these is refused; False: it counts as an error, and its
-                word, with a `Task.crf` its row, is left out of the loss; None: refused if `labels`
+                word, with a CRF its row, is left out of the loss; None: refused if `labels`
                 are named.
         """
         self.inputs, self.scheme, self.learned = inputs, scheme, convert_to or scheme
@@ -101,8 +102,8 @@ class Form:
         letters = tag_schemes.get_scheme(self.learned).written.replace("O", "")
         return ["O"] + [f"{x}-{type_}" if type_ else x for type_ in types for x in letters]
 
-    def kept(self) -> dict[str, Any]:
-        """What another `Form` of the same task is made with."""
+    def to_config(self) -> dict[str, Any]:
+        """Returns the fields of another `TaskData` of the same task."""
         return dict(
             labels=self.labels,
             metrics=self.metrics,
@@ -114,10 +115,18 @@ class Form:
             closed=self.unseen.closed,
         )
 
-    def head(self) -> dict[str, Any]:
-        """Fields of `Task` that follow from the data."""
-        own = {"own_V": len(self.vocabulary) + 1} if self.vocabulary else {}
-        return dict(labels=tuple(self.labels), scheme=self.learned, **own)
+    def encoder_fields(self) -> dict[str, Any]:
+        """Returns how many words have vectors of their own, where any have."""
+        return {"word_V": len(self.vocabulary) + 1} if self.vocabulary else {}
+
+    def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
+        """Builds a `Task`; `head` has the fields of `Emissions`, and `crf` and `constrained`."""
+        own = {"dropout": 0.1, **head}
+        chain = CRF(len(self.labels)) if own.pop("crf", False) else None
+        constrained = own.pop("constrained", False)
+        emissions = Emissions(len(self.labels), **own)
+        labels = tuple(self.labels)
+        return Task(backbone, encoder, emissions, chain, labels, self.learned, constrained, **loss)
 
     def _tags(self, example: dict) -> list[str] | None:
         """In the scheme that is learned; UserError, with the place, if they break their own."""
@@ -139,7 +148,7 @@ class Form:
         ]
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Rows in the system's format, several of a long sentence.
+        """Makes rows in the system's format, several of a long sentence.
 
         Besides what `words.rows` makes: label_BL, UNKNOWN also where there is no word; and own_BL,
         0 for a word that has no vector of its own, where there are any.
@@ -156,13 +165,13 @@ class Form:
         return made
 
     def tags(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[list[str]]:
-        """The tags told of each example's words, in the scheme that was learned."""
+        """Returns the tags of each example's words, in the scheme that was learned."""
         lengths = [len(x["words"]) for x in examples]
         found = words.gathered(outputs["tag_BL"], outputs["word_BL"], lengths)
         return [[self.labels[i] for i in ids] for ids in found]
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """The task's metrics."""
+        """Computes the task's metrics."""
         pair = self.tags(examples, outputs), [self._tags(x) or [] for x in examples]
         found: dict[str, float] = {}
         if self.scheme:
@@ -170,8 +179,10 @@ class Form:
         found["accuracy"] = tagging.token_accuracy(*pair)
         return {name: found[name] for name in self.metrics}
 
-    def lines(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[dict]:
-        """The labels told of each example's words, as its file would write them; the entities."""
+    def format_predictions(
+        self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
+    ) -> list[dict]:
+        """Says the labels of each example's words, as its file would write them; the entities."""
         return [
             {"words": list(x["words"]), **self._line(tags)}
             for x, tags in zip(examples, self.tags(examples, outputs), strict=True)
@@ -186,7 +197,7 @@ class Form:
 
 
 class Emissions(nn.Module):
-    """How much each state speaks for each tag, [B, L, D] -> [B, L, C] float32."""
+    """Scores of each tag at each position, [B, L, D] -> [B, L, C] float32."""
 
     C: int
     dropout: float
@@ -201,80 +212,78 @@ class Emissions(nn.Module):
         return h_BLD @ w_DC + params.param(self, "bias_C", params.zeros, (self.C,), decay=False)
 
 
-class Task(Features):
-    """See `finetune.tasks`.
+class Task(nn.Module):
+    """A tag for each word, trained each for itself, or all of a row as a path.
 
     Attributes:
-        labels: the tags. scheme: in which they write entities; "": they do not. crf: tags are told
-            together, as a path that was learned (`modules.heads.crf`); False: each for itself.
-        constrained: only what the scheme allows is told, whatever was learned.
-        dropout: before the last layer.
-        mix, ..., lm: of `Features`.
+        emissions: from states to scores of the tags.
+        chain: a CRF (`modules.heads.crf`) that scores paths; None: each tag stands for itself.
+        labels, scheme: the tags, and the scheme in which they write entities; "": they do not.
+        constrained: only what the scheme allows is predicted, whatever was learned.
     """
 
+    backbone: nn.Module
+    encoder: nn.Module
+    emissions: Emissions
+    chain: Any = None
     labels: tuple[str, ...] = ("O", "B")
     scheme: str = ""
-    crf: bool = False
     constrained: bool = False
-    dropout: float = 0.1
 
     def __post_init__(self):
         super().__post_init__()
         if self.constrained and not self.scheme:
-            raise UserError("task.constrained: task.scheme is to say what may follow what")
-
-    def setup(self):
-        super().setup()
-        self.emissions = Emissions(len(self.labels), self.dropout)
-        if self.crf:
-            self.chain = CRF(len(self.labels))
-
-    def outputs(self, batch, *, train: bool):
-        """(emissions [B, L, C], states)."""
-        h_BLD = self.states(batch, batch["word_BL"], train=train)
-        return self.emissions(h_BLD, train=train), h_BLD
+            raise UserError("task.head.constrained: task.scheme is to say what may follow what")
 
     def __call__(self, batch, *, train: bool):
-        emissions_BLC, h_BLD = self.outputs(batch, train=train)
-        losses = self._together if self.crf else self._each
-        sums = losses(emissions_BLC, batch["label_BL"], batch["weight_B"])
-        return self.along(sums, h_BLD, batch, train=train)
+        emissions_BLC, h_BLD = self.score_tags(batch, train=train)
+        losses = self._path_loss if self.chain else self._word_losses
+        metrics = losses(emissions_BLC, batch["label_BL"], batch["weight_B"])
+        return self.encoder.add_losses(metrics, h_BLD, batch, train=train)
 
-    def _each(self, emissions_BLC, number_BL, weight_B):
-        """The loss of every word for itself."""
+    def score_tags(self, batch, *, train: bool):
+        """Computes (emissions [B, L, C], states)."""
+        h_BLD = self.encoder(batch, train=train)
+        return self.emissions(h_BLD, train=train), h_BLD
+
+    def _word_losses(self, emissions_BLC, number_BL, weight_B):
         known_BL, label_BL = number_BL >= 0, jnp.maximum(number_BL, 0)
         missed_BL = (number_BL == UNSEEN) * weight_B[:, None]
         weight_BL = known_BL * weight_B[:, None]
         log_BLC = jax.nn.log_softmax(emissions_BLC)
-        own_BL = jnp.take_along_axis(log_BLC, label_BL[..., None], axis=2)[..., 0]
+        log_BL = jnp.take_along_axis(log_BLC, label_BL[..., None], axis=2)[..., 0]
         hits_BL = emissions_BLC.argmax(-1) == label_BL
         weight = weight_BL.sum()
         return {
-            "loss": Sum(-(own_BL * weight_BL).sum(), weight, train=True),
+            "loss": Sum(-(log_BL * weight_BL).sum(), weight, train=True),
             "hits": Sum((hits_BL * weight_BL).sum(), weight + missed_BL.sum(), "share"),
         }
 
-    def _together(self, emissions_BLC, number_BL, weight_B):
-        """The loss of every row's tags as a path; a path with an unseen tag has none."""
+    def _path_loss(self, emissions_BLC, number_BL, weight_B):
+        """Computes the loss of every row's tags; a path with an unseen tag has none."""
         known_BL, label_BL = number_BL >= 0, jnp.maximum(number_BL, 0)
         weight_B = weight_B * ~(number_BL == UNSEEN).any(1)
         return {"loss": self.chain(emissions_BLC, label_BL, known_BL, weights_B=weight_B)}
 
     def predict(self, batch):
-        """The tags at the words' places, elsewhere any; and where these are."""
-        (emissions_BLC, _), word_BL = self.outputs(batch, train=False), batch["word_BL"]
-        if self.crf or self.constrained:
-            tag_BL, _ = viterbi(emissions_BLC, self._chain(), word_BL)
+        """Computes the tags at the words' places, elsewhere any; and where these are."""
+        (emissions_BLC, _), word_BL = self.score_tags(batch, train=False), batch["word_BL"]
+        if self.chain or self.constrained:
+            tag_BL, _ = viterbi(emissions_BLC, self._transitions(), word_BL)
         else:
             tag_BL = emissions_BLC.argmax(-1)
         return {"tag_BL": tag_BL, "word_BL": word_BL}
 
-    def _chain(self) -> Chain:
-        """What was learned of what follows what, and what the scheme allows."""
+    def _transitions(self) -> Chain:
+        """Returns what was learned of what follows what, within what the scheme allows."""
         C = len(self.labels)
         nothing = Chain(jnp.zeros(C), jnp.zeros(C), jnp.zeros((C, C)))
-        chain = self.chain.chain() if self.crf else nothing
+        chain = self.chain.chain() if self.chain else nothing
         if not self.constrained:
             return chain
         allowed = tag_schemes.allowed_transitions(self.labels, self.scheme)
         return forbid(chain, Chain(*map(jnp.asarray, allowed)))
+
+    def flops(self, B: int, L: int) -> float:
+        """Estimates the operations of a training step."""
+        return encoders.training_flops(self.backbone, B, L)

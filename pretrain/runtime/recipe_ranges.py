@@ -103,13 +103,20 @@ TABLE: dict[str, dict[str, Range]] = {
         "average": SHARE_BELOW_1,
     },
     "task": {
-        "bilstm_layers stride max_query max_answer n_best top ks": COUNT,
-        "window bilstm own own_V own_D options rows": COUNT_OR_NONE,
+        "stride max_query max_answer n_best ks": COUNT,
+        "own options rows": COUNT_OR_NONE,
         "seed": SEED,
-        "dropout states_dropout bilstm_dropout": SHARE_BELOW_1,
-        "lambda_ lm margin weights": NOT_NEGATIVE,
+        "language_model": NOT_NEGATIVE,
         "threshold": Range(-math.inf, 1),  # below 0: the one that does best
     },
+    "task.encoder": {
+        "U layers copies": COUNT,
+        "window word_D word_V join": COUNT_OR_NONE,
+        "dropout word_dropout": SHARE_BELOW_1,
+        "l2 weight": NOT_NEGATIVE,
+    },
+    "task.head": {"dropout": SHARE_BELOW_1, "top C": COUNT, "scale": NOT_NEGATIVE},
+    "task.loss": {"margin weights": NOT_NEGATIVE},
 }
 RANGES = {
     f"{section}.{name}".lstrip("."): allowed
@@ -123,6 +130,7 @@ FINETUNING = {"optim.steps": COUNT_OR_NONE}  # 0: as many as the epochs have
 ALIASES = (
     (r"^(first_phase|evals\.[^.]+)\.", "batches."),
     (r"^corpus\.tokens\.", "tokens."),
+    (r"^task\.encoder\.features\.", "task.encoder."),
     (r"^optim\.rates\..*", "optim.rates"),
 )
 

@@ -63,7 +63,7 @@ def config(path, init="", **changes) -> ConfigDict:
     made.data = dict(
         format="table", header=False, texts=(0,), label=1, train=str(path), dev=str(path), test=""
     )
-    made.task = dict(name="classify", metrics=("accuracy", "f1"), dropout=0.0)
+    made.task = dict(name="classify", metrics=("accuracy", "f1"), head=dict(dropout=0.0))
     made.batches = dict(B=8, L=L, eval_B=8)
     made.optim.update(lr=3e-3, steps=0, warmup=0.0)
     made.epochs = 2
@@ -78,19 +78,19 @@ def quiet(*_):
 
 def train(config, workdir, say=quiet):
     """One job in this process, on one device."""
-    made = jobs.made(config, say)
+    made = jobs.build_job(config, say)
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     with mock.patch.object(loop, "make_mesh", one), mock.patch.object(initialize, "make_mesh", one):
         workdir.mkdir(exist_ok=True)
-        run_config.write_config(workdir, jobs.recipe(made, config).to_dict())
-        jobs.keep(made, workdir)
+        run_config.write_config(workdir, jobs.resolve_recipe(made, config).to_dict())
+        jobs.save_job(made, workdir)
         return loop.run(
             config,
             workdir,
             made.task,
             made.train,
             made.evals,
-            initialize.restored(made.start, say, config.random_init),
+            initialize.restore_backbone(made.start, say, config.random_init),
             False,
             made.score,
         ).state
@@ -122,7 +122,7 @@ def test_every_backbone_is_restored_and_learns_a_task(run, lines, tmp_path, kind
     init = shutil.copytree(run(kind).workdir, tmp_path / "init")
     save(init, gentle(run(kind).backbone), step=4)
     recipe = config(lines, init, **settings)
-    recipe.task.update(pool="max", summary="none")
+    recipe.task.head.update(pool="max", summary="none")
     train(recipe, tmp_path / "run", said.append)
     last = logging.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]
     assert last["dev/accuracy"] > 0.9
@@ -133,8 +133,8 @@ def test_every_backbone_is_restored_and_learns_a_task(run, lines, tmp_path, kind
 
 
 def test_what_is_restored_is_the_pretrained_backbone_to_the_bit(run, lines):
-    made = jobs.made(config(lines, run("clm").workdir), quiet)
-    prepare = initialize.restored(made.start, quiet)
+    made = jobs.build_job(config(lines, run("clm").workdir), quiet)
+    prepare = initialize.restore_backbone(made.start, quiet)
     tx, _ = loop.optimizer.make(name="adamw", lr=1.0, steps=1)
     layout = loop.Layout(make_mesh(devices=jax.devices()[:1]))
     steps = loop.Steps(made.task, tx, layout, [made.train], seed=0)
@@ -399,8 +399,8 @@ WRONG = {
     "task.metrics|metric 'bleu'|'bleu'": {"task.metrics": ("bleu",)},
     "task.name='sing'": {"task.name": "sing"},
     "positiv": {"task.positiv": "x"},
-    "task.weights: 3 weights for 2 classes": {"task.weights": (1.0, 1.0, 1.0)},
-    "task.lm": {"task.lm": 0.5},
+    "task.loss.weights: 3 weights for 2 classes": {"task.loss": {"weights": (1.0, 1.0, 1.0)}},
+    "task.language_model is of": {"task.language_model": 0.5},
 }
 
 
@@ -415,7 +415,7 @@ def test_what_cannot_be_is_refused_at_the_door(run, lines, reason):
         with recipe[section].unlocked():
             recipe[section][field] = value
     with pytest.raises(UserError, match=reason):
-        jobs.made(recipe, quiet)
+        jobs.build_job(recipe, quiet)
 
 
 def with_splits(run, lines, folder, rows: dict[str, str], **changes) -> ConfigDict:
@@ -429,7 +429,7 @@ def with_splits(run, lines, folder, rows: dict[str, str], **changes) -> ConfigDi
 
 def test_a_label_that_training_has_not_seen_is_named_once(run, lines, tmp_path):
     rows, said = {"dev": "yes perhaps perhaps", "test": "no perhaps never"}, []
-    made = jobs.made(with_splits(run, lines, tmp_path, rows), said.append)
+    made = jobs.build_job(with_splits(run, lines, tmp_path, rows), said.append)
     assert [made.evals[split].size for split in rows] == [3, 3]
     told = "\n".join(said)
     assert told.count("'perhaps' (") == told.count("'never' (") == 1
@@ -442,15 +442,15 @@ def test_a_label_beyond_those_listed_by_hand_is_refused(run, lines, tmp_path):
     recipe = with_splits(run, lines, tmp_path, {"dev": "yes perhaps"})
     recipe.task.labels = ("no", "yes")
     with pytest.raises(UserError, match=r"dev\.tsv, line 2: label 'perhaps' is none of no, yes"):
-        jobs.made(recipe, quiet)
+        jobs.build_job(recipe, quiet)
     recipe.task.closed = False
-    jobs.made(recipe, quiet)
+    jobs.build_job(recipe, quiet)
 
 
 def test_a_split_of_unseen_labels_alone_is_refused(run, lines, tmp_path):
     recipe = with_splits(run, lines, tmp_path, {"dev": "0 1"})
     with pytest.raises(UserError, match=r"data\.dev: training shows none of its labels: .*'0' \("):
-        jobs.made(recipe, quiet)
+        jobs.build_job(recipe, quiet)
 
 
 @contextlib.contextmanager
@@ -517,8 +517,8 @@ def test_predictions_that_were_broken_off_are_still_to_be_made(tmp_path):
     broken = mock.Mock()
     broken.return_value.lines.side_effect = TerminatedError("told to terminate")
     made = mock.Mock(evals={"dev": None}, examples={"dev": []})
-    with mock.patch.object(main, "Predictor", broken), mock.patch.object(jobs, "reopened"):
-        assert not main.predictions(made, tmp_path)
+    with mock.patch.object(main, "Predictor", broken), mock.patch.object(jobs, "load_job"):
+        assert not main.predictions(made, tmp_path, {})
     assert not list((tmp_path / "predictions").iterdir())
 
 

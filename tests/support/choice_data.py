@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 import modules
+from finetune import tasks
 from finetune.inputs.rows import RowBuilder
 from pretrain.inference.text_format import load_format
 from tests.support.tagging_data import BACKBONES, SYSTEMS, learned
@@ -29,15 +30,16 @@ def tokenizer(system):
 
 def form(kind, system, examples, L=48, **fields):
     inputs = RowBuilder(load_format(system), tokenizer(system), L, W=BACKBONES[system].get("W", 0))
-    return kind.Form(inputs, examples, **fields)
+    return kind.TaskData(inputs, examples, **fields)
 
 
-def task(kind, made, **fields):
-    """Of a form, with a backbone of its system."""
+def task(made, **fields):
+    """Composes the module of a form, with a backbone of its system."""
     size = next(x for name, x in BACKBONES.items() if load_format(name) == made.inputs.format)
     sized = {} if "V" in size else {"V": made.inputs.tokenizer.V + made.inputs.new}
     backbone = modules.build(**size, **sized)
-    return kind.Task(backbone, **{"dropout": 0.0, **made.head(), **fields})
+    fields["head"] = {"dropout": 0.0, **fields.get("head", {})}
+    return tasks.build_task(backbone, made, **fields)
 
 
 def batch(arrays):

@@ -6,8 +6,9 @@ import jax
 import numpy as np
 
 import modules
+from finetune import tasks
 from finetune.inputs.rows import RowBuilder
-from finetune.tasks.tag import Form, Task
+from finetune.tasks import tag
 from pretrain.data import tokenizers
 from pretrain.inference.text_format import load_format
 from tests.support import transformer_inputs as cases
@@ -65,14 +66,15 @@ def learned(system, texts, tokens):
 def form(system, L=40, examples=EXAMPLES, **fields):
     inputs = RowBuilder(load_format(system), tokenizer(system), L, W=BACKBONES[system].get("W", 0))
     fields = {"scheme": "iob2"} | fields
-    return Form(inputs, examples, **fields)
+    return tag.TaskData(inputs, examples, **fields)
 
 
 def task(made, **fields):
-    """Of a form."""
+    """Composes the module of a form; `fields` are sections of `task`."""
     size = next(x for name, x in BACKBONES.items() if load_format(name) == made.inputs.format)
     sized = {} if "V" in size else {"V": made.inputs.tokenizer.V + made.inputs.new}
-    return Task(modules.build(**size, **sized), **{"dropout": 0.0, **made.head(), **fields})
+    fields["head"] = {"dropout": 0.0, **fields.get("head", {})}
+    return tasks.build_task(modules.build(**size, **sized), made, **fields)
 
 
 def batch(made, examples=EXAMPLES):

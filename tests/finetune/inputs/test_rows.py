@@ -1,11 +1,13 @@
 """Texts stand in a row as each system has them, and lose what must go."""
 
+import contextlib
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from finetune.inputs.rows import RowBuilder, truncate_lengths
+from finetune.inputs.rows import RowBuilder, check_padding, truncate_lengths
 from pretrain.data.tokenizers import byte_bpe, sentencepiece, wordpiece, words
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.inference.text_format import load_format
@@ -67,7 +69,7 @@ def test_gpt_s_rows_have_three_tokens_that_are_behind_the_vocabulary():
     one, two = tokenizer.encode(["ab", "c"])
     start, delimiter, extract = range(tokenizer.V, tokenizer.V + 3)
     assert row(made, "ab", "c").ids.tolist() == [start, *one, delimiter, *two, extract]
-    assert RowBuilder(load_format("gpt"), tokenizer, 12, V=300).marks(["extract"]).tolist() == [302]
+    assert RowBuilder(load_format("gpt"), tokenizer, 12, V=303).marks(["extract"]).tolist() == [302]
 
 
 def test_elmo_s_words_are_spelled_between_marks_of_their_own():
@@ -127,3 +129,18 @@ def test_lengths_fit_and_nobody_gives_up_more_than_a_token_beyond_another(length
 def test_a_tokenizer_without_the_marks_of_the_format_is_refused():
     with pytest.raises(UserError, match="<cls>"):
         RowBuilder(load_format("bert"), spelled(), 9)
+
+
+@pytest.mark.parametrize(
+    ("side", "places", "message"),
+    [
+        ("right", "110", ""),
+        ("right", "101", "row 1"),
+        ("right", "011", "row 1"),
+        ("left", "011", ""),
+    ],
+)
+def test_padding_stands_on_the_side_of_the_format_alone(side, places, message):
+    rows = {"valid_BL": np.array([[1, 1, 1], [int(x) for x in places]], bool)}
+    with pytest.raises(UserError, match=message) if message else contextlib.nullcontext():
+        check_padding(rows, side)

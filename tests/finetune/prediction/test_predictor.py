@@ -31,16 +31,16 @@ def workdir(folder):
     (folder / "train.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in ROWS))
     config = common.base()
     config.text_format, config.tokens = "bert", dict(name="wordpiece", V=36)
-    config.model = cases.BACKBONES["mlm"] | dict(V=None)
+    config.model = cases.BACKBONES["bert"] | dict(V=None)
     config.data = dict(format="table", header=False, texts=(0,), label=1)
     config.data.train = str(folder / "train.tsv")
     config.task, config.batches = (
         dict(name="classify", metrics=("accuracy",)),
         dict(B=4, L=24, eval_B=4),
     )
-    made = job.made(config, lambda line: None)
-    write_config(folder, job.recipe(made, config).to_dict())
-    job.keep(made, folder)
+    made = job.build_job(config, lambda line: None)
+    write_config(folder, job.resolve_recipe(made, config).to_dict())
+    job.save_job(made, folder)
     best = drawn(made.task, made.train.batch(0))
     for name, step, params in (("", 9, jax.tree.map(np.negative, best)), ("best", 7, best)):
         kept = Checkpoints(folder / name, asynchronous=False)
@@ -56,7 +56,7 @@ def run(tmp_path_factory):
 
 def predictor(run, devices=1, rows=0):
     layout = Layout(make_mesh(devices=jax.devices()[:devices]))
-    return predictors.Predictor(job.reopened(run), layout, rows)
+    return predictors.Predictor(job.load_job(run), layout, rows)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +100,9 @@ def test_blocks_change_nothing_and_lines_are_in_the_order_of_the_file(one, tmp_p
 def test_the_weights_are_those_that_did_best(run, one, tmp_path):
     _, _, said = told(one, table(tmp_path))
     assert said[-1] == "11 examples, by the weights of step 7"
-    tuned = job.reopened(run)
+    tuned = job.load_job(run)
     examples = datasets.read("table", table(tmp_path), **FIELDS).examples[:4]
-    rows = tuned.form.arrays(examples) | {"weight_B": np.ones(4, np.float32)}
+    rows = tuned.data.arrays(examples) | {"weight_B": np.ones(4, np.float32)}
     apply = quick_jit(lambda p, b: tuned.task.apply({"params": p}, b, method="predict"))
     expected = apply(drawn(tuned.task, rows), rows)["logits_BC"]
     np.testing.assert_allclose(one(examples)["logits_BC"], expected, rtol=1e-4, atol=1e-5)

@@ -98,7 +98,7 @@ def ready():
         if system not in kept:
             made = form(system)
             rows = cases.batch(made.arrays(EXAMPLES))
-            module = cases.task(choice, made)
+            module = cases.task(made)
             params = cases.drawn(module, rows)
             kept[system] = made, rows, module, params, cases.predictor(module, params)
         return kept[system]
@@ -180,7 +180,7 @@ def test_scores_and_lines_know_how_many_options_there_are():
     assert made.scores(EXAMPLES[:3], {"logits_BO": outputs["logits_BO"][:3]}) == {
         "accuracy": pytest.approx(2 / 3)
     }
-    lines = made.lines(EXAMPLES, outputs)
+    lines = made.format_predictions(EXAMPLES, outputs)
     assert [line["label"] for line in lines] == [1, 0, 1, 0]
     share = np.exp([3, 1]) / np.exp([3, 1]).sum()
     assert lines[1]["probabilities"] == pytest.approx(share.tolist(), abs=1e-6)
@@ -189,7 +189,7 @@ def test_scores_and_lines_know_how_many_options_there_are():
 
 def test_a_form_made_again_reads_as_the_first():
     made = form("bert", gap="_")
-    again = choice.Form(made.inputs, [], **made.kept())
+    again = choice.TaskData(made.inputs, [], **made.to_config())
     few = made.arrays([TWO])
     assert few["there_BO"].shape == (1, 3)
     jax.tree.map(np.testing.assert_array_equal, few, again.arrays([TWO]))
@@ -206,9 +206,9 @@ def test_the_work_of_a_step_is_that_of_all_options(ready):
 
 def test_gpt_s_language_model_learns_from_options_that_are_there(ready):
     made, rows, _, params, _ = ready("gpt")
-    trained = cases.task(choice, made, lm=0.5)
+    trained = cases.task(made, language_model=0.5)
     apply = quick_jit(lambda p, b: trained.apply({"params": p}, b, train=False)["lm_loss"])
     own = rows["valid_BOL"][..., 1:].sum(-1) * rows["there_BO"]
     assert float(apply(params, rows).weight) == own.sum()
     with pytest.raises(UserError, match="from left to right"):
-        cases.task(choice, form("bert"), lm=0.5)
+        cases.task(form("bert"), language_model=0.5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import modules
+from finetune import tasks
 from finetune.inputs.rows import RowBuilder
 from finetune.tasks import classify, regress
 from modules.backbones import text_mask
@@ -45,8 +46,9 @@ def gpt():
 def built(system, kind=classify, examples=EXAMPLES, form=None, **fields):
     """(form, task, batch, parameters that all matter)."""
     inputs, backbone = system
-    own = kind.Form(inputs, examples, **(form or {}))
-    task = kind.Task(backbone, **{**own.head(), "dropout": 0.0, **fields})
+    own = kind.TaskData(inputs, examples, **(form or {}))
+    fields["head"] = {"dropout": 0.0, **fields.get("head", {})}
+    task = tasks.build_task(backbone, own, **fields)
     batch = own.arrays(examples) | {"weight_B": np.ones(len(examples), np.float32)}
     shapes = jax.eval_shape(lambda: task.init(jax.random.key(0), batch, train=False))["params"]
     rng = np.random.default_rng(0)
@@ -71,7 +73,7 @@ def test_the_loss_is_that_of_the_right_class_weighed_by_class(bert):
     own_B = nats_BC[np.arange(4), [0, 1, 1, 0]]
     total, weight = jax.tree.leaves(sums(task, params, batch)["loss"])
     assert float(total / weight) == pytest.approx(own_B.mean(), rel=1e-5)
-    _, weighed, *_ = built(bert, weights=(1.0, 3.0))
+    _, weighed, *_ = built(bert, loss=dict(weights=(1.0, 3.0)))
     total, weight = jax.tree.leaves(sums(weighed, params, batch)["loss"])
     classes_B = np.array([1, 3, 3, 1])
     assert float(total / weight) == pytest.approx((own_B * classes_B).sum() / 8, rel=1e-5)
@@ -95,9 +97,8 @@ def test_filler_rows_and_unknown_labels_weigh_nothing(bert):
     few = {name: x[:2] for name, x in batch.items()}
     expected = [float(x) for x in jax.tree.leaves(sums(task, params, few)["loss"])]
     for other in (half, unknown):
-        assert [
-            float(x) for x in jax.tree.leaves(sums(task, params, other)["loss"])
-        ] == pytest.approx(expected)
+        losses = jax.tree.leaves(sums(task, params, other)["loss"])
+        assert [float(x) for x in losses] == pytest.approx(expected)
 
 
 STRANGE = [*EXAMPLES[:3], EXAMPLES[3] | {"label": "perhaps"}]
@@ -119,12 +120,12 @@ def test_an_unseen_label_is_an_error_and_in_no_loss(bert):
     hits, rows = jax.tree.leaves(ours["accuracy"])
     assert (hits, rows) == (theirs["accuracy"].total, 4)
     assert form.scores(STRANGE, outputs)["accuracy"] == hits / 4
-    assert form.lines(STRANGE, outputs) == form.lines(EXAMPLES, outputs)
+    assert form.format_predictions(STRANGE, outputs) == form.format_predictions(EXAMPLES, outputs)
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "f1", "macro_f1", "micro_f1", "matthews"])
 def test_every_metric_counts_an_unseen_label_as_wrong(bert, metric):
-    form = classify.Form(bert[0], EXAMPLES, metrics=(metric,))
+    form = classify.TaskData(bert[0], EXAMPLES, metrics=(metric,))
     right = {"logits_BC": np.array([[1.0, 0], [0, 1], [0, 1], [0, 1]])}
     assert form.scores([*EXAMPLES[:3], EXAMPLES[1]], right)[metric] == 1
     assert form.scores(STRANGE, right)[metric] < 1
@@ -137,7 +138,7 @@ def test_an_unseen_label_is_named_once_also_by_a_form_made_again(bert):
     assert form.notes == [
         "labels that training never showed count as errors, not in the loss: 'perhaps' (row 4)"
     ]
-    again = classify.Form(bert[0], [], **form.kept())
+    again = classify.TaskData(bert[0], [], **form.to_config())
     again.arrays(STRANGE)
     assert again.notes == form.notes
 
@@ -155,7 +156,7 @@ def test_in_both_orders_a_pair_is_the_same_either_way(gpt):
 
 
 def test_gpt_1_s_language_model_is_trained_along(gpt):
-    _, task, batch, params = built(gpt, lm=0.5)
+    _, task, batch, params = built(gpt, language_model=0.5)
     _, plain, *_ = built(gpt)
     found = sums(task, params, batch)
     assert float(found["loss"].total) == pytest.approx(
@@ -175,7 +176,9 @@ def test_gpt_1_s_language_model_is_trained_along(gpt):
 
 
 def test_a_frozen_backbone_has_no_gradient_and_the_head_has(bert):
-    _, task, batch, params = built(bert, frozen=True, summary="tanh", mix=True)
+    _, task, batch, params = built(
+        bert, head=dict(summary="tanh"), encoder=dict(name="scalar_mix", frozen=True)
+    )
 
     def loss(params):
         return task.apply({"params": params}, batch, train=False)["loss"].total
@@ -187,8 +190,8 @@ def test_a_frozen_backbone_has_no_gradient_and_the_head_has(bert):
 
 
 def test_the_mix_is_pulled_towards_a_plain_average(bert):
-    _, task, batch, params = built(bert, mix=True)
-    _, pulled, *_ = built(bert, mix=True, lambda_=0.1)
+    _, task, batch, params = built(bert, encoder=dict(name="scalar_mix"))
+    _, pulled, *_ = built(bert, encoder=dict(name="scalar_mix", l2=0.1))
     w_N = params["encoder"]["mixed"]["w_N"]
     free, held = (sums(x, params, batch)["loss"] for x in (task, pulled))
     expected = 0.1 * np.square(w_N).sum() * float(free.weight)
@@ -198,7 +201,7 @@ def test_the_mix_is_pulled_towards_a_plain_average(bert):
 def test_labels_come_out_with_their_probabilities(bert):
     form, task, batch, params = built(bert)
     outputs = predicted(task, params, batch)
-    lines = form.lines(EXAMPLES, outputs)
+    lines = form.format_predictions(EXAMPLES, outputs)
     for line, logits in zip(lines, outputs["logits_BC"], strict=True):
         assert line["label"] == ("no", "yes")[int(logits.argmax())]
         assert sum(line["probabilities"].values()) == pytest.approx(1, abs=1e-5)
@@ -227,8 +230,8 @@ def test_a_summary_is_the_backbone_s_pooler_where_there_is_one(bert):
     assert modules.build("transformer", V=9).pooler is False
     *_, params = built(bert)
     assert params["head"].keys() == {"w_DC", "bias_C"}
-    *_, params = built(bert, summary="tanh")
+    *_, params = built(bert, head=dict(summary="tanh"))
     assert "Dense_0" in params["head"]
     with pytest.raises(ValueError, match="summary"):
-        built(bert, summary="sum")
+        built(bert, head=dict(summary="sum"))
     assert jnp.isfinite(params["head"]["w_DC"]).all()

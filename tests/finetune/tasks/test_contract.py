@@ -74,27 +74,33 @@ CASES = {
 }
 # What only some backbones can do, on one task each.
 MORE = {
-    ("gpt", "tag"): dict(lm=0.5),
-    ("gpt2", "span"): dict(lm=0.5),
-    ("gpt", "rank"): dict(lm=0.5),
-    ("elmo", "classify"): dict(mix=True, frozen=True, bilstm=6, again=True, pool="max"),
-    ("xlnet", "classify"): dict(window=8),
-    ("xlnet", "tag"): dict(window=8),
+    ("gpt", "tag"): dict(language_model=0.5),
+    ("gpt2", "span"): dict(language_model=0.5),
+    ("gpt", "rank"): dict(language_model=0.5),
+    ("elmo", "classify"): dict(
+        encoder=dict(
+            name="recurrent", features=dict(name="scalar_mix", frozen=True), U=6, join=(0, 1)
+        ),
+        head=dict(pool="max"),
+    ),
+    ("xlnet", "classify"): dict(encoder=dict(window=8)),
+    ("xlnet", "tag"): dict(encoder=dict(window=8)),
 }
 
 
 @pytest.mark.parametrize("task", CASES)
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_every_backbone_learns_every_task(backbone, task):
-    (system, model), case, kind = BACKBONES[backbone], CASES[task], tasks.kind(task)
+    (system, model), case, kind = BACKBONES[backbone], CASES[task], tasks.load_kind(task)
     examples = [x | {"where": f"line {i}"} for i, x in enumerate(case.examples)]
     inputs = RowBuilder(
         load_format(system), tagging_data.tokenizer(system), 32, W=model.get("W", 0)
     )
-    form = kind.Form(inputs, examples, **case.fields)
+    form = kind.TaskData(inputs, examples, **case.fields)
     sized = model if "V" in model else model | {"V": inputs.tokenizer.V + inputs.new}
-    fields = {"dropout": 0.0, **form.head(), **MORE.get((backbone, task), {})}
-    module = kind.Task(modules.build(**sized), **fields)
+    fields = MORE.get((backbone, task), {})
+    head = {"dropout": 0.0, **fields.pop("head", {})}
+    module = tasks.build_task(modules.build(**sized), form, head=head, **fields)
     arrays = form.arrays(examples)
     rows = arrays | {"weight_B": np.ones(len(next(iter(arrays.values()))), np.float32)}
     losses, outputs = learned(module, rows)
@@ -103,7 +109,7 @@ def test_every_backbone_learns_every_task(backbone, task):
     found = form.scores(examples, outputs)
     for name, value in case.scores.items():
         assert found[name] == pytest.approx(value, abs=0.02)
-    assert len(form.lines(examples, outputs)) == len(examples)
+    assert len(form.format_predictions(examples, outputs)) == len(examples)
 
 
 def learned(module, rows, steps=80):

@@ -70,14 +70,15 @@ def test_in_training_all_candidates_are_dealt_and_no_row_is_without_a_relevant_o
 ):
     relevance = np.zeros(n)
     relevance[relevant] = np.arange(len(relevant)) % 2 + 1
-    rows = rank.deal(relevance, size, np.random.default_rng(0))
+    orders = [np.random.default_rng(seed).permutation(n) for seed in (0, 1)]
+    rows = rank.group_candidates(relevance, size, orders[0])
     dealt = list(itertools.chain(*rows))
     assert all(len(row) <= size and len(set(row)) == len(row) for row in rows)
     assert all(relevance[row].any() for row in rows)
     assert set(dealt) == set(range(n))
     assert len(dealt) <= n + len(rows)
     assert sum(relevance[i] == 0 for i in dealt) == n - len(relevant)
-    other = rank.deal(relevance, size, np.random.default_rng(1))
+    other = rank.group_candidates(relevance, size, orders[1])
     assert n == size or rows != other
     shares = [sum(relevance[row] > 0) for row in rows]
     assert max(shares) - min(shares) <= 1
@@ -86,13 +87,13 @@ def test_in_training_all_candidates_are_dealt_and_no_row_is_without_a_relevant_o
 def test_queries_that_tell_nothing_are_not_trained_on():
     even, none = example("home", 3, [1, 1, 1]), example("home", 2, [0, -1])
     made = form()
-    arrays = made.training([*EXAMPLES, even, none, UNKNOWN])
+    arrays = made.training_arrays([*EXAMPLES, even, none, UNKNOWN])
     assert made.notes[0].startswith("3 queries have no relevant candidate, or no other")
     assert arrays["there_BO"].sum() >= 7 + 2 + 4
     assert (np.nanmax(np.where(arrays["there_BO"], arrays["relevance_BO"], -1), 1) > 0).all()
-    assert len(form(rows=1).training(EXAMPLES)["there_BO"]) == 3
+    assert len(form(rows=1).training_arrays(EXAMPLES)["there_BO"]) == 3
     with pytest.raises(UserError, match="no query of the training set has a relevant candidate"):
-        made.training([even, none])
+        made.training_arrays([even, none])
 
 
 def test_a_row_of_one_and_unknown_gains_are_refused():
@@ -101,7 +102,7 @@ def test_a_row_of_one_and_unknown_gains_are_refused():
     with pytest.raises(UserError, match=r"task\.gain='log': choose one of"):
         form(gain="log")
     with pytest.raises(ValueError, match="loss"):
-        cases.task(rank, form(), loss="ranknet")
+        cases.task(form(), loss={"name": "ranknet"})
 
 
 # --- the losses, by loops over lists in float64 ---------------------------------------------------
@@ -143,7 +144,7 @@ def test_the_losses_are_those_of_lists_written_out(name):
 def ready():
     made = form()
     rows = cases.batch(made.arrays([*EXAMPLES, UNKNOWN]))
-    module = cases.task(rank, made, loss="logistic")
+    module = cases.task(made, loss={"name": "logistic"})
     return made, rows, module, cases.drawn(module, rows)
 
 
@@ -194,8 +195,8 @@ def test_pairs_in_the_right_order_are_counted(ready, learned):
 
 def test_the_order_is_learned_by_heart(ready):
     made, _, _, params = ready
-    rows = cases.batch(made.training(EXAMPLES))
-    module = cases.task(rank, made, loss="hinge")
+    rows = cases.batch(made.training_arrays(EXAMPLES))
+    module = cases.task(made, loss={"name": "hinge"})
     before, after = cases.fell(module, params, rows)
     assert before > 0.5
     assert after < 0.05
@@ -208,7 +209,7 @@ def test_scores_and_lines_put_the_rows_of_a_query_together():
     outputs["logits_BO"][2] = [2, 1, 99, 99]
     outputs["logits_BO"][3] = [0, 1, 2, 3]
     outputs["logits_BO"][4:] = [[0, 1, 2, 3], [4, 99, 99, 99]]
-    lines = made.lines([*EXAMPLES, UNKNOWN], outputs)
+    lines = made.format_predictions([*EXAMPLES, UNKNOWN], outputs)
     assert [line["ranking"] for line in lines] == [
         [1, 4, 6, 5, 3, 2, 0],
         [0, 1],

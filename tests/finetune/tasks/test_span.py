@@ -12,8 +12,9 @@ import numpy as np
 import optax
 import pytest
 
-from configs.finetune import squad, squad2, xquad
-from finetune import initialize, job
+from finetune import tasks
+from finetune.initialize import start_from
+from finetune.job import build_rows
 from finetune.prediction import submissions
 from finetune.tasks import span
 from modules.heads.span import HEADS
@@ -27,16 +28,13 @@ __all__ = ["run"]
 L, STRIDE = 32, 5
 
 
-def start_of(run):
-    return initialize.Start(run.config.text_format, run.config.model.to_dict(), run.tokenizer, None)
-
-
 @pytest.fixture(scope="module")
 def inputs(run):
     """How the toy run of that system reads."""
 
     def make(kind, L=L):
-        return job.made_inputs(start_of(run(kind)), L)
+        start = start_from(run(kind))
+        return build_rows(start, start.backbone(), L)
 
     return make
 
@@ -69,7 +67,7 @@ def asked(name, question, context, answer=None, impossible=False):
 
 
 def formed(inputs, examples, **fields):
-    return span.Form(inputs, examples, **{"stride": STRIDE, "max_query": 4} | fields)
+    return span.TaskData(inputs, examples, **{"stride": STRIDE, "max_query": 4} | fields)
 
 
 def batch(arrays):
@@ -115,7 +113,7 @@ def test_the_tokens_of_the_answer_are_the_answer_s_and_every_answer_is_somewhere
 )
 def test_every_backbone_learns_four_questions_and_answers_them(run, inputs, examples, kind):
     form = formed(inputs(kind), examples, stride=16)
-    task = span.Task(start_of(run(kind)).backbone(inputs(kind).new), **form.head())
+    task = tasks.build_task(start_from(run(kind)).backbone(), form)
     rows = batch(form.arrays(examples))
     params = quick_jit(functools.partial(task.init, train=False))(jax.random.key(0), rows)
     tx = optax.adam(0.015)
@@ -139,7 +137,7 @@ def test_every_backbone_learns_four_questions_and_answers_them(run, inputs, exam
     told = quick_jit(functools.partial(task.apply, method="predict"))
     outputs = jax.device_get(told(params, rows))
     assert form.scores(examples, outputs) == {"exact_match": 100.0, "f1": 100.0}
-    lines = form.lines(examples, outputs)
+    lines = form.format_predictions(examples, outputs)
     assert [line["id"] for line in lines] == ["a", "b", "c", "d"]
     assert all(line["no_answer_probability"] < 0.5 for line in lines)
     # Neither the order of the rows nor what pads them matters.
@@ -148,7 +146,7 @@ def test_every_backbone_learns_four_questions_and_answers_them(run, inputs, exam
         np.testing.assert_allclose(turned[name][::-1], x, rtol=1e-4, atol=1e-4)
     less = formed(inputs(kind, L - 1), examples[2:])
     outputs = jax.device_get(told(params, batch(less.arrays(examples[2:]))))
-    for line, other in zip(lines[2:], less.lines(examples[2:], outputs), strict=True):
+    for line, other in zip(lines[2:], less.format_predictions(examples[2:], outputs), strict=True):
         assert line["prediction_text"] == other["prediction_text"]
         assert line["no_answer_probability"] == pytest.approx(other["no_answer_probability"], 1e-3)
 
@@ -250,8 +248,8 @@ def test_the_end_knows_its_start_and_none_is_told_from_the_likely_starts():
         may = MAY[row]
         np.testing.assert_allclose(told.start_BL[row][may], start_L[may], atol=1e-4)
         np.testing.assert_allclose(told.end_BL[row][may], end_LL[START[row]][may], atol=1e-4)
-        for found in (told, every, few):
-            assert found.none_B[row] == pytest.approx(none, abs=1e-4)
+        for none_B in (told.no_answer_logit_B, every.none_B, few.none_B):
+            assert none_B[row] == pytest.approx(none, abs=1e-4)
         inside = np.flatnonzero(CONTEXT[row]).tolist()
         pairs = {(s, e): start_L[s] + end_LL[s, e] for s in inside for e in inside}
         check_candidates(every, row, pairs)
@@ -308,7 +306,7 @@ def test_the_best_span_over_all_windows_is_told_by_the_text_as_it_was_given(inpu
     contexts = form.questions.contexts(examples)
     pieces = list(enumerate(form.questions.pieces(examples, contexts)))
     for number, (example, line) in enumerate(
-        zip(examples, form.lines(examples, outputs), strict=True)
+        zip(examples, form.format_predictions(examples, outputs), strict=True)
     ):
         own = [(i, piece) for i, piece in pieces if piece.example == number]
         best, none = brute(form, example, own, outputs, 3)
@@ -338,11 +336,11 @@ def test_none_is_told_above_the_threshold_and_scored_by_the_script_of_squad_2(in
     both = [*examples, asked("e", "why", examples[0]["context"], impossible=True)]
     form = formed(inputs("mlm"), both)
     outputs = told_of(form, both)
-    odds = [line["no_answer_probability"] for line in form.lines(both, outputs)]
+    odds = [line["no_answer_probability"] for line in form.format_predictions(both, outputs)]
     assert len(set(odds)) == len(both)
     for threshold in (0.0, np.median(odds), 1.0):
         form = formed(inputs("mlm"), both, threshold=threshold)
-        lines = form.lines(both, outputs)
+        lines = form.format_predictions(both, outputs)
         assert [line["prediction_text"] == "" for line in lines] == [x > threshold for x in odds]
         answer = io.StringIO()
         with submissions.squad(answer) as write:
@@ -372,10 +370,10 @@ def test_the_threshold_that_does_best_is_kept_unless_the_recipe_says_one(inputs,
     for said, kept in ((-1.0, 0.25), (0.7, 0.7)):
         form = formed(inputs("mlm"), examples, threshold=said, unanswerable=True)
         assert form.threshold == (0.5 if said < 0 else said)
-        form.settle({"dev/f1": 1.0})
-        assert form.kept()["threshold"] == said
-        form.settle({"dev/best_f1_thresh": 0.25})
-        assert span.Form(form.inputs, [], **form.kept()).threshold == kept
+        form.tune({"dev/f1": 1.0})
+        assert form.to_config()["threshold"] == said
+        form.tune({"dev/best_f1_thresh": 0.25})
+        assert span.TaskData(form.inputs, [], **form.to_config()).threshold == kept
 
 
 def test_an_answer_that_is_not_known_is_not_learned(inputs, examples):
@@ -387,8 +385,8 @@ def test_an_answer_that_is_not_known_is_not_learned(inputs, examples):
 
 def test_a_form_made_again_of_what_was_kept_makes_the_same_rows(inputs, examples):
     form = formed(inputs("plm"), examples, max_answer=7)
-    again = span.Form(inputs("plm"), [], **json.loads(json.dumps(form.kept())))
-    assert again.kept() == form.kept()
+    again = span.TaskData(inputs("plm"), [], **json.loads(json.dumps(form.to_config())))
+    assert again.to_config() == form.to_config()
     one, other = form.arrays(examples), again.arrays(examples)
     for name in one:
         np.testing.assert_array_equal(one[name], other[name])
@@ -409,18 +407,6 @@ def test_xlnet_reads_the_context_before_the_question_and_the_mark_last(inputs, e
             *[1] * (len(row) - first - 2),
             2,
         ]
-
-
-@pytest.mark.parametrize(
-    "recipe",
-    [squad.get_config(), squad2.get_config("bert"), squad2.get_config("xlnet"), xquad.get_config()],
-)
-def test_the_recipes_name_fields_that_there_are(inputs, recipe):
-    kind, fields = job.the_kind(recipe)
-    own = {name: fields.pop(name) for name in list(fields) if name in job.form_fields(kind)}
-    form = kind.Form(inputs("mlm"), [], **own)
-    kind.Task(None, **{**form.head(), **fields})
-    assert recipe.train.best.removeprefix("dev/") in ("f1", "best_f1")
 
 
 WRONG = {

@@ -8,11 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from configs.finetune import conll2003, wnut17
-from finetune import job
 from finetune.metrics import tag_schemes
 from finetune.tasks import tag
-from finetune.tasks.tag import Form
 from modules.heads.crf import Chain
 from pretrain.runtime.errors import UserError
 from tests.modules.heads import test_crf
@@ -40,7 +37,7 @@ def test_perfect_tags_score_1_and_are_written_as_the_file_has_them(L):
     told = [tag_schemes.convert(tags, "iob2", "bilou") for tags in TRUTH]
     outputs = as_outputs(made, told)
     assert made.scores(EXAMPLES, outputs) == {"f1": 1, "precision": 1, "recall": 1}
-    lines = made.lines(EXAMPLES, outputs)
+    lines = made.format_predictions(EXAMPLES, outputs)
     assert [line["labels"] for line in lines] == TRUTH
     assert [line["words"] for line in lines] == [x["words"] for x in EXAMPLES]
     assert lines[0]["entities"] == [
@@ -125,7 +122,7 @@ SCHEMES = [("", ""), *(("iob2", scheme) for scheme in ("iob1", "iob2", "iobes", 
 def test_a_type_that_training_has_not_is_an_error_in_every_scheme(scheme, learned):
     fields = dict(scheme=scheme, convert_to=learned)
     made = tagging_data.form("bert", examples=EXAMPLES[1:2], **fields)
-    again = Form(made.inputs, [], **json.loads(json.dumps(made.kept())))
+    again = tag.TaskData(made.inputs, [], **json.loads(json.dumps(made.to_config())))
     for form in (made, again):
         form.arrays(EXAMPLES)
         label_BL = form.arrays(EXAMPLES)["label_BL"]
@@ -150,11 +147,11 @@ def test_an_entity_of_an_unseen_type_counts_as_not_found():
 
 def test_what_is_kept_makes_the_same_form_and_task():
     made = tagging_data.form("bert", convert_to="iobes", own=2)
-    kept, head = json.loads(json.dumps([made.kept(), made.head()]))
-    again = Form(made.inputs, [], **kept)
+    again = tag.TaskData(made.inputs, [], **json.loads(json.dumps(made.to_config())))
     for name, x in made.arrays(EXAMPLES).items():
         np.testing.assert_array_equal(x, again.arrays(EXAMPLES)[name])
-    assert again.head() == made.head() == head | {"labels": tuple(head["labels"])}
+    assert again.encoder_fields() == made.encoder_fields() == {"word_V": len(made.vocabulary) + 1}
+    assert again.labels == made.labels
 
 
 # --- the device's part ---------------------------------------------------------------------------
@@ -182,7 +179,7 @@ def test_four_examples_are_learned_and_told():
     assert losses[-1] < 0.05 < losses[0]
     outputs = tagging_data.told(module, params, rows)
     assert made.scores(EXAMPLES, outputs)["f1"] == 1
-    assert [line["labels"] for line in made.lines(EXAMPLES, outputs)] == TRUTH
+    assert [line["labels"] for line in made.format_predictions(EXAMPLES, outputs)] == TRUTH
 
 
 # BERT's padding is on the right, XLNet's on the left.
@@ -195,7 +192,7 @@ def test_padding_and_neighbours_change_no_emission(system):
         made = tagging_data.form(system, L)
         module, rows = tagging_data.task(made), tagging_data.batch(made, examples)
         params = tagging_data.drawn(module, rows)
-        x_BLC = tagging_data.told(module, params, rows, "outputs", train=False)[0]
+        x_BLC = tagging_data.told(module, params, rows, "score_tags", train=False)[0]
         emissions.append([x[at] for x, at in zip(x_BLC, rows["word_BL"], strict=True)])
     for one, other, example in zip(emissions[0], emissions[1][::-1], EXAMPLES, strict=True):
         assert one.shape == (len(example["words"]), len(LABELS))
@@ -208,11 +205,11 @@ def decided(request):
     made = tagging_data.form("bert")
     crf, constrained = request.param in ("crf", "both"), request.param in ("constrained", "both")
     module, rows = (
-        tagging_data.task(made, crf=crf, constrained=constrained),
+        tagging_data.task(made, head=dict(crf=crf, constrained=constrained)),
         tagging_data.batch(made),
     )
     params = tagging_data.drawn(module, rows, 0.8)
-    emissions_BLC = tagging_data.told(module, params, rows, "outputs", train=False)[0]
+    emissions_BLC = tagging_data.told(module, params, rows, "score_tags", train=False)[0]
     own = [x[at] for x, at in zip(emissions_BLC, rows["word_BL"], strict=True)]
     C = len(LABELS)
     chain = Chain(np.zeros(C), np.zeros(C), np.zeros((C, C)))
@@ -252,7 +249,7 @@ def test_the_loss_is_of_the_true_path_or_of_each_true_tag_and_fillers_count_noth
         nats += test_crf.log_sum(scores) - scores[paths.index(path)]
         words += len(path)
     assert total == pytest.approx(nats, rel=1e-4)
-    assert weight == (2 if module.crf else words)
+    assert weight == (2 if module.chain else words)
 
 
 def test_words_without_a_label_count_nothing(decided):
@@ -268,7 +265,7 @@ def test_words_of_unseen_tags_are_in_no_loss_and_misses(decided):
     _, module, params, rows, _, _ = decided
     label_BL, first = rows["label_BL"].copy(), int(rows["word_BL"][0].argmax())
     label_BL[0, first] = -2
-    if module.crf:  # the path as a whole has no probability
+    if module.chain:  # the path as a whole has no probability
         others = rows | {"weight_B": np.array([0, 1, 1, 1], np.float32)}
     else:
         others = rows | {"label_BL": np.where(label_BL == -2, -1, label_BL)}
@@ -283,7 +280,7 @@ def test_words_of_unseen_tags_are_in_no_loss_and_misses(decided):
     )
     np.testing.assert_allclose(sums["loss"].total, expected["loss"].total, rtol=1e-6)
     np.testing.assert_array_equal(told["tag_BL"], same["tag_BL"])
-    if not module.crf:
+    if not module.chain:
         hits, words = jax.tree.leaves(expected["hits"])
         assert [*map(float, jax.tree.leaves(sums["hits"]))] == [hits, words + 1]
 
@@ -291,17 +288,4 @@ def test_words_of_unseen_tags_are_in_no_loss_and_misses(decided):
 def test_constraints_need_a_scheme():
     made = tagging_data.form("bert", scheme="")
     with pytest.raises(UserError, match="constrained: task"):
-        tagging_data.task(made, constrained=True)
-
-
-@pytest.mark.parametrize(
-    "config", [wnut17.get_config(), conll2003.get_config(), conll2003.get_config("elmo")]
-)
-def test_the_recipes_say_nothing_that_form_and_task_do_not_know(config):
-    fields = set(config.task) - {"name"}
-    own = fields & job.form_fields(tag)
-    written = [tag_schemes.convert(tags, "iob2", config.task.scheme) for tags in TRUTH]
-    examples = [x | {"labels": tags} for x, tags in zip(EXAMPLES, written, strict=True)]
-    form = tagging_data.form("elmo", examples=examples, **{x: config.task[x] for x in own})
-    task = tagging_data.task(form, **{name: config.task[name] for name in fields - own})
-    assert task.scheme == form.learned
+        tagging_data.task(made, head=dict(constrained=True))

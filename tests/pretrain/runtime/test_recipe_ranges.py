@@ -9,6 +9,9 @@ import re
 
 import pytest
 
+from finetune import encoders
+from modules import plugins
+from modules.heads.classifier import Classifier
 from pretrain.distributed import sharding
 from pretrain.runtime import recipe_ranges
 from pretrain.runtime.errors import UserError
@@ -28,7 +31,6 @@ ANY = {  # any number goes, and why
 FOLLOW = {  # what no recipe says, since it follows from the data or the rest of it
     "batches": {"seed"},
     "objective": {"special"},
-    "task": {"C", "S"},
 }
 
 
@@ -96,7 +98,10 @@ def owners():
             yield section, found.settings if section == "tokens" else found
     for name in ("classify", "regress", "choice", "rank", "tag", "span"):
         kind = importlib.import_module(f"finetune.tasks.{name}")
-        yield from (("task", kind.Form), ("task", kind.Task))
+        yield "task", kind.TaskData
+    for name in plugins.names(encoders.FOLDER, "Encoder"):
+        yield "task.encoder", importlib.import_module(f"{encoders.FOLDER}.{name}").Encoder
+    yield "task.head", Classifier
     yield from (("optim", schedules.Schedule), ("optim", optimizer.Optimizer))
     yield from (("train", loop.Plan), ("mesh", sharding.make_mesh))
 
@@ -146,9 +151,9 @@ TOO_FINE_TUNING = {
     "epochs": 0.0,
     "num_seeds": 0,
     "max_train_examples": -1,
-    "task.dropout": 1.0,
-    "task.lm": -0.5,
-    "task.bilstm_layers": 0,
+    "task.head.dropout": 1.0,
+    "task.language_model": -0.5,
+    "task.encoder.layers": 0,
     "batches.eval_B": 0,
     "optim.steps": -3,
     "train.stop_after": -1,

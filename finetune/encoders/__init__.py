@@ -1,0 +1,93 @@
+"""Encoders: what turns a task's rows into states, one a file, named by `task.encoder.name`.
+
+    backbone     the last layer of the pretrained backbone, or of a network from scratch
+    scalar_mix   a weighted average of all layers of the backbone, as ELMo's
+    recurrent    an LSTM of the task's own, fed with one of the others
+
+A name with a dot is a module of your own.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import jax
+from flax import linen as nn
+
+from modules import plugins
+from modules.metrics import Metrics
+from pretrain.checkpoint import integrity
+from pretrain.inference.trained_run import drawn
+
+FOLDER = "finetune.encoders"
+TABLES = ("token_VD", "position_LD", "segment_SD", "character_E", "softmax_VD")
+
+
+class Encoder(Protocol):
+    """A Linen module from a batch to states; its file calls it `Encoder`.
+
+    Its first field is the backbone, which several encoders and tasks may share: one module passed
+    to all of them has one set of parameters.
+
+    Attributes:
+        has_backbone_states: states are as wide as the backbone's and stand for them, so that a head
+            may use the backbone's own pooler.
+    """
+
+    has_backbone_states: bool
+
+    def each(self, batch: Mapping[str, Any], *, train: bool) -> jax.Array:
+        """Computes states [K, B, L, D], one for each use that they are put to (field `copies`)."""
+        ...
+
+    def __call__(self, batch: Mapping[str, Any], *, train: bool) -> jax.Array:
+        """Computes states [B, L, D].
+
+        Args:
+            batch: arrays of `RowBuilder`; `word_BL`, where there are words, marks the positions
+                that speak for them, and `own_BL` has ids of the task's own words.
+        """
+        ...
+
+    def add_losses(
+        self, metrics: Metrics, h_BLD: jax.Array, rows: Mapping[str, Any], *, train: bool
+    ) -> Metrics:
+        """Adds what the encoder trains besides the task to the task's metrics.
+
+        Args:
+            h_BLD: what the call returned for `rows`.
+            rows: the batch; `weight_B` may weigh several rows each.
+        """
+        ...
+
+
+def build(backbone: nn.Module, name: str = "backbone", **fields: Any) -> nn.Module:
+    """Builds an encoder on a backbone; a field that is None has the encoder's own default.
+
+    Raises:
+        plugins.UnknownNameError: there is no such file.
+    """
+    encoder = plugins.load(FOLDER, name, "Encoder").Encoder
+    given = {field: x for field, x in fields.items() if x is not None}
+    if isinstance(given.get("features"), Mapping):
+        copies = len(given.get("join", encoder.join))
+        given["features"] = build(backbone, **{"copies": copies, **given["features"]})
+    return encoder(backbone, **given)
+
+
+_weights: dict[str, int] = {}
+
+
+def weights(backbone: nn.Module) -> int:
+    """Counts the numbers in a backbone's parameters that are no table's."""
+    if (name := repr(backbone)) not in _weights:  # a backbone need not have a hash
+        shapes = integrity.flatten(jax.eval_shape(lambda: drawn(backbone)))
+        _weights[name] = sum(
+            math.prod(x.shape) for name, x in shapes.items() if not name.endswith(TABLES)
+        )
+    return _weights[name]
+
+
+def training_flops(backbone: nn.Module, B: int, L: int) -> float:
+    """Estimates operations of a training step: six for each token and each of the weights."""
+    return 6.0 * B * L * weights(backbone)

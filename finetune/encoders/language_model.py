@@ -1,0 +1,50 @@
+"""Trains the backbone's language model along with a task (Radford et al. 2018, section 3.2)."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from finetune.encoders import backbone as backbones
+from modules.metrics import Sum
+from pretrain.runtime.errors import UserError
+
+
+class Encoder(nn.Module):
+    """The backbone's last states, from which the next token is predicted, too.
+
+    Attributes:
+        weight: of the language model's loss (GPT-1: 0.5).
+        copies: uses of the states.
+    """
+
+    has_backbone_states = True
+
+    backbone: nn.Module
+    weight: float = 0.5
+    copies: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.backbone.is_causal:
+            raise UserError(
+                "task.language_model is of a backbone that reads from left to right (GPT)"
+            )
+
+    def setup(self):
+        self.states = backbones.Encoder(self.backbone, copies=self.copies)
+
+    def __call__(self, batch: dict[str, Any], *, train: bool):
+        return self.states(batch, train=train)
+
+    def each(self, batch: dict[str, Any], *, train: bool):
+        return self.states.each(batch, train=train)
+
+    def add_losses(self, metrics, h_BLD, rows, *, train: bool):
+        """Adds "lm_loss", the next token's, times the weight; several rows may share a weight."""
+        tokens_BL, valid_BL = rows["tokens_BL"], rows["valid_BL"]
+        real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
+        weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
+        found = self.backbone.cross_entropy(h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL, chunks=4)
+        loss = found["loss"]
+        return metrics | {"lm_loss": Sum(self.weight * loss.total, loss.weight, train=True)}

@@ -1,1 +1,0 @@
-"""The encoder a task reads with: a restored backbone, or a network from scratch."""
