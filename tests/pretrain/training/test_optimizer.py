@@ -13,6 +13,7 @@ from flax import linen as nn
 
 import modules
 from modules.layers.params import ParamInfo, param, recording
+from modules.masks import Mask
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer, schedules
 from tests.support.xlnet_inputs import quick_jit
@@ -231,7 +232,7 @@ class Classifier(nn.Module):
 
     @nn.compact
     def __call__(self, tokens_BL):
-        h_BLD = self.backbone(tokens_BL, train=False).h_BLD
+        h_BLD = self.backbone(tokens_BL, mask=Mask(), train=False).h
         return h_BLD @ param(self, "w_DC", nn.initializers.ones, (4, 2), decay=True)
 
 
@@ -270,7 +271,10 @@ def test_all_but_norms_and_biases_decay_and_xlnet_s_query_biases_do(untied):
 def test_matrices_and_embeddings_decay_and_vectors_do_not(recipe):
     config = importlib.import_module(f"configs.{recipe}").get_config("mini")
     config.model.update(D=8, H=2, K=4, N=2, F=6, L=4, V=11)
-    updates = update_of_ones(describe(modules.build(**config.model), train=False), weight_decay=0.5)
+    mask = Mask(is_causal=recipe != "bert")
+    updates = update_of_ones(
+        describe(modules.build(**config.model), mask=mask, train=False), weight_decay=0.5
+    )
     letters = {name: name.rpartition("_")[2] for name in updates}
     decayed = {name for name, u in updates.items() if u.min() > 1.25}
     assert decayed == {
