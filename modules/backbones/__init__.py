@@ -26,12 +26,14 @@ class Backbone(Protocol):
 
     Attributes:
         V, D, N: vocabulary, width, layers.
+        dtype: that it computes in.
         is_causal: read from left to right, also where no objective says so (`text_mask`).
     """
 
     V: int
     D: int
     N: int
+    dtype: str
 
     @property
     def is_causal(self) -> bool: ...

@@ -11,9 +11,10 @@ What is minimised is the mean of "loss" plus the mean of every other metric with
 by `config.objective.name`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+import jax
 from flax.core import FrozenDict
 
 from modules import plugins
@@ -78,9 +79,19 @@ def build(
             f"execution.{min(unknown)}: neither the backbone nor the objective {name!r} has it"
         )
     built = objective(backbone, special=FrozenDict(special), **fields | own)
-    if reason := built.refusal():
+    if reason := _abstractly(built.refusal):
         raise UserError(f"objective.name={name!r} does not train this model: {reason}")
     return built
+
+
+def _abstractly(f: Callable[[], str]) -> str:
+    """Calls a function that may make arrays without touching a device.
+
+    Processes must join each other (`jax.distributed.initialize`) before a device is touched.
+    """
+    results: list[str] = []
+    jax.eval_shape(lambda: results.append(f()))
+    return results[0]
 
 
 def special_id(special: Special, name: str) -> int:

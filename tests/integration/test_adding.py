@@ -1,0 +1,103 @@
+"""Everything that a recipe names can be added from outside: here from a folder on PYTHONPATH.
+
+The parts are in tests/support/own_parts, one of each kind.  They are copied out of the repository,
+so that nothing in it knows them.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pretrain.formats import npz
+from pretrain.training import logging
+from tests.support import corpora
+
+ROOT = pathlib.Path(__file__).parents[2]
+PARTS = ROOT / "tests" / "support" / "own_parts"
+RECIPE = '''
+from configs import gpt2
+from ml_collections import ConfigDict
+
+def get_config():
+    """Returns a recipe whose objective, backbone, batches and text format are our own."""
+    config = gpt2.get_config("mini")
+    config.corpus.update(source="text:corpus.txt", documents="blank", held_out=0.2, cache="data")
+    config.corpus.tokens.V = 270
+    config.batches = dict(name="own_parts.beginnings", B=8, L=16)
+    config.evals = dict(held_out=dict(split="held_out"))
+    config.model = ConfigDict(dict(name="own_parts.averages", V=270, D=16, N=2))
+    config.objective = ConfigDict(dict(name="own_parts.prefix_lm", share=0.5))
+    config.execution = ConfigDict()
+    config.text_format = "own_parts.closed_texts"
+    config.optim.update(lr=1e-2, steps=30, warmup=2)
+    config.train.update(log_every=1, eval_every=30, save_every=30)
+    return config
+'''
+
+
+class Outside:
+    """A folder outside the repository, in which a user works."""
+
+    def __init__(self, folder: pathlib.Path):
+        self.folder = folder
+        shutil.copytree(PARTS, folder / "own_parts")
+        (folder / "corpus.txt").write_text(corpora.prose(0, sentences=96, per_paragraph=4))
+        (folder / "recipe.py").write_text(RECIPE)
+
+    def run(self, module: str, *options: str) -> str:
+        """Runs a command of ours there; returns what it printed."""
+        path = os.pathsep.join([str(ROOT), str(self.folder)])
+        flags = os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=1")
+        done = subprocess.run(
+            [sys.executable, "-m", module, *options],
+            cwd=self.folder,
+            env=os.environ | {"PYTHONPATH": path, "XLA_FLAGS": flags},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory) -> Outside:
+    """A model pretrained with parts of our own."""
+    outside = Outside(tmp_path_factory.mktemp("outside"))
+    outside.run("pretrain.main", "--config=recipe.py", "--workdir=runs/own")
+    return outside
+
+
+def test_own_objective_backbone_and_batches_train(outside):
+    lines = logging.read_lines(outside.folder / "runs/own/metrics.jsonl")
+    steps, losses = logging.series(lines, "loss")
+    assert steps[-1] == 30
+    assert losses[-1] < losses[0] - 0.5
+
+
+def test_own_text_format_frames_what_is_embedded(outside):
+    (outside.folder / "in.txt").write_text("the senate\nthe house\n")
+    outside.run("pretrain.embed", "--workdir=runs/own", "--layers=top", "in.txt", "out.h5")
+    import h5py
+
+    with h5py.File(outside.folder / "out.h5") as file:
+        assert file["0"].shape[-1] == 16
+        assert not np.allclose(file["0"][..., -1, :], file["1"][..., -1, :])
+
+
+def test_own_system_is_exported_and_imported_to_the_bit(outside):
+    system = "--system=own_parts.shelf"
+    outside.run("pretrain.convert", "--workdir=runs/own", "--out=release", system)
+    outside.run("pretrain.convert", "--source=release", "--workdir=runs/back", system)
+    outside.run("pretrain.convert", "--workdir=runs/back", "--out=again")
+    first, second = (
+        {name: arrays.read(name) for name in arrays.specs}
+        for folder in ("release", "again")
+        for arrays in [npz.open_arrays(next((outside.folder / folder).glob("*.npz")))]
+    )
+    assert first.keys() == {"embedding", "w0.kernel", "w1.kernel"} == second.keys()
+    assert all(np.array_equal(first[name], second[name]) for name in first)
