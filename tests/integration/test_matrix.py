@@ -11,7 +11,7 @@ import modules
 from modules.masks import Mask
 from pretrain import objectives
 from pretrain.runtime.errors import UserError
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 B, L, V = 2, 12, 30
 SPECIAL = {"cls": 0, "sep": 1, "pad": 2, "mask": 3, "unk": 4}

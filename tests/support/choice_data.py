@@ -9,8 +9,8 @@ import modules
 from finetune import tasks
 from finetune.inputs.rows import RowBuilder
 from pretrain.inference.text_format import load_format
+from tests.support.compiler import quick_jit
 from tests.support.tagging_data import BACKBONES, SYSTEMS, learned
-from tests.support.xlnet_inputs import quick_jit
 
 __all__ = ["BACKBONES", "SYSTEMS"]
 

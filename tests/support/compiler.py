@@ -1,6 +1,7 @@
 """Chooses the tests' compiler: a quick one, or that of users by TEST_COMPILER=production."""
 
 import os
+from collections.abc import Callable
 
 CHOICES = ("quick", "production")
 
@@ -26,3 +27,10 @@ def set_flags() -> None:
 def compiler_options() -> dict[str, int]:
     """Returns the options of `jax.jit` for programs that run for milliseconds only."""
     return {} if is_production() else {"xla_backend_optimization_level": 0}
+
+
+def quick_jit(function: Callable, **options) -> Callable:
+    """Returns the jitted function, compiled by the tests' compiler; options are `jax.jit`'s."""
+    import jax  # here, so that `set_flags` comes first
+
+    return jax.jit(function, compiler_options=compiler_options(), **options)

@@ -13,7 +13,7 @@ from modules.backbones import Output
 from modules.backbones.two_stream import Memory
 from modules.metrics import Sum
 from pretrain.objectives import plm
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 B, L, V, REUSE, M, ONE_IN = 3, 24, 40, 10, 7, 4
 P = L // ONE_IN

@@ -12,7 +12,7 @@ from finetune.tasks import tag
 from pretrain.data import tokenizers
 from pretrain.inference.text_format import load_format
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 TEXT = """\
 fada/B-PER gefin/I-PER lost/O koba/B-LOC

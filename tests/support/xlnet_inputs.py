@@ -1,7 +1,5 @@
 """XLNet's inputs as the slow reference takes them, and the same as our backbone does."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +7,9 @@ import numpy as np
 import modules
 from modules.backbones.two_stream import Memory
 from modules.masks import Mask
-from tests.support import compiler
 from tests.support import xlnet_reference as reference
 
 B, P = 4, 4
-
-quick_jit = functools.partial(jax.jit, compiler_options=compiler.compiler_options())
 
 
 def backbone(cfg: reference.Config, **fields):

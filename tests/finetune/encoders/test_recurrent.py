@@ -11,8 +11,8 @@ from modules.backbones import text_mask
 from modules.layers.rnn import Recurrent
 from pretrain.runtime.errors import UserError
 from tests.support import tagging_data
+from tests.support.compiler import quick_jit
 from tests.support.tagging_data import EXAMPLES
-from tests.support.xlnet_inputs import quick_jit
 
 OWN = 2
 FEATURES = dict(name="scalar_mix", frozen=True, l2=0.5)

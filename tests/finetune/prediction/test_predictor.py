@@ -20,7 +20,7 @@ from pretrain.runtime.run_config import write_config
 from tests.support import choice_data as cases
 from tests.support import tiny_runs as toys
 from tests.support.choice_data import drawn
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 TEXTS = ["the dog went out", "the sun came", "a cat came home", "why came the dog home", "rain"]
 ROWS = [(TEXTS[i % 5] + " went" * (i // 5), "ny"[i % 2]) for i in range(11)]

@@ -9,7 +9,7 @@ from finetune.tasks import choice
 from pretrain.runtime.errors import UserError
 from tests.support import choice_data as cases
 from tests.support.choice_data import SYSTEMS
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 PASSAGE, QUESTION = "the dog went out . the sun came", "why came the dog home"
 THREE = {"texts": [PASSAGE, QUESTION], "choices": ["rain", "the cat", "a sun"], "label": 1}

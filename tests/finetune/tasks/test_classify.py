@@ -16,7 +16,7 @@ from pretrain.runtime.errors import UserError
 from tests.support import gpt_releases
 from tests.support import transformer_inputs as cases
 from tests.support.bert_release import PIECES
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 L = 12
 EXAMPLES = [

@@ -13,7 +13,7 @@ from finetune.inputs.rows import RowBuilder
 from pretrain.inference.text_format import load_format
 from tests.support import tagging_data
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 BACKBONES = {
     "elmo": ("elmo", tagging_data.BACKBONES["elmo"]),

@@ -10,7 +10,7 @@ from finetune.tasks import rank
 from pretrain.runtime.errors import UserError
 from tests.support import choice_data as cases
 from tests.support.choice_data import SYSTEMS
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 CANDIDATES = ["the dog", "a wet cat", "rain came", "home", "why", "the sun went out", "a dry dog"]
 

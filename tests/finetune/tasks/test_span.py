@@ -19,8 +19,8 @@ from finetune.prediction import submissions
 from finetune.tasks import span
 from modules.heads.span import HEADS
 from pretrain.runtime.errors import UserError
+from tests.support.compiler import quick_jit
 from tests.support.tiny_models import KINDS, run
-from tests.support.xlnet_inputs import quick_jit
 
 pytest_plugins = ["tests.support.tiny_runs"]
 __all__ = ["run"]

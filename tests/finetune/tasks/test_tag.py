@@ -14,8 +14,8 @@ from modules.heads.crf import Chain
 from pretrain.runtime.errors import UserError
 from tests.modules.heads import test_crf
 from tests.support import tagging_data
+from tests.support.compiler import quick_jit
 from tests.support.tagging_data import EXAMPLES, LABELS
-from tests.support.xlnet_inputs import quick_jit
 
 TRUTH = [x["labels"] for x in EXAMPLES]
 

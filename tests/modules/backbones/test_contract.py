@@ -12,7 +12,8 @@ from tests.modules.backbones import test_transformer_peers as peers
 from tests.support import tiny_models, xlnet_inputs, xlnet_reference
 from tests.support import transformer_inputs as cases
 from tests.support import transformer_reference as reference
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 pytest_plugins = ["tests.support.tiny_models"]
 pytestmark = pytest.mark.usefixtures("exactly")

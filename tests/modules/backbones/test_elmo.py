@@ -14,7 +14,8 @@ from modules.activation_sharding import sharding_context
 from modules.backbones import text_mask
 from modules.masks import Mask
 from pretrain.distributed.sharding import Layout, make_mesh
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())
 B, L, V = 3, 6, 11

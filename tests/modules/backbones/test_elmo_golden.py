@@ -14,7 +14,8 @@ import modules
 from modules.backbones import text_mask
 from modules.masks import Mask
 from tests.support import elmo_weights as golden
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import modules
 from configs import bert, gpt, gpt2, gpt3, xlnet
 from modules.masks import Mask
 from pretrain.objectives import mlm
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())
 

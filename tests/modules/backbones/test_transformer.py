@@ -10,7 +10,8 @@ import pytest
 import modules
 from tests.support import transformer_inputs as cases
 from tests.support import transformer_reference as reference
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 B, L = 3, 11
 RAGGED = np.arange(L) < [[L], [7], [4]]

@@ -10,7 +10,8 @@ import pytest
 from modules.layers.attention import KVCache
 from modules.masks import Mask
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 B, L = 3, 12
 TOKENS_BL = cases.tokens(B, L)

@@ -12,7 +12,8 @@ import pytest
 
 from modules.masks import Mask, count_lengths
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 FOLDER = pathlib.Path(__file__).parents[2] / "fixtures"
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 D, H, N, F, V, L = 16, 2, 2, 64, 40, 12
 GPT_FIELDS = dict(vocab_size=V, n_positions=L, n_embd=D, n_head=H, n_layer=N)

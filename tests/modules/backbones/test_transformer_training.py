@@ -11,8 +11,9 @@ import pytest
 from modules.kernels.attention import make_attention_mask
 from modules.masks import Mask
 from tests.support import transformer_inputs as cases
+from tests.support.compiler import quick_jit
 from tests.support.jaxpr import programs_of
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.xlnet_inputs import off
 
 B, L = 2, 8
 TOKENS_BL = cases.tokens(B, L)

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.support import xlnet_reference as reference
-from tests.support.xlnet_inputs import B, arguments, backbone, draw_inputs, off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import B, arguments, backbone, draw_inputs, off
 
 L = 11  # a prime
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tests.support import xlnet_reference as reference
-from tests.support.xlnet_inputs import arguments, backbone, off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import arguments, backbone, off
 
 FOLDER = pathlib.Path(__file__).parents[2] / "fixtures" / "xlnet"
 FILES = sorted(path.stem for path in FOLDER.glob("*.npz"))

@@ -11,7 +11,8 @@ from modules.backbones.two_stream import Memory, encode_windows
 from modules.masks import Mask, at
 from pretrain.objectives import corruption
 from tests.support import xlnet_reference as reference
-from tests.support.xlnet_inputs import arguments, backbone, draw_inputs, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import arguments, backbone, draw_inputs
 
 PLAIN = reference.Config(n_token=40)
 WEIGHTS = jax.tree.map(jnp.asarray, reference.ours(reference.random_weights(PLAIN, 1), PLAIN))

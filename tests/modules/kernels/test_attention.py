@@ -12,7 +12,8 @@ from modules.kernels import attention
 from modules.layers.dropout import Dropout
 from modules.masks import Mask, at
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 B, L, H, K = 2, 8, 2, 8
 LENGTHS = np.array([8, 5], np.int32)

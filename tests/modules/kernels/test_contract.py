@@ -28,7 +28,8 @@ from modules.kernels.recurrent_cells import CellConfig, CellState, CellWeights
 from modules.masks import Mask
 from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.char_windows import draw as draw_words
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 B, L, D = 8, 3, 4
 CAUSAL = Mask(is_causal=True)

@@ -9,7 +9,7 @@ from modules.activation_sharding import sharding_context
 from modules.layers import char_cnn
 from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.char_windows import FILTERS, E, W, X, draw, window_by_window
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 
 def module(**fields):

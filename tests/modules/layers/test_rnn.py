@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from modules.layers.rnn import Recurrent, State
+from tests.support.compiler import quick_jit
 from tests.support.jaxpr import programs_in
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.xlnet_inputs import off
 
 B, L, X, U, D = 3, 5, 4, 6, 3
 CLIPS = dict(clip_cell=0.5, clip_projection=0.2)

@@ -15,8 +15,9 @@ from pretrain.inference.embedder import Embedder
 from pretrain.inference.embedding_inputs import Pieces
 from pretrain.inference.layer_selection import chosen
 from pretrain.runtime.errors import UserError
+from tests.support.compiler import quick_jit
 from tests.support.tiny_models import KINDS, LSTM, layout
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.xlnet_inputs import off
 
 pytest_plugins = ["tests.support.tiny_models"]
 pytestmark = pytest.mark.usefixtures("exactly")

@@ -21,7 +21,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import write_config
 from tests.support import tiny_runs as toys
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 pytest_plugins = ["tests.support.tiny_runs"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from pretrain.inference.sampling import Sampler, best, drawn, heated, nucleus
 from pretrain.runtime.errors import UserError
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 B, V = 3, 23
 LOGITS_BV = np.random.default_rng(0).normal(0, 2, (B, V)).astype(np.float32)

@@ -11,7 +11,7 @@ import modules
 from pretrain import objectives
 from pretrain.runtime.errors import UserError
 from pretrain.training import metrics
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 B, L, V, TYPES, W = 4, 6, 30, 40, 8
 SPECIAL = {"bos": 0, "eos": 1, "unk": 2, "eod": 1}

@@ -11,7 +11,7 @@ from modules.masks import Mask
 from pretrain.objectives import clm
 from pretrain.runtime.errors import UserError
 from pretrain.training import metrics
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 B, L, V = 3, 12, 31
 STARTS = np.zeros((B, L), bool)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pretrain.objectives import corruption
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())
 L, GOAL = 48, 9

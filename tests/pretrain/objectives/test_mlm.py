@@ -16,7 +16,7 @@ from pretrain.objectives import mlm
 from pretrain.runtime.errors import UserError
 from pretrain.training import train_state
 from tests.support import transformer_inputs as cases
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 B, L, V = 600, 128, 997
 SPECIAL = {"pad": 0, "unk": 1, "cls": 2, "sep": 3, "mask": 4, "eod": 3}

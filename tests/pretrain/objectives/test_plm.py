@@ -10,6 +10,7 @@ import pytest
 from pretrain.objectives import corruption, plm
 from pretrain.runtime.errors import UserError
 from pretrain.training import train_state
+from tests.support.compiler import quick_jit
 from tests.support.recording_backbone import (
     ONE_IN,
     REUSE,
@@ -26,7 +27,6 @@ from tests.support.recording_backbone import (
     spied,
     tiny,
 )
-from tests.support.xlnet_inputs import quick_jit
 
 # --- who is predicted ------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from modules.backbones.two_stream import Memory
+from tests.support.compiler import quick_jit
 from tests.support.recording_backbone import REUSE, B, L, M, big_weights, draw, listen, spied, tiny
-from tests.support.xlnet_inputs import quick_jit
 
 
 def stream(seed):

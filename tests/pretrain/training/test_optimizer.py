@@ -16,7 +16,7 @@ from modules.layers.params import ParamInfo, param, recording
 from modules.masks import Mask
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer, schedules
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())[
     "lr"

@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from modules.metrics import Sum
 from pretrain.training import train_state as states
-from tests.support.xlnet_inputs import quick_jit
+from tests.support.compiler import quick_jit
 
 B, D, M = 8, 3, 2
 TX = optax.adam(0.1)

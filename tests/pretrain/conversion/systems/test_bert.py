@@ -18,7 +18,8 @@ from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as arranged
 from tests.support import bert_release as cases
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 PUBLISHED = arranged.PUBLISHED / "bert-tf"
 HF = dict(

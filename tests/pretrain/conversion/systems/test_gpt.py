@@ -18,8 +18,9 @@ from pretrain.formats import Spec, safetensors, tensorflow
 from pretrain.runtime.errors import UserError
 from tests.support import transformer_inputs as cases
 from tests.support.array_mapping import PUBLISHED, assert_same, randomly, read, specs, written
+from tests.support.compiler import quick_jit
 from tests.support.gpt_releases import backbone, run, shapes, source, vocabulary
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.xlnet_inputs import off
 
 ROOT = pathlib.Path(__file__).parents[3]
 TOY = PUBLISHED / "gpt2-tf"

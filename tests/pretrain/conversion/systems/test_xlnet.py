@@ -25,7 +25,8 @@ from pretrain.runtime.errors import UserError
 from tests.modules.backbones.test_two_stream_golden import FILES, load
 from tests.support import array_mapping as cases
 from tests.support import xlnet_reference as reference
-from tests.support.xlnet_inputs import off, quick_jit
+from tests.support.compiler import quick_jit
+from tests.support.xlnet_inputs import off
 
 SIZES = dict(d_model=16, n_head=2, d_head=8, n_layer=2, d_inner=24)
 CONFIGS = {
