@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
@@ -209,7 +210,8 @@ def build_rows(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
     positions = getattr(backbone, "L", L)
     if positions < L:
         raise UserError(f"batches.L={L}: this model reads rows of at most {positions} tokens")
-    example, S = backbone.example(), getattr(backbone, "S", None)
+    # Only the shape: processes must join each other before a device is touched.
+    example, S = jax.eval_shape(backbone.example), getattr(backbone, "S", None)
     W = example.shape[2] if example.ndim == 3 else 0
     inputs = RowBuilder(load_format(start.text_format), start.tokenizer, L, W=W, V=backbone.V, S=S)
     marks = len(inputs.row(inputs.tokens([""])).ids)

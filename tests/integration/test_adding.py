@@ -4,6 +4,7 @@ The parts are in tests/support/own_parts, one of each kind.  They are copied out
 so that nothing in it knows them.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -38,6 +39,22 @@ def get_config():
     config.train.update(log_every=1, eval_every=30, save_every=30)
     return config
 '''
+TASK = '''
+from configs.finetune import common
+
+def get_config():
+    """Returns a recipe of a task of our own, on the model of our own."""
+    config = common.base()
+    config.data = dict(format="table", train="train.tsv", dev="train.tsv", texts=("text",),
+                       label="label")
+    config.task = dict(name="own_parts.multi_label", encoder=common.encoder(),
+                       head=dict(dropout=0.0))
+    config.batches = dict(B=8, L=16, eval_B=8)
+    config.epochs = 30
+    config.optim.lr = 5e-2
+    config.train.update(best="dev/accuracy", eval_every=20, save_every=20)
+    return config
+'''
 
 
 class Outside:
@@ -48,6 +65,9 @@ class Outside:
         shutil.copytree(PARTS, folder / "own_parts")
         (folder / "corpus.txt").write_text(corpora.prose(0, sentences=96, per_paragraph=4))
         (folder / "recipe.py").write_text(RECIPE)
+        (folder / "task.py").write_text(TASK)
+        rows = ["text\tlabel", *("alpha war\tloud big", "beta peace\tsoft big") * 8]
+        (folder / "train.tsv").write_text("\n".join(rows) + "\n")
 
     def run(self, module: str, *options: str) -> str:
         """Runs a command of ours there; returns what it printed."""
@@ -87,6 +107,15 @@ def test_own_text_format_frames_what_is_embedded(outside):
     with h5py.File(outside.folder / "out.h5") as file:
         assert file["0"].shape[-1] == 16
         assert not np.allclose(file["0"][..., -1, :], file["1"][..., -1, :])
+
+
+def test_own_task_learns_on_an_own_backbone(outside):
+    options = "--config=task.py", "--config.init=runs/own", "--workdir=runs/task"
+    outside.run("finetune.main", *options)
+    lines = logging.read_lines(outside.folder / "runs/task/metrics.jsonl")
+    assert logging.series(lines, "dev/accuracy")[1][-1] == 1.0
+    predictions = (outside.folder / "runs/task/predictions/dev.jsonl").read_text().splitlines()
+    assert json.loads(predictions[0])["labels"] == ["big", "loud"]
 
 
 def test_own_system_is_exported_and_imported_to_the_bit(outside):
