@@ -110,3 +110,16 @@ BOUND = ("model.D: 8 -> 4", "train.parts: 1 -> 2", "train.keeps: 1 -> 2", "profi
 def test_a_resumed_run_may_compute_otherwise_but_nothing_else():
     assert all(cli.is_free(line) for line in FREE)
     assert not any(cli.is_free(line) for line in BOUND)
+
+
+def test_an_error_in_one_process_alone_is_the_line_and_the_exit_code(capsys):
+    with pytest.raises(SystemExit) as ended, cli.speaking():
+        raise UserError("no such thing")
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == "error: no such thing\n"
+
+
+def test_a_line_that_ends_a_process_tells_of_no_credentials(capsys):
+    with pytest.raises(SystemExit), cli.speaking():
+        raise UserError("text:s3://key:secret@bucket/a.txt: cannot be read")
+    assert capsys.readouterr().err == "error: text:s3://bucket/a.txt: cannot be read\n"

@@ -1,9 +1,7 @@
-"""The originals' rates and steps, and what decays, rests or learns slower."""
+"""Steps by hand, and what decays, rests or learns slower."""
 
 import importlib
-import json
 import math
-import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -15,57 +13,13 @@ import modules
 from modules.layers.params import ParamInfo, param, recording
 from modules.masks import Mask
 from pretrain.runtime.errors import UserError
-from pretrain.training import optimizer, schedules
+from pretrain.training import optimizer
 from tests.support.compiler import quick_jit
 
-GOLDEN = json.loads((pathlib.Path(__file__).parents[2] / "fixtures" / "golden.json").read_text())[
-    "lr"
-]
 LR, B1, B2, EPS = 0.1, 0.9, 0.99, 1e-3
-
-# --- schedules -------------------------------------------------------------------------------
-
-SCHEDULES = {
-    "xlnet": dict(lr=4e-4, steps=500_000, warmup=40_000, end_factor=0.001),
-    "bert": dict(lr=1e-4, steps=1_000_000, warmup=10_000, join="switch"),
-    "gpt1": dict(lr=1.0, steps=1000, warmup=2, join="product"),
-    "stlr": dict(lr=0.01, steps=1000, decay="slanted"),
-}
-
-
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_rates_are_the_original_s(name):
-    section = SCHEDULES[name]
-    rate = schedules.Schedule(**section)
-    for step, expected in GOLDEN[name].items():
-        step = round(float(step) * (1000 if name == "gpt1" else 1))
-        np.testing.assert_allclose(rate(step), expected, rtol=2e-6, atol=1e-7 * section["lr"])
-
-
-def test_cosine_rsqrt_and_constant_are_their_formulas():
-    make = lambda decay, **more: schedules.Schedule(lr=2, steps=100, warmup=20, decay=decay, **more)  # noqa: E731
-    for step in (20, 47, 100):
-        done = (step - 20) / 80
-        cosine = 2 * (0.1 + 0.9 * (1 + math.cos(math.pi * done)) / 2)
-        np.testing.assert_allclose(make("cosine", end_factor=0.1)(step), cosine, rtol=1e-6)
-        np.testing.assert_allclose(make("rsqrt")(step), 2 * math.sqrt(20 / step), rtol=1e-6)
-        assert make("constant")(step) == 2
-    assert all(make(decay)(10) == 1 for decay in ("cosine", "rsqrt", "constant", "linear"))
-
-
-def test_a_decay_may_end_before_the_run_does():
-    rate = schedules.Schedule(
-        lr=2, steps=100, warmup=10, decay="cosine", end_factor=0.1, decay_steps=60
-    )
-    halfway = schedules.Schedule(lr=2, steps=60, warmup=10, decay="cosine", end_factor=0.1)
-    for step in (0, 5, 10, 35, 59):
-        assert rate(step) == halfway(step)
-    np.testing.assert_allclose([rate(60), rate(80), rate(100)], 0.2, rtol=1e-6)
 
 
 def test_an_unknown_name_says_what_there_is():
-    with pytest.raises(UserError, match="decay='lineal'"):
-        schedules.Schedule(lr=1, steps=1, decay="lineal")
     with pytest.raises(UserError, match=r"optim\.name='sgd' is none of adamw, lamb, adagrad"):
         optimizer.make(name="sgd", lr=1, steps=1)
 

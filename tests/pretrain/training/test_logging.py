@@ -1,0 +1,189 @@
+"""What was written once is neither lost nor repeated, and the meter misses no step."""
+
+import json
+import math
+import random
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tensorboardX import record_writer
+
+from modules.metrics import Sum
+from pretrain.runtime.errors import UserError
+from pretrain.training import logging
+from pretrain.training.logging import Meter, Writer
+from pretrain.training.train_state import StepMetrics
+
+
+def lines_of(workdir):
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_resumed_run_forgets_what_it_wrote_beyond_the_checkpoint(tmp_path):
+    for step, steps in ((0, range(1, 6)), (3, range(4, 8))):
+        writer = Writer(tmp_path, step)
+        for each in steps:
+            writer.write(each, loss=float(each), life=step)
+        writer.close()
+    assert [line["step"] for line in lines_of(tmp_path)] == list(range(1, 8))
+    assert [line["life"] for line in lines_of(tmp_path)] == [0, 0, 0, 3, 3, 3, 3]
+
+
+def test_a_resumed_run_forgets_a_line_cut_short(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"st')
+    writer = Writer(tmp_path, 2)
+    writer.write(3)
+    writer.close()
+    assert [line["step"] for line in lines_of(tmp_path)] == [1, 2, 3]
+
+
+def test_every_line_is_strict_json(tmp_path):
+    writer = Writer(tmp_path, 0)
+    writer.write(1, loss=math.nan, norm=math.inf, lr=np.float32(0.5), event="skipped", batch=7)
+    writer.close()
+    line = json.loads((tmp_path / "metrics.jsonl").read_text(), parse_constant=pytest.fail)
+    assert line == {"step": 1, "loss": None, "norm": None, "lr": 0.5, "event": "skipped"} | {
+        "batch": 7
+    }
+
+
+@pytest.mark.parametrize("end", ['{"step": 3', '{"step": 3\n', ""])
+def test_a_last_line_cut_short_is_left_out(tmp_path, end):
+    (tmp_path / "m").write_text('{"step": 1}\n{"step": 2}\n' + end)
+    assert logging.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 2}]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"st',
+        b"5",
+        b"[]",
+        b"null",
+        b'{"a": 1}',
+        b'{"step": 1.5}',
+        b'{"step": -1}',
+        b'{"step": true}',
+        b'{"step": 2, "loss": 1e999}',
+        b'{"step": 2, "loss": \xff}',
+        b'{"step": ' + b"9" * 5000 + b"}",
+        b"[" * 200_000,
+    ],
+)
+def test_any_other_broken_line_is_left_out_and_named(tmp_path, capsys, line):
+    (tmp_path / "m").write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 3}\n')
+    assert logging.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 3}]
+    assert capsys.readouterr().err == f"{tmp_path / 'm'}: damaged lines are left out: 2\n"
+
+
+def test_a_metrics_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match=r"cannot read .*metrics\.jsonl: Is a directory"):
+        Writer(tmp_path, 0)
+
+
+def damaged(raw: bytes, draw: random.Random) -> tuple[bytes, set[int]]:
+    """A flipped bit, random bytes or a hole somewhere; and which lines that has touched."""
+    at, length = draw.randrange(len(raw)), draw.choice([1, 1, 1, 8, 60])
+    touched = raw[at : at + length]
+    flip = bytes([touched[0] ^ 1 << draw.randrange(8)])
+    other = draw.choice([flip if length == 1 else draw.randbytes(length), b"\0" * length, b""])
+    first = raw.count(b"\n", 0, at)
+    return raw[:at] + other + raw[at + length :], set(
+        range(first, first + touched.count(b"\n") + 2 if b"\n" in touched else first + 1)
+    )
+
+
+def test_whatever_befalls_the_file_a_run_goes_on_with_all_other_lines(tmp_path, capsys):
+    writer = Writer(tmp_path, 0)
+    for step in range(1, 21):
+        writer.write(step, loss=4.0 / step, lr=1e-3)
+        writer.write(step, **{"held_out/loss": 5.0 / step, "held_out/perplexity": 9.0})
+    writer.close()
+    raw, draw = (tmp_path / "metrics.jsonl").read_bytes(), random.Random(0)
+    lines, told = logging.read_lines(tmp_path / "metrics.jsonl"), 0
+    for _ in range(150):
+        text, touched = damaged(raw, draw)
+        (tmp_path / "metrics.jsonl").write_bytes(text)
+        Writer(tmp_path, 20).close()
+        found = lines_of(tmp_path)
+        sound = [line for number, line in enumerate(lines) if number not in touched]
+        assert [line for line in found if line in sound] == sound
+        assert len(found) <= len(lines)
+        said = capsys.readouterr().err
+        assert said.count("\n") <= 1
+        told += "damaged lines are left out" in said
+    assert told > 60  # the others changed a digit, or a name
+
+
+def test_a_run_without_metrics_has_no_lines(tmp_path):
+    assert logging.read_lines(tmp_path / "metrics.jsonl") == []
+
+
+@pytest.mark.parametrize("full", ["metrics.jsonl", "tensorboard"])
+def test_a_full_disk_is_named_and_closing_does_not_hide_it(tmp_path, full, capsys):
+    writer = Writer(tmp_path, 0)
+    if full == "metrics.jsonl":
+        (tmp_path / full).unlink()
+        (tmp_path / full).symlink_to("/dev/full")
+    else:
+        writer.board.record.close()
+        writer.board.record = record_writer.RecordWriter("/dev/full")
+    writes = [lambda: writer.write(1, loss=1.0), writer.flush]
+    with pytest.raises(UserError, match=r"cannot write .*: No space left"):
+        [write() for write in writes]
+    writer.close()
+    said = capsys.readouterr().err
+    assert said.count("TensorBoard lacks the last points: No space left") == (
+        full != "metrics.jsonl"
+    )
+
+
+def step_metrics(loss, consecutive_skips=0):
+    loss = Sum(jnp.float32(loss), jnp.float32(1), train=True)
+    return StepMetrics({"loss": loss}, jnp.float32(0), jnp.int32(consecutive_skips))
+
+
+def take(meter, metrics):
+    with meter.waiting():
+        pass
+    return meter.add(metrics)
+
+
+def test_the_meter_looks_at_each_step_once_and_one_step_late():
+    meter = Meter()
+    assert take(meter, step_metrics(1)) is None
+    seen = [take(meter, step_metrics(n)) for n in (2, 3)] + [meter.add(None)]
+    assert [float(x.sums["loss"].total) for x in seen if x] == [1, 2, 3]
+    assert meter.add(None) is None
+
+
+def test_the_meter_loses_no_step_between_two_readings():
+    meter, found = Meter(), []
+    for n in range(1, 7):
+        take(meter, step_metrics(n))
+        if n % 3 == 0:
+            meter.add(None)
+            found.append(meter.read()[0]["loss"])
+    assert found == [2.0, 5.0]
+
+
+def test_the_meter_goes_on_from_sums_that_json_has_kept():
+    meter, again = Meter(), Meter()
+    for n in (1, 1 / 3):
+        take(meter, step_metrics(n))
+    meter.add(None)
+    again.resume(json.loads(json.dumps(meter.begun())))
+    assert again.sums == meter.sums
+
+
+def test_the_meter_leaves_skipped_steps_out():
+    meter = Meter()
+    for loss, skips in ((2, 0), (math.nan, 1), (math.nan, 2), (4, 0)):
+        take(meter, step_metrics(loss, skips))
+    meter.add(None)
+    assert meter.read()[0]["loss"] == 3.0
+    take(meter, step_metrics(math.nan, 1))
+    meter.add(None)
+    assert meter.read()[0] == {}
