@@ -15,10 +15,12 @@ class Objective(nn.Module):
 
     Attributes:
         share: of a row that is seen whole.
+        loss_chunks: pieces in which the softmax is computed.
     """
 
     backbone: nn.Module
     share: float = 0.5
+    loss_chunks: int = 1
     special: Special = SPECIAL
 
     @nn.compact
@@ -30,7 +32,8 @@ class Objective(nn.Module):
         # The last position of the prefix sees no more than the prefix: it predicts, too.
         is_predicted_L = jnp.arange(tokens_BL.shape[1]) >= prefix - 1
         weights_BL = batch["loss_mask_BL"] * is_predicted_L * batch["weight_B"][:, None]
-        return self.backbone.cross_entropy(h_BLD, next_BL, weights_BL, chunks=1)
+        chunks = self.loss_chunks
+        return self.backbone.cross_entropy(h_BLD, next_BL, weights_BL, chunks=chunks)
 
     def mask(self, B: int, prefix: int) -> Mask:
         """Makes the mask: causal, but for a prefix that all positions see."""
