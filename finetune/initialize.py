@@ -17,7 +17,7 @@ from pretrain.data import tokenizers
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import Run, drawn, opened
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section
 
 FREE = {  # fields of a model that may differ from those it was pretrained with
     "dropout",
@@ -48,8 +48,7 @@ class Start(NamedTuple):
 
     def backbone(self) -> nn.Module:
         """Builds the backbone."""
-        with section("model"):
-            return modules.build(**self.model, execution=self.execution)
+        return call_section("model", modules.build, self.model, execution=self.execution)
 
 
 def open_start(config: ConfigDict, texts: Callable[[], Any]) -> Start:
@@ -64,8 +63,7 @@ def open_start(config: ConfigDict, texts: Callable[[], Any]) -> Start:
     changes = dict(config.get("model", {}))
     execution = {name: x for name, x in config.get("execution", {}).items() if x is not None}
     if not config.init:
-        with section("tokens"):
-            tokenizer = tokenizers.learn(texts(), **config.tokens)
+        tokenizer = call_section("tokens", tokenizers.learn, config.tokens, texts=texts())
         new = len(load_format(config.text_format).new_tokens)
         sized = {"V": tokenizer.V + new} if changes.get("V", 0) is None else {}
         return Start(config.text_format, changes | sized, tokenizer, None, execution)

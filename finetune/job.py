@@ -18,7 +18,7 @@ from finetune.inputs.rows import RowBuilder, check_padding
 from pretrain.data.batches.document_stream import shuffle_array
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import Run, opened
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section, name_section
 from pretrain.runtime.files import read_json, write_json
 
 TASK = "task.json"  # beside config.json: the section `task` with all that follows from the data
@@ -116,7 +116,7 @@ def build_task(
     """
     backbone = start.backbone()
     inputs = build_rows(start, backbone, L)
-    with section("task"):
+    with name_section("task"):
         data = tasks.build_data(inputs, examples, **fields)
         return data, tasks.build_task(backbone, data, **fields)
 
@@ -148,8 +148,7 @@ def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, l
         if path is None or path == "":
             continue
         changes = {"path": path} if isinstance(path, str) else path
-        with section(f"data.{split}"):
-            whole = datasets.read(**{**fields, **changes})
+        whole = call_section(f"data.{split}", datasets.read, {**fields, **changes})
         examples[split] = whole.examples
         say(f"{split}: {len(whole.examples):,} examples")
         if split == "train" and 0 < config.get("max_train_examples", 0) < len(whole.examples):

@@ -31,7 +31,8 @@ def build(name: str, *, execution: Mapping[str, Any] | None = None, **fields: An
         fields: what is computed.
 
     Raises:
-        plugins.UnknownNameError: no file of modules/backbones has this name.
+        plugins.FieldError: no file of modules/backbones has this name, or the fields do not fit.
     """
     backbone = plugins.load("modules.backbones", name, "Backbone").Backbone
-    return backbone(**fields | plugins.select_fields(backbone, execution or {}))
+    fields |= plugins.select_fields(backbone, execution or {})
+    return plugins.construct(backbone, **fields)

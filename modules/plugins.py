@@ -2,13 +2,18 @@
 
 import dataclasses
 import importlib
+import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
 
-class UnknownNameError(ValueError):
+class FieldError(ValueError):
+    """A field that its owner does not have, needs, or takes with another value."""
+
+
+class UnknownNameError(FieldError):
     """A name that no file answers to; the message lists those that do."""
 
 
@@ -49,6 +54,38 @@ def select_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     """Selects the values that a dataclass, as every Linen module is, has fields for."""
     known = {field.name for field in dataclasses.fields(kind)}
     return {name: value for name, value in values.items() if name in known}
+
+
+def check_fields(function: Callable[..., Any], fields: Mapping[str, Any], *given: Any) -> None:
+    """Checks the names of fields against the function or class that they are for.
+
+    Args:
+        given: arguments that are passed by position, before the fields.
+
+    Raises:
+        FieldError: a field is missing, or is none of the function's.
+    """
+    signature = inspect.signature(function)
+    try:
+        signature.bind(*given, **fields)
+    except TypeError as error:
+        own = list(signature.parameters)[len(given) :]
+        if "parent" in own:  # Linen adds two fields to every module
+            own = [name for name in own if name not in ("parent", "name")]
+        raise FieldError(f"{error}; there are {', '.join(own)}") from error
+
+
+def construct(kind: Callable[..., Any], /, *given: Any, **fields: Any) -> Any:
+    """Constructs a dataclass, as every Linen module is, of a recipe's fields.
+
+    Raises:
+        FieldError: see `check_fields`, or the class's own `__post_init__` refuses a value.
+    """
+    check_fields(kind, fields, *given)
+    try:
+        return kind(*given, **fields)
+    except ValueError as error:
+        raise FieldError(str(error)) from error
 
 
 def _defines(module: ModuleType, content: str) -> bool:

@@ -25,7 +25,7 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import UserError, call_section, section
+from pretrain.runtime.errors import UserError, call_section, name_section
 from pretrain.runtime.files import open_private
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.metrics import means
@@ -66,13 +66,15 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         raise UserError(f"{workdir} holds a run without an objective: it was fine-tuned")
     fields = changed(run.config.corpus, config.corpus)
     corpus = prepared(fields, workdir)
-    objective = objectives.build(
+    objective = call_section(
+        "objective",
+        objectives.build,
+        run.config.objective,
         backbone=run.backbone,
         special=run.tokenizer.special,
         execution=run.config.get("execution"),
-        **run.config.objective,
     )
-    with section("batches"):
+    with name_section("batches"):
         read = rows(run.config.batches, config.batches)
         text = batches.build(corpus=corpus, split="all", **read)
         objectives.check_length(run.backbone, text.L)

@@ -9,7 +9,7 @@ from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import phases
 from pretrain.data.batches.phases import build_training
 from pretrain.distributed.failures import TRY_AGAIN
-from pretrain.runtime.errors import call_section, section
+from pretrain.runtime.errors import call_section, name_section
 from pretrain.training import loop, summary
 
 flags.adopt_module_key_flags(cli)
@@ -21,21 +21,20 @@ def main(config, workdir) -> int:
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
     """
-    with section("model"):
-        backbone = modules.build(**config.model, execution=config.get("execution"))
-    with section("objective"):
-        objective = objectives.build(
-            backbone=backbone, execution=config.get("execution"), **config.objective
-        )
-    corpus = call_section("corpus", prepare.prepare, {**config.corpus, "verify": cli.VERIFY.value})
+    execution = config.get("execution")
+    backbone = call_section("model", modules.build, config.model, execution=execution)
+    objective = call_section(
+        "objective", objectives.build, config.objective, backbone=backbone, execution=execution
+    )
+    corpus = call_section("corpus", prepare.prepare, config.corpus, verify=cli.VERIFY.value)
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
-    with section("batches"):
+    with name_section("batches"):
         train = build_training(
             corpus, config.seed, config.optim.steps, config.batches, config.get("first_phase")
         )
     evals = {}
     for name, changes in config.evals.items():
-        with section(f"evals.{name}"):
+        with name_section(f"evals.{name}"):
             evals[name] = batches.build(corpus=corpus, **{**config.batches, **changes})
     for layout in (*phases(train), *evals.values()):
         objectives.check_length(backbone, layout.L)

@@ -51,10 +51,13 @@ def read(format: str, path: str, **fields: Any) -> Read:
         fields: those of the format's own `read`.
 
     Raises:
+        plugins.FieldError: the format has no such field.
         UserError: there is no such format, the file is malformed (the message begins with the file
             and the line), or it holds no examples.
     """
-    result = file_format(format).read(path, **fields)
+    read_file = file_format(format).read
+    plugins.check_fields(read_file, fields, path)
+    result = read_file(path, **fields)
     if not result.examples:
         # The notes tell why, as when every row was skipped.
         raise UserError("; ".join([f"{path} holds no examples", *result.notes]))

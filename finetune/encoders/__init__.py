@@ -65,14 +65,14 @@ def build(backbone: nn.Module, name: str = "backbone", **fields: Any) -> nn.Modu
     """Builds an encoder on a backbone; a field that is None has the encoder's own default.
 
     Raises:
-        plugins.UnknownNameError: there is no such file.
+        plugins.FieldError: there is no such file, or the fields do not fit.
     """
     encoder = plugins.load(FOLDER, name, "Encoder").Encoder
     given = {field: x for field, x in fields.items() if x is not None}
     if isinstance(given.get("features"), Mapping):
         copies = len(given.get("join", encoder.join))
         given["features"] = build(backbone, **{"copies": copies, **given["features"]})
-    return encoder(backbone, **given)
+    return plugins.construct(encoder, backbone, **given)
 
 
 _weights: dict[str, int] = {}

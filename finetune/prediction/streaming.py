@@ -8,8 +8,9 @@ from typing import Any
 
 from finetune import datasets
 from finetune.datasets import Read, table
+from modules import plugins
 from pretrain.data.corpus import text_files
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section, name_section
 
 SIZE = 4096  # lines, or examples
 WIDE = ("utf-16", "utf-32")  # encodings in which the byte of "\n" is not always a line's end
@@ -29,12 +30,13 @@ def blocks(
     size = size or SIZE
     header = lines_above(path, format, fields)
     if header is None:
-        with section("fields"):
-            whole = datasets.read(format, path, **fields)
+        whole = call_section("fields", datasets.read, fields, format=format, path=path)
         for at in range(0, len(whole.examples), size):
             yield Read(whole.examples[at : at + size], [] if at else whole.notes)
         return
     read, count = datasets.file_format(format).read, 0
+    with name_section("fields"):
+        plugins.check_fields(read, fields, path)
     with tempfile.TemporaryDirectory() as folder:
         piece = Path(folder) / unpacked(path)
         for number, lines in pieces(path, header, size):
@@ -108,8 +110,7 @@ def _placed(read: Callable[[], Read], piece: Path, path: str, before: int) -> Re
         )
 
     try:
-        with section("fields"):
-            found = read()
+        found = read()
     except UserError as error:
         raise UserError(own(str(error))) from error
     for example in found.examples:

@@ -117,7 +117,9 @@ def load_kind(name: str) -> ModuleType:
 def build_data(inputs: RowBuilder, examples: Sequence[dict], name: str, **fields: Any) -> TaskData:
     """Builds the host's half of a section `task`, whatever it says of the other half."""
     own = {field: x for field, x in fields.items() if field not in MODULE}
-    return load_kind(name).TaskData(inputs, examples, **own)
+    kind = load_kind(name).TaskData
+    plugins.check_fields(kind, own, inputs, examples)
+    return kind(inputs, examples, **own)
 
 
 def build_task(
@@ -156,7 +158,7 @@ def _with_language_model(fields: dict[str, Any], weight: float) -> dict[str, Any
     others = [f"task.encoder.{field}" for field, x in fields.items() if x]
     if name != "backbone" or others:
         named = ", ".join([f"task.encoder.name={name!r}"] * (name != "backbone") + others)
-        raise ValueError(
+        raise plugins.FieldError(
             f"language_model={weight} trains the backbone's last states: without {named}"
         )
     return dict(name="language_model", weight=weight)

@@ -23,6 +23,7 @@ from finetune.inputs.texts import cut_notes
 from finetune.metrics import classification
 from finetune.tasks import Defaults
 from finetune.tasks.classify import build_classifier
+from modules import plugins
 from modules.heads.classifier import Classifier
 from modules.metrics import Sum
 
@@ -54,9 +55,8 @@ class TaskData(Defaults):
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task` with a `Classifier` of one number an option; the loss has no fields."""
-        return Task(
-            backbone, encoder, build_classifier(backbone, encoder, self.inputs, 1, **head), **loss
-        )
+        classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
+        return plugins.construct(Task, backbone, encoder, classifier, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Makes tokens_BOL and the like; there_BO: the options there are; label_B, -1: unknown."""

@@ -19,6 +19,7 @@ from finetune.inputs.rows import RowBuilder
 from finetune.inputs.texts import text_arrays
 from finetune.metrics import classification
 from finetune.tasks import Defaults
+from modules import plugins
 from modules.heads.classifier import Classifier
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
@@ -69,7 +70,7 @@ class TaskData(Defaults):
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task` with a `Classifier`; `loss` may have `weights` of the classes."""
         classifier = build_classifier(backbone, encoder, self.inputs, len(self.labels), **head)
-        return Task(backbone, encoder, classifier, **loss)
+        return plugins.construct(Task, backbone, encoder, classifier, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Makes rows in the system's format, and labels: their ids, UNKNOWN or UNSEEN."""
@@ -139,7 +140,8 @@ def build_classifier(
         usual = "pooler" if has_pooler else "tanh" if is_bidirectional else "none"
         summary = "none" if is_own else usual
     pooler = backbone if summary == "pooler" else None
-    return Classifier(C, pool or inputs.format.pool, summary, pooler=pooler, **fields)
+    pool = pool or inputs.format.pool
+    return plugins.construct(Classifier, C, pool, summary, pooler=pooler, **fields)
 
 
 class Task(nn.Module):

@@ -21,6 +21,7 @@ from finetune.metrics.ranking import GAINS, rank_scores
 from finetune.tasks import Defaults
 from finetune.tasks.choice import score_options
 from finetune.tasks.classify import build_classifier
+from modules import plugins
 from modules.heads.classifier import Classifier
 from modules.kernels.softmax import softmax as masked_softmax
 from modules.layers import params
@@ -77,7 +78,7 @@ class TaskData(Defaults):
         """Builds a `Task`; the section `loss` has the name of one and its margin."""
         classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
         named = {"loss": loss.pop("name")} if "name" in loss else {}
-        return Task(backbone, encoder, classifier, **named, **loss)
+        return plugins.construct(Task, backbone, encoder, classifier, **named, **loss)
 
     def training_arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Makes arrays as `arrays` does, in which each row has a relevant candidate.

@@ -17,6 +17,7 @@ from finetune.inputs.texts import text_arrays
 from finetune.metrics import classification
 from finetune.tasks import Defaults
 from finetune.tasks.classify import build_classifier, check_metrics
+from modules import plugins
 from modules.heads.classifier import Classifier
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
@@ -48,9 +49,8 @@ class TaskData(Defaults):
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task` with a `Classifier` of one number; the loss has no fields."""
-        return Task(
-            backbone, encoder, build_classifier(backbone, encoder, self.inputs, 1, **head), **loss
-        )
+        classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
+        return plugins.construct(Task, backbone, encoder, classifier, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Makes rows in the system's format, and numbers; NaN where one is not known."""

@@ -19,6 +19,7 @@ from finetune.inputs.rows import RowBuilder
 from finetune.inputs.sliding_windows import touched
 from finetune.metrics import question_answering
 from finetune.tasks import Defaults
+from modules import plugins
 from modules.heads import span
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
@@ -101,7 +102,10 @@ class TaskData(Defaults):
         """Builds a `Task` whose head is independent or conditional; the loss has no fields."""
         own = {"dropout": 0.1, **head}
         top = own.pop("top", TOP[self.conditional])
-        return Task(backbone, encoder, span.HEADS[self.conditional](**own), top, **loss)
+        kind = span.HEADS[self.conditional]
+        return plugins.construct(
+            Task, backbone, encoder, plugins.construct(kind, **own), top, **loss
+        )
 
     # --- to rows ---------------------------------------------------------------------------------
 

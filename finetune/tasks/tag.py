@@ -18,6 +18,7 @@ from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
 from finetune.inputs.rows import RowBuilder
 from finetune.metrics import tag_schemes, tagging
 from finetune.tasks import Defaults
+from modules import plugins
 from modules.heads.crf import CRF, Chain, forbid, viterbi
 from modules.layers import params
 from modules.layers.dropout import Dropout
@@ -124,9 +125,11 @@ class TaskData(Defaults):
         own = {"dropout": 0.1, **head}
         chain = CRF(len(self.labels)) if own.pop("crf", False) else None
         constrained = own.pop("constrained", False)
-        emissions = Emissions(len(self.labels), **own)
+        emissions = plugins.construct(Emissions, len(self.labels), **own)
         labels = tuple(self.labels)
-        return Task(backbone, encoder, emissions, chain, labels, self.learned, constrained, **loss)
+        return plugins.construct(
+            Task, backbone, encoder, emissions, chain, labels, self.learned, constrained, **loss
+        )
 
     def _tags(self, example: dict) -> list[str] | None:
         """In the scheme that is learned; UserError, with the place, if they break their own."""

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules import plugins
 from modules.activation_sharding import constrain_sharding, num_shards
 
 normal = nn.initializers.normal
@@ -36,10 +37,10 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 
 def check_choice(module: nn.Module, field: str, known: Iterable[str]) -> None:
-    """Raises a ValueError that names the field unless its value is a known one."""
+    """Raises a FieldError that names the field unless its value is a known one."""
     value = getattr(module, field)
     if value not in known:
-        raise ValueError(f"{field}={value!r} is none of {', '.join(known)}")
+        raise plugins.FieldError(f"{field}={value!r} is none of {', '.join(known)}")
 
 
 # Of a deviation ("truncated": beyond twice that drawn again), or "uniform" up to it on both sides.

@@ -12,6 +12,7 @@ import jax
 from flax.core import FrozenDict
 
 import modules
+from modules import plugins
 from pretrain import objectives
 from pretrain.aot.hlo import Program
 from pretrain.aot.hlo_cost import saved_activations
@@ -20,7 +21,7 @@ from pretrain.data.batches import BatchShapes
 from pretrain.data.batches.phases import configure_training
 from pretrain.data.tokenizers import SPECIAL_NAMES
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.loop import Plan
@@ -60,7 +61,7 @@ class Step:
 
 def rows(config) -> list[BatchShapes]:
     """Builds the layouts of the recipe's phases, in turn, without a text."""
-    with section("batches"):
+    with name_section("batches"):
         return configure_training(config.batches, config.get("first_phase"))
 
 
@@ -70,21 +71,19 @@ def steps(config, place: Slice) -> Steps:
     Raises:
         UserError: the recipe does not build, or its rows do not divide over the chips.
     """
-    with section("model"):
-        backbone = modules.build(**config.model, execution=config.get("execution"))
-    with section("objective"):
-        objective = objectives.build(
-            backbone=backbone, execution=config.get("execution"), **config.objective
-        )
+    execution = config.get("execution")
+    backbone = call_section("model", modules.build, config.model, execution=execution)
+    objective = call_section(
+        "objective", objectives.build, config.objective, backbone=backbone, execution=execution
+    )
     # Which id a special token has changes no program, only that there is one.
     special: FrozenDict[str, int] = FrozenDict({name: i for i, name in enumerate(SPECIAL_NAMES)})
     objective = objective.clone(special=special)
-    with section("train"):
-        plan = Plan(**config.train)
-    with section("optim"):
+    with name_section("train"):
+        plan = plugins.construct(Plan, **config.train)
+    with name_section("optim"):
         tx, _ = optimizer.make(**config.optim)
-    with section("mesh"):
-        layout = Layout(make_mesh(**config.mesh, devices=place.devices))
+    layout = Layout(call_section("mesh", make_mesh, config.mesh, devices=place.devices))
     train = rows(config)
     for data in train:
         objectives.check_length(backbone, data.L)

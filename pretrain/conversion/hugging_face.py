@@ -105,8 +105,6 @@ def read_added_tokens(source: Source) -> dict[int, dict[str, Any]]:
             if pieces.setdefault(i, piece)["content"] != piece["content"]:
                 raise UserError(f"{source.folder}: piece {i} is added twice, and differs")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, UserError):
-            raise
         raise UserError(f"{source.folder}: its added tokens are not as they should be") from error
     return dict(sorted(pieces.items()))
 

@@ -13,7 +13,7 @@ from pretrain.checkpoint import integrity
 from pretrain.checkpoint.transfer import load
 from pretrain.data import tokenizers
 from pretrain.distributed.sharding import Layout
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section
 from pretrain.runtime.run_config import read_config
 
 
@@ -60,8 +60,7 @@ def opened(workdir: str | pathlib.Path) -> Run:
     if not (workdir / "config.json").exists():
         raise UserError(f"{workdir} holds no run: it has no config.json")
     config = ConfigDict(read_config(workdir))
-    with section("model"):
-        backbone = modules.build(**config.model, execution=config.get("execution"))
+    backbone = call_section("model", modules.build, config.model, execution=config.get("execution"))
     return Run(workdir, config, tokenizers.load(workdir / "tokenizer"), backbone)
 
 

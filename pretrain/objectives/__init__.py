@@ -66,7 +66,7 @@ def build(
         fields: what is computed.
 
     Raises:
-        plugins.UnknownNameError: no file of pretrain/objectives has this name.
+        plugins.FieldError: no file of pretrain/objectives has this name, or the fields do not fit.
         UserError: nothing has a field of a name in `execution`, or the backbone cannot be trained
             so.
     """
@@ -78,7 +78,8 @@ def build(
         raise UserError(
             f"execution.{min(unknown)}: neither the backbone nor the objective {name!r} has it"
         )
-    built = objective(backbone, special=FrozenDict(special), **fields | own)
+    fields |= {"special": FrozenDict(special), **own}
+    built = plugins.construct(objective, backbone, **fields)
     if reason := _abstractly(built.refusal):
         raise UserError(f"objective.name={name!r} does not train this model: {reason}")
     return built

@@ -1,7 +1,6 @@
 """The one kind of error that is the user's to mend: mains print it as a line, not a traceback."""
 
 import contextlib
-import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -12,7 +11,7 @@ from pretrain.runtime.addresses import without_credentials
 Result = TypeVar("Result")
 
 
-class UserError(ValueError):
+class UserError(Exception):
     """Something the person at the keyboard can put right; the message says what and where.
 
     The message is kept without the credentials of the addresses in it.
@@ -33,50 +32,35 @@ class UsageError(UserError):
     code = 2
 
 
-def check_fields(name: str, function: Callable[..., Any], fields: Mapping[str, Any]) -> None:
-    """Checks the keys of a recipe's section against the function that they are for.
-
-    Raises:
-        UserError: a key is missing, or is none of the function's; names the section.
-    """
-    try:
-        inspect.signature(function).bind(**fields)
-    except TypeError as error:
-        known = ", ".join(inspect.signature(function).parameters)
-        raise UserError(f"{name}: {error}; there are {known}") from error
-
-
-def call_section(name: str, function: Callable[..., Result], fields: Mapping[str, Any]) -> Result:
-    """Calls a function with a recipe's section, whose keys and names are checked.
+def call_section(
+    name: str, function: Callable[..., Result], fields: Mapping[str, Any], /, **given: Any
+) -> Result:
+    """Calls a function with a recipe's section, whose keys are checked before.
 
     Any other error of the work inside stays what it is.
 
+    Args:
+        given: further arguments of the function, which the section cannot set.
+
     Raises:
-        UserError: a key is none of the function's, or no file has a name in the section.
+        UserError: a key is none of the function's, or its value none of a constructor's.
     """
-    check_fields(name, function, fields)
-    try:
-        return function(**fields)
-    except plugins.UnknownNameError as error:
-        raise UserError(f"{name}.{error}") from error
+    with name_section(name):
+        if both := fields.keys() & given.keys():
+            raise plugins.FieldError(f"{min(both)!r} is not set in this section")
+        plugins.check_fields(function, {**fields, **given})
+        return function(**fields, **given)
 
 
 @contextlib.contextmanager
-def section(name: str) -> Iterator[None]:
-    """Turns a wrong key, name or value of a recipe's section into the user's error.
-
-    For the construction of what is small; work that takes time has `call_section`.
+def name_section(name: str) -> Iterator[None]:
+    """Adds the name of a recipe's section to what a constructor says of its fields.
 
     Raises:
-        UserError: names the section, beside what was wrong.
+        UserError: in place of a `plugins.FieldError`; other errors pass.
     """
     try:
         yield
-    except UserError:
-        raise
-    except TypeError as error:
-        if not re.search(r"keyword argument|__init__\(\) missing", str(error)):
-            raise
-        raise UserError(f"{name}: {error}") from error
-    except ValueError as error:
-        raise UserError(f"{name}.{error}") from error
+    except plugins.FieldError as error:
+        joint = "." if re.match(r"\w+=", str(error)) else ": "
+        raise UserError(f"{name}{joint}{error}") from error

@@ -6,12 +6,13 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from modules import plugins
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.data.batches.loader import phases, training
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.distributed.watchdog import Watch
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError, call_section, name_section
 from pretrain.runtime.run_config import diff_configs
 from pretrain.training import hooks, optimizer
 from pretrain.training.compiled_steps import Steps
@@ -99,12 +100,11 @@ def run(
     Raises:
         UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
     """
-    with section("train"):
-        plan = Plan(**config.train)
-    with section("optim"):
+    with name_section("train"):
+        plan = plugins.construct(Plan, **config.train)
+    with name_section("optim"):
         tx, rate = optimizer.make(**config.optim)
-    with section("mesh"):
-        layout = Layout(make_mesh(**config.mesh))
+    layout = Layout(call_section("mesh", make_mesh, config.mesh))
     last, stop = config.optim.steps, processes.Stop()
     profile = Profile(config.get("profile", ""), workdir, last)
     for data in evals.values():

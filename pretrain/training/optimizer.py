@@ -277,9 +277,11 @@ def make(**section: Any) -> tuple[optax.GradientTransformationExtraArgs, Schedul
         takes the global `norm` of the gradients and the parameters' `infos` as keywords.
 
     Raises:
+        plugins.FieldError: a field is neither's.
         UserError: there is no such optimiser or schedule.
     """
     scheduled = plugins.select_fields(Schedule, section)
     rest = {name: value for name, value in section.items() if name not in scheduled}
-    rate, optimizer = Schedule(**scheduled), Optimizer(**rest)
+    rate = plugins.construct(Schedule, **scheduled)
+    optimizer = plugins.construct(Optimizer, **rest)
     return optax.chain(*optimizer.transformations(), optax.scale_by_learning_rate(rate)), rate

@@ -7,12 +7,11 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-import modules
 from pretrain import cli, main
 from pretrain.checkpoint import streaming_writer
 from pretrain.distributed import processes
 from pretrain.runtime import run_config
-from pretrain.runtime.errors import UserError, section
+from pretrain.runtime.errors import UserError
 from tests.support.tiny_runs import ROOT
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -71,11 +70,6 @@ def test_the_name_of_a_part_is_no_path(given, key, name):
     cli.CONFIG.value.update_from_flattened_dict({key: name})
     with pytest.raises(UserError, match=re.escape(f"{key}={name!r}")):
         cli.check(cli.CONFIG.value, [])
-
-
-def test_a_section_without_what_its_part_needs_is_named():
-    with pytest.raises(UserError, match=r"model: .*'V'"), section("model"):
-        modules.build("transformer", D=8)
 
 
 def test_a_refused_start_changes_nothing_in_the_workdir(given, toy, tmp_path, monkeypatch):

@@ -72,13 +72,9 @@ def configure(name: str, **fields: Any):
         fields: of its `BatchLayout`.
 
     Raises:
-        UserError: there is no such layout, or the fields do not fit it.
+        plugins.FieldError: there is no such layout, or the fields do not fit it.
     """
-    try:
-        module = plugins.load(__name__, name, "BatchLayout")
-    except plugins.UnknownNameError as error:
-        raise UserError(f"batches.{error}") from error
-    return module.BatchLayout(**fields)
+    return plugins.construct(plugins.load(__name__, name, "BatchLayout").BatchLayout, **fields)
 
 
 def build(name: str, corpus, *, split: str = "train", **fields: Any) -> BatchLayout:
@@ -88,7 +84,8 @@ def build(name: str, corpus, *, split: str = "train", **fields: Any) -> BatchLay
     once, in the order of the corpus.
 
     Raises:
-        UserError: there is no such split or layout, or the fields do not fit the text.
+        plugins.FieldError: there is no such layout, or the fields do not fit it.
+        UserError: there is no such split, or the fields do not fit the text.
     """
     if split not in corpus.splits:
         raise UserError(f"split={split!r}: this corpus has {', '.join(corpus.splits)}")

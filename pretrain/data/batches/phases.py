@@ -50,7 +50,8 @@ def build_training(
         first: how they differ in the first `share` of the steps, e.g. {"share": 0.9, "L": 128}.
 
     Raises:
-        UserError: the fields do not fit the layout or the text.
+        plugins.FieldError: the fields do not fit the layout.
+        UserError: they do not fit the text.
     """
     then = build(corpus=corpus, seed=seed, **batches)
     if first is None:

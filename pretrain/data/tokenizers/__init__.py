@@ -81,7 +81,9 @@ def fill_defaults(function: Callable, fields: Mapping[str, Any]) -> dict[str, An
 
 def learn(texts: Iterator[str], name: str, **fields: Any) -> Tokenizer:
     """Learns a tokenizer from the texts, or loads a published one, as its fields say."""
-    return kind(name).learn(texts, **fields)
+    learn_kind = kind(name).learn
+    plugins.check_fields(learn_kind, fields, texts)
+    return learn_kind(texts, **fields)
 
 
 def load(folder: Path) -> Tokenizer:

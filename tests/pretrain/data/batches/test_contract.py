@@ -144,5 +144,5 @@ def test_an_empty_split_is_refused(case, build):
 
 
 def test_an_unknown_layout_is_refused_with_those_there_are():
-    with pytest.raises(UserError, match=r"batches\.name='loader'.* has bidirectional, lanes"):
+    with pytest.raises(plugins.FieldError, match=r"name='loader'.* has bidirectional, lanes"):
         batches.configure("loader", B=8, L=32)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from modules import plugins
 from pretrain.data import batches as layouts
 from pretrain.data.batches.loader import stream
 from pretrain.runtime.errors import UserError
@@ -240,7 +241,7 @@ def test_what_does_not_fit_is_refused_at_the_door(corpus, fields, message):
 
 
 def test_a_misspelt_field_is_named(corpus):
-    with pytest.raises(TypeError, match="reuze"):
+    with pytest.raises(plugins.FieldError, match="reuze"):
         build(corpus, reuze=3)
 
 
