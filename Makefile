@@ -12,6 +12,7 @@ BIN := $(VENV)/bin
 # What holds for the quick compiler of `make test` is to hold for the one that users run.
 NUMERIC := tests/modules tests/pretrain/objectives \
   tests/pretrain/training/test_train_state.py tests/pretrain/training/test_optimizer.py \
+  tests/pretrain/training/test_schedules.py tests/pretrain/conversion/test_parity.py \
   tests/pretrain/distributed/test_layouts.py tests/pretrain/distributed/test_sharding.py \
   tests/pretrain/conversion/systems tests/pretrain/inference tests/finetune/tasks \
   tests/integration/test_resume.py tests/integration/test_evaluate_command.py

@@ -1,10 +1,13 @@
 """The golden BERT as a release: a folder as it is published, with a vocabulary made up."""
 
 import json
+import pathlib
+import shutil
 
 import numpy as np
 
 from pretrain.checkpoint import integrity
+from pretrain.conversion import importer
 from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers import wordpiece
 from pretrain.formats import npz
@@ -13,6 +16,24 @@ from tests.support import transformer_inputs as cases
 from tests.support.array_mapping import specs
 
 PIECES = [*wordpiece.SPECIAL.values(), *"abcdefghijklmnopqrstuvwxyz", *map("##{}".format, "abcde")]
+
+CONFIG = dict(
+    model_type="bert",
+    vocab_size=36,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=12,
+    type_vocab_size=2,
+    hidden_act="gelu",
+    layer_norm_eps=1e-6,
+)
+HEADS = [
+    "cls.predictions.bias",
+    "cls.seq_relationship.bias",
+    "bert.pooler.dense.weight",
+]
 
 
 def source(folder, kind, arrays, **options):
@@ -30,3 +51,38 @@ def golden(folder):
     npz.write(folder / "model.npz", specs(weights), weights.items())
     ours = integrity.flatten({"backbone": cases.bert(weights, flags["num_attention_heads"])})
     return weights, {name: np.asarray(x) for name, x in ours.items()}
+
+
+def hugging_face(folder, names=HEADS, options=None, files=(), **fields):
+    """Writes a release of Hugging Face's kind without weights; returns its source."""
+    (folder / "config.json").write_text(json.dumps(CONFIG | fields))
+    (folder / "vocab.txt").write_text("".join(f"{x}\n" for x in PIECES))
+    for name, content in files:
+        (folder / name).write_text(json.dumps(content))
+    arrays = {name: np.zeros(1, np.float32) for name in names}
+    return source(folder, "hugging_face", arrays, **(options or {}))
+
+
+def rewrite(folder, change):
+    """Changes the arrays of a release in place."""
+    with npz.open_arrays(folder / "model.npz") as file:
+        arrays = {name: file.read(name).copy() for name in file.specs}
+    change(arrays)
+    npz.write(folder / "model.npz", specs(arrays), arrays.items())
+
+
+def copy(folder, place):
+    """Copies a release or a run, to be broken; returns its place."""
+    return pathlib.Path(shutil.copytree(folder, place))
+
+
+def import_release(folder, workdir, **options):
+    """Imports a release; returns the lines that it says."""
+    lines = []
+    importer.import_weights(folder, workdir, lines.append, **options)
+    return lines
+
+
+def leaves(workdir):
+    """Shape, dtype and checksum of every parameter, as its record has them."""
+    return integrity.read_record(workdir / "checkpoints" / "0")["leaves"]

@@ -8,6 +8,10 @@ import pathlib
 import sys
 from collections.abc import Iterator
 
+import pytest
+
+from pretrain.runtime.errors import UserError
+
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -45,6 +49,7 @@ class Disk:
             self.folder = ""
 
 
+FOREVER = 1 << 30  # operations
 DISK = Disk()
 sys.addaudithook(DISK)  # for good: Python knows no way to remove it
 
@@ -58,3 +63,13 @@ def _digest(path: pathlib.Path) -> str:
     if path.is_symlink():
         return os.readlink(path)
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def refused(folder, work, after=FOREVER):
+    """The line that says why the work failed, or the list; all below the folder is as it was."""
+    before = digests(folder)
+    with DISK.failing(folder, after), pytest.raises(UserError) as caught:
+        work()
+    assert digests(folder) == before
+    assert all(line.startswith("  ") for line in str(caught.value).splitlines()[1:])
+    return " ".join(str(caught.value).split())

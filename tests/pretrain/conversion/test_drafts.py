@@ -13,36 +13,17 @@ import pytest
 
 from pretrain.checkpoint import streaming_writer
 from pretrain.conversion import exporter, importer
-from pretrain.conversion.systems import bert
-from pretrain.formats import npz, safetensors
+from pretrain.formats import safetensors
 from pretrain.formats.base import writing
 from pretrain.runtime.errors import UserError
 from tests.support import array_files, bert_release
-from tests.support.array_mapping import specs
-from tests.support.failing_disk import DISK, digests
+from tests.support.failing_disk import DISK, FOREVER, digests, refused
 
 ROOT = pathlib.Path(__file__).parents[3]
-FOREVER = 1 << 30  # operations
 
 
 def quiet(_):
     pass
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory):
-    """The golden BERT as an .npz release."""
-    folder = tmp_path_factory.mktemp("release") / "bert"
-    bert_release.golden(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def run(release, tmp_path_factory):
-    """The run that came of it."""
-    workdir = tmp_path_factory.mktemp("runs") / "bert"
-    importer.import_weights(release, workdir, quiet)
-    return workdir
 
 
 @pytest.fixture
@@ -64,16 +45,6 @@ def plain_read(monkeypatch):
     monkeypatch.setattr(
         exporter, "read_parameter", lambda run, name, shape: np.ones(shape, np.float32)
     )
-
-
-def refused(folder, work, after=FOREVER):
-    """The line that says why the work failed, or the list; all below the folder is as it was."""
-    before = digests(folder)
-    with DISK.failing(folder, after), pytest.raises(UserError) as caught:
-        work()
-    assert digests(folder) == before
-    assert all(line.startswith("  ") for line in str(caught.value).splitlines()[1:])
-    return " ".join(str(caught.value).split())
 
 
 def count_operations(folder, work):
@@ -184,13 +155,6 @@ def test_the_command_says_of_a_full_disk_one_line(release, tmp_path):
 # --- sources and places that are not what they should be -----------------------------------------
 
 
-def rewritten(folder, change):
-    with npz.open_arrays(folder / "model.npz") as file:
-        arrays = {name: file.read(name).copy() for name in file.specs}
-    change(arrays)
-    npz.write(folder / "model.npz", specs(arrays), arrays.items())
-
-
 def flipped(folder):
     data = (folder / "model.npz").read_bytes()
     place = data.index(b"bert/pooler/dense/kernel") + 300
@@ -198,12 +162,17 @@ def flipped(folder):
 
 
 BIAS = "bert/pooler/dense/bias"
+
+
+def retyped(dtype):
+    """(folder) -> its release's bias is of another type."""
+    change = lambda arrays: arrays.update({BIAS: arrays[BIAS].astype(dtype)})  # noqa: E731
+    return lambda at: bert_release.rewrite(at, change)
+
+
 BROKEN = {
-    "is not finite": lambda at: rewritten(at, lambda x: x[BIAS].fill(np.nan)),
-    "bias: is float64": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype("f8")})),
-    "bias: is int32": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype("i4")})),
-    "bias: is int8": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype("i1")})),
-    "bias: is bool": lambda at: rewritten(at, lambda x: x.update({BIAS: x[BIAS].astype(bool)})),
+    "is not finite": lambda at: bert_release.rewrite(at, lambda x: x[BIAS].fill(np.nan)),
+    **{f"bias: is {x}": retyped(x) for x in ("float64", "int32", "int8", "bool")},
     "Bad CRC-32": flipped,
     "other: cannot be read": lambda at: (at / "other").symlink_to("/proc/self/mem"),
 }
@@ -211,35 +180,12 @@ BROKEN = {
 
 @pytest.mark.parametrize("reason", BROKEN)
 def test_a_broken_release_leaves_the_workdir_absent(release, tmp_path, reason):
-    source = pathlib.Path(shutil.copytree(release, tmp_path / "source"))
+    source = bert_release.copy(release, tmp_path / "source")
     BROKEN[reason](source)
     said = refused(
         tmp_path, lambda: importer.import_weights(source, tmp_path / "new" / "run", quiet)
     )
     assert reason in said
-
-
-def test_a_release_that_fails_its_check_makes_no_run(
-    release, tmp_path, monkeypatch, plain_checkpoint
-):
-    checks = {"a vector": (0.5, 1e-3)}
-    monkeypatch.setattr(bert, "compare_outputs", lambda run, source: checks, raising=False)
-    workdir = tmp_path / "run"
-    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet, check=True))
-    assert "a vector is not what the release says" in said
-    checks["a vector"] = (1e-4, 1e-3)
-    told = []
-    importer.import_weights(release, workdir, told.append, check=True)
-    assert told[-1] == "check: a vector differs by 1.0e-04, of at most 1e-03"
-
-
-@pytest.mark.parametrize("part", ["checkpoints", "tokenizer", "config.json"])
-def test_a_run_that_is_there_is_not_touched(release, run, tmp_path, part):
-    workdir = pathlib.Path(shutil.copytree(run, tmp_path / "run"))
-    for other in {"checkpoints", "tokenizer", "config.json", "origin.json"} - {part}:
-        shutil.rmtree(workdir / other, ignore_errors=True) or (workdir / other).unlink(True)
-    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet))
-    assert f"{workdir} holds " in said
 
 
 def test_what_a_killed_import_left_is_removed_and_told(release, run, tmp_path, plain_checkpoint):
@@ -289,7 +235,7 @@ def test_names_too_long_for_the_disk_are_told_in_a_line(release, run, tmp_path):
 
 
 def test_a_run_that_theirs_cannot_compute_leaves_nothing(run, tmp_path):
-    other = pathlib.Path(shutil.copytree(run, tmp_path / "other"))
+    other = bert_release.copy(run, tmp_path / "other")
     config = json.loads((other / "config.json").read_text())
     config["model"]["normed_embedding"] = False
     (other / "config.json").write_text(json.dumps(config))
@@ -297,14 +243,6 @@ def test_a_run_that_theirs_cannot_compute_leaves_nothing(run, tmp_path):
         tmp_path, lambda: exporter.export_weights(other, tmp_path / "new" / "out", quiet)
     )
     assert "normed_embedding=False: theirs can only be True" in said
-
-
-@pytest.mark.parametrize("text", ["[]", "{}", '{"dtype": "int8"}', '{"dtype": [1]}'])
-def test_an_origin_that_was_edited_is_told_in_a_line(run, tmp_path, text):
-    other = pathlib.Path(shutil.copytree(run, tmp_path / "other"))
-    (other / "origin.json").write_text(text)
-    said = refused(tmp_path, lambda: exporter.export_weights(other, tmp_path / "out", quiet))
-    assert "origin.json: dtype is " in said
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"weight_map": ' + "9" * 5000 + "}"])

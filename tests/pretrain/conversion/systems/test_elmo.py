@@ -14,13 +14,11 @@ from configs import elmo as recipe
 from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, elmo
 from pretrain.data.tokenizers import words
-from pretrain.formats import hdf5
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as cases
 from tests.support import elmo_weights as golden
 
-MODEL = cases.PUBLISHED / "bilm-tf/model"
 KNOWN = [*words.MARKS, *(f"word{i}" for i in range(47))]
 OPTIONS = {
     "lstm": {
@@ -153,28 +151,6 @@ def test_all_of_a_training_checkpoint_is_accounted_for(release, name):
     assert described.batches == dict(
         name="bidirectional", B=3, L=7, characters=0 if name == "token_skip" else 10
     )
-
-
-# --- the original's files ----------------------------------------------------------------------
-
-
-def test_published_weights_compute_what_they_say(tmp_path):
-    if not MODEL.exists():
-        pytest.skip(f"the published weights are not there: {MODEL}")
-    with hdf5.open_arrays(MODEL / "lm_weights.hdf5") as file:
-        source = Source(MODEL, "hdf5", file.specs)
-        described = elmo.read_release(source)
-        shapes = cases.shapes(described.model)
-        arrays = {name: file.read(name) for name in file.specs}
-        params = cases.read(elmo.build_table("hdf5", shapes), shapes, arrays)
-    assert described.missing == ("softmax",)
-    found = elmo.compare_outputs(cases.run(described, params, tmp_path / "run"), source)
-    difference, most = found["states"]
-    assert 0 < difference <= most == 1e-5
-
-
-def test_a_release_that_says_nothing_of_what_it_computes_is_not_compared(release):
-    assert elmo.compare_outputs(None, release("hdf5")) == {}
 
 
 # --- options -----------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, xlnet
 from pretrain.data import tokenizers
 from pretrain.data.tokenizers import sentencepiece
-from pretrain.formats import safetensors, tensorflow
+from pretrain.formats import safetensors
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
 from tests.modules.backbones.test_two_stream_golden import FILES, load
@@ -127,39 +127,6 @@ def test_what_only_predictions_need_may_be_absent_and_nothing_else(release):
     absent = xlnet.build_table("npz", shapes, names - both).absent
     assert set(absent) == {"backbone/query_1D", "backbone/bias_V"}
     assert not xlnet.build_table("npz", shapes, names - {"model/transformer/seg_embed"}).absent
-
-
-# --- the original's checkpoints ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("case", ["empty", "tune", "pre"])
-def test_published_checkpoints_compute_what_they_say(case, tokens, tmp_path):
-    folder = cases.PUBLISHED / f"xlnet-tf/tests/test_checkpoint_{case}"
-    if not folder.exists():
-        pytest.skip(f"the published checkpoints are not there: {folder}")
-    (tmp_path / "spiece.model").write_bytes(tokens.model)
-    with tensorflow.open_arrays(folder) as file:
-        source = Source(folder, "tensorflow", file.specs, {"vocabulary": str(tmp_path)})
-        described = xlnet.read_release(source)
-        shapes = cases.shapes(described.model)
-        table = xlnet.build_table("tensorflow", shapes, list(file.specs))
-        params = cases.read(table, shapes, {name: file.read(name) for name in file.specs})
-    assert set(table.absent) == (
-        set() if case == "pre" else {"backbone/query_1D", "backbone/bias_V"}
-    )
-    found = xlnet.compare_outputs(cases.run(described, params, tmp_path / "run"), source)
-    memories = () if case == "empty" else ("memory 0", "memory 1")
-    assert found.keys() == {"output", *memories}
-    for name, (difference, most) in found.items():
-        assert difference <= most == 1e-6, name
-    if case == "pre":
-        params["backbone/layers/ffn_norm/bias_D"] += np.float32(0.001)
-        found = xlnet.compare_outputs(cases.run(described, params, tmp_path / "run"), source)
-        assert found["output"][0] > 1e-6
-
-
-def test_a_release_that_says_nothing_of_what_it_computes_is_not_compared(release):
-    assert xlnet.compare_outputs(None, release("npz")) == {}
 
 
 # --- Hugging Face's ----------------------------------------------------------------------------
