@@ -15,7 +15,7 @@ NUMERIC := tests/modules tests/pretrain/objectives \
   tests/pretrain/training/test_schedules.py tests/pretrain/conversion/test_parity.py \
   tests/pretrain/distributed/test_layouts.py tests/pretrain/distributed/test_sharding.py \
   tests/pretrain/conversion/systems tests/pretrain/inference tests/finetune/tasks \
-  tests/integration/test_resume.py tests/integration/test_evaluate_command.py
+  tests/integration/test_resume.py tests/pretrain/test_evaluate.py
 
 .PHONY: pretrain finetune test test-slow lint clean
 

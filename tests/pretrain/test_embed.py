@@ -14,7 +14,6 @@ from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference import embedding_file
 from pretrain.runtime.errors import UserError
-from tests.support import array_files
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import STEP, drawn, save
 
@@ -71,14 +70,6 @@ def test_the_file_is_as_readers_of_elmo_files_expect_it(run, write, text, lines,
     assert not (tmp_path / "out.h5.partial").exists()
 
 
-def test_tokens_of_a_line_of_any_length_are_kept(tmp_path):
-    tokens = [f"token {n}" for n in range(20_000)]
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        embedding_file.add(file, 0, tokens, np.zeros((2, 20_000, 1), np.float32))
-    with h5py.File(tmp_path / "a.h5") as file:
-        assert json.loads(file["0"].attrs["tokens"]) == tokens
-
-
 def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
     write, text, tmp_path, monkeypatch
 ):
@@ -96,23 +87,6 @@ def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
     monkeypatch.setattr(embedding_file, "add", add)
     assert write(text, tmp_path / "out.h5")[-1].startswith("3 sentences")
     toys.assert_same(read(tmp_path / "out.h5"), read(tmp_path / "straight.h5"))
-
-
-def test_a_full_disk_is_named_and_what_was_done_stays_done(tmp_path):
-    blocks = embedding_file.Blocks(tmp_path / "out.h5", {})
-    with blocks.block() as file:
-        embedding_file.add(file, 0, ["a"], np.ones((1, 1, 4), "float32"))
-    full = r"00000001\.h5: cannot be written: File too large"
-    large = np.ones((1, 1000, 4), "float32")
-    with (
-        array_files.small_disk(6000),
-        pytest.raises(UserError, match=full),
-        blocks.block() as file,
-    ):
-        embedding_file.add(file, 1, ["a"], large)
-    assert blocks.done == 1
-    blocks.join(["a"])
-    assert list(read(tmp_path / "out.h5")) == ["0"]
 
 
 KILLED = """

@@ -2,7 +2,6 @@
 
 import functools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from modules.backbones import Output, text_mask
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.inference import length_buckets
 from pretrain.inference.embedder import Embedder
-from pretrain.inference.embedding_inputs import Pieces
 from pretrain.inference.layer_selection import chosen
 from pretrain.runtime.errors import UserError
 from tests.support.compiler import quick_jit
@@ -71,17 +69,6 @@ def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
     assert off(found[5].vectors, found[0].vectors) < 1e-5
     assert embedder.empty == 2
     assert embedder.speed.words == sum(len(line.split()) for line in [*lines, *many])
-
-
-def test_every_word_is_read_with_its_own_characters_and_none_is_taken_for_a_mark(run):
-    embedder = Embedder(run("bilm"), layout(), chosen("0", count=3), tokens=64)
-    line = "ralor never-seen ralor </S> <UNK>"
-    [found] = embedder([(0, [line])])
-    assert found.tokens == line.split()
-    one, other, again, mark, unknown = found.vectors
-    np.testing.assert_array_equal(one, again)
-    assert off(other, one) > 0.01
-    np.testing.assert_array_equal(mark, unknown)
 
 
 def test_a_word_is_spelled_out_once_for_all_its_places_in_a_block(run, monkeypatch):
@@ -170,14 +157,6 @@ def test_lines_without_words_have_vectors_without_rows(run):
     assert [x.vectors.shape for x in embedder([(0, ["", " "])])] == [(0, 16)] * 2
 
 
-def test_a_word_beyond_the_models_vocabulary_is_the_unknown_one(run):
-    tokenizer, V = run("bilm").tokenizer, 10
-    line = " ".join([*tokenizer.pieces[5:15], "never-seen"])
-    [tokens], [ids], _ = Pieces(tokenizer, V)([line])
-    assert ids.tolist() == [5, 6, 7, 8, 9, *[tokenizer.special["unk"]] * 6]
-    assert tokens == [*tokenizer.pieces[5:15], "<UNK>"]
-
-
 def test_eight_devices_give_what_one_gives(run, lines):
     one, eight = (
         {
@@ -192,38 +171,6 @@ def test_eight_devices_give_what_one_gives(run, lines):
         np.testing.assert_allclose(eight[number], expected, rtol=1e-5, atol=1e-5)
 
 
-def test_layers_are_chosen_and_mixed():
-    h_NBLD = np.random.default_rng(0).normal(0, 1, (3, 2, 5, 4)).astype(np.float32)
-    found = {layers: chosen(layers, count=3)(h_NBLD) for layers in ("all", "top", "1", "2,0")}
-    expected = {"all": h_NBLD, "top": h_NBLD[2], "1": h_NBLD[1], "2,0": h_NBLD[[2, 0]]}
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
-    np.testing.assert_allclose(chosen("mean", count=3)(h_NBLD), h_NBLD.mean(0), atol=1e-6)
-    mixed = 0.5 * h_NBLD[0] - 2 * h_NBLD[2]
-    np.testing.assert_allclose(chosen("0,2", "0.5,-2", count=3)(h_NBLD), mixed, atol=1e-6)
-
-
-def test_a_sum_of_layers_is_added_up_in_float32():
-    h_NBLD = jnp.full((2, 1, 1, 1), 1 / 3, jnp.bfloat16)
-    summed = chosen("all", "0.1,0.001", count=2)(h_NBLD)
-    np.testing.assert_allclose(summed, 0.101 * float(h_NBLD[0, 0, 0, 0]), rtol=1e-6)
-
-
-WRONG_LAYERS = {
-    ("3", ""): "layers 0 to 2",
-    ("-1", ""): "layers 0 to 2",
-    ("first", ""): "all, top, mean or numbers",
-    ("all", "1,0"): "2 weights for 3 layers",
-    ("0,1", "1,x"): "as weights numbers",
-    ("mean", "1,0,0"): "leave out --mix",
-}
-
-
-@pytest.mark.parametrize(("layers", "mix"), WRONG_LAYERS)
-def test_layers_that_are_not_there_and_weights_for_others_are_refused(layers, mix):
-    with pytest.raises(UserError, match=WRONG_LAYERS[layers, mix]):
-        chosen(layers, mix, count=3)
-
-
 def test_bfloat16_gives_nearly_the_same_in_float32(run, lines):
     exact = run("mlm")
     rough = exact._replace(backbone=exact.backbone.clone(dtype="bfloat16"))
@@ -233,14 +180,6 @@ def test_bfloat16_gives_nearly_the_same_in_float32(run, lines):
     )
     assert other.dtype == np.float32
     assert 1e-4 < off(other, one) < 0.1
-
-
-@pytest.mark.parametrize("longest", [8, 32, 100, 512])
-def test_rows_are_padded_by_a_quarter_at_most_and_to_few_lengths(longest):
-    lengths = length_buckets.ladder(longest)
-    assert len(lengths) <= 4 * np.log2(longest / 8) + 2
-    for n in range(8, longest + 1):
-        assert n <= next(L for L in lengths if n <= L) <= 1.25 * n
 
 
 def test_programs_are_few_however_many_lengths_and_batches_there_are(run, toy):

@@ -1,25 +1,19 @@
 """`pretrain.generate`: the cache changes nothing, rows are alone, texts end where told."""
 
 import functools
-import shutil
-import subprocess
-import sys
 
 import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-import modules
 from modules.masks import Mask
 from pretrain.data.tokenizers import byte_bpe
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.generator import Row, Writer
 from pretrain.inference.sampling import Sampler
-from pretrain.inference.trained_run import Run, backbone_params, opened
+from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.run_config import write_config
-from tests.support import tiny_runs as toys
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
 
@@ -249,92 +243,3 @@ def test_what_begins_a_stop_string_is_shown_when_nothing_follows():
 
 def test_stop_strings_in_the_prompt_do_not_count():
     assert shown(encoded("x END"), prompt="END E", stops=["END"]) == ["x", " ", "", "", ""]
-
-
-# --- at the keyboard -------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def gpt(toy, tmp_path_factory):
-    """The workdir of a finished toy run; not to be changed."""
-    workdir = tmp_path_factory.mktemp("gpt") / "run"
-    done = toy.run("clm", workdir)
-    assert done.returncode == 0, done.stderr
-    return workdir
-
-
-def generate(toy, workdir, *words, devices: int = 1) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "pretrain.generate", f"--workdir={workdir}", *words]
-    environment = toy.environment(devices) | {"JAX_PLATFORMS": "cpu"}
-    return subprocess.run(command, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
-
-
-def one_device() -> Layout:
-    return Layout(make_mesh(devices=jax.devices()[:1]))
-
-
-def assert_refused(done, *named) -> None:
-    assert done.returncode > 0
-    assert "Traceback" not in done.stdout + done.stderr
-    assert all(name in done.stderr for name in named), done.stderr
-
-
-def test_one_text_is_printed_behind_its_prompt(toy, gpt):
-    done = generate(toy, gpt, "--prompt=Ba", "--tokens=12", "--top_k=50", "--seed=3")
-    assert done.returncode == 0, done.stderr
-    texts = written(Writer(opened(gpt), one_device(), Sampler(top_k=50)), ["Ba"], 12, seed=3)
-    assert done.stdout == f"Ba{texts[0]}\n"
-    assert "read 3 tokens at" in done.stderr
-    assert "wrote 11 tokens at" in done.stderr
-
-
-def test_texts_are_printed_each_under_its_number_on_any_devices(toy, gpt, tmp_path):
-    (tmp_path / "prompts.txt").write_text("Ba\n\n")
-    words = f"--prompts={tmp_path}/prompts.txt", "--prompt=Fe", "--samples=2", "--tokens=5"
-    done = generate(toy, gpt, *words, devices=8)
-    assert done.returncode == 0, done.stderr
-    prompts = ["Fe", "Fe", "Ba", "Ba", "", ""]
-    texts = written(Writer(opened(gpt), one_device()), prompts, 5)
-    for number, (prompt, text) in enumerate(zip(prompts, texts, strict=True), 1):
-        assert f"--- {number} of 6\n{prompt}{text}\n" in done.stdout
-
-
-def test_without_a_prompt_a_text_begins_from_nothing_and_stops_where_told(toy, gpt):
-    free = generate(toy, gpt, "--tokens=8", "--greedy").stdout
-    stop = free[2:4].replace("\n", "\\n")
-    assert stop
-    done = generate(toy, gpt, "--tokens=8", "--greedy", f"--stop={stop}")
-    assert done.stdout == free[: free.index(free[2:4])] + "\n"
-
-
-MISTAKES = {
-    "more than fits": (["--prompt=Ba", "--tokens=40"], ["'Ba'", "32 positions", "room for 30"]),
-    "no tokens": (["--tokens=0"], ["--tokens=0"]),
-    "nothing to draw from": (["--top_p=0"], ["top_p=0"]),
-    "no such flag": (["--promt=Ba"], ["promt"]),
-    "not UTF-8": (["--prompt=\udcff"], ["not UTF-8"]),
-    "no such file": (["--prompts=no/such.txt"], ["--prompts=no/such.txt"]),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_in_a_line(toy, gpt, mistake):
-    words, named = MISTAKES[mistake]
-    assert_refused(generate(toy, gpt, *words), *named)
-
-
-def test_a_folder_without_a_run_is_named(toy, tmp_path):
-    assert_refused(generate(toy, tmp_path / "none"), f"{tmp_path}/none holds no run")
-
-
-def test_a_run_of_another_objective_is_refused(toy, gpt, tmp_path):
-    shutil.copytree(gpt / "tokenizer", tmp_path / "tokenizer")
-    write_config(tmp_path, toy.config("mlm").to_dict())
-    assert_refused(generate(toy, tmp_path), "is not causal", "only causal models")
-
-
-def test_the_average_writes_where_the_run_keeps_one(toy, tmp_path):
-    config = toy.config("clm", {"train.average": 0.5})
-    state = toys.train(config, tmp_path)
-    kept = Run(tmp_path, config, Letters(), modules.build(**config.model))
-    toys.assert_same(backbone_params(kept, one_device()), state.average["backbone"])

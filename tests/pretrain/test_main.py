@@ -5,8 +5,6 @@ import functools
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import jax
 import pytest
@@ -192,13 +190,6 @@ def test_a_finished_run_says_so_and_changes_nothing(toy, copy, recipe):
     assert done.returncode == 0
     assert "Finished at step 6 of 6" in done.stdout
     assert (toys.written(workdir), toys.sums(workdir, toys.STEPS)) == before
-
-
-def test_the_plot_command_draws_runs_together(finished, toy, tmp_path):
-    run, out = str(finished("bilm")), str(tmp_path / "two.png")
-    command = [sys.executable, "-m", "pretrain.plot", run, run, f"--out={out}"]
-    subprocess.run(command, cwd=toys.ROOT, env=toy.environment(), check=True)
-    assert (tmp_path / "two.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
 # --- coming back to a workdir ----------------------------------------------------------------
