@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pretrain import command_line
+from pretrain import cli
 from pretrain.data import prepare
 from pretrain.data.batches import build
 from pretrain.data.batches.loader import stream
@@ -91,4 +91,4 @@ def report(what: str, tokens: int, started: float, spent: float) -> None:
 
 
 if __name__ == "__main__":
-    command_line.run(main)
+    cli.run(main)

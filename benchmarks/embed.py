@@ -20,14 +20,13 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import modules
-from pretrain import command_line
+from pretrain import cli
 from pretrain.data import tokenizers
 from pretrain.data.corpus import sentences, sources, text_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import Choice, chosen
 from pretrain.inference.trained_run import Run, drawn
-from pretrain.runtime import malloc
 
 SHORT = 8  # words
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128))
@@ -197,5 +196,4 @@ def run(name: str, lines: list[str]) -> Run:
 
 
 if __name__ == "__main__":
-    malloc.keep_memory()
-    command_line.run(main)
+    cli.run(main)

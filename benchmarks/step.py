@@ -24,10 +24,9 @@ from ml_collections import ConfigDict
 
 from benchmarks.contest import table
 from benchmarks.contest.runner import Player, play
-from pretrain import cli, command_line
+from pretrain import cli
 from pretrain.runtime.errors import UserError
 
-CONFIG = cli.CONFIG
 flags.declare_key_flag("config")
 PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch references too.")
 PEER_PYTHON = flags.DEFINE_string("peer_python", sys.executable, "Where torch is installed.")
@@ -152,18 +151,6 @@ def check(report: dict[str, Any]) -> None:
             raise UserError(f"the first losses differ: {begin:.3f} of ours, {first:.3f} of {name}")
 
 
-def run_checked(_) -> None:
-    """Runs `main` on a checked recipe; a UserError ends the process with a line."""
-    try:
-        cli.check(
-            CONFIG.value, ["batches.B", "batches.L", "model.name", "objective.name", "optim.lr"]
-        )
-        main(CONFIG.value)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    flags.mark_flag_as_required("config")
-    command_line.run(run_checked)
+    sections = ["batches.B", "batches.L", "model.name", "objective.name", "optim.lr"]
+    cli.run(main, recipe=sections)

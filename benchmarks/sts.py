@@ -6,20 +6,18 @@ vectors, the means of all positions of the last layer; nothing is tuned on STS-B
 """
 
 import csv
-import sys
 from pathlib import Path
 
 import numpy as np
-from absl import flags, logging
+from absl import flags
 from scipy.stats import spearmanr
 
-from pretrain import cli, command_line
+from pretrain import cli
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import chosen
-from pretrain.runtime import malloc
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError, UserError
 
 flags.declare_key_flag("workdir")
 
@@ -58,20 +56,16 @@ def spearman(workdir: str, path: Path, pool: str = "mean") -> float:
     return 100 * float(spearmanr((first * second).sum(-1), scores).statistic)
 
 
-def main(argv: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Prints the correlation for each file."""
-    logging.set_verbosity(logging.WARNING)  # Orbax narrates
-    try:
-        if len(argv) < 2:
-            raise UserError("name the files: python -m benchmarks.sts --workdir=... sts-test.csv")
-        for name in argv[1:]:
-            result = spearman(str(cli.WORKDIR.value), Path(name))
-            print(f"{name}: Spearman {result:.2f}")
-    except (OSError, UserError) as error:
-        sys.exit(f"error: {error}")
+    if not words:
+        raise UsageError("name the files: python -m benchmarks.sts --workdir=... sts-test.csv")
+    if missing := [name for name in words if not Path(name).is_file()]:
+        raise UserError(f"{missing[0]}: there is no such file")
+    for name in words:
+        result = spearman(str(cli.WORKDIR.value), Path(name))
+        print(f"{name}: Spearman {result:.2f}")
 
 
 if __name__ == "__main__":
-    malloc.keep_memory()
-    flags.mark_flag_as_required("workdir")
-    command_line.run(main, has_words=True)
+    cli.run(main, required=["workdir"], has_words=True)

@@ -131,18 +131,7 @@ def spread(found: list[dict[str, float | None]]) -> None:
 
 
 if __name__ == "__main__":
-    cli.start(
-        main,
-        "seed",
-        "init",
-        "random_init",
-        "epochs",
-        "data",
-        "task.name",
-        "batches.B",
-        "batches.L",
-        "optim.lr",
-        "train.best",
-        "train.stop_after",
-        "mesh",
-    )
+    sections = ["seed", "init", "random_init", "epochs", "data", "task.name"]
+    sections += ["batches.B", "batches.L", "optim.lr", "train.best", "train.stop_after", "mesh"]
+    interrupted = "training goes on from its last checkpoint"
+    cli.run(lambda config: main(config, cli.workdir()), recipe=sections, interrupted=interrupted)

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from absl import flags, logging
+from absl import flags
 
 from finetune import job
 from finetune.prediction import streaming
 from finetune.prediction.predictor import Predictor, predict
 from finetune.prediction.submissions import WRITERS, draft
-from pretrain import command_line
-from pretrain.distributed import failures, processes
+from pretrain import cli
+from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime import malloc
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError, UserError
 from pretrain.runtime.progress import say
 
+flags.declare_key_flag("workdir")
 FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's, with its fields.")
 FIELDS = flags.DEFINE_string(
     "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
@@ -62,45 +62,38 @@ def fields(config: Any, format: str, split: str, more: str) -> tuple[str, dict[s
     return (format, changes) if format not in ("", usual) else (usual, own | changes)
 
 
-def files(argv: list[str], overwrite: bool) -> tuple[str, Path]:
+def files(words: list[str], overwrite: bool) -> tuple[str, Path]:
     """The input, and the file to write.
 
     Raises:
-        UserError: that is not what the command line names, or the file is there already.
+        UsageError: that is not what the command line names.
+        UserError: the file is there already.
     """
-    if len(argv) != 3:
-        raise UserError("name two files: the input, and the file to write: in.tsv out.jsonl")
-    source, out = argv[1], Path(argv[2])
+    if len(words) != 2:
+        raise UsageError("name two files: the input, and the file to write: in.tsv out.jsonl")
+    source, out = words[0], Path(words[1])
     if out.exists() and not overwrite:
         raise UserError(f"{out} is there already: take another name, or --overwrite")
     return source, out
 
 
-def main(argv: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Opens the run in --workdir, and writes what it tells of a file."""
-    logging.set_verbosity(logging.WARNING)  # Orbax narrates
-    try:
-        source, out = files(argv, flags.FLAGS.overwrite)
-        processes.join()
-        tuned = job.load_job(Path(flags.FLAGS.workdir).expanduser().absolute())
-        format, own = fields(tuned.run.config, FORMAT.value, SPLIT.value, FIELDS.value)
-        predictor = Predictor(tuned, Layout(make_mesh()), ROWS.value)
-        first = jax.process_index() == 0
-        target = draft(out) if first else open(os.devnull, "w")  # noqa: SIM115
-        with target as file, WRITERS[SUBMISSION.value](file) as write:
-            told = say if first else (lambda _: None)
-            found = streaming.blocks(source, format, own)
-            values = predict(predictor, found, write, told, SCORE.value)
-    except UserError as error:
-        failures.end(1, f"error: {error}", error)
-    except KeyboardInterrupt:
-        failures.end(130, "interrupted")
+    source, out = files(words, flags.FLAGS.overwrite)
+    processes.join()
+    tuned = job.load_job(Path(str(cli.WORKDIR.value)).expanduser().absolute())
+    format, own = fields(tuned.run.config, FORMAT.value, SPLIT.value, FIELDS.value)
+    predictor = Predictor(tuned, Layout(make_mesh()), ROWS.value)
+    first = jax.process_index() == 0
+    target = draft(out) if first else open(os.devnull, "w")  # noqa: SIM115
+    with target as file, WRITERS[SUBMISSION.value](file) as write:
+        told = say if first else (lambda _: None)
+        found = streaming.blocks(source, format, own)
+        values = predict(predictor, found, write, told, SCORE.value)
     if first and values:
         print("  ".join(f"{name} {value:.4f}" for name, value in values.items()))
 
 
 if __name__ == "__main__":
-    malloc.keep_memory()
-    flags.DEFINE_string("workdir", None, "The fine-tuned run's folder.", required=True)
     flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
-    command_line.run(main, has_words=True)
+    cli.run(main, required=["workdir"], has_words=True)

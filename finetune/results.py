@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from pretrain import command_line
-from pretrain.cli import speaking
+from pretrain import cli
 from pretrain.runtime import run_config
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError, UserError
 from pretrain.training import logging
 
 
@@ -76,13 +75,12 @@ def shown(value: float | None) -> str:
     return f"{value:.4f}" if logging.is_number(value) else "nan"
 
 
-def main(argv) -> None:
+def main(words: list[str]) -> None:
     """Prints the table of the runs named on the command line."""
-    with speaking():
-        if len(argv) < 2:
-            raise UserError("name the runs: python -m finetune.results runs/a runs/b")
-        print(table([Path(name) for name in argv[1:]]))
+    if not words:
+        raise UsageError("name the runs: python -m finetune.results runs/a runs/b")
+    print(table([Path(name) for name in words]))
 
 
 if __name__ == "__main__":
-    command_line.run(main, has_words=True)
+    cli.run(main, has_words=True)

@@ -1,6 +1,7 @@
-"""What every main does around its work: flags, the workdir and its lock, errors as one line."""
+"""Runs every command: flags, exit codes, errors as one line, the workdir and its lock."""
 
 import contextlib
+import functools
 import json
 import pathlib
 import re
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
-from absl import flags, logging
+from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from pretrain import command_line
@@ -57,24 +58,39 @@ FREE = (
 )
 
 
-def start(main, *keys: str) -> None:
-    """Runs `main(config, workdir)` as this process's job; a UserError ends it with a line.
+def run(
+    main: Callable[..., int | None],
+    *,
+    recipe: Iterable[str] | None = None,
+    required: Iterable[str] = (),
+    has_words: bool = False,
+    interrupted: str = "",
+) -> None:
+    """Runs the main of a command as this process's job.
 
-    The process ends with the exit code that `main` returns; None is 0.
+    The process ends with 0 if the work is done, 75 if it was stopped before its end (as `main`
+    returns), 1 and a line for an error that the user can put right, 2 and a line for a command
+    line that cannot be read, and a traceback for any other error.
 
     Args:
-        keys: what the recipe is to have, sections or dotted names.
+        main: takes the recipe where the command has one, else its words; None is exit code 0.
+        recipe: what the recipe is to have, sections or dotted names; None: there is no recipe.
+        required: flags that must be given.
+        has_words: whether the command takes words that are no flags.
+        interrupted: what Ctrl-C leaves, as "nothing was made".
     """
 
-    def guarded(_):
+    def guarded(argv: list[str]) -> int | None:
         logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
-        with speaking():
-            check(CONFIG.value, keys)
-            return main(CONFIG.value, workdir())
+        with end_on_error(interrupted):
+            if recipe is None:
+                return main(argv[1:])
+            check(CONFIG.value, recipe)
+            return main(CONFIG.value)
 
     malloc.keep_memory()
-    flags.mark_flag_as_required("config")
-    command_line.run(guarded)
+    flags.mark_flags_as_required([*required, *(["config"] if recipe is not None else [])])
+    app.run(guarded, flags_parser=functools.partial(command_line.read, has_words=has_words))
 
 
 def check(config: ConfigDict, keys: Iterable[str]) -> None:
@@ -110,18 +126,21 @@ def _leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @contextlib.contextmanager
-def speaking() -> Iterator[None]:
-    """A UserError inside ends the process with a line and exit code 1.
+def end_on_error(interrupted: str = "") -> Iterator[None]:
+    """Ends the process with a line and an exit code where the block raises a UserError.
 
     Where there are other processes, any error ends this one at once, so that they notice: its
     orderly end would wait for theirs.
+
+    Args:
+        interrupted: what Ctrl-C leaves.
     """
     try:
         yield
     except UserError as error:
-        failures.end(1, f"error: {error}", error)
+        failures.end(error.code, f"error: {error}", error)
     except KeyboardInterrupt:
-        failures.end(130, "interrupted; training goes on from its last checkpoint")
+        failures.end(130, "; ".join(filter(None, ["interrupted", interrupted])))
     except Exception as error:
         if not failures.several():
             raise

@@ -1,16 +1,14 @@
 """The command line of every main: its flags, the recipe that they name, and words beside them."""
 
 import difflib
-import functools
 import pathlib
 import re
 import runpy
 import sys
 import traceback
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
-from absl import app, flags
+from absl import flags
 from ml_collections import ConfigDict
 
 from pretrain.distributed import failures
@@ -20,11 +18,6 @@ RECIPE = re.compile(r"--?config(=|$)")
 VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(?:=|$)")  # of the recipe
 HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
 UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
-
-
-def run(main: Callable[[list[str]], Any], *, has_words: bool = False) -> None:
-    """Runs `main(argv)`, argv as `read` leaves it; the process ends with what main returns."""
-    app.run(main, flags_parser=functools.partial(read, has_words=has_words))
 
 
 def read(argv: list[str], has_words: bool = False) -> list[str]:

@@ -8,8 +8,6 @@ the compiler's line, where the step does not fit.  --search tries meshes, remat 
 prints those that fit, the quickest first.
 """
 
-import sys
-
 import jax
 from absl import flags
 
@@ -19,6 +17,7 @@ from pretrain.aot.compiled_step import Step
 from pretrain.aot.hlo_cost import saved_activations
 from pretrain.aot.roofline import Estimate
 from pretrain.aot.tpu_specs import Slice
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 
 flags.declare_key_flag("config")
@@ -28,21 +27,29 @@ MINUTES = flags.DEFINE_float("minutes", 60, "How long --search goes on.")
 GIB = 2**30
 
 
-def main(config, _workdir) -> None:
-    """Compiles the step of every phase, or searches; ends the process with 1 if nothing fits."""
+def main(config) -> int:
+    """Compiles the step of every phase, or searches.
+
+    Returns:
+        The exit code: 0, or 1 if a search finds nothing that fits.
+
+    Raises:
+        UserError: the step does not fit.
+    """
     jax.config.update("jax_platforms", "cpu")  # whatever there is: these chips are described
     place = tpu_specs.parse_topology(TOPOLOGY.value)
     if SEARCH.value:
         outcomes = mesh_search.search(config, place, MINUTES.value, say)
         print("\n".join(mesh_search.format_table(outcomes)))
-        sys.exit(not any(x.seconds for x in outcomes))
+        return int(not any(x.seconds for x in outcomes))
     steps = compiled_step.steps(config, place)
     made = [compiled_step.compiled(steps, data) for data in compiled_step.rows(config)]
     for step in made:
         work = roofline.estimate(step.program, place, list(steps.layout.mesh.devices.flat))
         print("\n".join(told(step, work, place)), end="\n\n")
     if refused := [step.refusal for step in made if step.refusal]:
-        sys.exit("does not fit: " + "\n".join(refused))
+        raise UserError("does not fit: " + "; ".join(refused))
+    return 0
 
 
 def told(step: Step, work: Estimate, place: Slice) -> list[str]:
@@ -123,16 +130,6 @@ def _trust(step: Step, work: Estimate) -> str:
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("topology")
-    cli.start(
-        main,
-        "seed",
-        "batches.B",
-        "batches.L",
-        "model.name",
-        "objective.name",
-        "optim.lr",
-        "optim.steps",
-        "train",
-        "mesh",
-    )
+    sections = ["seed", "batches.B", "batches.L", "model.name", "objective.name"]
+    sections += ["optim.lr", "optim.steps", "train", "mesh"]
+    cli.run(main, recipe=sections, required=["topology"])

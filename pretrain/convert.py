@@ -9,13 +9,12 @@ became of every array, and leaves nothing half-made.
 """
 
 import pathlib
-import sys
 
 from absl import flags, logging
 
-from pretrain import cli, command_line
+from pretrain import cli
 from pretrain.conversion import exporter, importer
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError
 
 flags.declare_key_flag("workdir")
 SOURCE = flags.DEFINE_string("source", None, "A folder of published weights, to make a run of.")
@@ -31,24 +30,11 @@ LOWER = flags.DEFINE_bool("lower", None, "Text is lower-cased; default: as the f
 VOCABULARY = flags.DEFINE_string("vocabulary", None, "A folder with the tokenizer's files.")
 
 
-def main(argv: list[str]) -> None:
+def main(_) -> None:
     """Imports or exports, as the flags say."""
-    logging.set_verbosity(logging.WARNING)  # Orbax narrates
-    logging.get_absl_logger().setLevel("CRITICAL")  # and tells of each error that it raises
-    try:
-        convert(argv)
-    except UserError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        print("interrupted; nothing was made", file=sys.stderr)
-        sys.exit(130)
-
-
-def convert(argv: list[str]) -> None:
-    if argv[1:]:
-        raise UserError(f"{argv[1]}: all is said by flags: --source or --out, and --workdir")
+    logging.get_absl_logger().setLevel("CRITICAL")  # Orbax tells of each error that it raises
     if bool(SOURCE.value) == bool(OUT.value):
-        raise UserError("say --source=DIR to import weights, or --out=DIR to export them")
+        raise UsageError("say --source=DIR to import weights, or --out=DIR to export them")
     workdir = pathlib.Path(str(cli.WORKDIR.value)).absolute()
     if OUT.value:
         out = pathlib.Path(str(OUT.value))
@@ -57,7 +43,7 @@ def convert(argv: list[str]) -> None:
         )
         return
     if DTYPE.value:
-        raise UserError("--dtype is of what is written: a run's own weights are float32")
+        raise UsageError("--dtype is of what is written: a run's own weights are float32")
     importer.import_weights(
         pathlib.Path(str(SOURCE.value)).expanduser(),
         workdir,
@@ -71,5 +57,4 @@ def convert(argv: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("workdir")
-    command_line.run(main)
+    cli.run(main, required=["workdir"], interrupted="nothing was made")

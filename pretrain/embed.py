@@ -7,15 +7,14 @@ same command.  The same from Python: `pretrain.inference.embedder.Embedder`.
 
 import hashlib
 import itertools
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from absl import flags, logging
+from absl import flags
 
-from pretrain import cli, command_line
+from pretrain import cli
 from pretrain.checkpoint import integrity
 from pretrain.checkpoint.checksums import describe
 from pretrain.data import tokenizers
@@ -25,8 +24,7 @@ from pretrain.inference import embedding_file
 from pretrain.inference.embedder import POOLS, Embedder
 from pretrain.inference.layer_selection import Choice, chosen
 from pretrain.inference.trained_run import Run, backbone_weights, opened
-from pretrain.runtime import malloc
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError, UserError
 from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
@@ -172,40 +170,33 @@ def tell(embedder: Embedder, say: Callable[[str], None]) -> None:
     say(f"{embedder.speed}; compiling not counted")
 
 
-def files(argv: list[str]) -> tuple[Path, Path]:
+def files(words: list[str]) -> tuple[Path, Path]:
     """The text, and the file to write.
 
     Raises:
-        UserError: that is not what the command line names, or the file is there already.
+        UsageError: that is not what the command line names.
+        UserError: the file is there already.
     """
-    if len(argv) != 3:
-        raise UserError("name two files: the text, and the file to write: in.txt out.h5")
-    source, out = map(Path, argv[1:])
+    if len(words) != 2:
+        raise UsageError("name two files: the text, and the file to write: in.txt out.h5")
+    source, out = map(Path, words)
     if out.exists() and not OVERWRITE.value:
         raise UserError(f"{out} is there already: take another name, or --overwrite")
     return source, out
 
 
-def main(argv: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Restores the run in --workdir, and writes its vectors of a text."""
-    logging.set_verbosity(logging.WARNING)  # Orbax narrates
-    try:
-        source, out = files(argv)
-        run = opened(str(cli.WORKDIR.value))
-        if DTYPE.value:
-            run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
-        options: dict[str, Any] = dict(
-            layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value, pool=POOL.value
-        )
-        embed(run, source, out, say, **options)
-    except UserError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
+    source, out = files(words)
+    run = opened(str(cli.WORKDIR.value))
+    if DTYPE.value:
+        run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
+    options: dict[str, Any] = dict(
+        layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value, pool=POOL.value
+    )
+    embed(run, source, out, say, **options)
 
 
 if __name__ == "__main__":
-    malloc.keep_memory()
-    flags.mark_flag_as_required("workdir")
-    command_line.run(main, has_words=True)
+    interrupted = "the same command goes on from here"
+    cli.run(main, required=["workdir"], has_words=True, interrupted=interrupted)

@@ -115,5 +115,5 @@ def counts(total: Metrics) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    flags.mark_flag_as_required("workdir")
-    cli.start(main, "corpus", "batches")
+    recipe = ["corpus", "batches"]
+    cli.run(lambda config: main(config, cli.workdir()), recipe=recipe, required=["workdir"])

@@ -9,14 +9,13 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from absl import flags, logging
+from absl import flags
 
-from pretrain import cli, command_line
+from pretrain import cli
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.generator import Piece, Writer
 from pretrain.inference.sampling import Sampler
 from pretrain.inference.trained_run import opened
-from pretrain.runtime import malloc
 from pretrain.runtime.errors import UserError
 
 flags.declare_key_flag("workdir")
@@ -73,22 +72,14 @@ def show(prompts: list[str], pieces: Iterable[Piece]) -> None:
 
 def main(_) -> None:
     """Restores the run in --workdir, and prints how it goes on from the prompts."""
-    logging.set_verbosity(logging.WARNING)  # Orbax narrates
-    try:
-        sampler = Sampler(0 if GREEDY.value else TEMPERATURE.value, TOP_K.value, TOP_P.value)
-        rows, layout = prompts(), Layout(make_mesh(data=1, fsdp=-1))
-        writer = Writer(opened(str(cli.WORKDIR.value)), layout, sampler)
-        stops = [stop.replace("\\n", "\n") for stop in STOP.value]
-        given: dict[str, Any] = dict(tokens=TOKENS.value, stops=stops, seed=SEED.value)
-        show(rows, writer.texts(rows, bos=BOS.value, **given))
-    except UserError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sampler = Sampler(0 if GREEDY.value else TEMPERATURE.value, TOP_K.value, TOP_P.value)
+    rows, layout = prompts(), Layout(make_mesh(data=1, fsdp=-1))
+    writer = Writer(opened(str(cli.WORKDIR.value)), layout, sampler)
+    stops = [stop.replace("\\n", "\n") for stop in STOP.value]
+    given: dict[str, Any] = dict(tokens=TOKENS.value, stops=stops, seed=SEED.value)
+    show(rows, writer.texts(rows, bos=BOS.value, **given))
     print(f"{writer.speed}; compiling not counted", file=sys.stderr)
 
 
 if __name__ == "__main__":
-    malloc.keep_memory()
-    flags.mark_flag_as_required("workdir")
-    command_line.run(main)
+    cli.run(main, required=["workdir"])

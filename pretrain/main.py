@@ -58,18 +58,7 @@ def main(config, workdir) -> int:
 
 
 if __name__ == "__main__":
-    cli.start(
-        main,
-        "seed",
-        "corpus.tokens.name",
-        "batches.name",
-        "batches.B",
-        "batches.L",
-        "evals",
-        "model.name",
-        "objective.name",
-        "optim.lr",
-        "optim.steps",
-        "train",
-        "mesh",
-    )
+    sections = ["seed", "corpus.tokens.name", "batches.name", "batches.B", "batches.L", "evals"]
+    sections += ["model.name", "objective.name", "optim.lr", "optim.steps", "train", "mesh"]
+    interrupted = "training goes on from its last checkpoint"
+    cli.run(lambda config: main(config, cli.workdir()), recipe=sections, interrupted=interrupted)

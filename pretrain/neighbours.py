@@ -7,7 +7,6 @@ Reads the file that `pretrain.embed` wrote, and nothing else.
 """
 
 import json
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +14,8 @@ import h5py
 import numpy as np
 from absl import flags
 
-from pretrain import command_line
-from pretrain.runtime.errors import UserError
+from pretrain import cli
+from pretrain.runtime.errors import UsageError, UserError
 
 WORD = flags.DEFINE_string("word", "", "The word, in capitals or not.")
 NEAREST = flags.DEFINE_integer("nearest", 2, "So many neighbours of each occurrence.", 1)
@@ -33,14 +32,11 @@ class Place(NamedTuple):
     vector_D: np.ndarray
 
 
-def main(argv: list[str]) -> None:
+def main(words: list[str]) -> None:
     """Prints each occurrence of --word, and below it the nearest ones in other sentences."""
-    try:
-        if len(argv) != 2 or not WORD.value:
-            raise UserError("name one file, which pretrain.embed wrote, and a --word")
-        found = places(Path(argv[1]), WORD.value)
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    if len(words) != 1 or not WORD.value:
+        raise UsageError("name one file, which pretrain.embed wrote, and a --word")
+    found = places(Path(words[0]), WORD.value)
     for place, near in neighbours(found, NEAREST.value, others=OTHERS.value):
         print(place.text)
         for likeness, other in near:
@@ -96,4 +92,4 @@ def neighbours(
 
 
 if __name__ == "__main__":
-    command_line.run(main, has_words=True)
+    cli.run(main, has_words=True)

@@ -1,26 +1,21 @@
 """Draw runs together:  python -m pretrain.plot runs/a runs/b --out=curves.png"""
 
-import sys
-
 from absl import flags
 
-from pretrain import command_line
-from pretrain.runtime.errors import UserError
+from pretrain import cli
+from pretrain.runtime.errors import UsageError
 from pretrain.training.curves import curves
 
 OUT = flags.DEFINE_string("out", "curves.png", "The picture to write.")
 
 
-def main(argv) -> None:
+def main(words: list[str]) -> None:
     """Draws the runs named on the command line."""
-    try:
-        if len(argv) < 2:
-            raise UserError("name the runs to draw: python -m pretrain.plot runs/a runs/b")
-        curves(argv[1:], OUT.value)
-    except UserError as error:
-        sys.exit(f"error: {error}")
+    if not words:
+        raise UsageError("name the runs to draw: python -m pretrain.plot runs/a runs/b")
+    curves(words, OUT.value)
     print(OUT.value)
 
 
 if __name__ == "__main__":
-    command_line.run(main, has_words=True)
+    cli.run(main, has_words=True)

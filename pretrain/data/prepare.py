@@ -9,16 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from absl import flags
-from ml_collections import config_flags
-
-from pretrain import command_line
 from pretrain.data import tokenizers
 from pretrain.data.corpus import format, input_hashes, writer
 from pretrain.data.corpus import sentences as sentence_lib
 from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
-from pretrain.runtime import recipe_ranges, sealed_json
+from pretrain.runtime import sealed_json
 from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError, call_section
 from pretrain.runtime.files import rename_folder, sync_tree
@@ -192,14 +188,9 @@ def _age(path: Path) -> int:
     return -path.stat().st_mtime_ns
 
 
-def main(_) -> None:
-    try:
-        recipe_ranges.check_config(CONFIG.value)
-        if "corpus" not in CONFIG.value:
-            raise UserError("the recipe has no section corpus")
-        corpus = call_section("corpus", prepare, CONFIG.value.corpus)
-    except UserError as error:
-        raise SystemExit(f"error: {error}") from error
+def main(config) -> None:
+    """Prepares the corpus of a recipe, and prints what it holds."""
+    corpus = call_section("corpus", prepare, config.corpus)
     for name in ("documents", "sentences", "words", "bytes", "tokens"):
         print(f"{name:<11}{corpus.manifest[name]:>15,}")
     print(f"vocabulary {corpus.tokenizer.V:>15,}")
@@ -209,6 +200,9 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    CONFIG = config_flags.DEFINE_config_file("config", help_string="The recipe.")
-    flags.mark_flag_as_required("config")
-    command_line.run(main)
+    from absl import flags
+
+    from pretrain import cli  # not above: whoever only prepares has flags of its own
+
+    flags.declare_key_flag("config")
+    cli.run(main, recipe=["corpus.tokens.name"])

@@ -191,7 +191,7 @@ def test_what_pretraining_is_worth_is_told_beside_the_same_from_random_weights(
         assert any("all parameters are new" in line for line in said) == fresh
     (tmp_path / "none").mkdir()
     run_config.write_config(tmp_path / "none", {"init": "", "train": {"best": ""}})
-    results.main(["", *(str(tmp_path / name) for name in ("tuned", "random", "none"))])
+    results.main([*(str(tmp_path / name) for name in ("tuned", "random", "none"))])
     head, *rows = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
     assert [x.strip() for x in head if x] == ["run", "begun with", "step", "dev/accuracy", "dev/f1"]
     init = str(run("mlm").workdir)

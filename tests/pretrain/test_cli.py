@@ -1,17 +1,19 @@
 """Where a run lives when nobody says so, and where it cannot."""
 
 import re
+import sys
+from unittest import mock
 
 import numpy as np
 import pytest
-from absl import flags
+from absl import app, flags
 from absl.testing import flagsaver
 
 from pretrain import cli, main
 from pretrain.checkpoint import streaming_writer
 from pretrain.distributed import processes
-from pretrain.runtime import run_config
-from pretrain.runtime.errors import UserError
+from pretrain.runtime import malloc, run_config
+from pretrain.runtime.errors import UsageError, UserError
 from tests.support.tiny_runs import ROOT
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -21,6 +23,7 @@ pytest_plugins = ["tests.support.tiny_runs"]
 def given(monkeypatch):
     """Takes a command line, as a main does."""
     monkeypatch.chdir(ROOT)
+    app.define_help_flags()  # once in a process: else the flags go with this test
 
     def given(*words: str) -> None:
         flags.FLAGS(["main", *words])
@@ -106,14 +109,46 @@ def test_a_resumed_run_may_compute_otherwise_but_nothing_else():
     assert not any(cli.is_free(line) for line in BOUND)
 
 
-def test_an_error_in_one_process_alone_is_the_line_and_the_exit_code(capsys):
-    with pytest.raises(SystemExit) as ended, cli.speaking():
-        raise UserError("no such thing")
-    assert ended.value.code == 1
-    assert capsys.readouterr().err == "error: no such thing\n"
+@pytest.fixture
+def ended(given, monkeypatch, capsys):
+    """(what main returns or raises, words) -> the exit code, and what was said on stderr."""
+
+    def ended(outcome, *words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["main", *words])
+        monkeypatch.setattr(malloc, "keep_memory", lambda: None)
+        with pytest.raises(SystemExit) as exit:
+            cli.run(mock.Mock(side_effect=[outcome]), interrupted="nothing was made")
+        return exit.value.code or 0, capsys.readouterr().err
+
+    return ended
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "said"),
+    [
+        (None, 0, ""),
+        (75, 75, ""),
+        (UserError("no such thing"), 1, "error: no such thing\n"),
+        (UsageError("name a file"), 2, "error: name a file\n"),
+        (KeyboardInterrupt(), 130, "interrupted; nothing was made\n"),
+    ],
+)
+def test_a_command_ends_with_the_code_of_its_outcome(ended, outcome, code, said):
+    assert ended(outcome) == (code, said)
+
+
+def test_a_word_that_a_command_does_not_take_is_a_usage_error(ended):
+    assert ended(None, "stray")[0] == 2
+
+
+@pytest.mark.parametrize("error", [ValueError("shapes differ"), KeyError("x")])
+def test_an_error_of_the_program_keeps_its_traceback(ended, error):
+    with pytest.raises(type(error)) as raised:
+        ended(error)
+    assert raised.value is error
 
 
 def test_a_line_that_ends_a_process_tells_of_no_credentials(capsys):
-    with pytest.raises(SystemExit), cli.speaking():
+    with pytest.raises(SystemExit), cli.end_on_error():
         raise UserError("text:s3://key:secret@bucket/a.txt: cannot be read")
     assert capsys.readouterr().err == "error: text:s3://bucket/a.txt: cannot be read\n"

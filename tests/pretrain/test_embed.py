@@ -179,7 +179,7 @@ def test_the_command_writes_the_file_on_any_devices_and_does_not_replace_it(
 
 def test_a_file_that_is_missing_on_the_command_line_is_asked_for(toy, tmp_path):
     done = command(toy, f"--workdir={tmp_path}", "in.txt")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == (
         "error: name two files: the text, and the file to write: in.txt out.h5"
     )

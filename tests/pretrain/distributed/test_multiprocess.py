@@ -344,7 +344,7 @@ def test_a_process_that_is_slow_for_too_long_counts_as_lost(toy, tmp_path, sleep
 JOIN = """
 from pretrain import cli
 from pretrain.distributed import processes
-with cli.speaking():
+with cli.end_on_error():
     processes.join(heartbeat=10, timeout=1)
 """
 ABSENT = {  # the process, the coordinator's address, and what it says
