@@ -13,6 +13,7 @@ from modules.layers.dropout import Dropout
 from modules.masks import Mask, at
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
+from tests.support.kernel_cases import Case, assert_is_reference, every_form, narrow
 from tests.support.xlnet_inputs import off
 
 B, L, H, K = 2, 8, 2, 8
@@ -164,3 +165,25 @@ def test_dropout_takes_out_probabilities():
     assert not (kept & ~seen).any()
     assert 0.35 < kept[seen].mean() < 0.65
     np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
+
+
+RNG = np.random.default_rng(0)
+
+
+def rename(a):
+    """By the names of `jax.nn.dot_product_attention`."""
+    return {"query": a["q_BLHK"], "key": a["k_BJHK"], "value": a["v_BJHK"]}
+
+
+CASE = Case(
+    lambda a: attention.attend(**a, mask=attention.make_attention_mask(Mask(is_causal=True), L)),
+    lambda a: jax.nn.dot_product_attention(**rename(a), is_causal=True),
+    narrow({f"{name}HK": RNG.normal(size=(8, L, 2, 4)) for name in ("q_BL", "k_BJ", "v_BJ")}),
+    (attention,),
+    1e-5,
+)
+
+
+@every_form(CASE)
+def test_values_and_gradients_are_the_reference_s(form, devices, monkeypatch):
+    assert_is_reference(CASE, form, devices, monkeypatch)

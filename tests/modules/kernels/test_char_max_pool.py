@@ -7,7 +7,9 @@ import pytest
 
 from modules.kernels import char_max_pool as kernel
 from modules.kernels.char_max_pool import char_max_pool
+from tests.support import kernel_cases
 from tests.support.char_windows import PAD, W, X, draw, window_by_window
+from tests.support.kernel_cases import Case, assert_is_reference, every_form
 
 
 def slopes_window_by_window(table_CE, kernels, chars_BPW, dy_BPX):
@@ -95,3 +97,25 @@ def test_a_number_that_is_none_is_not_hidden_by_the_maximum():
         top = np.asarray(forward(*jax.tree.map(jnp.asarray, (table_CE, kernels, chars)))[0])
         assert np.isnan(top[0, 0]).all()
         assert np.isfinite(np.delete(top.reshape(-1, X), 0, axis=0)).all()
+
+
+TABLE_CE, KERNELS, CHARS_BPW, _ = draw(shape=(kernel_cases.B, 2))
+NAMED = {f"kernel{n}_EX": kernel for n, kernel in enumerate(KERNELS)}
+
+
+def pooled(pool):
+    """(arrays by name) -> what this form makes of them."""
+    return lambda a: pool(a["table_E"], [a[name] for name in NAMED], a["chars_BPW"])
+
+
+CASE = Case(
+    pooled(char_max_pool),
+    pooled(kernel.reference),
+    {"table_E": TABLE_CE, **NAMED, "chars_BPW": CHARS_BPW},
+    (kernel,),
+)
+
+
+@every_form(CASE)
+def test_values_and_gradients_are_the_reference_s(form, devices, monkeypatch):
+    assert_is_reference(CASE, form, devices, monkeypatch)

@@ -9,7 +9,9 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from modules.kernels import dropout_bits
 from modules.kernels.dropout_bits import apply_dropout
+from tests.support.kernel_cases import B, Case, D, L, assert_is_reference, every_form
 
 
 def draw(*shape, seed=0):
@@ -58,3 +60,17 @@ def test_the_mask_does_not_depend_on_where_the_array_lies():
         spread = jax.device_put(x, NamedSharding(mesh, spec))
         assert len(spread.sharding.device_set) == 8
         np.testing.assert_array_equal(jax.jit(functools.partial(dropped, rate=0.5))(spread), alone)
+
+
+RNG = np.random.default_rng(0)
+CASE = Case(
+    lambda a: dropout_bits.apply_dropout(0.4, a["x_BLD"], np.array([7, 9], np.uint32)),
+    lambda a: dropout_bits.reference(0.4, a["x_BLD"], np.array([7, 9], np.uint32)),
+    {"x_BLD": RNG.normal(size=(B, L, D))},
+    (dropout_bits,),
+)
+
+
+@every_form(CASE)
+def test_values_and_gradients_are_the_reference_s(form, devices, monkeypatch):
+    assert_is_reference(CASE, form, devices, monkeypatch)

@@ -5,7 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.kernels import softmax as kernel
 from modules.kernels.softmax import softmax
+from tests.support.kernel_cases import (
+    B,
+    Case,
+    L,
+    assert_is_reference,
+    every_form,
+    narrow,
+)
 
 
 def draw(*shape, seed=0):
@@ -46,3 +55,20 @@ def test_softmax_has_the_gradient_of_the_plain_one():
 def test_softmax_of_huge_scores_is_finite(size):
     found = softmax(np.array([[size, size, size / 2]], np.float32), np.array([[True, True, False]]))
     np.testing.assert_allclose(found, [[0.5, 0.5, 0]])
+
+
+RNG = np.random.default_rng(0)
+SCORES = {"a_BHLJ": 9 * RNG.normal(size=(B, 2, L, 5))}
+SCORES["visible_BHLJ"] = RNG.random((B, 1, L, 5)) < 0.6
+CASE = Case(
+    lambda a: softmax(a["a_BHLJ"], a["visible_BHLJ"]),
+    lambda a: kernel.reference(a["a_BHLJ"], a["visible_BHLJ"]),
+    narrow(SCORES),
+    (kernel,),
+    1e-6,
+)
+
+
+@every_form(CASE)
+def test_values_and_gradients_are_the_reference_s(form, devices, monkeypatch):
+    assert_is_reference(CASE, form, devices, monkeypatch)
