@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
@@ -36,8 +36,20 @@ class Steps:
         seed: int,
         parts: int = 1,
         average: float = 0.0,
+        scalars: Mapping[str, float] | None = None,
     ):
-        """`train`: the layouts of `pretrain.data` whose batches the steps will take."""
+        """
+        Args:
+            train: the layouts of `pretrain.data` whose batches the steps will take.
+            seed: of the parameters and of all randomness.
+            parts, average: see `train_state.train_step`.
+            scalars: initial values of the state's scalars, see `train_state.SCALARS`.
+
+        Raises:
+            ValueError: there is no such scalar.
+        """
+        if unknown := (scalars or {}).keys() - state_lib.SCALARS.keys():
+            raise ValueError(f"scalar {min(unknown)!r} is none of {', '.join(state_lib.SCALARS)}")
         self.objective, self.layout = objective, layout
         for data in train:
             layout.check_rows(data.B, parts)
@@ -45,7 +57,9 @@ class Steps:
         batch = self.blank(train[0])
 
         def init():
-            return state_lib.init(objective, tx, init_rng, batch(), average=average)
+            return state_lib.init(
+                objective, tx, init_rng, batch(), average=average, scalars=scalars
+            )
 
         with recording() as record:
             shapes = self._placed(jax.eval_shape)(init)

@@ -22,11 +22,11 @@ class Goodput:
         """Between 0 and 1."""
         return min(1.0, self.productive / max(self.now() - self.start, 1e-9))
 
-    def begun(self, more: float) -> dict[str, float]:
-        """For a checkpoint; `more` seconds of steps are yet to be added."""
+    def state_dict(self, more: float) -> dict[str, float]:
+        """Returns what a checkpoint keeps; `more` seconds of steps are yet to be added."""
         return {"began": self.start, "productive": self.productive + more}
 
-    def resume(self, begun: dict[str, float]) -> None:
-        """Goes on from what a checkpoint says."""
-        self.start = min(self.start, begun.get("began", self.start))
-        self.productive = begun.get("productive", 0.0)
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Goes on from a `state_dict`; {}: from the start."""
+        self.start = min(self.start, state.get("began", self.start))
+        self.productive = state.get("productive", 0.0)

@@ -1,16 +1,18 @@
-"""What happens between steps: writing down, evaluating, saving - each in its own period."""
+"""Hooks: the work between steps, each in its own period.
+
+A hook reads the state and a `Report`, writes into the report what it asks of the run, and knows no
+other hook.  Its `state_dict` is part of every checkpoint.
+"""
 
 import contextlib
 import dataclasses
-import logging
-import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
-from pretrain.distributed import peak_flops
 from pretrain.runtime.errors import UserError
 from pretrain.training import metrics
-from pretrain.training.logging import Meter, to_json
+from pretrain.training.logging import Progress, Writer, to_json
+from pretrain.training.train_state import State, StepMetrics, replace_scalars
 
 
 class NotFiniteError(UserError):
@@ -19,7 +21,7 @@ class NotFiniteError(UserError):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation has said.
+    """Numbers of one evaluation.
 
     Attributes:
         step: after which it was.
@@ -32,239 +34,227 @@ class Evaluation:
     since: int = 0
 
 
+@dataclasses.dataclass
+class Report:
+    """Carries the news of one step from hook to hook, and their requests to the loop.
+
+    Attributes:
+        metrics: of the step, on the device still; None: no step was taken.
+        held_out: numbers of an evaluation at this step, as "dev/loss"; None: there was none.
+        scalars: new values of the state's scalars, by name; see `Hook.scalars`.
+        stop: ends the run after this step, which is saved.
+        is_finished: the run needs no further step.
+        is_interrupted: a request to terminate broke off the evaluation.
+        error: raised as soon as the step is saved.
+        pending: names of the hooks that are to be called again by whoever resumes.
+    """
+
+    metrics: StepMetrics | None = None
+    held_out: dict[str, float] | None = None
+    scalars: dict[str, float] = dataclasses.field(default_factory=dict)
+    stop: bool = False
+    is_finished: bool = False
+    is_interrupted: bool = False
+    error: UserError | None = None
+    pending: list[str] = dataclasses.field(default_factory=list)
+
+    def finish(self) -> None:
+        """Asks the run to end here, as one that is done."""
+        self.stop = self.is_finished = True
+
+    def fail(self, error: UserError) -> None:
+        """Asks the run to save and then to end with an error; the first error counts."""
+        self.stop, self.error = True, self.error or error
+
+    def interrupt(self) -> None:
+        """Breaks off the work of this step, which is repeated on resume."""
+        self.stop = self.is_interrupted = True
+
+
+class Hook(Protocol):
+    """Does work between steps.  A subclass inherits a hook without state.
+
+    Attributes:
+        name: of its state in a checkpoint, and of its work in the signs of life.
+        every: steps between two calls; 0: none but that at the last step.
+        scalars: initial values of the state's scalars that it changes, of `train_state.SCALARS`.
+    """
+
+    name: str
+    every: int = 1
+    scalars: Mapping[str, float] = {}
+
+    def __call__(self, step: int, state: State, report: Report) -> None:
+        """Does the work after step number `step`, which led to `state`.
+
+        An exception ends the run at once; `report.fail` lets it save first.
+        """
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a resumed run needs, as JSON.
+
+        All that it counts as done is on disk when it returns.
+        """
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any], report: Report) -> None:
+        """Goes on from a `state_dict`; {}: of a fresh run, or of one without this hook.
+
+        In the report of the restored step it may ask to stop, or add its name to those pending.
+        """
+        return None
+
+
+def due_hooks(hooks: Sequence[Hook], step: int, last: int) -> list[Hook]:
+    """Lists the hooks whose period ends with this step; all of them at the last."""
+    return [x for x in hooks if step == last or (x.every and step % x.every == 0)]
+
+
+def call_hooks(hooks: Sequence[Hook], step: int, state: State, report: Report, watch) -> State:
+    """Calls hooks in order; after an error none is, after an interruption they are pending.
+
+    Args:
+        watch: (kind of work, step) -> a context around the work, see `watchdog.Watch`.
+
+    Returns:
+        The state with the scalars that the hooks changed.
+    """
+    for number, hook in enumerate(hooks):
+        if report.error:
+            break
+        with watch(hook.name, step):
+            hook(step, state, report)
+        if report.is_interrupted:
+            report.pending = [x.name for x in hooks[number:]]
+            break
+        state = replace_scalars(state, report.scalars)
+    return state
+
+
+def load_hooks(hooks: Sequence[Hook], position: Mapping[str, Any]) -> Report:
+    """Restores hooks from the position of a checkpoint, {} without one.
+
+    Returns:
+        The report of the restored step.
+    """
+    report = Report(pending=list(position.get("pending", ())))
+    for hook in hooks:
+        hook.load_state_dict(saved_state(position, hook.name), report)
+    return report
+
+
+def saved_state(position: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns the state of a hook in the position of a checkpoint; {}: there is none."""
+    return position.get("hooks", {}).get(name, {})
+
+
 @contextlib.contextmanager
-def refused() -> Iterator[None]:
-    """Around a save: weights that are not finite end the run with a line."""
+def refuse_overflow() -> Iterator[None]:
+    """Wraps a save: weights that are not finite end the run with a line."""
     try:
         yield
     except FloatingPointError as error:
         raise NotFiniteError(f"{error}: the weights overflowed; try a lower optim.lr") from error
 
 
-class Log:
-    """Adds up what steps report; now and then writes it to the workdir and shows it."""
-
-    def __init__(self, writer, progress, rate, goodput, *, flops, patience: int):
-        """`flops(B, L)`: floating-point operations of a step on such a batch."""
-        self.writer, self.progress, self.rate = writer, progress, rate
-        self.goodput = goodput
-        self.flops, self.peak, self.patience = flops, peak_flops.peak(), patience
-        self.meter = Meter()
-        self.data: Any = None  # the layout in force
-
-    def next(self, batches):
-        """The layout in force and its next batch, the wait for which is measured."""
-        with self.meter.waiting():
-            data, batch = next(batches)
-        self.meter.compiling |= data is not self.data
-        self.data = data
-        return data, batch
-
-    def step(self, step: int, sums) -> None:
-        """Takes in step number `step`, and looks at the one before, which is done by now."""
-        size = self.data.B, self.data.L
-        self._look(step - 1, self.meter.add(sums, math.prod(size), self.flops(*size)))
-
-    def _look(self, step: int, done) -> None:
-        if done is None or not (skips := int(done.consecutive_skips)):
-            return
-        norm = float(done.grad_norm)
-        text = f"step {step} skipped: loss or gradient not finite (gradient norm {norm})"
-        self.progress.say(f"{text}; its batch is number {step - 1} of the stream")
-        self.writer.write(step, event="skipped", batch=step - 1, consecutive_skips=skips)
-        if skips >= self.patience:
-            raise NotFiniteError(
-                f"{skips} steps in a row, up to step {step}, were not finite: the run stops. "
-                "The weights saved are those before them; try a lower optim.lr or optim.clip"
-            )
-
-    def catch_up(self, step: int) -> None:
-        """Waits for step number `step`, the latest, and looks at it."""
-        self._look(step, self.meter.add(None))
-
-    def __call__(self, step: int, state) -> None:
-        self.catch_up(step)
-        self.goodput.add(self.meter.busy)
-        values, rates = self.meter.read()
-        rates["goodput"] = self.goodput.share()
-        flops_per_s = rates.pop("flops_per_s")
-        if self.peak:
-            rates["utilisation"] = flops_per_s / self.peak
-        values |= {"lr": float(self.rate(step - 1 - int(state.skipped))), **rates}
-        self.writer.write(step, **values)
-        self.progress.show(step, values)
-
-    def begun(self) -> dict[str, Any]:
-        """What `resume` wants to know; what was written so far is on disk before it is told."""
-        self.writer.flush()
-        return {"sums": self.meter.begun(), "time": self.goodput.begun(self.meter.busy)}
-
-    def resume(self, begun) -> None:
-        self.meter.resume(begun.get("sums", {}))
-        self.goodput.resume(begun.get("time", {}))
+# --- the hooks of every run ------------------------------------------------------------------
 
 
-class Evaluate:
-    """Reads the held-out streams from their beginnings; a request to stop ends it early.
+class Evaluate(Hook):
+    """Reads the held-out streams from their beginnings; a request to stop breaks it off.
 
     Attributes:
-        owed: it was ended so, and is to be done again by whoever resumes.
-        last: the last that was not; None: there was none.
+        last: the last evaluation that came to its end; None: there was none.
     """
 
-    def __init__(self, steps, evals, stop, writer, progress, batches: int, score=None, best=None):
+    name = "evaluating"
+
+    def __init__(
+        self,
+        every: int,
+        steps,
+        evals: Mapping[str, Any],
+        stop: Callable[[], bool],
+        writer: Writer,
+        progress: Progress,
+        batches: int = 0,
+        score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
+    ):
         """
         Args:
             batches: of each stream; 0: all.
             score: (name of the stream, outputs of `Steps.predict`) -> {metric: value}, if the
                 objective is one whose worth is told by all of its predictions together.
-            best: a `Best`, told all values.
         """
-        self.steps, self.evals, self.stop = steps, evals, stop
-        self.writer, self.progress, self.batches = writer, progress, batches or None
-        self.score, self.best = score, best
-        self.owed = False
+        self.every, self.steps, self.evals, self.stop = every, steps, evals, stop
+        self.writer, self.progress = writer, progress
+        self.batches, self.score = batches or None, score
         self.last: Evaluation | None = None
 
-    def __call__(self, step: int, state) -> None:
-        self.owed = True
-        params = state.params if state.average is None else state.average
-        every: dict[str, float] = {}
+    def __call__(self, step: int, state: State, report: Report) -> None:
+        held_out: dict[str, float] = {}
         for name, data in self.evals.items():
-            values = self._values(name, params, data)
+            values = self._evaluate(name, state.evaluated_params, data)
             if values is None:
-                return
-            every |= {f"{name}/{k}": v for k, v in values.items()}
+                return report.interrupt()
+            held_out |= {f"{name}/{k}": v for k, v in values.items()}
             text = "  ".join(f"{k} {v:.4f}" for k, v in values.items())
             self.progress.say(f"step {step}  {name}:  {text}")
-        self.writer.write(step, **every)
-        self.owed = False
-        if every:
-            self.last = Evaluation(step, {name: to_json(value) for name, value in every.items()})
-        if self.best:
-            self.best(step, params, every)
+        self.writer.write(step, **held_out)
+        report.held_out = held_out
+        if held_out:
+            self.last = Evaluation(step, {name: to_json(x) for name, x in held_out.items()})
 
-    def _values(self, name: str, params, data) -> dict[str, float] | None:
-        """What one stream says; None if told to stop."""
+    def _evaluate(self, name: str, params, data) -> dict[str, float] | None:
+        """Returns the numbers of one stream; None if told to stop."""
         total = self.steps.evaluate(params, data, self.stop, self.batches)
         if total is None or not self.score:
             return total and metrics.means(total)
         outputs = self.steps.predict(params, data, self.stop)
         return outputs and {**metrics.means(total), **self.score(name, outputs)}
 
+    def state_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self.last) if self.last else {}
 
-class Best:
-    """The parameters that did best in one of the held-out numbers are kept, whatever comes later.
+    def load_state_dict(self, state: dict[str, Any], report: Report) -> None:
+        self.last = Evaluation(**state) if state else None
 
-    They are on disk before a checkpoint of the run names them, and stay as long as one does.
 
-    Attributes:
-        value: the best so far; None: nothing yet.
-        since: evaluations that have not bettered it.
-        step: of the best so far.
-        values: what the best evaluation said, by name; {}: nothing yet.
-    """
+class CheckSaves(Hook):
+    """Ends the run if what was saved in the background could not be written."""
 
-    def __init__(self, saved, run, metric: str, patience: int):
+    name = "checking the saves"
+
+    def __init__(self, checkpoints: Sequence):
+        """`checkpoints`: all `Checkpoints` of the run."""
+        self.checkpoints = checkpoints
+
+    def __call__(self, step: int, state: State, report: Report) -> None:
+        for saved in self.checkpoints:
+            saved.check()
+
+
+class SaveCheckpoint(Hook):
+    """Saves the train state, the position in the data, and the states of hooks."""
+
+    name = "saving"
+
+    def __init__(self, every: int, saved, fingerprint, hooks: Sequence[Hook]):
         """
         Args:
-            saved: `Checkpoints` of their own, which keep all.
-            run: the `Checkpoints` of the run.
-            metric: "dev/accuracy", or "-dev/loss" of what is to be low.
-            patience: evaluations in a row without a better one after which training ends; 0: none.
+            saved: the `Checkpoints` of the run.
+            fingerprint: of the data of training.
+            hooks: those whose states are saved.
         """
-        self.saved, self.run, self.metric, self.patience = saved, run, metric, patience
-        self.value: float | None = None
-        self.since, self.step = 0, -1
-        self.values: dict[str, float | None] = {}
+        self.every, self.saved, self.fingerprint, self.hooks = every, saved, fingerprint, hooks
 
-    def __call__(self, step: int, params, values: dict[str, float]) -> None:
-        name = self.metric.removeprefix("-")
-        if name not in values:
-            raise UserError(f"train.best={self.metric!r}: there are {', '.join(values)}")
-        value = -values[name] if self.metric.startswith("-") else values[name]
-        self.since += 1
-        if value > (-math.inf if self.value is None else self.value):  # which NaN never is
-            self.saved.keep_only(self._named(self.step) | {self.step})
-            with refused():
-                self.saved.save(step, {"params": params}, {"metric": name, "value": values[name]})
-            self.value, self.since, self.step = value, 0, step
-            self.values = {name: to_json(each) for name, each in values.items()}
-
-    def _named(self, step: int) -> set[int]:
-        """What checkpoints of the run name as the best of their time; `step` if they name none."""
-        self.run.wait()
-        return {position.get("best", {}).get("step", step) for position in self.run.positions()}
-
-    @property
-    def evaluation(self) -> Evaluation | None:
-        """The best so far; None: nothing yet."""
-        return Evaluation(self.step, self.values, self.since) if self.values else None
-
-    @property
-    def enough(self) -> bool:
-        """Whether to train on is no use."""
-        return bool(self.patience) and self.since >= self.patience
-
-    def begun(self) -> dict[str, Any]:
-        """What `resume` wants to know."""
-        return {
-            "value": self.value,
-            "since": self.since,
-            "step": self.step,
-            "values": self.values,
+    def __call__(self, step: int, state: State, report: Report) -> None:
+        states = {hook.name: hook.state_dict() for hook in self.hooks}
+        position = {
+            "step": step,
+            "data": self.fingerprint,
+            "pending": report.pending,
+            "hooks": {name: values for name, values in states.items() if values},
         }
-
-    def resume(self, begun, params) -> bool:
-        """Goes on from the best that was begun; what came after it is to come again.
-
-        Returns:
-            whether that best is there; if not, it is looked for anew, from `params` on.
-        """
-        latest = self.saved.manager.latest_step()
-        value, step = begun.get("value"), begun.get("step", -1 if latest is None else latest)
-        self.saved.keep_only(self._named(step))
-        if value is not None and not self.saved.has(step, {"params": params}):
-            logging.warning("the best weights, of step %d, are lost: these count anew", step)
-            return False
-        self.value, self.since, self.step = value, begun.get("since", 0), step
-        self.values = begun.get("values", {})
-        return True
-
-
-class Save:
-    """Checkpoints of the state, of the position in the data and what it depends on, and of what
-    the other hooks have begun and not finished."""
-
-    def __init__(self, saved, train, log: Log, evaluate: Evaluate):
-        self.saved, self.fingerprint, self.log, self.evaluate = (
-            saved,
-            train.fingerprint(),
-            log,
-            evaluate,
-        )
-
-    def __call__(self, step: int, state) -> None:
-        self.log.catch_up(step)
-        position = {"step": step, "data": self.fingerprint, "owed": self.evaluate.owed}
-        position |= self.log.begun()
-        if self.evaluate.last:
-            position["evaluation"] = dataclasses.asdict(self.evaluate.last)
-        if self.evaluate.best:
-            self.evaluate.best.saved.wait()  # it is there before the checkpoint that names it
-            position["best"] = self.evaluate.best.begun()
-        with refused():
+        with refuse_overflow():
             self.saved.save(step, state, position)
-
-    def check(self) -> None:
-        """UserError if what was saved in the background could not be written."""
-        self.saved.check()
-        if self.evaluate.best:
-            self.evaluate.best.saved.check()
-
-    def resume(self, position) -> None:
-        """Tells the other hooks what they had begun; `Best` is told before there is a writer."""
-        self.evaluate.owed = position.get("owed", False)
-        if last := position.get("evaluation"):
-            self.evaluate.last = Evaluation(**last)
-        self.log.resume(position)

@@ -9,7 +9,7 @@ import os
 import pathlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -26,23 +26,29 @@ from pretrain.training.train_state import StepMetrics
 class Writer:
     """A run's numbers: workdir/metrics.jsonl and TensorBoard events, from the first process only.
 
-    A run resumed at `step` forgets what an earlier life wrote beyond it; and its evaluation at
-    that very step, where that is owed once more.
+    A run resumed at `step` forgets what an earlier life wrote beyond it.
     """
 
-    def __init__(self, workdir, step: int, owed: bool = False):
+    def __init__(self, workdir, step: int):
         """Raises UserError if the files cannot be read and written."""
         self.first = jax.process_index() == 0
         if not self.first:
             return
         workdir = pathlib.Path(workdir)
         self.path = workdir / "metrics.jsonl"
-        kept = [line for line in read_lines(self.path) if line["step"] <= step]
-        if owed:
-            kept = [x for x in kept if x["step"] < step or not any("/" in name for name in x)]
+        self._keep_lines(lambda line: line["step"] <= step)
         with _writing(self.path):
-            write_file(self.path, "".join(json.dumps(line) + "\n" for line in kept).encode())
             self.board = Board(workdir / "tensorboard", step + 1)
+
+    def forget_evaluation(self, step: int) -> None:
+        """Removes the line of the evaluation at `step`, the latest: it is repeated."""
+        if self.first:
+            self._keep_lines(lambda x: x["step"] < step or not any("/" in name for name in x))
+
+    def _keep_lines(self, is_kept: Callable[[dict], bool]) -> None:
+        lines = filter(is_kept, read_lines(self.path))
+        with _writing(self.path):
+            write_file(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def write(self, step: int, **values: Any) -> None:
         """One line; numbers that are not finite are written as null, as JSON wants it."""
@@ -177,7 +183,7 @@ class Meter:
         self.began, self.compiling = None, False
         return done
 
-    def begun(self) -> dict[str, dict[str, Any]]:
+    def state_dict(self) -> dict[str, dict[str, Any]]:
         """Returns the sums since the last reading, for a checkpoint: JSON keeps float32 exactly."""
         return {
             name: dataclasses.asdict(x)
@@ -185,11 +191,11 @@ class Meter:
             for name, x in self.sums.items()
         }
 
-    def resume(self, begun: dict[str, dict[str, Any]]) -> None:
-        """Goes on from sums that an earlier life of the run had begun."""
+    def load_state_dict(self, state: dict[str, dict[str, Any]]) -> None:
+        """Goes on from the sums of a `state_dict`."""
         self.sums = {
             name: Sum(np.float32(x.pop("total")), np.float32(x.pop("weight")), **x)
-            for name, x in copy.deepcopy(begun).items()
+            for name, x in copy.deepcopy(state).items()
         }
 
     @property

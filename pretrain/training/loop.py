@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from modules import plugins
@@ -14,10 +14,23 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.distributed.watchdog import Watch
 from pretrain.runtime.errors import UserError, call_section, name_section
 from pretrain.runtime.run_config import diff_configs
-from pretrain.training import hooks, optimizer
+from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.goodput import Goodput
-from pretrain.training.logging import Progress, Writer
+from pretrain.training.hooks import (
+    CheckSaves,
+    Evaluate,
+    Evaluation,
+    Hook,
+    Report,
+    SaveCheckpoint,
+    call_hooks,
+    due_hooks,
+    load_hooks,
+)
+from pretrain.training.keep_best import KeepBest
+from pretrain.training.logging import Meter, Progress, Writer
+from pretrain.training.metrics_logger import MetricsLogger, StepMonitor
 from pretrain.training.profiler import Profile
 from pretrain.training.train_state import State
 
@@ -52,7 +65,7 @@ class Plan:
 
 
 class Result(NamedTuple):
-    """What a run has come to.
+    """Outcome of a run.
 
     Attributes:
         state: the final state.
@@ -63,7 +76,7 @@ class Result(NamedTuple):
 
     state: State
     finished: bool
-    best: hooks.Evaluation | None
+    best: Evaluation | None
 
 
 def run(
@@ -76,6 +89,7 @@ def run(
     accept_changes: bool = False,
     score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
     keep: Callable[[], None] = lambda: None,
+    extra_hooks: Sequence[Hook] = (),
 ) -> Result:
     """Trains `objective` on `train` until config.optim.steps, evaluating and saving as it goes.
 
@@ -92,21 +106,69 @@ def run(
         accept_changes: continue although the data are others than the checkpoint's.
         score: (held-out name, outputs of the objective's `predict` for all its rows) -> numbers.
         keep: leaves in `workdir` what else a run keeps; called once nothing can be refused.
+        extra_hooks: called after an evaluation and before a save, see `hooks.Hook`.
 
     Returns:
-        What the run has come to.  The step of its state is below config.optim.steps if the run was
-        told to terminate, or if train.stop_after ended it for want of a better evaluation.
+        The outcome.  The step of its state is below config.optim.steps if the run was told to
+        terminate, or if train.stop_after or a hook ended it.
 
     Raises:
         UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
     """
     with name_section("train"):
         plan = plugins.construct(Plan, **config.train)
+    last, stop = config.optim.steps, processes.Stop()
+    steps, rate, profile = build_steps(config, plan, workdir, objective, train, evals, extra_hooks)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(profile))
+        saved = open_checkpoints(stack, workdir, plan.keep, plan.keep_every or None)
+        state, position = restore_or_init(steps, saved, train, prepare, accept_changes)
+        keep()
+        watch = stack.enter_context(contextlib.closing(Watch(workdir)))
+        progress = Progress(last)
+        writer = stack.enter_context(contextlib.closing(Writer(workdir, int(state.step))))
+        monitor = StepMonitor(writer, progress, objective.flops, plan.patience)
+        logger = MetricsLogger(plan.log_every, monitor, rate, Goodput(watch.began))
+        evaluate = Evaluate(
+            plan.eval_every, steps, evals, stop, writer, progress, plan.eval_batches, score
+        )
+        best = open_best(stack, workdir, plan, saved, steps.like.params, progress)
+        stateful = [logger, evaluate, *best, *extra_hooks]
+        save = SaveCheckpoint(plan.save_every, saved, train.fingerprint(), stateful)
+        hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
+
+        report = load_hooks(stateful, position)
+        begin = f"continuing from step {state.step}" if position else "beginning at step 0"
+        progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
+        state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
+        steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
+        batches = training(train, int(state.step), steps.rows)
+        for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
+            with watch(f"training on {data.B} x {data.L} tokens", step), profile(step):
+                state, metrics = steps.train(state, steps.layout.put(batch, data.B))
+                report = monitor.observe(step, data, metrics)
+            state = call_hooks(due_hooks(hooks, step, last), step, state, report, watch)
+            if report.stop or stop():
+                save(step, state, report)
+                break
+        if report.error:
+            raise report.error
+    finished = (int(state.step) == last or report.is_finished) and not report.is_interrupted
+    return Result(state, finished, next((x.evaluation for x in best), None) or evaluate.last)
+
+
+def build_steps(
+    config, plan: Plan, workdir, objective, train, evals, extra_hooks: Sequence[Hook]
+) -> tuple[Steps, Callable[[int], Any], Profile]:
+    """Builds what a run computes with, and refuses a recipe that cannot be run.
+
+    Returns:
+        (compiled functions, learning rate by step, tracer of the steps chosen).
+    """
     with name_section("optim"):
         tx, rate = optimizer.make(**config.optim)
     layout = Layout(call_section("mesh", make_mesh, config.mesh))
-    last, stop = config.optim.steps, processes.Stop()
-    profile = Profile(config.get("profile", ""), workdir, last)
+    profile = Profile(config.get("profile", ""), workdir, config.optim.steps)
     for data in evals.values():
         layout.check_rows(data.B)  # refused now rather than at the first evaluation
     steps = Steps(
@@ -117,89 +179,47 @@ def run(
         seed=config.seed,
         parts=plan.parts,
         average=plan.average,
+        scalars={name: x for hook in extra_hooks for name, x in hook.scalars.items()},
     )
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(contextlib.closing(profile))
-        saved = Checkpoints(workdir, keep=plan.keep, keep_every=plan.keep_every or None)
-        stack.enter_context(contextlib.closing(saved))
-        state, position = _begin(steps, saved, train, prepare, accept_changes)
-        keep()
-        watch = stack.enter_context(contextlib.closing(Watch(workdir)))
-        best = None
-        if plan.best:
-            kept = Checkpoints(pathlib.Path(workdir) / "best", keep=None)
-            stack.enter_context(contextlib.closing(kept))
-            best = hooks.Best(kept, saved, plan.best, plan.stop_after)
-            if not best.resume(position.get("best", {}), steps.like.params):
-                position["owed"] = True
-        progress = Progress(last)
-        writer = Writer(workdir, int(state.step), owed=position.get("owed", False))
-        stack.enter_context(contextlib.closing(writer))
-        log = hooks.Log(
-            writer,
-            progress,
-            rate,
-            Goodput(watch.began),
-            flops=objective.flops,
-            patience=plan.patience,
-        )
-        evaluate = hooks.Evaluate(
-            steps, evals, stop, writer, progress, plan.eval_batches, score, best
-        )
-        save = hooks.Save(saved, train, log, evaluate)
-        periods = (
-            (plan.log_every, "logging", log),
-            (plan.eval_every, "evaluating", evaluate),
-            (plan.save_every, "saving", save),
-        )
-
-        save.resume(position)
-        begin = f"continuing from step {state.step}" if position else "beginning at step 0"
-        progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
-        if evaluate.owed:
-            with watch("evaluating", int(state.step)):
-                evaluate(int(state.step), state)
-            if evaluate.owed:  # and broken off again
-                return Result(state, False, _counting(evaluate, best))
-        if best and best.enough:
-            return Result(state, True, best.evaluation)
-        batches = training(train, int(state.step), steps.rows)
-        for step in range(int(state.step) + 1, last + 1):
-            with watch("waiting for a batch", step):
-                data, batch = log.next(batches)
-            try:
-                with watch(f"training on {data.B} x {data.L} tokens", step), profile(step):
-                    state, sums = steps.train(state, layout.put(batch, data.B))
-                    log.step(step, sums)
-                    save.check()
-                for every, doing, hook in periods:
-                    if (every and step % every == 0) or step == last:
-                        with watch(doing, step):
-                            hook(step, state)
-            except hooks.NotFiniteError:
-                save(step, state)
-                raise
-            if enough := bool(best and best.enough):
-                progress.say(f"step {step}: {plan.stop_after} evaluations did not better the best")
-            if enough or stop():
-                save(step, state)
-                break
-    finished = int(state.step) == last or bool(best and best.enough)
-    return Result(state, finished and not evaluate.owed, _counting(evaluate, best))
+    return steps, rate, profile
 
 
-def _counting(evaluate: hooks.Evaluate, best: hooks.Best | None) -> hooks.Evaluation | None:
-    """Returns the best evaluation, or the last where there is no best."""
-    return (best and best.evaluation) or evaluate.last
+def open_checkpoints(
+    stack: contextlib.ExitStack, workdir, keep: int | None, keep_every: int | None = None
+) -> Checkpoints:
+    """Opens the checkpoints of a folder until the stack is closed."""
+    saved = Checkpoints(workdir, keep=keep, keep_every=keep_every)
+    return stack.enter_context(contextlib.closing(saved))
 
 
-def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: bool):
-    """The newest checkpoint that verifies and its position; a fresh state and {} without one."""
-    found = saved.restore(steps.like)
-    if found is None:
+def open_best(
+    stack: contextlib.ExitStack, workdir, plan: Plan, run: Checkpoints, like, progress: Progress
+) -> list[KeepBest]:
+    """Opens `workdir/best` until the stack is closed; [] where the recipe keeps no best.
+
+    Args:
+        run: the checkpoints of the run.
+        like: the parameters, as jax.ShapeDtypeStructs.
+    """
+    if not plan.best:
+        return []
+    saved = open_checkpoints(stack, pathlib.Path(workdir) / "best", None)
+    return [KeepBest(plan.eval_every, saved, run, like, plan.best, plan.stop_after, progress)]
+
+
+def restore_or_init(
+    steps: Steps, saved: Checkpoints, train, prepare, accept_changes: bool
+) -> tuple[State, dict[str, Any]]:
+    """Returns the newest checkpoint that verifies and its position; without one, a new state, {}.
+
+    Raises:
+        UserError: the checkpoint belongs to other data.
+    """
+    restored = saved.restore(steps.like)
+    if restored is None:
         state = steps.init()
         return state.replace(params=prepare(state.params)), {}
-    state, position, _ = found
+    state, position, _ = restored
     changed = diff_configs(position["data"], train.fingerprint())
     if changed and not accept_changes:
         raise UserError(
@@ -207,3 +227,28 @@ def _begin(steps: Steps, saved: Checkpoints, train, prepare, accept_changes: boo
             + "".join(f"\n  {line}" for line in changed)
         )
     return state, position
+
+
+def repeat_evaluation(
+    evaluate: Evaluate, hooks: Sequence[Hook], state: State, report: Report, writer: Writer, watch
+) -> State:
+    """Evaluates the restored state anew if hooks are pending, and calls those.
+
+    Returns:
+        The state with the scalars that the hooks changed.
+    """
+    if not report.pending:
+        return state
+    writer.forget_evaluation(int(state.step))
+    pending = [hook for hook in hooks if hook is evaluate or hook.name in report.pending]
+    return call_hooks(pending, int(state.step), state, report, watch)
+
+
+def read_batches(
+    batches: Iterator[tuple[Any, Any]], steps: range, watch, meter: Meter
+) -> Iterator[tuple[int, Any, Any]]:
+    """Yields (step, its layout, its batch) for each of `steps`, and measures the wait for it."""
+    for step in steps:
+        with watch("waiting for a batch", step), meter.waiting():
+            data, batch = next(batches)
+        yield step, data, batch

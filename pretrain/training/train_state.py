@@ -1,16 +1,24 @@
 """The train state and the two pure steps every job runs, whatever the objective."""
 
+import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import flax
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from modules.activation_sharding import constrain_sharding
 from modules.metrics import Metrics, Sum
 from pretrain.distributed.sharding import letters
+
+SCALARS = {  # numbers of a state that hooks may change between steps, and what they do
+    "lr_scale": "multiplies every update, beside the schedule",
+    "average_rate": "rate of the moving average of the parameters; 0: it is the parameters",
+}
 
 
 @flax.struct.dataclass
@@ -24,6 +32,12 @@ class State:
     average: Any  # of the parameters, where the recipe wants one; else None
     skipped: jax.Array  # steps whose loss or gradient was not finite
     consecutive_skips: jax.Array  # how many of them are the latest
+    scalars: Any = None  # float32 by name, of `SCALARS`, where hooks change them; else None
+
+    @property
+    def evaluated_params(self):
+        """The parameters that are evaluated: their average where there is one."""
+        return self.params if self.average is None else self.average
 
 
 @flax.struct.dataclass
@@ -41,14 +55,42 @@ class StepMetrics:
     consecutive_skips: jax.Array
 
 
-def init(objective, tx, rng, batch, *, average: float = 0.0) -> State:
-    """A fresh state; every array in it is a pure function of the seed."""
+def init(
+    objective,
+    tx,
+    rng,
+    batch,
+    *,
+    average: float = 0.0,
+    scalars: Mapping[str, float] | None = None,
+) -> State:
+    """Builds a fresh state; every array in it is a pure function of the seed.
+
+    Args:
+        average: rate of the moving average of the parameters; 0: there is none.
+        scalars: values of `SCALARS` that hooks may change; without them the state has none.
+    """
     rngs = dict(zip(("params", "dropout", "corrupt"), jax.random.split(rng, 3), strict=True))
     carry = dict(objective.init(rngs, batch, train=True))
     params = carry.pop("params")
     zero = jnp.zeros((), jnp.int32)
-    kept = jax.tree.map(jnp.copy, params) if average else None
-    return State(zero, params, carry, tx.init(params), kept, zero, zero)
+    has_average = average or "average_rate" in (scalars or {})
+    copy = jax.tree.map(jnp.copy, params) if has_average else None
+    values = {name: jnp.float32(x) for name, x in scalars.items()} if scalars else None
+    return State(zero, params, carry, tx.init(params), copy, zero, zero, values)
+
+
+def replace_scalars(state: State, values: Mapping[str, float]) -> State:
+    """Returns the state with these values of its scalars.
+
+    Raises:
+        ValueError: the state has no such scalar.
+    """
+    scalars = state.scalars or {}
+    if unknown := values.keys() - scalars.keys():
+        raise ValueError(f"{min(unknown)!r} is not among the state's scalars: {sorted(scalars)}")
+    new = {k: jax.device_put(np.float32(x), scalars[k].sharding) for k, x in values.items()}
+    return dataclasses.replace(state, scalars={**scalars, **new}) if new else state
 
 
 def fresh_carry(objective, rng, batch):
@@ -67,6 +109,7 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     finite changes nothing but the counters.
     """
     rng = jax.random.fold_in(rng, state.step)
+    scalars = state.scalars or {}
     grads, carry, sums = _gradients(objective, rng, state, batch, parts)
     share = 1 / jnp.maximum(sums["loss"].weight, 1e-9)
     norm = optax.tree.norm(grads) * share
@@ -75,8 +118,11 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     def update():
         mean = jax.tree.map(lambda g: g * share, grads)
         updates, opt = tx.update(mean, state.opt, state.params, norm=norm)
+        if "lr_scale" in scalars:
+            updates = jax.tree.map(lambda u: u * scalars["lr_scale"], updates)
         params = optax.apply_updates(state.params, updates)
-        return params, carry, opt, _averaged(state.average, params, average)
+        average_rate = scalars.get("average_rate", average)
+        return params, carry, opt, _averaged(state.average, params, average_rate)
 
     def skip():
         return state.params, state.carry, state.opt, state.average
@@ -84,7 +130,8 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     # A branch, not a select: the moments are updated in place, with no second pass over them.
     params, carry, opt, kept = jax.lax.cond(finite, update, skip)
     skips = jnp.where(finite, 0, state.consecutive_skips + 1)
-    state = State(state.step + 1, params, carry, opt, kept, state.skipped + ~finite, skips)
+    skipped = state.skipped + ~finite
+    state = State(state.step + 1, params, carry, opt, kept, skipped, skips, state.scalars)
     return state, StepMetrics(sums, norm, skips)
 
 
@@ -182,6 +229,6 @@ def _gather(tree):
     return jax.tree_util.tree_map_with_path(gather, tree)
 
 
-def _averaged(kept, params, rate: float):
-    """The moving average after one more step."""
+def _averaged(kept, params, rate: float | jax.Array):
+    """Returns the moving average after one more step."""
     return kept and jax.tree.map(lambda k, p: rate * k + (1 - rate) * p, kept, params)

@@ -1,0 +1,97 @@
+"""The hook that writes the metrics of training, and the monitor that adds them up."""
+
+from typing import Any
+
+from pretrain.distributed import peak_flops
+from pretrain.training.goodput import Goodput
+from pretrain.training.hooks import Hook, NotFiniteError, Report
+from pretrain.training.logging import Meter, Progress, Writer
+from pretrain.training.train_state import State, StepMetrics
+
+
+class StepMonitor:
+    """Adds up the metrics of every step, and tells of those that were skipped.
+
+    It looks at a step when the next is on its way, so that the device never waits for the host.
+
+    Attributes:
+        meter: sums and times since they were last written down.
+    """
+
+    def __init__(self, writer: Writer, progress: Progress, flops, patience: int):
+        """
+        Args:
+            flops: (B, L) -> floating-point operations of a step on such a batch.
+            patience: skipped steps in a row after which the run ends.
+        """
+        self.writer, self.progress = writer, progress
+        self.flops, self.patience = flops, patience
+        self.meter = Meter()
+        self.step, self.data, self.report = 0, None, Report()
+
+    def observe(self, step: int, data, metrics: StepMetrics) -> Report:
+        """Takes in step number `step`, on a batch of the layout `data`, and starts its report."""
+        self.meter.compiling |= data is not self.data
+        self.step, self.data, self.report = step, data, Report(metrics)
+        done = self.meter.add(metrics, data.B * data.L, self.flops(data.B, data.L))
+        self._check(step - 1, done)
+        return self.report
+
+    def catch_up(self) -> None:
+        """Waits for the latest step and looks at it."""
+        self._check(self.step, self.meter.add(None))
+
+    def _check(self, step: int, done: StepMetrics | None) -> None:
+        if done is None or not (skips := int(done.consecutive_skips)):
+            return
+        norm = float(done.grad_norm)
+        text = f"step {step} skipped: loss or gradient not finite (gradient norm {norm})"
+        self.progress.say(f"{text}; its batch is number {step - 1} of the stream")
+        self.writer.write(step, event="skipped", batch=step - 1, consecutive_skips=skips)
+        if skips >= self.patience:
+            why = (
+                f"{skips} steps in a row, up to step {step}, were not finite: the run stops. "
+                "The weights saved are those before them; try a lower optim.lr or optim.clip"
+            )
+            self.report.fail(NotFiniteError(why))
+
+
+class MetricsLogger(Hook):
+    """Writes the metrics of the latest steps, with their rates, and shows them."""
+
+    name = "logging"
+
+    def __init__(self, every: int, monitor: StepMonitor, rate, goodput: Goodput):
+        """`rate`: learning rate by step."""
+        self.every, self.monitor, self.rate, self.goodput = every, monitor, rate, goodput
+        self.peak = peak_flops.peak()
+
+    def __call__(self, step: int, state: State, report: Report) -> None:
+        self.monitor.catch_up()
+        if report.error:
+            return
+        self.goodput.add(self.monitor.meter.busy)
+        values, rates = self.monitor.meter.read()
+        rates["goodput"] = self.goodput.share()
+        flops_per_s = rates.pop("flops_per_s")
+        if self.peak:
+            rates["utilisation"] = flops_per_s / self.peak
+        values |= {"lr": self.learning_rate(step, state), **rates}
+        self.monitor.writer.write(step, **values)
+        self.monitor.progress.show(step, values)
+
+    def learning_rate(self, step: int, state: State) -> float:
+        """Returns the learning rate of step number `step`; skipped steps do not count."""
+        rate = float(self.rate(step - 1 - int(state.skipped)))
+        return rate * float((state.scalars or {}).get("lr_scale", 1.0))
+
+    def state_dict(self) -> dict[str, Any]:
+        self.monitor.catch_up()
+        # A checkpoint counts these lines as written, and a resumed run does not repeat them.
+        self.monitor.writer.flush()
+        meter = self.monitor.meter
+        return {"sums": meter.state_dict(), "time": self.goodput.state_dict(meter.busy)}
+
+    def load_state_dict(self, state: dict[str, Any], report: Report) -> None:
+        self.monitor.meter.load_state_dict(state.get("sums", {}))
+        self.goodput.load_state_dict(state.get("time", {}))
