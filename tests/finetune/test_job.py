@@ -3,8 +3,6 @@
 import contextlib
 import functools
 import itertools
-import json
-import math
 import os
 import pathlib
 import shutil
@@ -24,7 +22,6 @@ from finetune import initialize, main, results
 from finetune import job as jobs
 from finetune.prediction.predictor import TerminatedError
 from pretrain.checkpoint import integrity
-from pretrain.checkpoint.manager import Checkpoints
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference.trained_run import opened
@@ -212,15 +209,15 @@ def test_a_job_that_broke_off_goes_on_bit_for_bit(run, lines, tmp_path, monkeypa
     settings = {"train.best": "-dev/loss", "optim.steps": 8, "model.dropout": 0.1}
     recipe = config(lines, run("mlm").workdir, **settings)
     whole = train(recipe, tmp_path / "whole")
-    save = hooks.Save.__call__
+    save = hooks.SaveCheckpoint.__call__
 
-    def breaks(self, step, state):
-        save(self, step, state)
+    def breaks(self, step, *arguments):
+        save(self, step, *arguments)
         if step == 4:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(hooks.Save, "__call__", breaks)
+        patch.setattr(hooks.SaveCheckpoint, "__call__", breaks)
         with pytest.raises(KeyboardInterrupt):
             train(recipe, tmp_path / "broken")
     assert_same(train(recipe, tmp_path / "broken"), whole)
@@ -290,45 +287,6 @@ def test_killed_at_any_operation_on_checkpoints_a_job_keeps_the_same_best(run, l
         assert written(killed) == written(whole)
 
 
-@pytest.fixture
-def judged(tmp_path):
-    """`Best` at step 4 of a run whose checkpoint of step 2 names another, and what it names."""
-    kept, saved = Checkpoints(tmp_path / "best", keep=None), Checkpoints(tmp_path / "run")
-    watch = hooks.Best(kept, saved, "-dev/loss", 0)
-    watch(2, WEIGHTS, {"dev/loss": 2.0})
-    begun = watch.begun()
-    saved.save(2, WEIGHTS, {"best": begun})
-    watch(4, WEIGHTS, {"dev/loss": 1.0})
-    kept.wait()
-    assert integrity.steps(kept.folder) == [4, 2]
-    yield watch, begun
-    kept.close()
-    saved.close()
-
-
-WEIGHTS = {"x": np.ones(3, np.float32)}
-
-
-def test_a_best_that_the_run_never_came_to_is_not_kept(judged):
-    watch, begun = judged
-    assert watch.resume(begun, WEIGHTS)
-    assert integrity.steps(watch.saved.folder) == [2]
-    assert watch.begun() == begun
-
-
-@pytest.mark.parametrize("damage", [shutil.rmtree, lambda x: (x / "record").rename(x / "gone")])
-def test_a_best_that_is_lost_is_told(judged, caplog, damage):
-    watch, begun = judged
-    damage(watch.saved.folder / "2")
-    watch.value = None
-    assert not watch.resume(begun, WEIGHTS)
-    assert "the best weights, of step 2, are lost" in caplog.text
-    assert watch.value is None
-    watch(2, WEIGHTS, {"dev/loss": 3.0})
-    watch.saved.wait()
-    assert integrity.steps(watch.saved.folder) == [2]
-
-
 @pytest.mark.slow
 def test_a_best_that_is_lost_is_looked_for_anew(run, lines, tmp_path):
     recipe = config(lines, run("mlm").workdir, **EACH)
@@ -337,15 +295,6 @@ def test_a_best_that_is_lost_is_looked_for_anew(run, lines, tmp_path):
     shutil.rmtree(tmp_path / "run" / "best")
     train(recipe, tmp_path / "run")
     assert (best(tmp_path / "run"), written(tmp_path / "run")) == before
-
-
-def test_weights_that_overflow_are_refused_as_the_best_in_a_line(tmp_path):
-    checkpoints = [Checkpoints(tmp_path / name, keep=None) for name in ("best", "run")]
-    watch = hooks.Best(*checkpoints, "-dev/loss", 0)
-    with pytest.raises(hooks.NotFiniteError, match=r"params/x: the weights overflowed"):
-        watch(1, {"x": np.float32(np.nan)}, {"dev/loss": 1.0})
-    for each in checkpoints:
-        each.close()
 
 
 def best(workdir):
@@ -371,24 +320,6 @@ def test_the_best_is_what_a_later_job_uses_and_training_ends_without_progress(ru
     assert best(tmp_path / "run")[0] == 2
     assert opened(tmp_path / "run").folder == tmp_path / "run" / "best"
     assert int(train(recipe, tmp_path / "run").step) == 6
-
-
-def test_a_best_is_kept_only_when_it_is_one(tmp_path):
-    kept, found = Checkpoints(tmp_path, keep=None), []
-    kept.save = lambda step, *_: found.append(step)
-    watch = hooks.Best(kept, kept, "-dev/loss", 2)
-    watch(-1, {}, {"dev/loss": math.nan})
-    for step, value in enumerate([3.0, 2.0, 2.0, 1.5, 1.6, 1.7]):
-        assert not watch.enough
-        watch(step, {}, {"dev/loss": value})
-    assert found == [0, 1, 3]
-    assert watch.enough
-    again = hooks.Best(kept, kept, "-dev/loss", 2)
-    kept.has = lambda step, like: step == 3
-    assert again.resume(json.loads(json.dumps(watch.begun())), {})
-    assert again.begun() == watch.begun()
-    with pytest.raises(UserError, match="there are dev/loss"):
-        hooks.Best(kept, kept, "dev/f1", 0)(1, {}, {"dev/loss": 1.0})
 
 
 WRONG = {

@@ -131,15 +131,15 @@ def test_a_request_to_stop_is_heard_whatever_step_is_being_saved(toy, tmp_path):
 
 @pytest.mark.parametrize("recipe", toys.ONE)
 def test_a_save_that_failed_ends_the_run_at_the_next_step(toy, tmp_path, monkeypatch, recipe):
-    save = hooks.Save.__call__
+    save = hooks.SaveCheckpoint.__call__
 
-    def save_and_fail(self, step, state):
+    def save_and_fail(self, *arguments):
         with no_file_above(2000):
-            save(self, step, state)
+            save(self, *arguments)
             while self.saved.manager.is_saving_in_progress():
                 time.sleep(0.01)
 
-    monkeypatch.setattr(hooks.Save, "__call__", save_and_fail)
+    monkeypatch.setattr(hooks.SaveCheckpoint, "__call__", save_and_fail)
     with pytest.raises(UserError, match="could not be written in"):
         toys.train(toy.config(recipe, {"train.eval_every": 0}), tmp_path)
     assert [line["step"] for line in toys.written(tmp_path)] == [1, 2]  # saved every 2

@@ -23,17 +23,17 @@ def test_it_is_the_share_of_the_time_since_the_first_start():
 def test_steps_lost_with_a_life_and_the_time_without_one_count_as_lost():
     first = Goodput(0.0, now=lambda: 100.0)
     first.add(60.0)
-    saved = first.begun(more=20.0)
+    saved = first.state_dict(more=20.0)
     first.add(30.0)  # and then the machine is gone
     second = Goodput(250.0, now=lambda: 400.0)
-    second.resume(saved)
+    second.load_state_dict(saved)
     second.add(80.0)
     assert second.share() == (60 + 20 + 80) / 400
 
 
 def test_a_run_killed_before_its_first_checkpoint_has_lost_that_time():
     again = Goodput(0.0, now=lambda: 100.0)  # as its heartbeat says
-    again.resume({})
+    again.load_state_dict({})
     again.add(25.0)
     assert again.share() == 0.25
 

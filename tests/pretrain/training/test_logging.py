@@ -30,6 +30,17 @@ def test_a_resumed_run_forgets_what_it_wrote_beyond_the_checkpoint(tmp_path):
     assert [line["life"] for line in lines_of(tmp_path)] == [0, 0, 0, 3, 3, 3, 3]
 
 
+def test_an_evaluation_to_be_repeated_is_forgotten(tmp_path):
+    writer = Writer(tmp_path, 0)
+    for step in (1, 2):
+        writer.write(step, loss=0.5)
+        writer.write(step, **{"dev/loss": 0.25})
+    writer.forget_evaluation(2)
+    writer.close()
+    names = [set(line) - {"step"} for line in lines_of(tmp_path)]
+    assert names == [{"loss"}, {"dev/loss"}, {"loss"}]
+
+
 def test_a_resumed_run_forgets_a_line_cut_short(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"st')
     writer = Writer(tmp_path, 2)
@@ -174,7 +185,7 @@ def test_the_meter_goes_on_from_sums_that_json_has_kept():
     for n in (1, 1 / 3):
         take(meter, step_metrics(n))
     meter.add(None)
-    again.resume(json.loads(json.dumps(meter.begun())))
+    again.load_state_dict(json.loads(json.dumps(meter.state_dict())))
     assert again.sums == meter.sums
 
 

@@ -6,8 +6,9 @@ import pytest
 from tensorboardX.proto import event_pb2
 
 from pretrain.runtime.errors import UserError
-from pretrain.training import goodput, hooks
-from pretrain.training.logging import Writer
+from pretrain.training import goodput
+from pretrain.training.logging import Progress, Writer
+from pretrain.training.metrics_logger import MetricsLogger, StepMonitor
 
 
 def points(workdir) -> list[tuple[int, str, float]]:
@@ -37,9 +38,10 @@ def test_what_was_flushed_outlives_a_killed_run(tmp_path):
 
 def test_what_a_checkpoint_counts_as_done_is_on_disk_before_it(tmp_path):
     writer = Writer(tmp_path, 0)
-    log = hooks.Log(writer, None, None, goodput.Goodput(0.0), flops=None, patience=1)
+    monitor = StepMonitor(writer, Progress(9), flops=None, patience=1)
+    logger = MetricsLogger(1, monitor, None, goodput.Goodput(0.0))
     writer.write(7, loss=0.5)
-    log.begun()  # for the checkpoint
+    logger.state_dict()  # for the checkpoint
     assert points(tmp_path) == [(7, "loss", 0.5)]
 
 
