@@ -221,14 +221,17 @@ def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
 
 
 @pytest.mark.parametrize("recipe", toys.ONE)
+@pytest.mark.parametrize("log_every", [1, 100])
 def test_when_patience_ends_the_last_finite_state_is_saved_and_can_be_gone_on_from(
-    toy, tmp_path, recipe
+    toy, tmp_path, recipe, log_every
 ):
-    config = toy.config(recipe, {"train.patience": 2, "train.save_every": 100})
+    changes = {"train.patience": 2, "train.save_every": 100, "train.log_every": log_every}
+    config = toy.config(recipe, changes)
     with pytest.raises(hooks.NotFiniteError, match=r"2 steps in a row, up to step 4.*optim\.lr"):
         train(config, tmp_path, [2, 3, 4, 5])
-    assert [event["batch"] for event in events(tmp_path)] == [2, 3]
-    assert toys.checkpoints(tmp_path)
+    # A step is looked at when the next is on its way, or before it is logged.
+    assert [event["batch"] for event in events(tmp_path)] == [2, 3] + [4] * (log_every > 1)
+    assert toys.checkpoints(tmp_path) == [4 if log_every == 1 else 5]
     state = train(config, tmp_path, [])
     assert (int(state.step), int(state.consecutive_skips)) == (6, 0)
 

@@ -104,6 +104,18 @@ def test_the_average_follows_the_parameters():
     assert np.any(state.average["w_D"] != state.params["w_D"])
 
 
+def test_an_update_is_multiplied_by_the_scale_of_the_rate():
+    moves = []
+    for scale in (1.0, 0.5):
+        before = begin().replace(scalars={"lr_scale": np.float32(scale)})
+        after, _ = step()(jax.random.key(1), before, draw(2))
+        equal(after.scalars, before.scalars)
+        moves.append(after.params["w_D"] - before.params["w_D"])
+    plain, _ = step()(jax.random.key(1), begin(), draw(2))
+    np.testing.assert_array_equal(moves[0], plain.params["w_D"] - begin().params["w_D"])
+    np.testing.assert_allclose(moves[1], moves[0] / 2, rtol=1e-4)
+
+
 def test_a_batch_without_weight_moves_nothing_by_its_gradient():
     batch = draw(2) | {"weight_B": np.zeros(B, np.float32)}
     _, metrics = step()(jax.random.key(1), begin(), batch)

@@ -1,0 +1,175 @@
+"""A hook of one's own stops a run, divides its rate and averages, and the loop stays as it is."""
+
+import contextlib
+
+import jax
+import numpy as np
+import pytest
+
+from pretrain.distributed import processes
+from pretrain.runtime.errors import UserError
+from pretrain.training import hooks
+from pretrain.training.hooks import Hook, Report
+from tests.support import tiny_runs as toys
+
+pytest_plugins = ["tests.support.tiny_runs"]
+
+
+class Plateau(Hook):
+    """Divides the learning rate by four when the held-out loss is not below all before it."""
+
+    name = "plateau"
+    scalars = {"lr_scale": 1.0}
+
+    def __init__(self, every=3, least=0.0):
+        self.every, self.least, self.scale = every, least, 1.0
+
+    def __call__(self, step, state, report):
+        loss = report.held_out["held_out/loss"]
+        if loss >= self.least:
+            self.scale /= 4
+            report.scalars["lr_scale"] = self.scale
+        self.least = min(loss, self.least)
+
+    def state_dict(self):
+        return {"least": self.least, "scale": self.scale}
+
+    def load_state_dict(self, state, report):
+        self.least, self.scale = state.get("least", self.least), state.get("scale", 1.0)
+
+
+class AverageFrom(Hook):
+    """Switches averaging on after a step, and records what it averages."""
+
+    name = "average"
+    scalars = {"average_rate": 0.0}
+
+    def __init__(self, start, rate):
+        self.start, self.rate, self.seen = start, rate, {}
+
+    def __call__(self, step, state, report):
+        self.seen[step] = jax.device_get((state.params, state.average))
+        if step == self.start:
+            report.scalars["average_rate"] = self.rate
+
+
+class Ask(Hook):
+    """Makes a request of the run after a step, and counts its own calls."""
+
+    def __init__(self, request, name="ask", step=2):
+        self.request, self.name, self.step, self.calls = request, name, step, []
+
+    def __call__(self, step, state, report):
+        self.calls.append(step)
+        if step == self.step:
+            self.request(report)
+
+
+@pytest.fixture
+def train(toy, tmp_path):
+    """(folder, *hooks, **changes of the recipe) -> the final state of a run."""
+
+    def train(name, *more, **changes):
+        config = toy.config("bilm", {key.replace("__", "."): x for key, x in changes.items()})
+        return toys.train(config, tmp_path / name, extra_hooks=more)
+
+    return train
+
+
+def rates(workdir) -> list[float]:
+    return [line["lr"] for line in toys.written(workdir) if "lr" in line]
+
+
+def test_a_plateau_divides_the_rate_and_resumes_exactly(train, tmp_path, monkeypatch):
+    plain = train("plain")
+    rests = train("rests", Plateau(least=np.inf, every=0))  # called at the last step alone
+    toys.assert_same((rests.params, rests.opt), (plain.params, plain.opt))
+    whole = train("whole", Plateau())
+    before, after = rates(tmp_path / "plain"), rates(tmp_path / "whole")
+    np.testing.assert_allclose(after, np.array(before) * ([1] * 3 + [1 / 4] * 3), rtol=1e-6)
+    assert float(whole.scalars["lr_scale"]) == 1 / 16
+
+    # The third question whether to stop falls into the evaluation that the hook waits for.
+    calls = iter(range(1, 99))
+    monkeypatch.setattr(processes.Stop, "__call__", lambda _: next(calls) >= 3)
+    assert int(train("resumed", Plateau()).step) == 3
+    monkeypatch.undo()
+    toys.assert_same(train("resumed", Plateau()), whole)
+    assert toys.written(tmp_path / "resumed") == toys.written(tmp_path / "whole")
+
+
+def test_averaging_is_switched_on_at_a_step(train):
+    hook = AverageFrom(3, 0.75)
+    train("run", hook, train__eval_every=0)
+    for step in (1, 2, 3):
+        toys.assert_same(*hook.seen[step])
+    expected = hook.seen[3][0]
+    for step in (4, 5, 6):
+        params, average = hook.seen[step]
+        expected = jax.tree.map(lambda a, p: 0.75 * a + 0.25 * p, expected, params)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), average, expected)
+
+
+def test_an_error_is_raised_after_the_step_is_saved(train, tmp_path):
+    asking = Ask(lambda report: report.fail(UserError("that will do")))
+    with pytest.raises(UserError, match="that will do"):
+        train("run", asking, train__save_every=0, train__eval_every=0)
+    assert toys.checkpoints(tmp_path / "run") == [2]
+
+
+# --- the order of calls ----------------------------------------------------------------------
+
+
+def watch(_kind, _step):
+    return contextlib.nullcontext()
+
+
+def call(*requests):
+    """Calls hooks at step 2 that make these requests: (who was called, the report)."""
+    report, asked = Report(), [Ask(x, str(number)) for number, x in enumerate(requests)]
+    hooks.call_hooks(asked, 2, State(), report, watch)
+    return [hook.name for hook in asked if hook.calls], report
+
+
+class State:
+    scalars = None
+
+
+def nothing(_report):
+    pass
+
+
+def test_an_interruption_leaves_it_and_all_later_hooks_pending():
+    called, report = call(nothing, Report.interrupt, nothing)
+    assert called == ["0", "1"]
+    assert (report.pending, report.stop, report.is_finished) == (["1", "2"], True, False)
+
+
+def test_after_an_error_no_hook_is_called_and_the_first_counts():
+    first, second = UserError("first"), UserError("second")
+    called, report = call(nothing, lambda report: report.fail(first), nothing)
+    assert called == ["0", "1"]
+    report.fail(second)
+    assert report.error is first
+
+
+def test_after_a_request_to_stop_the_others_are_called():
+    called, report = call(Report.finish, nothing)
+    assert called == ["0", "1"]
+    assert (report.stop, report.is_finished, report.pending) == (True, True, [])
+
+
+def test_each_hook_has_a_period_and_all_are_due_at_the_last_step():
+    asked = [Ask(nothing, str(every)) for every in (0, 1, 2, 3)]
+    for hook in asked:
+        hook.every = int(hook.name)
+    due = {step: [x.every for x in hooks.due_hooks(asked, step, last=5)] for step in range(1, 6)}
+    assert due == {1: [1], 2: [1, 2], 3: [1, 3], 4: [1, 2], 5: [0, 1, 2, 3]}
+
+
+def test_a_scalar_that_the_state_lacks_is_refused():
+    def change(report):
+        report.scalars["lr_scale"] = 0.5
+
+    with pytest.raises(ValueError, match=r"'lr_scale' is not among the state's scalars: \[\]"):
+        call(change)
