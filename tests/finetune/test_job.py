@@ -416,7 +416,7 @@ def test_a_job_whose_steps_were_all_skipped_is_no_success(run, lines, tmp_path):
     def finished(*arguments):
         keep = arguments[-1]
         keep()
-        return mock.Mock(step=2, skipped=2)
+        return loop.Result(mock.Mock(step=2, skipped=2), finished=True, best=None)
 
     with (
         alone(),
