@@ -130,8 +130,8 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
     # A branch, not a select: the moments are updated in place, with no second pass over them.
     params, carry, opt, kept = jax.lax.cond(finite, update, skip)
     skips = jnp.where(finite, 0, state.consecutive_skips + 1)
-    skipped = state.skipped + ~finite
-    state = State(state.step + 1, params, carry, opt, kept, skipped, skips, state.scalars)
+    number, skipped = state.step + 1, state.skipped + ~finite
+    state = State(number, params, carry, opt, kept, skipped, skips, state.scalars)
     return state, StepMetrics(sums, norm, skips)
 
 

@@ -1,0 +1,46 @@
+"""Skipped steps are told one step late, and too many of them end the run."""
+
+import types
+
+import numpy as np
+import pytest
+
+from pretrain.training.hooks import NotFiniteError
+from pretrain.training.logging import Progress, Writer, read_lines
+from pretrain.training.metrics_logger import StepMonitor
+from pretrain.training.train_state import StepMetrics
+
+DATA = types.SimpleNamespace(B=2, L=3)
+
+
+@pytest.fixture
+def observe(tmp_path):
+    """(step, skipped steps in a row) -> the report of the step, to a monitor of patience 2."""
+    writer = Writer(tmp_path, 0)
+    monitor = StepMonitor(writer, Progress(9), lambda B, L: 1.0, patience=2)
+
+    def observe(step, skips):
+        return monitor.observe(step, DATA, StepMetrics({}, np.float32(1), np.int32(skips)))
+
+    observe.monitor = monitor
+    yield observe
+    writer.close()
+
+
+def test_a_skipped_step_is_told_with_its_batch_one_step_late(observe, tmp_path):
+    observe(1, 0)
+    observe(2, 1)
+    assert not read_lines(tmp_path / "metrics.jsonl")
+    assert not observe(3, 0).stop
+    skipped = {"step": 2, "event": "skipped", "batch": 1, "consecutive_skips": 1}
+    assert read_lines(tmp_path / "metrics.jsonl") == [skipped]
+
+
+def test_patience_ends_the_run_with_an_error_in_the_latest_report(observe):
+    observe(1, 1)
+    report = observe(2, 2)
+    assert not report.stop
+    observe.monitor.catch_up()
+    assert report.stop
+    assert not report.is_finished
+    assert isinstance(report.error, NotFiniteError)
