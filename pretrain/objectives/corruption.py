@@ -89,12 +89,13 @@ def runs(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):
     run_L = jnp.append(0, jnp.cumsum(border_L))  # by number, and none across a border
     size_L = jnp.zeros(L, jnp.int32).at[run_L].add(eligible_L)
     order_L = jnp.argsort(jax.random.uniform(order_rng, (L,)))
-    taken_L = jnp.zeros(L, bool).at[order_L].set(_greedily(size_L[order_L], goal, unit * len(odds)))
+    fitting_L = take_fitting(size_L[order_L], goal, unit * len(odds))
+    taken_L = jnp.zeros(L, bool).at[order_L].set(fitting_L)
     return taken_L[run_L] & eligible_L
 
 
-def _greedily(size_L, goal, largest: int = 0):
-    """Which of these sizes, in their order, are taken if each is that still fits: bool [L].
+def take_fitting(size_L, goal, largest: int = 0):
+    """Takes, in their order, each of these sizes that still fits: bool [L].
 
     As many turns for every row, for devices would have to ask each other whose row is done.  A
     turn ends at a size that no longer fits, smaller than that of the turn before: there are no

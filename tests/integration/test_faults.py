@@ -54,7 +54,7 @@ def kill_somewhere(toy, recipe, workdir, changes, draw) -> bool:
 @pytest.mark.parametrize("recipe", toys.ONE)
 @pytest.mark.parametrize(
     ("kills", "steps"),
-    [(2, 16), pytest.param(20, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    [(1, 16), pytest.param(20, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
 )
 def test_a_run_killed_again_and_again_arrives_bit_for_bit(
     toy, undisturbed, tmp_path, recipe, kills, steps

@@ -9,6 +9,8 @@ import h5py
 import jax
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
@@ -160,26 +162,30 @@ def command(toy, *words, devices=1):
     return subprocess.run(command, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
 
 
-def test_the_command_writes_the_file_on_any_devices_and_does_not_replace_it(
-    run, toy, write, text, tmp_path
-):
+def test_the_command_writes_the_file_on_any_devices(run, toy, write, text, tmp_path):
     write(text, tmp_path / "expected.h5", "mlm", layers="all", mix="1,0,-1")
-    flags = f"--workdir={run('mlm').workdir}", "--mix=1,0,-1", text, tmp_path / "out.h5"
-    done = command(toy, *flags, devices=4)
+    words = f"--workdir={run('mlm').workdir}", "--mix=1,0,-1", text, tmp_path / "out.h5"
+    done = command(toy, *words, devices=4)
     assert done.returncode == 0, done.stderr
     assert done.stderr.splitlines()[-1].startswith("9 sentences, 21 words: ")
     expected, found = (read(tmp_path / f"{name}.h5") for name in ("expected", "out"))
     assert found.keys() == expected.keys()
     for name, x in found.items():
         np.testing.assert_allclose(x, expected[name], rtol=1e-4, atol=1e-4)
-    again = command(toy, *flags)
-    assert again.returncode == 1
-    assert "out.h5 is there already: take another name, or --overwrite" in again.stderr
 
 
-def test_a_file_that_is_missing_on_the_command_line_is_asked_for(toy, tmp_path):
-    done = command(toy, f"--workdir={tmp_path}", "in.txt")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1] == (
-        "error: name two files: the text, and the file to write: in.txt out.h5"
-    )
+@pytest.mark.usefixtures("flags_as_they_are")
+def test_a_file_that_is_missing_or_there_already_is_named(tmp_path):
+    with pytest.raises(UserError, match=r"name two files: .*: in\.txt out\.h5"):
+        embed.files(["embed", "in.txt"])
+    (out := tmp_path / "out.h5").touch()
+    with pytest.raises(UserError, match=r"out\.h5 is there already: .* or --overwrite"):
+        embed.files(["embed", "in.txt", str(out)])
+
+
+@pytest.fixture
+def flags_as_they_are():
+    """Reads flags without a command line."""
+    with flagsaver.flagsaver():
+        flags.FLAGS.mark_as_parsed()
+        yield
