@@ -222,9 +222,7 @@ def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
 
 @pytest.mark.parametrize("recipe", toys.ONE)
 @pytest.mark.parametrize("log_every", [1, 100])
-def test_when_patience_ends_the_last_finite_state_is_saved_and_can_be_gone_on_from(
-    toy, tmp_path, recipe, log_every
-):
+def test_when_patience_ends_the_last_finite_state_can_be_resumed(toy, tmp_path, recipe, log_every):
     changes = {"train.patience": 2, "train.save_every": 100, "train.log_every": log_every}
     config = toy.config(recipe, changes)
     with pytest.raises(hooks.NotFiniteError, match=r"2 steps in a row, up to step 4.*optim\.lr"):

@@ -47,7 +47,7 @@ def test_a_workdir_is_named_after_the_recipe_and_the_preset_it_takes(given, name
     assert cli.workdir() == ROOT / "runs" / folder
 
 
-def test_a_workdir_that_is_an_address_is_refused_before_a_folder_of_that_name_is_made(given):
+def test_a_workdir_that_is_an_address_is_refused_and_not_made(given):
     given("--config=configs/xlnet.py", "--workdir=gs://bucket/runs/xlnet")
     with pytest.raises(UserError, match="mount the bucket"):
         cli.workdir()

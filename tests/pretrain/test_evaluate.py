@@ -166,7 +166,7 @@ def test_a_recipe_holds_a_text_and_rows_as_long_as_the_runs(name):
     assert rows.get("overlap") == {"wikitext2": 16}.get(name)
 
 
-def test_of_a_layout_that_is_not_the_runs_own_only_the_length_is_the_runs():
+def test_of_another_layout_only_the_length_is_the_runs():
     own, changes = toys.get_config("mlm").batches, toys.get_config("clm").batches
     assert evaluate.rows(own, changes) == {"name": "windows", "B": 8, "L": 32}
 

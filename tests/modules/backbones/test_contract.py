@@ -34,7 +34,7 @@ def layer_states(model, params, tokens, valid_BL=RAGGED, **given):
 
 
 @pytest.mark.parametrize("system", TRANSFORMERS)
-def test_a_layers_states_are_the_reference_s_of_a_model_with_so_many_layers(system):
+def test_a_layers_states_are_the_reference_s_of_fewer_layers(system):
     model = cases.tiny(**TRANSFORMERS[system])
     params, tokens_BL, pre = cases.draw(model), cases.tokens(*RAGGED.shape), model.norm == "pre"
     h_NBLD = layer_states(model, params, tokens_BL)
@@ -82,7 +82,7 @@ def test_every_layers_states_are_hugging_face_s(system):
 
 
 @pytest.mark.parametrize("untied", [True, False])
-def test_a_content_layers_states_are_the_reference_s_of_a_model_with_so_many_layers(untied):
+def test_a_content_layers_states_are_the_reference_s_of_fewer_layers(untied):
     cfg = xlnet_reference.Config(n_layer=3, untie_r=untied)
     weights, model = xlnet_reference.random_weights(cfg, 0), xlnet_inputs.backbone(cfg)
     rng = np.random.default_rng(0)

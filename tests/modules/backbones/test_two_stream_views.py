@@ -69,7 +69,7 @@ def test_the_gradient_from_an_invisible_place_is_exactly_zero():
     assert not any(reached_PL[p, slot] for p, slot in enumerate(slots_BP[0]))
 
 
-def test_the_token_at_a_predicted_place_does_not_move_its_own_output_by_a_bit():
+def test_a_predicted_token_does_not_move_its_own_output():
     tokens_BL, mask, slots_BP = permuted_row()
     run = quick_jit(lambda tokens_BL: queries(WEIGHTS, tokens_BL, mask, slots_BP))
     before_PD = run(tokens_BL)
@@ -142,7 +142,7 @@ def test_no_gradient_flows_into_the_memory_that_is_kept():
     assert all(not np.any(x) for x in jax.tree.leaves(slopes))
 
 
-def test_windows_with_memory_are_the_whole_row_where_each_sees_its_window_and_m_before():
+def test_windows_with_memory_are_the_whole_row_under_a_band():
     cfg = reference.Config(n_token=40, n_layer=3, mem_len=6, reuse_len=2)
     params = reference.ours(reference.random_weights(cfg, 2), cfg)
     rng, L = np.random.default_rng(0), 4

@@ -28,7 +28,7 @@ def masked():
     return 20 * draw(2, 3, 5, 7), visible
 
 
-def test_softmax_is_jax_s_where_something_is_visible_and_zero_where_nothing_is():
+def test_softmax_is_jax_s_and_zero_where_nothing_is_visible():
     scores, visible = masked()
     found = softmax(scores, visible)
     expected = jax.nn.softmax(scores, where=visible, axis=-1)

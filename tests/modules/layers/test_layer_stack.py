@@ -27,7 +27,7 @@ def test_every_layer_of_a_stack_begins_differently():
         assert not np.any(params["wi_DF"][i] == params["wi_DF"][j])
 
 
-def test_a_tree_is_parted_along_its_first_dimension_with_the_gradient_of_slices():
+def test_a_tree_splits_along_its_first_dimension_with_slices_gradient():
     tree = {"a": draw(5, 3), "b": (draw(5), jax.random.split(jax.random.key(0), 5))}
     pieces = layer_stack.split_layers(tree, (0, 4, 1))
     for piece, (start, end) in zip(pieces, [(0, 0), (0, 4), (4, 5)], strict=True):

@@ -41,14 +41,14 @@ def log():
         (0, GONE, "the processes of the run lost each other (UNAVAILABLE: Failed to send RPC)"),
     ],
 )
-def test_what_the_log_says_of_lost_processes_becomes_a_line_that_names_them(log, own, entry, line):
+def test_what_the_log_says_becomes_a_line_naming_lost_processes(log, own, entry, line):
     said = log(own)._lost(entry)
     assert said.startswith(line)
     assert said.endswith(": start the run again and it goes on from its last checkpoint")
     assert "\n" not in said
 
 
-def test_what_is_no_news_of_processes_is_passed_on_whole_and_closing_leaves_all_as_it_was(capfd):
+def test_what_is_no_news_of_processes_passes_through_unchanged(capfd):
     log = failures.Log(60, 300)
     os.write(2, b"I1122 1 a.cc:1] one\nE1122 1 coordination_service.cc:9] the\nother\n")
     os.write(2, b"I1122 1 b.cc:1] two\nplain\n")
@@ -67,7 +67,7 @@ def test_what_is_no_news_of_processes_is_passed_on_whole_and_closing_leaves_all_
         (None, False),
     ],
 )
-def test_an_error_that_a_lost_process_can_have_caused_is_told_from_others(error, follows):
+def test_errors_that_a_lost_process_can_cause_are_told_apart(error, follows):
     assert failures._follows(error) == follows
     if error:
         wrapped = UserError("a checkpoint could not be written")

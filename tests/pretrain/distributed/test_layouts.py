@@ -113,7 +113,7 @@ def softmax(step: compiled_step.Step) -> set[tuple[int, ...]]:
     return {(backbone.V, backbone.D), (backbone.D, backbone.V)}
 
 
-def test_the_weights_of_the_softmax_are_fetched_once_for_the_loss_and_once_for_the_input(split):
+def test_softmax_weights_are_fetched_once_for_loss_and_once_for_input(split):
     fetched = [
         each.count
         for each in talk(split)

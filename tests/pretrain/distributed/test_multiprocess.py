@@ -286,9 +286,7 @@ def test_the_first_process_alone_reports(lost, recipe):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", toys.RECIPES)
-def test_one_of_two_asked_to_stop_stops_both_at_one_step_and_they_go_on_exactly(
-    toy, straight, tmp_path, recipe
-):
+def test_one_of_two_asked_to_stop_stops_both_exactly(toy, straight, tmp_path, recipe):
     both = launched(toy, recipe, tmp_path, ENDLESS | {"train.save_every": 5000})
     toys.wait_for(lambda: toys.written(tmp_path), both[0])
     both[1].send_signal(signal.SIGTERM)

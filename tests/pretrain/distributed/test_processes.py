@@ -56,15 +56,13 @@ def told(monkeypatch):
         (("a:b", "2", "1"), "an address is a host and a port"),
     ],
 )
-def test_variables_that_make_no_sense_are_refused_before_anybody_is_waited_for(
-    told, values, reason
-):
+def test_variables_that_make_no_sense_are_refused_without_waiting(told, values, reason):
     told(*values)
     with pytest.raises(UserError, match=reason):
         processes.join()
 
 
-def test_a_port_that_is_in_use_is_refused_where_it_is_to_be_listened_at(told):
+def test_a_port_in_use_is_refused_where_it_is_listened_at(told):
     with socket.create_server(("localhost", 0)) as other:
         address = f"localhost:{other.getsockname()[1]}"
         told(address, "2", "0")
@@ -74,7 +72,7 @@ def test_a_port_that_is_in_use_is_refused_where_it_is_to_be_listened_at(told):
         processes._told()
 
 
-def test_variables_that_make_sense_are_taken_and_a_cluster_may_know_the_rest(told):
+def test_variables_that_make_sense_are_taken_and_may_be_fewer(told):
     told("10.0.0.1:1234", "4", "3")
     assert processes._told() == {"process_id": 3, "num_processes": 4}
     told("", "4", "3")

@@ -50,9 +50,7 @@ def sharp(monkeypatch):
     monkeypatch.setattr(watches, "LEAST", 0.0)
 
 
-def test_work_20_times_as_slow_as_the_median_leaves_the_stack_of_every_thread(
-    tmp_path, capsys, monkeypatch
-):
+def test_work_20_times_slower_than_the_median_leaves_every_stack(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(watches, "LEAST", 0.2)
     free = threading.Event()
 

@@ -99,7 +99,7 @@ def test_full_batches_have_rows_of_about_one_length(run):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_whole_line_is_the_mean_of_its_positions_or_the_first_of_them(run, lines, kind):
+def test_a_whole_line_is_its_positions_mean_or_first(run, lines, kind):
     one = run(kind)
     made = {
         pool: next(

@@ -13,7 +13,7 @@ pytest_plugins = ["tests.support.tiny_models"]
 pytestmark = pytest.mark.usefixtures("exactly")
 
 
-def test_every_word_is_read_with_its_own_characters_and_none_is_taken_for_a_mark(run):
+def test_words_are_read_by_their_characters_and_never_as_marks(run):
     embedder = Embedder(run("bilm"), layout(), chosen("0", count=3), tokens=64)
     line = "ralor never-seen ralor </S> <UNK>"
     [found] = embedder([(0, [line])])

@@ -175,7 +175,7 @@ def test_only_causal_models_write():
         Writer(run, Layout(make_mesh()))
 
 
-def test_rows_end_each_at_its_own_end_and_the_tokens_until_then_are_counted():
+def test_rows_end_each_at_its_own_end_with_tokens_counted():
     pen, prompts = writer(temperature=3.0), PROMPTS * 4
     pieces = list(pen.texts(prompts, tokens=TOKENS))
     lengths = [sum(len(text) for i, text, _ in pieces if i == row) for row in range(len(prompts))]

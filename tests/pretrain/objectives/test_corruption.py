@@ -146,7 +146,7 @@ def test_the_most_turns_there_can_be_are_taken():
 
 
 @pytest.mark.parametrize("faithful", [True, False])
-def test_a_run_that_would_touch_the_end_is_given_up_as_in_the_released_code(no_singles, faithful):
+def test_a_run_that_would_touch_the_end_is_given_up(no_singles, faithful):
     picked_nL, _ = draw_many(2000, 40, 12, faithful)
     assert picked_nL[:, :-1].any(0).all()
     assert not picked_nL[:, -1].any()

@@ -287,7 +287,7 @@ def test_only_what_is_predicted_meets_the_vocabulary():
     assert f"16x{L}x{V}x" not in text
 
 
-def test_more_predictions_than_the_row_has_places_for_are_cut_at_the_most_allowed():
+def test_more_predictions_than_places_are_cut_at_the_most_allowed():
     _, targets_BL = hidden(share=0.5, predictions=10)
     assert targets_BL.sum(1).max() == 10
     assert jnp.asarray(targets_BL).sum(1).min() >= 4

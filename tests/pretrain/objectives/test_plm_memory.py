@@ -52,7 +52,7 @@ def test_without_reset_all_of_the_memory_is_seen_from_the_first_window_on():
     np.testing.assert_array_equal(asked["memory_NBMD"][0, ..., 0], tokens_BT[:, REUSE - M : REUSE])
 
 
-def test_what_memory_is_dead_moves_no_bit_of_the_loss_and_what_is_alive_does():
+def test_dead_memory_moves_no_bit_of_the_loss_and_live_does():
     objective, batch, rngs = tiny(), draw(), {"corrupt": jax.random.key(3)}
     params = big_weights()
     batch["document_start_BL"][:, 4] = True

@@ -19,7 +19,7 @@ def traced(path) -> list[int]:
     return sorted(numbers)
 
 
-def test_the_steps_asked_for_are_traced_and_the_run_is_what_it_was(toy, tmp_path):
+def test_the_steps_asked_for_are_traced_and_nothing_else_changes(toy, tmp_path):
     few = {"train.eval_every": 0, "train.save_every": 100}
     config = toy.config("bilm", few)
     plain = toys.train(config, tmp_path / "plain")

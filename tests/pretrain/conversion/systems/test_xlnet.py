@@ -94,7 +94,7 @@ def assert_as_reference(weights, cfg):
     cases.assert_same(found, expected)
 
 
-def test_what_an_optimiser_keeps_is_left_out_and_a_fine_tuned_head_is_unexpected():
+def test_optimiser_slots_are_left_out_and_tuned_heads_unexpected():
     weights = reference.random_weights(cfg := reference.Config(), 0)
     shapes = cases.shapes(
         dict(
