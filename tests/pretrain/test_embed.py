@@ -15,7 +15,7 @@ from absl.testing import flagsaver
 from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference import embedding_file
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError, UserError
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import STEP, drawn, save
 
@@ -176,11 +176,11 @@ def test_the_command_writes_the_file_on_any_devices(run, toy, write, text, tmp_p
 
 @pytest.mark.usefixtures("flags_as_they_are")
 def test_a_file_that_is_missing_or_there_already_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"name two files: .*: in\.txt out\.h5"):
-        embed.files(["embed", "in.txt"])
+    with pytest.raises(UsageError, match=r"name two files: .*: in\.txt out\.h5"):
+        embed.files(["in.txt"])
     (out := tmp_path / "out.h5").touch()
     with pytest.raises(UserError, match=r"out\.h5 is there already: .* or --overwrite"):
-        embed.files(["embed", "in.txt", str(out)])
+        embed.files(["in.txt", str(out)])
 
 
 @pytest.fixture
