@@ -157,7 +157,7 @@ def test_the_shares_of_the_devices_are_added_up_where_their_sum_lives(shape, let
     layout = Layout(make_mesh(*shape))
     rng = np.random.default_rng(0)
     shares = rng.normal(0, 1, (layout.num_shards("B"), *sizes)).astype(np.float32)
-    found = jax.jit(functools.partial(layout.total, letters=letters))(shares)
+    found = jax.jit(functools.partial(layout.reduce_to_shards, letters=letters))(shares)
     np.testing.assert_allclose(found, shares.sum(0), rtol=1e-5, atol=1e-6)
     place = NamedSharding(layout.mesh, layout.spec(letters, sizes))
     assert found.sharding.is_equivalent_to(place, len(sizes))

@@ -111,7 +111,7 @@ def test_too_small_a_vocabulary_is_refused():
 def test_an_unknown_tokenizer_and_a_misspelt_field_are_named():
     with pytest.raises(UserError, match="'morse'"):
         tokenizers.settings(name="morse")
-    with pytest.raises(TypeError, match="vocabulary_size"):
+    with pytest.raises(UserError, match="argument 'vocabulary_size'; there are V, model"):
         tokenizers.settings(name="sentencepiece", vocabulary_size=9)
 
 
