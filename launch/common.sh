@@ -94,7 +94,7 @@ check_numbers() {
 quoted() {
   local word quote="'\\''" between=
   for word; do
-    [[ $word =~ ^[A-Za-z0-9_./:=,@%+~-]+$ ]] || word="'${word//"'"/$quote}'"
+    [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]] || word="'${word//"'"/$quote}'"
     printf '%s%s' "$between" "$word"
     between=' '
   done

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support import fake_clouds
@@ -168,7 +168,8 @@ def test_names_that_a_cloud_refuses_are_refused_here():
 
 
 @settings(max_examples=8, deadline=None)
-@given(st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)))
+@example(words=["~", "~/x", "a=~", "", "it's", "$HOME", "*", "{a,b}", "\n"])
+@given(words=st.lists(st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)))
 def test_a_quoted_command_is_read_as_it_was(words):
     source = f'source {ROOT}/launch/common.sh; quoted "$@"'
     line = subprocess.run(["bash", "-c", source, "x", *words], capture_output=True).stdout
