@@ -17,7 +17,8 @@ from pretrain.data import tokenizers
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import Run, drawn, opened
-from pretrain.runtime.errors import UserError, call_section
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.sections import call_section
 
 FREE = {  # fields of a model that may differ from those it was pretrained with
     "dropout",

@@ -18,8 +18,9 @@ from finetune.inputs.rows import RowBuilder, check_padding
 from pretrain.data.batches.document_stream import shuffle_array
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import Run, opened
-from pretrain.runtime.errors import UserError, call_section, name_section
-from pretrain.runtime.files import read_json, write_json
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.json_files import read_json, write_json
+from pretrain.runtime.sections import call_section, name_section
 
 TASK = "task.json"  # beside config.json: the section `task` with all that follows from the data
 SPLITS = ("train", "dev", "test")

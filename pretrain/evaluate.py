@@ -25,8 +25,9 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import UserError, call_section, name_section
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import open_private
+from pretrain.runtime.sections import call_section, name_section
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.metrics import means
 

@@ -9,7 +9,7 @@ from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import phases
 from pretrain.data.batches.phases import build_training
 from pretrain.distributed.failures import TRY_AGAIN
-from pretrain.runtime.errors import call_section, name_section
+from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import loop, summary
 
 flags.adopt_module_key_flags(cli)

@@ -10,7 +10,8 @@ from finetune import datasets
 from finetune.datasets import Read, table
 from modules import plugins
 from pretrain.data.corpus import text_files
-from pretrain.runtime.errors import UserError, call_section, name_section
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.sections import call_section, name_section
 
 SIZE = 4096  # lines, or examples
 WIDE = ("utf-16", "utf-32")  # encodings in which the byte of "\n" is not always a line's end

@@ -21,7 +21,8 @@ from pretrain.data.batches import BatchShapes
 from pretrain.data.batches.phases import configure_training
 from pretrain.data.tokenizers import SPECIAL_NAMES
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UserError, call_section, name_section
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.loop import Plan

@@ -24,10 +24,10 @@ from flax import traverse_util
 from jax.experimental import multihost_utils
 
 from pretrain.checkpoint import checksums
-from pretrain.runtime import sealed_json
+from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import read_json
-from pretrain.runtime.run_config import FORMAT, check_format
+from pretrain.runtime.format_version import FORMAT, check_format
+from pretrain.runtime.json_files import read_json
 
 Leaves = dict[str, Any]  # "params/backbone/token_VD": an array, or the description of one
 ARRAYS = (jax.Array, np.ndarray)
@@ -77,7 +77,7 @@ def make_record(leaves: Mapping[str, dict], position: Mapping[str, Any]) -> dict
 def with_digest(record: Mapping[str, Any]) -> dict:
     """Adds to a record the sha256 of its canonical JSON, under "digest"."""
     plain = json.loads(json.dumps(record))  # tuples become lists, as they will when it is read
-    return {**plain, "digest": sealed_json.digest(plain)}
+    return {**plain, "digest": json_files.hash_json(plain)}
 
 
 def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restored | None:

@@ -13,7 +13,8 @@ from orbax.checkpoint import v1 as ocp_v1
 
 from pretrain.checkpoint import checksums, integrity
 from pretrain.checkpoint.manager import folder_in, report_failure
-from pretrain.runtime.files import PathLike, rename_folder, write_json
+from pretrain.runtime.files import PathLike, rename_folder
+from pretrain.runtime.json_files import write_json
 
 GARBAGE = 1 << 24  # bytes of arrays that `write` may leave uncollected
 

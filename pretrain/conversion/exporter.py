@@ -21,7 +21,7 @@ from pretrain.formats.base import writing
 from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import Run, opened
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import read_json
+from pretrain.runtime.json_files import read_json
 
 DTYPES = ("float32", "float16", "bfloat16")
 

@@ -26,7 +26,7 @@ from pretrain.inference.text_format import load_format
 from pretrain.inference.trained_run import Run, drawn, opened
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import read_json, write_json
+from pretrain.runtime.json_files import read_json, write_json
 
 ORIGIN = "origin.json"
 PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run

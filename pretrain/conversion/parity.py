@@ -16,7 +16,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats.base import reading
 from pretrain.inference.trained_run import Run, backbone_params
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import read_json
+from pretrain.runtime.json_files import read_json
 
 Differences = dict[str, tuple[float, float]]  # as a share of the largest number, and what it may be
 

@@ -14,16 +14,18 @@ from pretrain.data.corpus import format, input_hashes, writer
 from pretrain.data.corpus import sentences as sentence_lib
 from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
-from pretrain.runtime import sealed_json
-from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import UserError, call_section
+from pretrain.runtime import json_files
+from pretrain.runtime.addresses import hide_credentials, without_credentials
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import rename_folder, sync_tree
 from pretrain.runtime.locks import lock_build
 from pretrain.runtime.progress import say
+from pretrain.runtime.sections import call_section
 
 FORMAT = 2  # of the folder: another format is another corpus
 
 
+@hide_credentials()
 def prepare(
     *,
     tokens: Mapping[str, Any],
@@ -175,7 +177,7 @@ def describe_changes(cache: Path, manifest: Mapping[str, Any]) -> str:
     # The newest first: it is the one that the user remembers.
     for path in sorted(cache.glob(f"*/{format.MANIFEST}"), key=_age):
         try:
-            before = sealed_json.read(path)
+            before = json_files.read_sealed(path)
         except UserError:  # it is named when that corpus is opened
             continue
         if before.get("options") == manifest["options"] and isinstance(before.get("inputs"), dict):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax
 
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import read_json, write_json
+from pretrain.runtime.json_files import read_json, write_json
 
 SLOW = 20.0  # times the median
 LEAST = 1.0  # seconds: a machine that hiccups does not hang

@@ -21,7 +21,7 @@ import numpy as np
 
 from pretrain.formats import hdf5
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import read_json, write_json
+from pretrain.runtime.json_files import read_json, write_json
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import diff_configs
 

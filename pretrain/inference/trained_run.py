@@ -13,8 +13,9 @@ from pretrain.checkpoint import integrity
 from pretrain.checkpoint.transfer import load
 from pretrain.data import tokenizers
 from pretrain.distributed.sharding import Layout
-from pretrain.runtime.errors import UserError, call_section
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config
+from pretrain.runtime.sections import call_section
 
 
 class Run(NamedTuple):

@@ -1,6 +1,8 @@
 """Removes credentials from addresses, so that these can be printed and saved."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 # The user part of an address ends at the last @ before the path; a secret that holds a slash
 # needs a colon before it that begins no port.
@@ -21,3 +23,14 @@ def without_credentials(address: str) -> str:
     if "://" not in address:
         return address
     return re.sub(r"[?&](?=\s|$)", "", SIGNED.sub("", USER.sub("", address)))
+
+
+@contextlib.contextmanager
+def hide_credentials() -> Iterator[None]:
+    """Removes credentials from the message of an error that leaves the block or the function."""
+    try:
+        yield
+    except Exception as error:
+        args = (without_credentials(x) if isinstance(x, str) else x for x in error.args)
+        error.args = tuple(args)
+        raise

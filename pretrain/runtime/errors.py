@@ -1,20 +1,10 @@
 """The one kind of error that is the user's to mend: mains print it as a line, not a traceback."""
 
-import contextlib
-import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
-
-from modules import plugins
-from pretrain.runtime.addresses import without_credentials
-
-Result = TypeVar("Result")
-
 
 class UserError(Exception):
     """Something the person at the keyboard can put right; the message says what and where.
 
-    The message is kept without the credentials of the addresses in it.
+    Commands print it without the credentials of the addresses in it.
 
     Attributes:
         code: what the process ends with.
@@ -22,45 +12,8 @@ class UserError(Exception):
 
     code = 1
 
-    def __init__(self, message: str):
-        super().__init__(without_credentials(message))
-
 
 class UsageError(UserError):
     """A command line that cannot be read as it stands."""
 
     code = 2
-
-
-def call_section(
-    name: str, function: Callable[..., Result], fields: Mapping[str, Any], /, **given: Any
-) -> Result:
-    """Calls a function with a recipe's section, whose keys are checked before.
-
-    Any other error of the work inside stays what it is.
-
-    Args:
-        given: further arguments of the function, which the section cannot set.
-
-    Raises:
-        UserError: a key is none of the function's, or its value none of a constructor's.
-    """
-    with name_section(name):
-        if both := fields.keys() & given.keys():
-            raise plugins.FieldError(f"{min(both)!r} is not set in this section")
-        plugins.check_fields(function, {**fields, **given})
-        return function(**fields, **given)
-
-
-@contextlib.contextmanager
-def name_section(name: str) -> Iterator[None]:
-    """Adds the name of a recipe's section to what a constructor says of its fields.
-
-    Raises:
-        UserError: in place of a `plugins.FieldError`; other errors pass.
-    """
-    try:
-        yield
-    except plugins.FieldError as error:
-        joint = "." if re.match(r"\w+=", str(error)) else ": "
-        raise UserError(f"{name}{joint}{error}") from error

@@ -4,34 +4,13 @@ import contextlib
 import errno
 import hashlib
 import itertools
-import json
 import os
 import pathlib
 import socket
 from collections.abc import Iterator
-from typing import Any
-
-from pretrain.runtime.errors import UserError
 
 PathLike = str | os.PathLike
 PRIVATE = 0o600  # for the owner alone
-
-
-def check_writable(folder: PathLike) -> None:
-    """Creates `folder` and writes a file there, to fail now rather than at the first save.
-
-    Raises:
-        UserError: the folder cannot be made or written.
-    """
-    probe = pathlib.Path(folder, f".probe-{socket.gethostname()}-{os.getpid()}")
-    try:
-        create_folder(probe.parent)
-        try:
-            probe.write_text("x")
-        finally:
-            probe.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot write in {os.fspath(folder)}: {error.strerror}") from error
 
 
 def create_folder(folder: pathlib.Path) -> None:
@@ -88,32 +67,6 @@ def write_file(path: PathLike, content: bytes, *, private: bool = False) -> None
         open(draft, "xb", opener=open_private if private else None) as file,
     ):
         file.write(content)
-
-
-def write_json(path: PathLike, value: Any, *, private: bool = False) -> None:
-    """Writes `value` as indented JSON, see `write_file`."""
-    write_file(path, (json.dumps(value, indent=2) + "\n").encode(), private=private)
-
-
-def read_json(path: PathLike) -> Any:
-    """Reads the value in a JSON file.
-
-    Raises:
-        UserError: the file is missing, unreadable, or not JSON; the message says where.
-    """
-    try:
-        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise UserError(f"{os.fspath(path)} is not JSON at {where}: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{os.fspath(path)} is not UTF-8 at byte {error.start}") from error
-    except RecursionError as error:
-        raise UserError(f"{os.fspath(path)} is not ours: it is nested too deeply") from error
-    except ValueError as error:  # a number of thousands of digits
-        raise UserError(f"{os.fspath(path)} is not ours: {error}") from error
-    except OSError as error:
-        raise UserError(f"cannot read {os.fspath(path)}: {error.strerror}") from error
 
 
 def rename_folder(draft: PathLike, folder: PathLike) -> None:

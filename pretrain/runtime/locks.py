@@ -15,7 +15,7 @@ from typing import Any
 
 from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import PRIVATE, PathLike, check_writable
+from pretrain.runtime.files import PRIVATE, PathLike, create_folder
 from pretrain.runtime.progress import say
 
 _locks: set[int] = set()  # file descriptors of the locks of this process
@@ -28,6 +28,23 @@ def _forget_locks() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_locks)
+
+
+def check_writable(folder: PathLike) -> None:
+    """Creates `folder` and writes a file there, to fail now rather than at the first save.
+
+    Raises:
+        UserError: the folder cannot be made or written.
+    """
+    probe = pathlib.Path(folder, f".probe-{socket.gethostname()}-{os.getpid()}")
+    try:
+        create_folder(probe.parent)
+        try:
+            probe.write_text("x")
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write in {os.fspath(folder)}: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -1,7 +1,6 @@
 """Reads, writes and compares the recipe that a run keeps in config.json."""
 
 import json
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +9,9 @@ from flax import traverse_util
 
 from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import PathLike, read_json, write_json
-
-# Of config.json and of the record of a checkpoint: raised when names in them change.
-FORMAT = 2
+from pretrain.runtime.files import PathLike
+from pretrain.runtime.format_version import FORMAT, check_format
+from pretrain.runtime.json_files import read_json, write_json
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
@@ -38,21 +36,6 @@ def read_config(workdir: PathLike) -> dict:
         raise UserError(f"{workdir}: config.json holds no recipe")
     check_format(config, workdir)
     return config
-
-
-def check_format(record: dict[str, Any], where: PathLike) -> None:
-    """Takes the format number out of a record, and compares it with `FORMAT`.
-
-    Raises:
-        UserError: the record was written by another version, which named things otherwise.
-    """
-    number = record.pop("format", 1)  # the first layout had no number
-    if number != FORMAT:
-        raise UserError(
-            f"{os.fspath(where)} has format {number}, and this version reads format {FORMAT}: "
-            "parameters, text formats and sections of the recipe have other names; train the run "
-            "again, or import its release again"
-        )
 
 
 def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:

@@ -12,8 +12,9 @@ from pretrain.data.batches.loader import phases, training
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.distributed.watchdog import Watch
-from pretrain.runtime.errors import UserError, call_section, name_section
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import diff_configs
+from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.goodput import Goodput

@@ -16,7 +16,7 @@ from pretrain.data.tokenizers import Tokenizer
 from pretrain.formats import Spec
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import read_json
+from pretrain.runtime.json_files import read_json
 
 
 @dataclasses.dataclass(frozen=True)

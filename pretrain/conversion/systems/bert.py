@@ -13,7 +13,7 @@ from pretrain.conversion.systems import Kind, ReleaseSpec, Source, bert_tokenize
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import write_json
+from pretrain.runtime.json_files import write_json
 
 KINDS = {
     "tensorflow": Kind("tensorflow", "bert_config.json", "*.index", writable=False),

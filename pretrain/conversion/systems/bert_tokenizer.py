@@ -11,7 +11,7 @@ from pretrain.conversion import hugging_face
 from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers import wordpiece
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import write_json
+from pretrain.runtime.json_files import write_json
 
 NORMALIZATION = {  # the names of tokenizer_config.json, and of a normalizer in tokenizer.json
     "do_lower_case": "lowercase",

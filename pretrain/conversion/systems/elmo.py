@@ -14,7 +14,7 @@ from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data.tokenizers import words
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import write_json
+from pretrain.runtime.json_files import write_json
 
 KINDS = {
     "hdf5": Kind("hdf5", "*options.json", "*weights.hdf5"),

@@ -13,7 +13,7 @@ from pretrain.conversion.systems import Kind, ReleaseSpec, Source, gpt_tokenizer
 from pretrain.conversion.systems.gpt_tokenizer import GPT1
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import write_json
+from pretrain.runtime.json_files import write_json
 
 KINDS = {
     "tensorflow": Kind("tensorflow", "hparams.json", "*.index", writable=False),

@@ -10,7 +10,7 @@ from pretrain.data.tokenizers import bpe, byte_bpe
 from pretrain.data.tokenizers.bpe_files import SAVED
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import write_json
+from pretrain.runtime.json_files import write_json
 
 GPT1 = ("hugging_face_gpt1", "openai_npy")  # the kinds of releases; the others are of GPT-2
 SETTINGS: dict[str, dict[str, Any]] = {  # what their tokenizer_config.json says

@@ -13,7 +13,7 @@ from pretrain.data.tokenizers import sentencepiece, unigram
 from pretrain.formats.base import reading
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import write_json
+from pretrain.runtime.json_files import write_json
 
 KINDS = {
     "tensorflow": Kind("tensorflow", "xlnet_config.json", "*.index", writable=False),

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from pretrain.data.corpus.input_hashes import stamp
-from pretrain.runtime import sealed_json
+from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 
@@ -49,7 +49,7 @@ def check(folder: Path, arrays: Mapping[str, Mapping[str, Any]], whole: bool = F
     large = {name: entry for name, entry in now.items() if entry}
     if large != before:
         with contextlib.suppress(OSError):  # a cache that is only to be read
-            sealed_json.write(record, large)
+            json_files.write_sealed(record, large)
 
 
 def damage_error(folder: Path, how: str) -> UserError:
@@ -61,7 +61,7 @@ def damage_error(folder: Path, how: str) -> UserError:
 
 def _read_record(record: Path) -> dict[str, Any]:
     try:
-        return sealed_json.read(record) if record.exists() else {}
+        return json_files.read_sealed(record) if record.exists() else {}
     except UserError:
         return {}
 

@@ -24,7 +24,7 @@ import numpy as np
 from pretrain.data import tokenizers
 from pretrain.data.corpus import digests
 from pretrain.data.corpus.digests import damage_error
-from pretrain.runtime import sealed_json
+from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 
 MANIFEST = "manifest.json"
@@ -90,7 +90,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if not path.exists():
         raise damage_error(folder, f"{MANIFEST} is missing")
     try:
-        manifest = sealed_json.read(path)
+        manifest = json_files.read_sealed(path)
         arrays = {name: manifest["arrays"][name] for name in ARRAYS}
         described = {**_counts(arrays), "fingerprint": _fingerprint(manifest["tokenizer"], arrays)}
         is_whole = described.items() <= manifest.items()
@@ -112,7 +112,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any
     """Writes the manifest: counts, options and inputs, the sha256 of everything."""
     vocabulary = tokenizers.digest(folder / "tokenizer")
     sums = {name: int(_map(folder, name, **arrays[name]).sum()) for name in ("words", "bytes")}
-    sealed_json.write(
+    json_files.write_sealed(
         folder / MANIFEST,
         dict(
             **_counts(arrays),

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from pretrain.runtime import sealed_json
+from pretrain.runtime import json_files
 from pretrain.runtime.addresses import without_credentials
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import hash_file
@@ -25,7 +25,7 @@ def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
     }
     if fresh:  # else nothing is written: a cache may be read-only
         entries |= fresh
-        sealed_json.write(record, entries)
+        json_files.write_sealed(record, entries)
     return {name: entries[name][2] for name in by_name}
 
 
@@ -34,7 +34,7 @@ def _read_record(record: Path) -> dict[str, list]:
     if not record.exists():
         return {}
     try:
-        entries = sealed_json.read(record)
+        entries = json_files.read_sealed(record)
     except UserError as error:
         entries = {str(error): None}
     if all(map(_is_entry, entries.values())):

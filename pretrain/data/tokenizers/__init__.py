@@ -15,7 +15,8 @@ import numpy as np
 from modules import plugins
 from pretrain.data.tokenizers.offsets import Offsets
 from pretrain.data.tokenizers.saved_files import damaged_file, digest
-from pretrain.runtime.errors import UserError, call_section
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.sections import call_section
 
 __all__ = ["damaged_file", "digest"]
 

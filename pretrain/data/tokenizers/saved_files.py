@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pretrain.runtime import sealed_json
+from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import hash_file, write_file
 
@@ -27,7 +27,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
     (folder / RECORD).unlink(missing_ok=True)  # a kill from here on leaves files without one
     for name, content in files.items():
         write_file(folder / name, content)
-    sealed_json.write(folder / RECORD, record)
+    json_files.write_sealed(folder / RECORD, record)
 
 
 def damaged_file(folder: Path) -> str | None:
@@ -35,7 +35,7 @@ def damaged_file(folder: Path) -> str | None:
     if not (folder / RECORD).exists():
         return None
     try:
-        record = sealed_json.read(folder / RECORD)
+        record = json_files.read_sealed(folder / RECORD)
     except UserError:
         return RECORD
     return next((name for name, sha256 in record.items() if _sha256(folder / name) != sha256), None)
@@ -54,7 +54,9 @@ def _is_there(folder: Path, record: dict[str, str]) -> bool:
     paths = [folder / name for name in (*record, RECORD)]
     with contextlib.suppress(UserError):
         is_own = not any(path.is_symlink() for path in paths)
-        return is_own and sealed_json.read(paths[-1]) == record and damaged_file(folder) is None
+        return (
+            is_own and json_files.read_sealed(paths[-1]) == record and damaged_file(folder) is None
+        )
     return False
 
 

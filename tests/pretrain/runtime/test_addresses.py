@@ -2,8 +2,7 @@
 
 import pytest
 
-from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.addresses import hide_credentials, without_credentials
 
 
 @pytest.mark.parametrize(
@@ -42,6 +41,7 @@ def test_an_address_without_credentials_is_unchanged(address):
     assert without_credentials(address) == address
 
 
-def test_no_error_tells_of_credentials():
-    error = UserError("text:s3://key:secret@bucket/a.txt: cannot be read")
-    assert str(error) == "text:s3://bucket/a.txt: cannot be read"
+def test_an_error_tells_of_no_credentials():
+    with pytest.raises(ValueError, match="unreadable") as error, hide_credentials():
+        raise ValueError("text:s3://key:secret@bucket/a.txt: unreadable", 5)
+    assert error.value.args == ("text:s3://bucket/a.txt: unreadable", 5)

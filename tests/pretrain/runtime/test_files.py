@@ -1,4 +1,4 @@
-"""Files are whole or absent, and what is wrong with one is named."""
+"""Files are whole or absent."""
 
 import errno
 import hashlib
@@ -7,72 +7,23 @@ import os
 import pytest
 
 from pretrain.runtime import files
-from pretrain.runtime.errors import UserError
-
-
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"file/run.*Not a directory"):
-        files.check_writable(tmp_path / "file" / "run")
-
-
-def test_check_writable_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
-    files.check_writable(tmp_path / "a" / "b")
-    assert list((tmp_path / "a" / "b").iterdir()) == []
-
-
-def test_json_comes_back_and_no_draft_stays(tmp_path):
-    value = {"a": [1, 2.5, None], "ö": "ß", "deep": {"x": True}}
-    files.write_json(tmp_path / "new" / "f.json", value)
-    assert files.read_json(tmp_path / "new" / "f.json") == value
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["f.json"]
-
-
-def test_a_value_that_is_not_json_leaves_the_old_file(tmp_path):
-    files.write_json(tmp_path / "f.json", 1)
-    with pytest.raises(TypeError):
-        files.write_json(tmp_path / "f.json", {"x": object()})
-    assert files.read_json(tmp_path / "f.json") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
 
 
 def test_a_full_disk_leaves_the_old_file_and_no_draft(tmp_path, monkeypatch):
     def fail(fd):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    files.write_json(tmp_path / "f.json", 1)
+    files.write_file(tmp_path / "f", b"1")
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space left"):
-        files.write_json(tmp_path / "f.json", 2)
-    assert files.read_json(tmp_path / "f.json") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["f.json"]
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (b'{"a": 1,\n "b" 2}', r"f\.json is not JSON at line 2, column 6"),
-        (b"", r"f\.json is not JSON at line 1"),
-        (b'{"a": "\xff"}', r"f\.json is not UTF-8 at byte 7"),
-        (b"[" * 200_000, r"f\.json is not ours: it is nested too deeply"),
-        (b"9" * 5_000, r"f\.json is not ours: Exceeds the limit"),
-    ],
-)
-def test_broken_json_is_named_with_its_place(tmp_path, content, complaint):
-    (tmp_path / "f.json").write_bytes(content)
-    with pytest.raises(UserError, match=complaint):
-        files.read_json(tmp_path / "f.json")
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"no\.json: No such file"):
-        files.read_json(tmp_path / "no.json")
+        files.write_file(tmp_path / "f", b"2")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"f": b"1"}
 
 
 def test_a_private_file_is_readable_by_its_owner_alone(tmp_path):
     for private, mode in ((True, 0o600), (False, 0o666 & ~umask())):
-        files.write_json(tmp_path / "f.json", 1, private=private)
-        assert (tmp_path / "f.json").stat().st_mode & 0o777 == mode
+        files.write_file(tmp_path / "f", b"1", private=private)
+        assert (tmp_path / "f").stat().st_mode & 0o777 == mode
 
 
 def umask() -> int:

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.locks import lock_build, lock_workdir
+from pretrain.runtime.locks import check_writable, lock_build, lock_workdir
 
 ROOT = pathlib.Path(__file__).parents[3]
 HOLD = """
@@ -192,3 +192,14 @@ def test_the_lock_of_a_build_is_no_link(tmp_path):
     ):
         pass
     assert (tmp_path / "precious").read_text() == "kept"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file/run.*Not a directory"):
+        check_writable(tmp_path / "file" / "run")
+
+
+def test_check_writable_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
+    check_writable(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []

@@ -1,7 +1,5 @@
 """The recipe of a run beside its weights, without secrets."""
 
-import json
-
 import pytest
 
 from pretrain.runtime import run_config
@@ -44,16 +42,6 @@ def test_a_recipe_with_credentials_is_readable_by_its_owner_alone(tmp_path):
     for source, mode in (("text:s3://key:secret@b/a", 0o600), ("text:a/*.txt", usual & 0o777)):
         run_config.write_config(tmp_path, {"corpus": {"source": source, "x": (1, 2)}})
         assert path.stat().st_mode & 0o777 == mode
-
-
-@pytest.mark.parametrize("number", [None, 1, 3])
-def test_a_run_of_another_format_is_refused_in_a_line(tmp_path, number):
-    config = {"model": {"D": 8}} | ({"format": number} if number else {})
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="train the run again, or import its release") as refusal:
-        run_config.read_config(tmp_path)
-    assert str(refusal.value).startswith(f"{tmp_path} has format {number or 1}, ")
-    assert "\n" not in str(refusal.value)
 
 
 def test_a_config_that_is_no_recipe_is_refused(tmp_path):

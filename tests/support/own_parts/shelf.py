@@ -7,7 +7,7 @@ from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data import tokenizers
 from pretrain.inference.trained_run import Run
-from pretrain.runtime.files import write_json
+from pretrain.runtime.json_files import write_json
 
 KINDS = {"shelf": Kind("npz", "shelf.json", "*.npz")}
 TEXT_FORMAT = "own_parts.closed_texts"
