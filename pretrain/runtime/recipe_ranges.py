@@ -92,9 +92,11 @@ TABLE: dict[str, dict[str, Range]] = {
         "steps": COUNT,
         "decay_steps": COUNT_OR_NONE,
         "lr warmup end_factor initial_accumulator weight_decay clip rates": NOT_NEGATIVE,
+        "l2 clip_value": NOT_NEGATIVE,
+        "max_norm": POSITIVE,
         "layer_lr_decay unfreeze_every": NOT_NEGATIVE,
         "eps grad_scale stlr_ratio": POSITIVE,
-        "b1 b2": SHARE_BELOW_1,
+        "b1 b2 rho momentum": SHARE_BELOW_1,
         "stlr_cut_frac": SHARE,
     },
     "train": {
@@ -131,7 +133,7 @@ ALIASES = (
     (r"^(first_phase|evals\.[^.]+)\.", "batches."),
     (r"^corpus\.tokens\.", "tokens."),
     (r"^task\.encoder\.features\.", "task.encoder."),
-    (r"^optim\.rates\..*", "optim.rates"),
+    (r"^optim\.(rates|max_norm)\..*", r"optim.\1"),
 )
 
 

@@ -7,6 +7,7 @@ rules that speak of one layer act along it.
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -170,28 +171,60 @@ def gradual_unfreezing(every: int):
     return optax.GradientTransformationExtraArgs(lambda _: Steps(jnp.zeros((), jnp.int32)), update)
 
 
-def multiply(rates: Mapping[str, float]):
-    """Multiplies the updates of the parameters at or below a path; the longest path counts.
+def numbers_by_path(numbers: Mapping[str, float], params: Any, default: float) -> Any:
+    """Builds a tree that parallels the parameters: the number of the longest path above each.
 
-    A path is a module's or a parameter's, as "backbone" or "backbone/token_VD".
+    Args:
+        numbers: by path, a module's or a parameter's, as "backbone" or "backbone/token_VD".
+        default: what a parameter has that is at or below none of the paths.
+
+    Raises:
+        UserError: there is no parameter at a path.
     """
 
     def paths_of(name: str) -> list[str]:
-        return [path for path in rates if f"{name}/".startswith(f"{path.rstrip('/')}/")]
+        return [path for path in numbers if f"{name}/".startswith(f"{path.rstrip('/')}/")]
+
+    leaves, structure = jax.tree_util.tree_flatten_with_path(params)
+    names = [path_name(path) for path, _ in leaves]
+    if unknown := numbers.keys() - {path for name in names for path in paths_of(name)}:
+        raise UserError(
+            f"optim: there is no parameter at {min(unknown)!r}, but at {', '.join(names)}"
+        )
+    own = [numbers[max(paths_of(name), key=len)] if paths_of(name) else default for name in names]
+    return jax.tree.unflatten(structure, own)
+
+
+def multiply(rates: Mapping[str, float]):
+    """Multiplies the updates of the parameters at or below a path; the longest path counts."""
 
     def scale(updates, params=None):
-        leaves, structure = jax.tree_util.tree_flatten_with_path(updates)
-        names = [path_name(path) for path, _ in leaves]
-        if unknown := rates.keys() - {path for name in names for path in paths_of(name)}:
-            raise UserError(
-                f"optim: there is no parameter at {min(unknown)!r}, but at {', '.join(names)}"
-            )
-        factors = [rates[max(paths_of(name), key=len)] if paths_of(name) else 1.0 for name in names]
-        return jax.tree.unflatten(
-            structure, [u * by for (_, u), by in zip(leaves, factors, strict=True)]
-        )
+        return jax.tree.map(lambda u, by: u * by, updates, numbers_by_path(rates, updates, 1.0))
 
     return optax.stateless(scale)
+
+
+def limit_columns(limits: Mapping[str, float]):
+    """Scales the columns of some parameters down to a norm, after the update.
+
+    A column holds what leads to one entry of the last dimension: to a class in `w_DC`.  Hinton et
+    al. 2012 (arXiv 1207.0580), section A.1; a ball, so that shorter columns stay as they are.
+    """
+
+    def project(u, p, info: ParamInfo, limit: float):
+        if not math.isfinite(limit):
+            return u
+        # The layers of a stack have columns of their own.
+        axes = tuple(range(isinstance(info.layers_above, tuple), u.ndim - 1))
+        new = p + u
+        norm = jnp.sqrt(jnp.sum(jnp.square(new), axes, keepdims=True))
+        return new * jnp.minimum(1, limit / jnp.maximum(norm, 1e-30)) - p
+
+    def update(updates, state, params=None, *, infos, **_):
+        each = numbers_by_path(limits, updates, math.inf)
+        return jax.tree.map(project, updates, params, infos, each), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
 def with_infos(tx: optax.GradientTransformation, infos) -> optax.GradientTransformationExtraArgs:
@@ -210,12 +243,19 @@ class Optimizer:
     Attributes:
         name: "adamw" (Loshchilov & Hutter 2019, arXiv 1711.05101), "lamb" (You et al. 2020, arXiv
             1904.00962: Adam whose every step is as long as the parameter, for batches of
-            thousands of rows) or "adagrad" (Duchi et al. 2011, ELMo's).
-        b1, b2, eps, bias_correction, eps_hat: of `adam`.
+            thousands of rows), "adagrad" (Duchi et al. 2011, ELMo's), "adadelta" (Zeiler 2012,
+            arXiv 1212.5701: lr=1) or "sgd".
+        b1, b2, eps, bias_correction, eps_hat: of `adam`; AdaDelta has an `eps`, too.
+        rho: share of AdaDelta's averages of squares that each step leaves of them.
+        momentum: share of SGD's last step that is in the next one; 0: none.
         initial_accumulator: Adagrad's first sum of squares.
         weight_decay: share of the weights taken off per unit of learning rate, decoupled from
             the gradient; of the parameters made with `decay=True`.
-        clip: limit of the norm of the global mean gradient; 0: none.
+        l2: times the weights it is added to the gradient, before the rule: the gradient of
+            l2 / 2 times the sum of their squares, of the parameters made with `decay=True`.
+        clip: limit of the norm of the global mean gradient, `l2` apart; 0: none.
+        clip_value: limit of each entry of the gradient; 0: none.
+        max_norm: path -> the norm that columns have at most after a step, see `limit_columns`.
         grad_scale: what the gradient is multiplied by first, where it matters (ELMo's Adagrad,
             whose loss is one per row of the batch instead of one per token).
         freeze: a path, as "backbone": the parameters there rest; "": none do.
@@ -231,13 +271,18 @@ class Optimizer:
     bias_correction: bool = True
     eps_hat: bool = False
     initial_accumulator: float = 1.0
+    rho: float = 0.95
+    momentum: float = 0.0
     weight_decay: float = 0.0
+    l2: float = 0.0
     clip: float = 0.0
+    clip_value: float = 0.0
     grad_scale: float = 1.0
     freeze: str = ""
     rates: Mapping[str, float] | None = None
     layer_lr_decay: float = 1.0
     unfreeze_every: int = 0
+    max_norm: Mapping[str, float] | None = None
 
     def __post_init__(self):
         if self.name not in DIRECTIONS:
@@ -247,6 +292,8 @@ class Optimizer:
         """Lists what is done to mean gradients, in turn, before the learning rate."""
         rules = (
             (self.clip or self.grad_scale != 1, lambda: clip_to(self.clip, self.grad_scale)),
+            (self.l2, lambda: decay_weights(self.l2)),
+            (self.clip_value, lambda: optax.clip(self.clip_value)),
             (True, lambda: DIRECTIONS[self.name](self)),
             (self.weight_decay, lambda: decay_weights(self.weight_decay)),
             (self.name == "lamb", trust_ratio),
@@ -266,6 +313,8 @@ DIRECTIONS: dict[str, Callable[[Optimizer], optax.GradientTransformation]] = {
     "adamw": _adam_of,
     "lamb": _adam_of,
     "adagrad": lambda section: optax.scale_by_rss(section.initial_accumulator, eps=0.0),
+    "adadelta": lambda section: optax.scale_by_adadelta(section.rho, section.eps),
+    "sgd": lambda section: optax.trace(section.momentum) if section.momentum else optax.identity(),
 }
 
 
@@ -284,4 +333,6 @@ def make(**section: Any) -> tuple[optax.GradientTransformationExtraArgs, Schedul
     rest = {name: value for name, value in section.items() if name not in scheduled}
     rate = plugins.construct(Schedule, **scheduled)
     optimizer = plugins.construct(Optimizer, **rest)
-    return optax.chain(*optimizer.transformations(), optax.scale_by_learning_rate(rate)), rate
+    last = [limit_columns(dict(optimizer.max_norm))] if optimizer.max_norm else []
+    rules = [*optimizer.transformations(), optax.scale_by_learning_rate(rate), *last]
+    return optax.chain(*rules), rate

@@ -20,8 +20,8 @@ LR, B1, B2, EPS = 0.1, 0.9, 0.99, 1e-3
 
 
 def test_an_unknown_name_says_what_there_is():
-    with pytest.raises(UserError, match=r"optim\.name='sgd' is none of adamw, lamb, adagrad"):
-        optimizer.make(name="sgd", lr=1, steps=1)
+    with pytest.raises(UserError, match=r"optim\.name='lion' is none of adamw, lamb, adagrad"):
+        optimizer.make(name="lion", lr=1, steps=1)
 
 
 # --- rules -----------------------------------------------------------------------------------
@@ -147,6 +147,47 @@ def test_three_steps_of_adagrad_divide_by_the_root_of_all_squares():
     same(found, jax.tree.map(leaf, tree(0), *GRADS))
 
 
+RHO, L2, LIMIT, MOMENTUM = 0.9, 0.3, 2.0, 0.8
+
+
+def test_three_steps_of_adadelta_are_zeiler_s():
+    def leaf(path, p, *grads):
+        squares = deltas = np.zeros_like(p)
+        for g in grads:  # the penalty's gradient goes through the rule, and is clipped, too
+            g = np.clip(g + (0 if "norm" in optimizer.path_name(path) else L2) * p, -LIMIT, LIMIT)
+            squares = RHO * squares + (1 - RHO) * g**2
+            step = np.sqrt((deltas + EPS) / (squares + EPS)) * g
+            deltas = RHO * deltas + (1 - RHO) * step**2
+            p = p - LR * step
+        return p
+
+    found = steps(tree(0), name="adadelta", rho=RHO, eps=EPS, l2=L2, clip_value=LIMIT)
+    same(found, jax.tree_util.tree_map_with_path(leaf, tree(0), *GRADS))
+
+
+@pytest.mark.parametrize("momentum", [0.0, MOMENTUM])
+def test_three_steps_of_sgd_add_up_the_gradients_with_momentum(momentum):
+    def leaf(p, *grads):
+        velocity = np.zeros_like(p)
+        for g in grads:
+            velocity = momentum * velocity + g
+            p = p - LR * velocity
+        return p
+
+    same(steps(tree(0), name="sgd", momentum=momentum), jax.tree.map(leaf, tree(0), *GRADS))
+
+
+def test_columns_are_within_their_norm_after_every_step():
+    limits = {"backbone/layers/w_DF": 0.5, "backbone/token_VD": 6.0}
+    free, held = (steps(tree(0), name="sgd", max_norm=x)["backbone"] for x in (None, limits))
+    length = lambda x: np.linalg.norm(x, axis=-2)  # noqa: E731
+    assert length(free["layers"]["w_DF"]).max() > 0.5
+    np.testing.assert_array_less(length(held["layers"]["w_DF"]), 0.5 + 1e-6)
+    assert length(held["layers"]["w_DF"]).shape == (2, 4)  # of each layer of the stack
+    np.testing.assert_array_less(length(held["token_VD"]), 6.0 + 1e-5)
+    same(held["layers"]["norm"], free["layers"]["norm"])
+
+
 @pytest.mark.parametrize("scale", [1.0, 20.0])
 @pytest.mark.parametrize("factor", [1e-3, 1e3])
 def test_clipping_limits_the_norm_of_the_whole_scaled_gradient(factor, scale):
@@ -254,6 +295,7 @@ def test_the_longest_path_above_a_parameter_sets_its_rate(untied):
     ("section", "message"),
     [
         (dict(freeze="backbon"), "there is no parameter at 'backbon', but at backbone/"),
+        (dict(max_norm={"w_DX": 3.0}), "there is no parameter at 'w_DX'"),
         (dict(layer_lr_decay=0.5), "say how deep they lie"),
         (dict(unfreeze_every=1), "say how deep they lie"),
     ],
