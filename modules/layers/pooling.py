@@ -52,7 +52,8 @@ def attention(h_BLD, valid_BL, query_HD, squash: bool = False):
     """Averages by softmax(query . state) over the valid: [B, L, D], [B, L], [H, D] -> [B, D].
 
     Each head scores whole states and averages its own D / H of their numbers.  With `squash`
-    it scores tanh(state), as Zhou et al. 2016 (Att-BLSTM) do with one head.
+    it scores tanh(state), and the vector is the tanh of the average: with one head that of Zhou et
+    al. 2016 (P16-2034, equations 9 to 12).
     """
     h_BLD = jnp.where(valid_BL[..., None], h_BLD, 0)
     seen_BLD = jnp.tanh(h_BLD) if squash else h_BLD
@@ -62,7 +63,8 @@ def attention(h_BLD, valid_BL, query_HD, squash: bool = False):
     share_BHL = softmax(scores_BHL, valid_BL[:, None]).astype(h_BLD.dtype)
     B, L, D = h_BLD.shape
     h_BLHK = h_BLD.reshape(B, L, len(query_HD), -1)
-    return jnp.einsum("BHL,BLHK->BHK", share_BHL, h_BLHK).reshape(B, D)
+    pooled_BD = jnp.einsum("BHL,BLHK->BHK", share_BHL, h_BLHK).reshape(B, D)
+    return jnp.tanh(pooled_BD) if squash else pooled_BD
 
 
 PLAIN: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -71,22 +73,21 @@ PLAIN: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "mean": mean,
     "max": highest,
 }
-KINDS = (*PLAIN, "attention", "place")
+ATTENTIONS = {"attention": False, "tanh_attention": True}  # the value: `squash`
+KINDS = (*PLAIN, *ATTENTIONS, "place")
 
 
 class Pool(nn.Module):
     """States to one vector for each row.
 
     Attributes:
-        kind: "first", "last", "mean", "max", "attention" or "place": `at` the row's own place,
-            such as GPT-1's extract token.
+        kind: "first", "last", "mean", "max", "attention", "tanh_attention" (`attention` with
+            `squash`) or "place": `at` the row's own place, such as GPT-1's extract token.
         H: heads of the attention.  Its queries begin at zero: as the average.
-        squash: the attention's scores are of tanh(state).
     """
 
     kind: str = "first"
     H: int = 1
-    squash: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -100,9 +101,9 @@ class Pool(nn.Module):
             ValueError: no places where they are needed; heads that D does not divide over.
         """
         valid_BL = jnp.ones(h_BLD.shape[:2], bool) if valid_BL is None else valid_BL.astype(bool)
-        if self.kind == "attention":
+        if self.kind in ATTENTIONS:
             query_HD = self._query(h_BLD.shape[-1])
-            pooled_BD = attention(h_BLD, valid_BL, query_HD, self.squash)
+            pooled_BD = attention(h_BLD, valid_BL, query_HD, ATTENTIONS[self.kind])
         elif self.kind == "place":
             if place_B is None:
                 raise ValueError("kind='place' needs place_B, a position for each row")

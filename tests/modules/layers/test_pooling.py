@@ -8,6 +8,8 @@ import pytest
 
 from modules.layers import pooling
 from modules.layers.pooling import KINDS, Pool
+from tests.support.differences import numeric_gradients
+from tests.support.xlnet_inputs import off
 
 VALID_BL = np.array(
     [[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]], bool
@@ -16,8 +18,7 @@ EMPTY = 5  # the row in which nothing is valid
 PLACE_B = np.array([2, 1, 3, 1, 2, 0])
 B, L = VALID_BL.shape
 D = 6
-WAYS = [(kind, 1, False) for kind in KINDS]
-WAYS += [("attention", 1, True), ("attention", 3, False), ("attention", D, True)]
+WAYS = [*((kind, 1) for kind in KINDS), ("attention", 3), ("tanh_attention", D)]
 
 
 def draw(seed=0):
@@ -25,9 +26,9 @@ def draw(seed=0):
     return rng.normal(-1, 2, (B, L, D)).astype("f"), rng.normal(0, 1, (D, D)).astype("f")
 
 
-def pool(kind, H, squash, queries=None):
-    params = {"query_HD": queries[:H]} if kind == "attention" else {}
-    return lambda h_BLD, valid_BL=VALID_BL: Pool(kind, H, squash).apply(
+def pool(kind, H, queries=None):
+    params = {"query_HD": queries[:H]} if "attention" in kind else {}
+    return lambda h_BLD, valid_BL=VALID_BL: Pool(kind, H).apply(
         {"params": params}, h_BLD, valid_BL, PLACE_B
     )
 
@@ -42,7 +43,7 @@ def attended(h_LD, queries_HD, squash):
     return np.concatenate(pieces)
 
 
-def by_hand(kind, h_LD, b, queries_HD, squash):
+def by_hand(kind, h_LD, b, queries_HD):
     """One row, of which only the valid states are given."""
     h_LD = h_LD.astype(float)
     return {
@@ -51,26 +52,44 @@ def by_hand(kind, h_LD, b, queries_HD, squash):
         "mean": lambda: h_LD.mean(0),
         "max": lambda: h_LD.max(0),
         "place": lambda: h_LD[VALID_BL[b, : PLACE_B[b]].sum()],
-        "attention": lambda: attended(h_LD, queries_HD, squash),
+        "attention": lambda: attended(h_LD, queries_HD, squash=False),
+        "tanh_attention": lambda: np.tanh(attended(h_LD, queries_HD, squash=True)),
     }[kind]()
 
 
-@pytest.mark.parametrize(("kind", "H", "squash"), WAYS)
-def test_vectors_are_the_definitions_over_valid_states(kind, H, squash):
+@pytest.mark.parametrize(("kind", "H"), WAYS)
+def test_vectors_are_the_definitions_over_valid_states(kind, H):
     h_BLD, queries = draw()
-    found_BD = pool(kind, H, squash, queries)(h_BLD)
+    found_BD = pool(kind, H, queries)(h_BLD)
     assert found_BD.shape == (B, D)
     for b in set(range(B)) - {EMPTY}:
-        wanted_D = by_hand(kind, h_BLD[b, VALID_BL[b]], b, queries[:H], squash)
+        wanted_D = by_hand(kind, h_BLD[b, VALID_BL[b]], b, queries[:H])
         np.testing.assert_allclose(found_BD[b], wanted_D, atol=1e-5)
 
 
-@pytest.mark.parametrize(("kind", "H", "squash"), WAYS)
+@pytest.mark.parametrize("kind", ["attention", "tanh_attention"])
+def test_gradients_of_attention_are_those_of_differences(kind):
+    h_BLD, queries = (x.astype(float) for x in draw())
+    rows = [b for b in range(B) if b != EMPTY]
+
+    def total(h_BLD, query_HD):
+        each = [by_hand(kind, h_BLD[b, VALID_BL[b]], b, query_HD) for b in rows]
+        return np.square(each).sum()
+
+    with jax.enable_x64(True):
+        squash = pooling.ATTENTIONS[kind]
+        ours = lambda h, q: jnp.square(pooling.attention(h, VALID_BL, q, squash)).sum()  # noqa: E731
+        found = jax.grad(ours, (0, 1))(h_BLD, queries[:1])
+    for own, expected in zip(found, numeric_gradients(total, h_BLD, queries[:1]), strict=True):
+        assert off(own, expected) < 1e-5  # shares are float32
+
+
+@pytest.mark.parametrize(("kind", "H"), WAYS)
 @pytest.mark.parametrize("there", [1e4, np.nan], ids=str)
-def test_what_stands_at_padding_changes_no_bit_and_gets_no_gradient(kind, H, squash, there):
+def test_what_stands_at_padding_changes_no_bit_and_gets_no_gradient(kind, H, there):
     h_BLD, queries = draw()
     other_BLD = np.where(VALID_BL[..., None], h_BLD, there).astype("f")
-    run = pool(kind, H, squash, queries)
+    run = pool(kind, H, queries)
     np.testing.assert_array_equal(run(h_BLD), run(other_BLD))
     slopes_BLD = jax.grad(lambda h: jnp.square(run(h)).sum())(other_BLD)
     assert np.isfinite(slopes_BLD).all()
@@ -78,10 +97,10 @@ def test_what_stands_at_padding_changes_no_bit_and_gets_no_gradient(kind, H, squ
     assert slopes_BLD[VALID_BL].any()
 
 
-@pytest.mark.parametrize(("kind", "H", "squash"), WAYS)
-def test_a_row_without_valid_states_gives_zeros(kind, H, squash):
+@pytest.mark.parametrize(("kind", "H"), WAYS)
+def test_a_row_without_valid_states_gives_zeros(kind, H):
     h_BLD, queries = draw()
-    found_BD = pool(kind, H, squash, queries)(h_BLD)
+    found_BD = pool(kind, H, queries)(h_BLD)
     assert not found_BD[EMPTY].any()
     assert np.abs(np.delete(found_BD, EMPTY, 0)).sum(1).min() > 0
 
@@ -98,7 +117,7 @@ def test_queries_get_finite_gradients_of_rows_with_and_without_states():
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_for_valid_means_all(kind):
     h_BLD, queries = draw()
-    run = pool(kind, 1, False, queries)
+    run = pool(kind, 1, queries)
     np.testing.assert_array_equal(run(h_BLD, None), run(h_BLD, np.ones((B, L), bool)))
     assert (run(h_BLD, None) != run(h_BLD)).any()
 
@@ -146,11 +165,11 @@ def test_attention_learns_to_find_the_marked_state():
     assert error(params) < 0.02 * before
 
 
-@pytest.mark.parametrize(("kind", "H", "squash"), WAYS)
-def test_vectors_keep_the_states_dtype(kind, H, squash):
+@pytest.mark.parametrize(("kind", "H"), WAYS)
+def test_vectors_keep_the_states_dtype(kind, H):
     h_BLD, queries = draw()
     half_BLD = jnp.asarray(h_BLD, jnp.bfloat16)
-    run = pool(kind, H, squash, queries)
+    run = pool(kind, H, queries)
     found_BD, whole_BD = run(half_BLD), run(half_BLD.astype("float32"))
     assert found_BD.dtype == jnp.bfloat16
     np.testing.assert_allclose(found_BD.astype("float32"), whole_BD, atol=0.08)
