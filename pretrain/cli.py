@@ -16,7 +16,7 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from pretrain import command_line
-from pretrain.checkpoint.manager import folder_in
+from pretrain.checkpoint.paths import folder_in
 from pretrain.distributed import failures, processes
 from pretrain.runtime import compile_cache, malloc, recipe_ranges
 from pretrain.runtime.errors import UserError

@@ -10,9 +10,7 @@ import functools
 import inspect
 import json
 import logging
-import os
 import pathlib
-import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -24,6 +22,8 @@ from flax import traverse_util
 from jax.experimental import multihost_utils
 
 from pretrain.checkpoint import checksums
+from pretrain.checkpoint.errors import DamagedError, describe_error
+from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.format_version import FORMAT, check_format
@@ -31,10 +31,6 @@ from pretrain.runtime.json_files import read_json
 
 Leaves = dict[str, Any]  # "params/backbone/token_VD": an array, or the description of one
 ARRAYS = (jax.Array, np.ndarray)
-
-
-class DamagedError(Exception):
-    """A checkpoint is not what was saved; the message names the file or the leaf."""
 
 
 class Restored(NamedTuple):
@@ -97,7 +93,7 @@ def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restore
             some and none verifies.
     """
     refused: dict[int, str] = {}
-    for step in steps(folder):
+    for step in list_steps(folder):
         try:
             leaves, position = load(folder / str(step), like, within)
             return Restored(leaves, position, step, refused)
@@ -108,14 +104,6 @@ def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restore
         reasons = "".join(f"\n  step {step}: {why}" for step, why in refused.items())
         raise UserError(f"no checkpoint in {folder} can be trusted:{reasons}")
     return None
-
-
-def steps(folder: pathlib.Path) -> list[int]:
-    """Lists the steps of the checkpoints in `folder`, newest first."""
-    # Unfinished saves have names that are not numbers.
-    names = os.listdir(folder) if folder.is_dir() else []
-    numbers = (int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
-    return sorted(numbers, reverse=True)
 
 
 def load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
@@ -155,19 +143,6 @@ def fail_together(read: Callable[[], tuple[Leaves, dict]]) -> tuple[Leaves, dict
     if not np.all(multihost_utils.process_allgather(np.array(error is None))):
         raise DamagedError(describe_error(error)) from error
     return result
-
-
-def describe_error(error: BaseException | None) -> str:
-    """Describes an error in a line; None stands for an error in another process."""
-    if error is None:
-        return "another process could not read its part"
-    if isinstance(error, DamagedError):
-        return str(error)
-    while error.__cause__:  # Orbax wraps what the storage layer said
-        error = error.__cause__
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    # Some errors hold a whole tree of arrays.
-    return text if len(text) <= 500 else f"{text[:200]} ... {text[-300:]}"
 
 
 def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:

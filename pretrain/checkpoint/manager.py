@@ -5,8 +5,6 @@ checkpoint that does not verify is moved aside with a warning, and the one befor
 """
 
 import contextlib
-import errno
-import fnmatch
 import logging
 import os
 import pathlib
@@ -21,11 +19,9 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from pretrain.checkpoint import checksums, integrity
-from pretrain.runtime.errors import UserError
+from pretrain.checkpoint.errors import DamagedError, report_failure, write_error
+from pretrain.checkpoint.paths import folder_in, list_steps
 from pretrain.runtime.files import PathLike, unused_path
-
-# The reasons of the system that a user can act on, by the words Orbax wraps.
-FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)))
 
 
 class Failures(logging.Filter):
@@ -160,15 +156,15 @@ class Checkpoints:
         try:
             integrity.load(self.folder / str(step), integrity.flatten(like), within="")
             return True
-        except integrity.DamagedError as error:
+        except DamagedError as error:
             logging.warning("checkpoint %s is refused: %s", self.folder / str(step), error)
         self._put_aside([step])
         return False
 
     def positions(self) -> Iterator[dict]:
         """Yields the position of every checkpoint whose record can be read."""
-        for step in integrity.steps(self.folder):
-            with contextlib.suppress(integrity.DamagedError):
+        for step in list_steps(self.folder):
+            with contextlib.suppress(DamagedError):
                 yield integrity.read_record(self.folder / str(step))["position"]
 
     def keep_only(self, steps: Collection[int]) -> None:
@@ -176,7 +172,7 @@ class Checkpoints:
         self.wait()
         if jax.process_index() == 0:  # the folder is shared
             with report_failure(self.folder):
-                for step in set(integrity.steps(self.folder)) - set(steps):
+                for step in set(list_steps(self.folder)) - set(steps):
                     shutil.rmtree(self.folder / str(step))
         multihost_utils.sync_global_devices("superfluous checkpoints are gone")
         self.manager.reload()  # it keeps a list of the steps
@@ -213,34 +209,3 @@ class Checkpoints:
                 shutil.move(self.folder / str(step), aside)
         multihost_utils.sync_global_devices("refused checkpoints are out of the way")
         self.manager.reload()
-
-
-def folder_in(workdir: PathLike) -> pathlib.Path:
-    """Returns the folder of a workdir's checkpoints.
-
-    Raises:
-        UserError: Orbax finds its files by a glob, and this path would be taken for one.
-    """
-    folder = pathlib.Path(workdir).resolve() / "checkpoints"
-    is_literal = all(fnmatch.fnmatchcase(part, part) for part in folder.parts)
-    if "\\" in str(folder) or "**" in str(folder) or not is_literal:
-        raise UserError(
-            f"{folder.parent}: checkpoints cannot be written below a path with [...], ** or a "
-            "backslash in it; take another --workdir"
-        )
-    return folder
-
-
-@contextlib.contextmanager
-def report_failure(folder: pathlib.Path) -> Iterator[None]:
-    """Turns the errors of Orbax within the block into a `write_error`."""
-    try:
-        yield
-    except (OSError, ValueError) as error:  # a full disk is either, by the layer that met it
-        raise write_error(folder, error) from error
-
-
-def write_error(folder: pathlib.Path, error: BaseException) -> UserError:
-    """Makes the error of a save that failed, in one line; a full disk is called so."""
-    why = next((text for text in FULL if text in str(error)), integrity.describe_error(error))
-    return UserError(f"a checkpoint could not be written in {folder}: {why}")

@@ -12,7 +12,8 @@ import numpy as np
 from orbax.checkpoint import v1 as ocp_v1
 
 from pretrain.checkpoint import checksums, integrity
-from pretrain.checkpoint.manager import folder_in, report_failure
+from pretrain.checkpoint.errors import report_failure
+from pretrain.checkpoint.paths import folder_in
 from pretrain.runtime.files import PathLike, rename_folder
 from pretrain.runtime.json_files import write_json
 

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pretrain.checkpoint import integrity
+from pretrain.checkpoint.errors import DamagedError
+from pretrain.checkpoint.paths import list_steps
 from pretrain.conversion import drafts, systems
 from pretrain.conversion.importer import ORIGIN
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
@@ -143,10 +145,10 @@ def read_dtype(workdir: Path) -> str:
 def read_shapes(run: Run) -> dict[str, tuple[int, ...]]:
     """Reads the shapes of the run's parameters by name from its newest readable checkpoint."""
     folder = run.folder / "checkpoints"
-    for step in integrity.steps(folder):
+    for step in list_steps(folder):
         try:
             leaves = integrity.read_record(folder / str(step))["leaves"]
-        except integrity.DamagedError:
+        except DamagedError:
             continue
         return {
             name.removeprefix(f"{run.trained}/"): tuple(leaf["shape"])

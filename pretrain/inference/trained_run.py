@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 import modules
 from modules.backbones import text_mask
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint.paths import list_steps
 from pretrain.checkpoint.transfer import load
 from pretrain.data import tokenizers
 from pretrain.distributed.sharding import Layout
@@ -30,7 +30,7 @@ class Run(NamedTuple):
     def folder(self) -> pathlib.Path:
         """Where its checkpoints are: those that did best, where it kept these."""
         best = self.workdir / "best"
-        return best if integrity.steps(best / "checkpoints") else self.workdir
+        return best if list_steps(best / "checkpoints") else self.workdir
 
     @property
     def trained(self) -> str:

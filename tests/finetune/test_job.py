@@ -22,6 +22,8 @@ from finetune import initialize, main, results
 from finetune import job as jobs
 from finetune.prediction.predictor import TerminatedError
 from pretrain.checkpoint import integrity
+from pretrain.checkpoint.errors import DamagedError
+from pretrain.checkpoint.paths import list_steps
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference.trained_run import opened
@@ -256,7 +258,7 @@ def test_the_best_is_on_disk_before_a_checkpoint_names_it(run, lines, tmp_path):
     def look(path):
         names = os.listdir(checkpoints) if checkpoints.is_dir() else []
         for name in filter(str.isdigit, names):
-            with contextlib.suppress(integrity.DamagedError):  # just being deleted
+            with contextlib.suppress(DamagedError):  # just being deleted
                 position = integrity.read_record(checkpoints / name)["position"]
                 named = position["step"]  # each betters the last
                 seen.append((tmp_path / "run" / "best" / "checkpoints" / str(named)).exists())
@@ -300,7 +302,7 @@ def test_a_best_that_is_lost_is_looked_for_anew(run, lines, tmp_path):
 def best(workdir):
     """Step and content of the best checkpoint."""
     folder = workdir / "best" / "checkpoints"
-    step, *_ = integrity.steps(folder)
+    step, *_ = list_steps(folder)
     return step, integrity.read_record(folder / str(step))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.checkpoint import integrity
+from pretrain.checkpoint.paths import list_steps
 from pretrain.training import logging
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import run
@@ -142,7 +143,7 @@ def test_killed_at_any_operation_on_checkpoints_a_job_keeps_the_same_best(comman
 def best(workdir):
     """Step and record of the best weights."""
     folder = workdir / "best" / "checkpoints"
-    step = integrity.steps(folder)[0]
+    step = list_steps(folder)[0]
     return step, integrity.read_record(folder / str(step))
 
 

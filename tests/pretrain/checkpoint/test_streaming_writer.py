@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pretrain.checkpoint import integrity, manager, streaming_writer
+from pretrain.checkpoint.paths import list_steps
 
 
 def test_a_checkpoint_written_piecemeal_is_restored_and_verified(tmp_path):
@@ -30,4 +31,4 @@ def test_an_array_that_is_not_finite_leaves_no_checkpoint(tmp_path):
     arrays = {"params/a_D": np.ones(2, np.float32), "params/b_D": np.array([np.nan], np.float32)}
     with pytest.raises(FloatingPointError, match="params/b_D is not finite"):
         streaming_writer.write(tmp_path, 0, arrays.items())
-    assert integrity.steps(tmp_path / "checkpoints") == []
+    assert list_steps(tmp_path / "checkpoints") == []

@@ -7,8 +7,8 @@ import shutil
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import integrity
 from pretrain.checkpoint.manager import Checkpoints
+from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime.errors import UserError
 from pretrain.training.hooks import NotFiniteError, Report
 from pretrain.training.keep_best import KeepBest
@@ -46,7 +46,7 @@ def judged(tmp_path):
     run.save(2, WEIGHTS, {"hooks": {keep_best.name: state}})
     judge(keep_best, 4, 1.0)
     saved.wait()
-    assert integrity.steps(saved.folder) == [4, 2]
+    assert list_steps(saved.folder) == [4, 2]
     yield keep_best, state
     saved.close()
     run.close()
@@ -55,7 +55,7 @@ def judged(tmp_path):
 def test_a_best_that_the_run_never_came_to_is_not_kept(judged):
     keep_best, state = judged
     assert not load(keep_best, state).pending
-    assert integrity.steps(keep_best.saved.folder) == [2]
+    assert list_steps(keep_best.saved.folder) == [2]
     assert keep_best.state_dict() == state
 
 
@@ -68,7 +68,7 @@ def test_a_lost_best_is_named_and_asks_for_an_evaluation(judged, caplog, damage)
     assert keep_best.evaluation is None
     judge(keep_best, 2, 3.0)
     keep_best.saved.wait()
-    assert integrity.steps(keep_best.saved.folder) == [2]
+    assert list_steps(keep_best.saved.folder) == [2]
 
 
 def test_weights_that_overflow_are_refused_in_a_line(tmp_path):

@@ -1,0 +1,33 @@
+"""Names the folder of a workdir's checkpoints, and lists those in it."""
+
+import fnmatch
+import os
+import pathlib
+import re
+
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import PathLike
+
+
+def folder_in(workdir: PathLike) -> pathlib.Path:
+    """Returns the folder of a workdir's checkpoints.
+
+    Raises:
+        UserError: Orbax finds its files by a glob, and this path would be taken for one.
+    """
+    folder = pathlib.Path(workdir).resolve() / "checkpoints"
+    is_literal = all(fnmatch.fnmatchcase(part, part) for part in folder.parts)
+    if "\\" in str(folder) or "**" in str(folder) or not is_literal:
+        raise UserError(
+            f"{folder.parent}: checkpoints cannot be written below a path with [...], ** or a "
+            "backslash in it; take another --workdir"
+        )
+    return folder
+
+
+def list_steps(folder: pathlib.Path) -> list[int]:
+    """Lists the steps of the checkpoints in `folder`, newest first."""
+    # Unfinished saves have names that are not numbers.
+    names = os.listdir(folder) if folder.is_dir() else []
+    numbers = (int(name) for name in names if re.fullmatch("0|[1-9][0-9]*", name))
+    return sorted(numbers, reverse=True)
