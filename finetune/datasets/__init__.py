@@ -13,6 +13,7 @@ whose docstring describes the file and the fields:
     race, multiple_choice   a question and its choices
     ranking      a query and its candidates
     semeval2010  a relation between two marked words
+    trees        a tree per line with a label at every node
     tfds         a prepared TFDS dataset
     sotu_author  a task of the default corpus, which needs nothing downloaded
 
