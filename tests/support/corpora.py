@@ -1,10 +1,13 @@
 """Small corpora that the tests of the data layer share, made in moments from invented words."""
 
+import hashlib
+import os
 import random
 from pathlib import Path
 from typing import Any
 
 from pretrain.data import prepare
+from pretrain.data.corpus import sources
 from pretrain.data.corpus.format import Corpus
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "in", "or", "ust")]
@@ -13,7 +16,7 @@ TOKENS: dict[str, Any] = {"name": "sentencepiece", "V": 150}
 
 
 def prose(seed: int, sentences: int, per_paragraph: int = 5) -> str:
-    """Sentences of 3 to 20 words; a blank line after every few."""
+    """Invents sentences of 3 to 20 words; a blank line comes after every few."""
     rng = random.Random(seed)
     lines = []
     for number in range(1, sentences + 1):
@@ -32,6 +35,37 @@ def write(folder: Path, documents: int = 12, sentences: int = 40) -> str:
     return f"text:{folder}/*.txt"
 
 
-def make(folder: Path, **fields) -> Corpus:
-    source = write(folder / "text")
-    return prepare.prepare(**{"source": source, "cache": str(folder), "tokens": TOKENS} | fields)
+def load(source: str, cache: Path, **fields: Any) -> Corpus:
+    """Prepares a source, or opens it if it is prepared."""
+    return prepare.prepare(**{"source": source, "cache": str(cache), "tokens": TOKENS} | fields)
+
+
+def make(folder: Path, **fields: Any) -> Corpus:
+    """Writes files of prose and prepares them."""
+    return load(write(folder / "text"), folder, **fields)
+
+
+def find_source(source: str, **fields: str) -> sources.Source:
+    """Finds a source with the recipe's defaults."""
+    return sources.find(
+        source, **{"text_key": "text", "tfds_split": "train", "tfds_dir": ""} | fields
+    )
+
+
+def hash_files(folder: Path) -> dict[str, str]:
+    """Returns the sha256 of every file of a corpus, by its path within."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+def hash_arrays(folder: Path) -> dict[str, str]:
+    """Returns the sha256 of every array of a corpus, by its file's name."""
+    return {name: digest for name, digest in hash_files(folder).items() if name.endswith(".bin")}
+
+
+def flip_bit(path: Path, bit: int) -> None:
+    """Flips a bit behind the file system's back: size and times stay."""
+    status, content = path.stat(), bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

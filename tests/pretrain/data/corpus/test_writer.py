@@ -1,93 +1,98 @@
 """Tokens and boundaries of a corpus are those of its documents."""
 
-import hashlib
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from pretrain.data import prepare, tokenizers
-from pretrain.data.corpus import format as corpora
+from pretrain.data import tokenizers
 from pretrain.data.corpus import writer
+from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE, Piece
 from pretrain.runtime.errors import UserError
-from tests.support.corpora import TOKENS
-from tests.support.corpora import write as write_corpus
+from tests.support.corpora import hash_files, load
 
 
-def load(source: str, cache: Path, **fields) -> corpora.Corpus:
-    return prepare.prepare(**{"source": source, "cache": str(cache), "tokens": TOKENS} | fields)
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Every file of a corpus and its sha256."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    digests = {
-        str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files
-    }
-    return digests
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    return write_corpus(tmp_path_factory.mktemp("source"))
-
-
-@pytest.fixture(scope="module")
-def made(source, tmp_path_factory):
-    """A corpus that nobody may change."""
-    return load(source, tmp_path_factory.mktemp("cache"))
-
-
-def test_tokens_are_the_documents_each_with_its_end(made, source):
-    eod = made.tokenizer.special["eod"]
+def test_tokens_are_the_documents_each_with_its_end(corpus, source):
+    eod = corpus.tokenizer.special["eod"]
     files = sorted(Path(source[5:]).parent.glob("*.txt"))
-    assert made.manifest["documents"] == len(files) == len(made.documents) - 1
+    assert corpus.manifest["documents"] == len(files) == len(corpus.documents) - 1
     for number, path in enumerate(files):
-        begin, end = made.documents[number : number + 2]
-        assert made.tokens[end - 1] == eod
-        assert eod not in made.tokens[begin : end - 1]
-        assert made.tokenizer.decode(made.tokens[begin:end]) == " ".join(path.read_text().split())
+        begin, end = corpus.documents[number : number + 2]
+        assert corpus.tokens[end - 1] == eod
+        assert eod not in corpus.tokens[begin : end - 1]
+        text = corpus.tokenizer.decode(corpus.tokens[begin:end])
+        assert text == " ".join(path.read_text().split())
+    histogram = np.bincount(corpus.tokens, minlength=corpus.tokenizer.V)
+    np.testing.assert_array_equal(corpus.counts_V, histogram)
 
 
-def test_sentences_begin_after_a_full_stop_or_an_end(made):
-    stop, eod = made.tokenizer.pieces.index("."), made.tokenizer.special["eod"]
-    before = made.tokens[made.sentences[1:] - 1]
+def test_sentences_begin_after_a_full_stop_or_an_end(corpus):
+    stop, eod = corpus.tokenizer.pieces.index("."), corpus.tokenizer.special["eod"]
+    before = corpus.tokens[corpus.sentences[1:] - 1]
     assert set(before.tolist()) == {stop, eod}
-    assert made.sentences[-1] == made.documents[-1] == len(made.tokens)
-    assert set(made.documents) <= set(made.sentences)
-    assert (np.diff(made.sentences) > 0).all()
+    assert corpus.sentences[-1] == corpus.documents[-1] == len(corpus.tokens)
+    assert set(corpus.documents) <= set(corpus.sentences)
+    assert (np.diff(corpus.sentences) > 0).all()
 
 
-def test_counts_are_of_the_tokens(made):
-    np.testing.assert_array_equal(
-        made.counts_V, np.bincount(made.tokens, minlength=made.tokenizer.V)
-    )
-
-
-def test_small_vocabularies_take_two_bytes_and_large_ones_four(made):
-    assert made.tokens.dtype == np.uint16
+def test_small_vocabularies_take_two_bytes_and_large_ones_four(corpus):
+    assert corpus.tokens.dtype == np.uint16
     assert writer.token_dtype(1 << 16) == np.uint16
     assert writer.token_dtype((1 << 16) + 1) == np.uint32
 
 
-def test_paragraphs_end_in_eop_if_asked(source, made, tmp_path):
+def test_paragraphs_end_in_eop_if_asked(source, corpus, tmp_path):
     marked = load(source, tmp_path, paragraphs=True)
     eop, eod = marked.tokenizer.special["eop"], marked.tokenizer.special["eod"]
     assert (marked.tokens == eop).sum() > 2 * marked.manifest["documents"]
     assert (marked.tokens[np.flatnonzero(marked.tokens == eod) - 1] == eop).all()
-    np.testing.assert_array_equal(marked.tokens[marked.tokens != eop], made.tokens)
+    np.testing.assert_array_equal(marked.tokens[marked.tokens != eop], corpus.tokens)
 
 
-def test_a_vocabulary_without_its_special_tokens_is_refused(made):
-    class Bare:
-        special = {"eod": 7}
-
+def test_paragraphs_of_a_vocabulary_without_eop_are_refused(source, tmp_path):
     with pytest.raises(UserError, match="no <eop>"):
-        writer.closing_tokens(cast(tokenizers.Tokenizer, Bare()), paragraphs=True)
+        load(source, tmp_path, tokens={"name": "words"}, paragraphs=True)
 
 
-def test_the_size_of_a_part_changes_nothing(source, made, tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "PART", 700)
+def test_the_size_of_a_part_changes_nothing(source, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "PART", 1500)
     monkeypatch.setattr(writer, "BATCH", 50)
-    assert contents(load(source, tmp_path).folder) == contents(made.folder)
+    assert hash_files(load(source, tmp_path).folder) == hash_files(corpus.folder)
+
+
+def test_each_sentence_of_a_corpus_of_words_ends_exactly_once(corpus_of_words):
+    corpus = corpus_of_words
+    ends = np.flatnonzero(corpus.tokens == corpus.tokenizer.special["eos"])
+    np.testing.assert_array_equal(ends, corpus.sentences[1:] - 1)
+    assert corpus.tokenizer.special["bos"] not in corpus.tokens
+    assert set(corpus.documents) <= set(corpus.sentences)
+    assert corpus.manifest["sentences"] == sum(40 + number for number in range(12))
+
+
+def test_parts_of_an_endless_sentence_are_one_sentence():
+    words = tokenizers.learn(iter(["a b"]), "words")
+    opens = [DOCUMENT, SENTENCE, CONTINUED, PARAGRAPH, DOCUMENT]
+    pieces = [Piece("a b", what, 2, 3) for what in opens]
+    closing = writer.closing_tokens(words, paragraphs=False)
+    arrays = writer.encode(pieces, words, closing, first=True)
+    assert arrays["tokens"].tolist() == [3, 4, 1, 3, 4, 3, 4, 1, 3, 4, 1, 3, 4]
+    assert arrays["sentences"].tolist() == [0, 3, 8, 11]
+    assert arrays["documents"].tolist() == [0, 11]
+
+
+@pytest.mark.parametrize(
+    ("special", "paragraphs", "sentence", "paragraph", "document"),
+    [
+        (dict(eod=7), False, [], [], [7]),
+        (dict(eod=7, eop=8), True, [], [8], [8, 7]),
+        (dict(eos=1, eod=1), False, [1], [1], [1]),
+        (dict(eos=1, eod=7, eop=8), True, [1], [1, 8], [1, 8, 7]),
+    ],
+)
+def test_the_end_of_a_sentence_ends_paragraphs_and_documents_too(
+    special, paragraphs, sentence, paragraph, document
+):
+    ends = writer.closing_tokens(SimpleNamespace(special=special), paragraphs)
+    expected = {CONTINUED: [], SENTENCE: sentence, PARAGRAPH: paragraph, DOCUMENT: document}
+    assert {opens: end.tolist() for opens, end in ends.items()} == expected

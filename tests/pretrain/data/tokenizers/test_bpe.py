@@ -5,12 +5,12 @@ import string
 import pytest
 
 from pretrain.data.tokenizers.bpe import Tokenizer
-from tests.support.tokenizer_data import TEXTS, V, learn, pieces, published, starts
+from tests.support.tokenizer_data import TEXTS, V, pieces, published, starts
 
 
 @pytest.fixture(scope="module")
-def learned():
-    return learn("bpe")
+def tokenizer(learned):
+    return learned["bpe"]
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,7 @@ def gpt1():
 
 
 def words(tokenizer, text):
-    """The words that the text is cut into, whatever their pieces."""
+    """Returns the words that the text is cut into, whatever their pieces."""
     return "".join(pieces(tokenizer, text)).split("</w>")[:-1]
 
 
@@ -30,27 +30,27 @@ def everything():
     return Tokenizer(["<unk>", *letters, *(c + "</w>" for c in letters), "\n</w>"], [])
 
 
-def test_unknown_comes_first_and_the_end_of_a_document_last(learned):
-    assert learned.special == {"unk": 0, "eod": V["bpe"] - 1}
-    assert learned.pieces[-1] == "\n</w>"
+def test_unknown_comes_first_and_the_end_of_a_document_last(tokenizer):
+    assert tokenizer.special == {"unk": 0, "eod": V["bpe"] - 1}
+    assert tokenizer.pieces[-1] == "\n</w>"
 
 
-def test_each_word_has_one_piece_that_ends_it(learned):
-    ends = {piece for piece, end in starts(learned).items() if end}
-    assert ends == {p for p in learned.pieces if p.endswith("</w>")} | {"<unk>"}
+def test_each_word_has_one_piece_that_ends_it(tokenizer):
+    ends = {piece for piece, end in starts(tokenizer).items() if end}
+    assert ends == {p for p in tokenizer.pieces if p.endswith("</w>")} | {"<unk>"}
     text = "Badan go, busto."
-    found = learned.encode([text])[0]
-    assert learned.word_start_V[found].sum() == 5
-    assert len(found) > 5
+    (ids,) = tokenizer.encode([text])
+    assert tokenizer.word_start_V[ids].sum() == 5
+    assert len(ids) > 5
 
 
-def test_what_is_encoded_decodes_to_its_words(learned):
+def test_what_is_encoded_decodes_to_its_words(tokenizer):
     for text in TEXTS[:20]:
-        assert learned.decode(learned.encode([text])[0]) == text.lower().replace(".", " .")
+        assert tokenizer.decode(tokenizer.encode([text])[0]) == text.lower().replace(".", " .")
 
 
-def test_characters_never_seen_are_unknown_one_by_one(learned):
-    assert pieces(learned, "β βγ") == ["<unk>"] * 3
+def test_characters_never_seen_are_unknown_one_by_one(tokenizer):
+    assert pieces(tokenizer, "β βγ") == ["<unk>"] * 3
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,5 @@ def test_text_is_cut_into_the_words_of_gpt1(everything, text, expected):
 def test_the_published_vocabulary_gives_whole_words(gpt1):
     assert gpt1.special == {"unk": 0, "eod": 40_477}
     assert gpt1.encode(["The the"])[0].tolist() == [481, 481]
-    assert pieces(gpt1, "“I don’t know, Mr. Fox…”") == [
-        '"</w>',
-        "i</w>",
-        "do</w>",
-        "n't</w>",
-        "know</w>",
-        ",</w>",
-        "mr.</w>",
-        "fox</w>",
-        "...</w>",
-        '"</w>',
-    ]
+    expected = ['"', "i", "do", "n't", "know", ",", "mr.", "fox", "...", '"']
+    assert pieces(gpt1, "“I don’t know, Mr. Fox…”") == [f"{word}</w>" for word in expected]

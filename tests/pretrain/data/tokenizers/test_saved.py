@@ -1,26 +1,10 @@
-"""The tokenizer of a run or a corpus is taken from its folder."""
+"""The tokenizer of a run or a corpus is taken from its folder, with what else its text needs."""
 
 import pytest
 
-from pretrain.data import tokenizers
+from pretrain.data import prepare, tokenizers
 from pretrain.runtime.errors import UserError
-from tests.support.tokenizer_data import V, learn
-
-KINDS = sorted(V)
-
-
-@pytest.fixture(scope="module")
-def learned():
-    return {kind: learn(kind) for kind in KINDS}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_saved_tokenizer_is_the_one_that_was_saved(learned, kind, tmp_path):
-    learned[kind].save(tmp_path / "a")
-    again = tokenizers.learn(iter(()), name="saved", folder=str(tmp_path / "a"))
-    assert again == learned[kind]
-    again.save(tmp_path / "b")
-    assert tokenizers.digest(tmp_path / "a") == tokenizers.digest(tmp_path / "b")
+from tests.support.tokenizer_data import learn
 
 
 def test_settings_know_a_saved_tokenizer_by_its_content(learned, tmp_path):
@@ -36,3 +20,16 @@ def test_a_folder_that_holds_no_tokenizer_is_refused(content, tmp_path):
         (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(UserError, match=r"no tokenizer was saved there|no .* with a Tokenizer"):
         tokenizers.settings("saved", folder=str(tmp_path))
+
+
+def test_whole_words_take_new_words_and_pieces_stay(learned, tmp_path):
+    learn("words", ["one two two"]).save(tmp_path / "words")
+    learned["wordpiece"].save(tmp_path / "wordpiece")
+    (tmp_path / "text.txt").write_text("One three two three three.\n")
+    read = dict(source=f"text:{tmp_path}/text.txt", cache=str(tmp_path / "data"), held_out=0)
+    saved = {"name": "saved", "folder": str(tmp_path / "words")}
+    corpus = prepare.prepare(tokens=saved, **read)
+    assert corpus.tokenizer.pieces[3:] == ["two", "one", "three", ".", "One"]
+    assert corpus.tokens.tolist() == [7, 5, 3, 5, 5, 6, 1]
+    corpus = prepare.prepare(tokens=saved | {"folder": str(tmp_path / "wordpiece")}, **read)
+    assert corpus.manifest["tokenizer"] == tokenizers.digest(tmp_path / "wordpiece")

@@ -9,27 +9,25 @@ import pytest
 
 from pretrain.data import tokenizers
 from pretrain.runtime.errors import UserError
-from tests.support import corpora, tokenizer_data
+from tests.support.corpora import flip_bit
+from tests.support.tokenizer_data import KINDS, TEXTS
 
-KINDS = ("bpe", "byte_bpe", "sentencepiece", "wordpiece", "words")
 RECORD = "sha256.json"
-TEXT = [*tokenizer_data.TEXTS[:3], "1990, Öl ☃"]
+TEXT = [*TEXTS[:3], "1990, Öl ☃"]
 
 
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory):
+def whole(learned, tmp_path_factory) -> Path:
     """A folder of each kind, saved, that nobody may change."""
     folder = tmp_path_factory.mktemp("saved")
-    for kind in KINDS:
-        fields = {**corpora.TOKENS, "name": kind, "V": tokenizer_data.V.get(kind, 150)}
-        fields = {"name": kind} if kind == "words" else fields
-        tokenizers.learn(iter(tokenizer_data.TEXTS), **fields).save(folder / kind)
+    for kind, tokenizer in learned.items():
+        tokenizer.save(folder / kind)
     return folder
 
 
 @pytest.fixture
-def saved(learned, tmp_path):
-    return Path(shutil.copytree(learned, tmp_path / "saved"))
+def saved(whole, tmp_path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "saved"))
 
 
 def damage(path: Path, rng: random.Random) -> None:
@@ -115,16 +113,35 @@ def test_a_name_that_is_no_tokenizer_is_refused(name):
         tokenizers.settings(name)
 
 
+def test_a_tokenizer_that_is_a_link_is_replaced(learned, tmp_path):
+    tokenizer, mine = learned["sentencepiece"], tmp_path / "mine"
+    tokenizer.save(mine)
+    flip_bit(mine / "spiece.model", 4001)
+    before = (mine / "spiece.model").read_bytes()
+    run = tmp_path / "run" / "tokenizer"
+    run.mkdir(parents=True)
+    for name in ("spiece.model", "tokenizer.json", "sha256.json"):
+        (run / name).symlink_to(mine / name)
+    tokenizer.save(run)
+    whole = tmp_path / "linked"
+    whole.symlink_to(mine)
+    tokenizer.save(whole)
+    for folder in (run, whole):
+        assert tokenizers.load(folder) == tokenizer
+        assert not any(path.is_symlink() for path in (folder, *folder.iterdir()))
+    assert (mine / "spiece.model").read_bytes() == before
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("has_record", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_damage_ends_in_a_traceback_nor_in_other_ids(saved, learned, kind, has_record):
+def test_no_damage_ends_in_a_traceback_nor_in_other_ids(saved, whole, kind, has_record):
     """Two hundred damages a kind; without a record of sha256 only the first is promised."""
     rng, named, other = random.Random(kind), list[str](), 0
-    expected = ids(tokenizers.load(learned / kind))
+    expected = ids(tokenizers.load(whole / kind))
     for _ in range(200):
         shutil.rmtree(saved)
-        shutil.copytree(learned, saved)
+        shutil.copytree(whole, saved)
         if not has_record:
             (saved / kind / RECORD).unlink()
         damage(rng.choice(sorted((saved / kind).iterdir())), rng)
