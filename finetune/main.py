@@ -14,13 +14,14 @@ from jax.experimental import multihost_utils
 from finetune import initialize, results
 from finetune import job as jobs
 from finetune.prediction import submissions
-from finetune.prediction.predictor import Predictor, TerminatedError
+from finetune.prediction.predictor import Predictor
 from pretrain import cli
-from pretrain.distributed.failures import TRY_AGAIN
 from pretrain.distributed.sharding import Layout
+from pretrain.runtime.errors import TRY_AGAIN, TerminatedError
 from pretrain.runtime.progress import say
 from pretrain.training import loop, summary
 from pretrain.training.hooks import Evaluation
+from pretrain.training.recipe_hooks import build_hooks
 
 flags.adopt_module_key_flags(cli)
 
@@ -53,6 +54,7 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
     Raises:
         UserError: as `summary.check`, of a job that is done.
     """
+    hooks = build_hooks(config.get("hooks", {}))
     job = jobs.build_job(config, say)
     with cli.opened(jobs.resolve_recipe(job, config), workdir) as keep_recipe:
 
@@ -71,6 +73,7 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
             cli.ACCEPT_CHANGES.value,
             job.score,
             keep,
+            hooks,
         )
         # The first process has written what all are about to read.
         multihost_utils.sync_global_devices("trained")

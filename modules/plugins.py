@@ -25,20 +25,21 @@ def load(folder: str, name: str, content: str) -> ModuleType:
     wherever Python finds it.
 
     Args:
-        folder: the package whose files follow one contract.
+        folder: the package whose files follow one contract; "": all are the reader's own.
         name: what the recipe says.
         content: the class or function that such a file must define.
 
     Raises:
         UnknownNameError: there is no such file, or it does not define `content`.
     """
-    path = name if "." in name else f"{folder}.{name}"
+    path = name if "." in name or not folder else f"{folder}.{name}"
     module = _import(path)
     if module is None or not _defines(module, content):
-        known = ", ".join(names(folder, content))
+        known = f"{folder} has {', '.join(names(folder, content))}; " if folder else ""
+        own = "a name with a dot" if folder else "it"
         raise UnknownNameError(
-            f"name={name!r}: there is no {path} with a {content}; {folder} has {known}; a name "
-            "with a dot is a module of your own on PYTHONPATH"
+            f"name={name!r}: there is no {path} with a {content}; {known}{own} is a module of your "
+            "own on PYTHONPATH"
         )
     return module
 

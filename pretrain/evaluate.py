@@ -25,7 +25,7 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import TerminatedError, UserError
 from pretrain.runtime.files import open_private
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training.compiled_steps import Steps
@@ -60,7 +60,8 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
 
     Raises:
         UserError: there is no run, tokenizer or text, the rows are longer than the run's model
-            can read, or the process was told to terminate.
+            can read.
+        TerminatedError: the process was asked to stop before the end of the text.
     """
     run = trained_run.opened(workdir)
     if "objective" not in run.config:
@@ -84,7 +85,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     params, step = run.weights(steps.like.params)
     total = steps.evaluate(params, text, processes.Stop())
     if total is None:
-        raise UserError("told to terminate before the end of the text: there is no result")
+        raise TerminatedError("told to terminate before the end of the text: there is no result")
     what = {"source": without_credentials(fields["source"]), "batches": read, "step": step}
     return {**what, **counts(total), **means(total)}
 

@@ -8,9 +8,10 @@ from pretrain import cli, objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import phases
 from pretrain.data.batches.phases import build_training
-from pretrain.distributed.failures import TRY_AGAIN
+from pretrain.runtime.errors import TRY_AGAIN
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import loop, summary
+from pretrain.training.recipe_hooks import build_hooks
 
 flags.adopt_module_key_flags(cli)
 
@@ -26,6 +27,7 @@ def main(config, workdir) -> int:
     objective = call_section(
         "objective", objectives.build, config.objective, backbone=backbone, execution=execution
     )
+    hooks = build_hooks(config.get("hooks", {}))  # refused before a corpus is prepared
     corpus = call_section("corpus", prepare.prepare, config.corpus, verify=cli.VERIFY.value)
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with name_section("batches"):
@@ -52,6 +54,7 @@ def main(config, workdir) -> int:
             evals,
             accept_changes=cli.ACCEPT_CHANGES.value,
             keep=keep,
+            extra_hooks=hooks,
         )
         summary.close(config, workdir, result)
     return 0 if result.finished else TRY_AGAIN

@@ -12,17 +12,13 @@ from finetune.inputs.batches import Examples
 from finetune.prediction import streaming
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import TerminatedError
 from pretrain.runtime.progress import say
 from pretrain.training.compiled_steps import Steps
 
 EVERY = 5.0  # seconds
 
 Outputs = dict[str, np.ndarray]
-
-
-class TerminatedError(UserError):
-    """The process was told to terminate before there was a result."""
 
 
 class Predictor:

@@ -25,7 +25,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
-from pretrain.training.loop import Plan
+from pretrain.training.train_config import TrainConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ def steps(config, place: Slice) -> Steps:
     special: FrozenDict[str, int] = FrozenDict({name: i for i, name in enumerate(SPECIAL_NAMES)})
     objective = objective.clone(special=special)
     with name_section("train"):
-        plan = plugins.construct(Plan, **config.train)
+        options = plugins.construct(TrainConfig, **config.train)
     with name_section("optim"):
         tx, _ = optimizer.make(**config.optim)
     layout = Layout(call_section("mesh", make_mesh, config.mesh, devices=place.devices))
@@ -89,7 +89,7 @@ def steps(config, place: Slice) -> Steps:
     for data in train:
         objectives.check_length(backbone, data.L)
     return Steps(
-        objective, tx, layout, train, seed=config.seed, parts=plan.parts, average=plan.average
+        objective, tx, layout, train, seed=config.seed, parts=options.parts, average=options.average
     )
 
 

@@ -146,7 +146,7 @@ class Checkpoints:
         if restored is None:
             return None
         if restored.refused:
-            self._put_aside(restored.refused)
+            self.put_aside(restored.refused)
         state = jax.tree.unflatten(jax.tree.structure(like), restored.leaves.values())
         return state, restored.position, restored.step
 
@@ -158,7 +158,7 @@ class Checkpoints:
             return True
         except DamagedError as error:
             logging.warning("checkpoint %s is refused: %s", self.folder / str(step), error)
-        self._put_aside([step])
+        self.put_aside([step])
         return False
 
     def positions(self) -> Iterator[dict]:
@@ -200,8 +200,8 @@ class Checkpoints:
             self.manager.close()
         _failures.errors.pop(self.folder, None)  # else every run of a process would stay in it
 
-    def _put_aside(self, steps: Iterable[int]) -> None:
-        # Moved, not deleted: a person may want to look at them.
+    def put_aside(self, steps: Iterable[int]) -> None:
+        """Moves checkpoints to `checkpoints-refused`, where a person may want to look at them."""
         if jax.process_index() == 0:
             for step in filter(lambda x: os.path.lexists(self.folder / str(x)), steps):
                 aside = unused_path(self.folder.with_name("checkpoints-refused") / str(step))

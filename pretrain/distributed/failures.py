@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.errors import TRY_AGAIN
 
 FATAL = "JAX distributed service detected fatal errors"
 ENTRY = re.compile(r"^(?=[IWEF]\d{4} )", re.MULTILINE)  # where an entry of the log begins
@@ -26,7 +27,6 @@ SILENT = re.compile(r"stopped sending heartbeats\):\n((?:\d+\n)+)")
 BROKEN = re.compile(r"gloo|nccl|coordination|connection|socket|barrier|unavailable", re.IGNORECASE)
 AGAIN = "start the run again and it goes on from its last checkpoint"
 LIBC = ctypes.CDLL(None)
-TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h, as of `launch.attempt`: nothing is wrong with the run
 LINGER = 2.0  # seconds that the first process stays, since it is what tells the others
 
 

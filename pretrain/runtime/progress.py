@@ -35,16 +35,19 @@ class Progress:
 
     def __init__(self, job: str):
         self.job, self.started, self.printed = job, time.monotonic(), time.monotonic()
+        self.printed_tokens = -1
 
     def __call__(self, mb: float, tokens: int) -> None:
         if time.monotonic() - self.printed >= INTERVAL:
             self._print(mb, tokens, "\r" if sys.stderr.isatty() else "\n")
 
     def close(self, mb: float, tokens: int) -> None:
-        self._print(mb, tokens, "\n")
+        """Prints the last line, unless the log has it already."""
+        if tokens != self.printed_tokens or sys.stderr.isatty():
+            self._print(mb, tokens, "\n")
 
     def _print(self, mb: float, tokens: int, end: str) -> None:
-        self.printed = time.monotonic()
+        self.printed, self.printed_tokens = time.monotonic(), tokens
         speed = tokens / max(self.printed - self.started, 1e-9)
         line = f"{self.job}: {mb:,.0f} MB, {tokens:,} tokens, {speed:,.0f} tokens/s"
         print(line, end=end, file=sys.stderr, flush=True)

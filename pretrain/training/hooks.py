@@ -47,6 +47,7 @@ class Report:
         is_interrupted: a request to terminate broke off the evaluation.
         error: raised as soon as the step is saved.
         pending: names of the hooks that are to be called again by whoever resumes.
+        finished_by: names of the hooks that asked the run to finish; a checkpoint keeps them.
     """
 
     metrics: StepMetrics | None = None
@@ -57,9 +58,10 @@ class Report:
     is_interrupted: bool = False
     error: UserError | None = None
     pending: list[str] = dataclasses.field(default_factory=list)
+    finished_by: list[str] = dataclasses.field(default_factory=list)
 
     def finish(self) -> None:
-        """Asks the run to end here, as one that is done."""
+        """Asks the run to end here, as one that is done; it stays done when it is resumed."""
         self.stop = self.is_finished = True
 
     def fail(self, error: UserError) -> None:
@@ -101,6 +103,7 @@ class Hook(Protocol):
         """Goes on from a `state_dict`; {}: of a fresh run, or of one without this hook.
 
         In the report of the restored step it may ask to stop, or add its name to those pending.
+        A run that it has finished stays so, unless it removes its name from `finished_by`.
         """
         return None
 
@@ -122,8 +125,11 @@ def call_hooks(hooks: Sequence[Hook], step: int, state: State, report: Report, w
     for number, hook in enumerate(hooks):
         if report.error:
             break
+        was_finished = report.is_finished
         with watch(hook.name, step):
             hook(step, state, report)
+        if report.is_finished and not was_finished:
+            report.finished_by.append(hook.name)
         if report.is_interrupted:
             report.pending = [x.name for x in hooks[number:]]
             break
@@ -137,9 +143,13 @@ def load_hooks(hooks: Sequence[Hook], position: Mapping[str, Any]) -> Report:
     Returns:
         The report of the restored step.
     """
-    report = Report(pending=list(position.get("pending", ())))
+    # A hook that the recipe no longer has does not end the run, either.
+    finished_by = [x.name for x in hooks if x.name in position.get("finished_by", ())]
+    report = Report(pending=list(position.get("pending", ())), finished_by=finished_by)
     for hook in hooks:
         hook.load_state_dict(saved_state(position, hook.name), report)
+    if report.finished_by:
+        report.finish()
     return report
 
 
@@ -254,6 +264,7 @@ class SaveCheckpoint(Hook):
             "step": step,
             "data": self.fingerprint,
             "pending": report.pending,
+            "finished_by": report.finished_by,
             "hooks": {name: values for name, values in states.items() if values},
         }
         with refuse_overflow():

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime.errors import UserError
 from pretrain.training.hooks import Evaluation, Hook, Report, refuse_overflow, saved_state
 from pretrain.training.logging import Progress, to_json
@@ -82,6 +83,15 @@ class KeepBest(Hook):
         """The best evaluation so far and how many came after it; None: nothing yet."""
         return self.best and dataclasses.replace(self.best, since=self.since)
 
+    def put_aside_unnamed(self) -> None:
+        """Moves the best of earlier lives out of the way, where the run has no checkpoint left.
+
+        Somebody may have deleted the checkpoints by hand, and these weights are all that is left.
+        """
+        if steps := list_steps(self.saved.folder):
+            logging.warning("no checkpoint names what is in %s: moved aside", self.saved.folder)
+        self.saved.put_aside(steps)  # even of none: all processes wait there for each other
+
     def _steps_named(self, step: int) -> set[int]:
         """Returns what checkpoints of the run name as their best; `step` if they name none."""
         self.run.wait()
@@ -100,7 +110,10 @@ class KeepBest(Hook):
         """
         latest = self.saved.manager.latest_step()
         step = state.get("step", -1 if latest is None else latest)
-        self.saved.keep_only(self._steps_named(step))
+        if named := self._steps_named(step):
+            self.saved.keep_only(named)
+        else:
+            self.put_aside_unnamed()
         value, self.value, self.best, self.since = state.get("value"), None, None, 0
         if value is not None and not self.saved.has(step, {"params": self.like}):
             logging.warning("the best weights, of step %d, are lost: these count anew", step)
@@ -109,5 +122,8 @@ class KeepBest(Hook):
         if value is not None:
             self.value, self.best = value, Evaluation(step, state.get("values", {}))
         self.since = state.get("since", 0)
+        # The recipe may have more patience than the run had when it was finished.
+        report.finished_by = [name for name in report.finished_by if name != self.name]
         if self.has_lost_patience:
+            report.finished_by.append(self.name)
             report.finish()

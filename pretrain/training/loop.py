@@ -1,7 +1,6 @@
 """The one training loop.  Pretraining and fine-tuning are two ways of calling it."""
 
 import contextlib
-import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,39 +29,12 @@ from pretrain.training.hooks import (
     load_hooks,
 )
 from pretrain.training.keep_best import KeepBest
-from pretrain.training.logging import Meter, Progress, Writer
+from pretrain.training.logging import Progress, Writer
+from pretrain.training.meter import Meter
 from pretrain.training.metrics_logger import MetricsLogger, StepMonitor
 from pretrain.training.profiler import Profile
+from pretrain.training.train_config import TrainConfig
 from pretrain.training.train_state import State
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """The recipe's `train` section: how a run goes about its steps.
-
-    Attributes:
-        parts: microbatches whose gradients are added up before an update.
-        average: rate of the moving average of the parameters, which evaluation then uses; 0: none.
-        patience: steps in a row that may be skipped as not finite before the run gives up.
-        log_every, eval_every, save_every: periods in steps, 0: none; the last step does all three.
-        eval_batches: batches of each held-out stream read per evaluation; 0: all.
-        keep, keep_every: the newest checkpoints kept, and the period of those kept for good.
-        best: a held-out number, as "dev/accuracy" or "-dev/loss", by which the best parameters are
-            kept in `workdir/best`, too; "": none.
-        stop_after: evaluations in a row without a better one that end the run; 0: none do.
-    """
-
-    parts: int = 1
-    average: float = 0.0
-    patience: int = 10
-    log_every: int = 100
-    eval_every: int = 1000
-    eval_batches: int = 0
-    save_every: int = 1000
-    keep: int = 2
-    keep_every: int = 0
-    best: str = ""
-    stop_after: int = 0
 
 
 class Result(NamedTuple):
@@ -117,7 +89,7 @@ def run(
         UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
     """
     with name_section("train"):
-        plan = plugins.construct(Plan, **config.train)
+        plan = plugins.construct(TrainConfig, **config.train)
     last, stop = config.optim.steps, processes.Stop()
     steps, rate, profile = build_steps(config, plan, workdir, objective, train, evals, extra_hooks)
     with contextlib.ExitStack() as stack:
@@ -159,7 +131,7 @@ def run(
 
 
 def build_steps(
-    config, plan: Plan, workdir, objective, train, evals, extra_hooks: Sequence[Hook]
+    config, plan: TrainConfig, workdir, objective, train, evals, extra_hooks: Sequence[Hook]
 ) -> tuple[Steps, Callable[[int], Any], Profile]:
     """Builds what a run computes with, and refuses a recipe that cannot be run.
 
@@ -194,7 +166,12 @@ def open_checkpoints(
 
 
 def open_best(
-    stack: contextlib.ExitStack, workdir, plan: Plan, run: Checkpoints, like, progress: Progress
+    stack: contextlib.ExitStack,
+    workdir,
+    plan: TrainConfig,
+    run: Checkpoints,
+    like,
+    progress: Progress,
 ) -> list[KeepBest]:
     """Opens `workdir/best` until the stack is closed; [] where the recipe keeps no best.
 

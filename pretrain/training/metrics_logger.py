@@ -5,7 +5,8 @@ from typing import Any
 from pretrain.distributed import peak_flops
 from pretrain.training.goodput import Goodput
 from pretrain.training.hooks import Hook, NotFiniteError, Report
-from pretrain.training.logging import Meter, Progress, Writer
+from pretrain.training.logging import Progress, Writer
+from pretrain.training.meter import Meter
 from pretrain.training.train_state import State, StepMetrics
 
 

@@ -15,7 +15,7 @@ from modules.layers.params import recording
 from pretrain.data.tokenizers import wordpiece
 from pretrain.distributed.sharding import AXES
 from pretrain.training import optimizer
-from pretrain.training.loop import Plan
+from pretrain.training.train_config import TrainConfig
 from tests.support.bert_release import PIECES
 
 HERE = pathlib.Path(__file__).parents[2] / "configs" / "finetune"
@@ -207,7 +207,7 @@ def test_every_preset_builds_a_job_and_is_judged_by_the_metric_it_names(recipe, 
     assert config.train.best.removeprefix("-") in ("", *metrics)
     assert all(-1 <= x <= 100 for x in metrics.values())
     assert set(config.mesh) == set(AXES)
-    Plan(**config.train)
+    TrainConfig(**config.train)
     _, rate = optimizer.make(**config.optim)
     assert rate(0) <= config.optim.lr
 

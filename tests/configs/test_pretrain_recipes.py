@@ -16,7 +16,7 @@ from pretrain.data.batches.phases import build_training
 from pretrain.distributed.sharding import AXES
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
-from pretrain.training.loop import Plan
+from pretrain.training.train_config import TrainConfig
 from tests.support.presets import presets
 
 CONFIGS = pathlib.Path(__file__).parents[2] / "configs"
@@ -62,7 +62,7 @@ def test_every_preset_builds(recipe, preset):
     """Each section names arguments that its function has, and the state's shapes can be told."""
     config = importlib.import_module(f"configs.{recipe}").get_config(preset)
     assert set(config.mesh) == set(AXES)
-    Plan(**config.train)
+    TrainConfig(**config.train)
     tx, rate = optimizer.make(**config.optim)
     peak = max(float(rate(config.optim.warmup + i)) for i in (-1, 0))
     assert peak == pytest.approx(config.optim.lr, rel=1e-3)

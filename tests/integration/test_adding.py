@@ -25,7 +25,7 @@ from configs import gpt2
 from ml_collections import ConfigDict
 
 def get_config():
-    """Returns a recipe whose objective, backbone, batches and text format are our own."""
+    """Returns a recipe whose objective, backbone, batches, text format and hook are our own."""
     config = gpt2.get_config("mini")
     config.corpus.update(source="text:corpus.txt", documents="blank", held_out=0.2, cache="data")
     config.corpus.tokens.V = 270
@@ -35,8 +35,10 @@ def get_config():
     config.objective = ConfigDict(dict(name="own_parts.prefix_lm", share=0.5))
     config.execution = ConfigDict()
     config.text_format = "own_parts.closed_texts"
-    config.optim.update(lr=1e-2, steps=30, warmup=2)
-    config.train.update(log_every=1, eval_every=30, save_every=30)
+    plateau = dict(name="own_parts.plateau", loss="held_out/loss", at_least=99.0)
+    config.hooks = ConfigDict(dict(plateau=plateau))
+    config.optim.update(lr=1e-2, steps=60, warmup=2, decay="constant")
+    config.train.update(log_every=1, eval_every=10, save_every=30)
     return config
 '''
 TASK = '''
@@ -97,6 +99,14 @@ def test_own_objective_backbone_and_batches_train(outside):
     steps, losses = logging.series(lines, "loss")
     assert steps[-1] == 30
     assert losses[-1] < losses[0] - 0.5
+
+
+def test_own_hook_cuts_the_rate_and_finishes_the_run_for_good(outside):
+    outside.run("pretrain.main", "--config=recipe.py", "--workdir=runs/own")
+    lines = logging.read_lines(outside.folder / "runs/own/metrics.jsonl")
+    steps, rates = logging.series(lines, "lr")
+    assert steps == list(range(1, 31))  # evaluations at 10, 20 and 30: two are no better
+    assert [rates[step - 1] for step in (10, 20, 21, 30)] == [1e-2, 1e-2, 5e-3, 5e-3]
 
 
 def test_own_text_format_frames_what_is_embedded(outside):

@@ -13,7 +13,7 @@ from pretrain import cli, main
 from pretrain.checkpoint import streaming_writer
 from pretrain.distributed import processes
 from pretrain.runtime import malloc, run_config
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import TerminatedError, UsageError, UserError
 from tests.support.tiny_runs import ROOT
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -129,6 +129,7 @@ def ended(given, monkeypatch, capsys):
         (None, 0, ""),
         (75, 75, ""),
         (UserError("no such thing"), 1, "error: no such thing\n"),
+        (TerminatedError("told to terminate"), 75, "error: told to terminate\n"),
         (UsageError("name a file"), 2, "error: name a file\n"),
         (KeyboardInterrupt(), 130, "interrupted; nothing was made\n"),
     ],

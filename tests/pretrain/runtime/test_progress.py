@@ -30,8 +30,12 @@ def test_a_notice_is_printed_by_whom_it_concerns(
     assert capsys.readouterr().err == printed
 
 
-def test_the_last_line_tells_all_that_was_done(capsys):
+@pytest.mark.parametrize("interval", [0, 99])
+def test_the_last_line_tells_all_that_was_done_once(capsys, monkeypatch, interval):
+    monkeypatch.setattr(progress, "INTERVAL", interval)
     shown = progress.Progress("tokenising")
-    shown(1, 10)
+    shown(2, 1_000)
     shown.close(2, 1_000)
-    assert capsys.readouterr().err.startswith("tokenising: 2 MB, 1,000 tokens, ")
+    printed = capsys.readouterr().err
+    assert printed.startswith("tokenising: 2 MB, 1,000 tokens, ")
+    assert printed.count("\n") == 1

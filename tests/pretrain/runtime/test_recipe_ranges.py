@@ -15,7 +15,8 @@ from modules.heads.classifier import Classifier
 from pretrain.distributed import sharding
 from pretrain.runtime import recipe_ranges
 from pretrain.runtime.errors import UserError
-from pretrain.training import loop, optimizer, schedules
+from pretrain.training import optimizer, schedules
+from pretrain.training.train_config import TrainConfig
 from tests.support import tiny_runs
 
 CONFIGS = pathlib.Path(__file__).parents[3] / "configs"
@@ -103,7 +104,7 @@ def owners():
         yield "task.encoder", importlib.import_module(f"{encoders.FOLDER}.{name}").Encoder
     yield "task.head", Classifier
     yield from (("optim", schedules.Schedule), ("optim", optimizer.Optimizer))
-    yield from (("train", loop.Plan), ("mesh", sharding.make_mesh))
+    yield from (("train", TrainConfig), ("mesh", sharding.make_mesh))
 
 
 def test_every_number_that_a_section_takes_has_a_range():

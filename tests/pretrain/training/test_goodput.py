@@ -6,7 +6,7 @@ import numpy as np
 
 from pretrain.training import logging
 from pretrain.training.goodput import Goodput
-from pretrain.training.logging import Meter
+from pretrain.training.meter import Meter
 from pretrain.training.train_state import StepMetrics
 from tests.support import tiny_runs as toys
 

@@ -71,6 +71,16 @@ def test_a_lost_best_is_named_and_asks_for_an_evaluation(judged, caplog, damage)
     assert list_steps(keep_best.saved.folder) == [2]
 
 
+def test_a_best_without_any_checkpoint_of_the_run_is_moved_aside(judged, caplog):
+    keep_best, _ = judged
+    shutil.rmtree(keep_best.run.folder)  # by hand
+    assert not load(keep_best, {}).stop
+    assert list_steps(keep_best.saved.folder) == []
+    aside = keep_best.saved.folder.with_name("checkpoints-refused")
+    assert list_steps(aside) == [4, 2]
+    assert "no checkpoint names what is in" in caplog.text
+
+
 def test_weights_that_overflow_are_refused_in_a_line(tmp_path):
     both = [Checkpoints(tmp_path / name, keep=None) for name in ("best", "run")]
     with pytest.raises(NotFiniteError, match=r"params/x: the weights overflowed"):

@@ -1,19 +1,16 @@
-"""What was written once is neither lost nor repeated, and the meter misses no step."""
+"""What was written once is neither lost nor repeated."""
 
 import json
 import math
 import random
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from tensorboardX import record_writer
 
-from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 from pretrain.training import logging
-from pretrain.training.logging import Meter, Writer
-from pretrain.training.train_state import StepMetrics
+from pretrain.training.logging import Writer
 
 
 def lines_of(workdir):
@@ -149,52 +146,3 @@ def test_a_full_disk_is_named_and_closing_does_not_hide_it(tmp_path, full, capsy
     assert said.count("TensorBoard lacks the last points: No space left") == (
         full != "metrics.jsonl"
     )
-
-
-def step_metrics(loss, consecutive_skips=0):
-    loss = Sum(jnp.float32(loss), jnp.float32(1), train=True)
-    return StepMetrics({"loss": loss}, jnp.float32(0), jnp.int32(consecutive_skips))
-
-
-def take(meter, metrics):
-    with meter.waiting():
-        pass
-    return meter.add(metrics)
-
-
-def test_the_meter_looks_at_each_step_once_and_one_step_late():
-    meter = Meter()
-    assert take(meter, step_metrics(1)) is None
-    seen = [take(meter, step_metrics(n)) for n in (2, 3)] + [meter.add(None)]
-    assert [float(x.sums["loss"].total) for x in seen if x] == [1, 2, 3]
-    assert meter.add(None) is None
-
-
-def test_the_meter_loses_no_step_between_two_readings():
-    meter, found = Meter(), []
-    for n in range(1, 7):
-        take(meter, step_metrics(n))
-        if n % 3 == 0:
-            meter.add(None)
-            found.append(meter.read()[0]["loss"])
-    assert found == [2.0, 5.0]
-
-
-def test_the_meter_goes_on_from_sums_that_json_has_kept():
-    meter, again = Meter(), Meter()
-    for n in (1, 1 / 3):
-        take(meter, step_metrics(n))
-    meter.add(None)
-    again.load_state_dict(json.loads(json.dumps(meter.state_dict())))
-    assert again.sums == meter.sums
-
-
-def test_the_meter_leaves_skipped_steps_out():
-    meter = Meter()
-    for loss, skips in ((2, 0), (math.nan, 1), (math.nan, 2), (4, 0)):
-        take(meter, step_metrics(loss, skips))
-    meter.add(None)
-    assert meter.read()[0]["loss"] == 3.0
-    take(meter, step_metrics(math.nan, 1))
-    meter.add(None)
-    assert meter.read()[0] == {}

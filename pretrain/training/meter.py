@@ -1,0 +1,89 @@
+"""Adds up the metrics and the times of recent steps."""
+
+import contextlib
+import copy
+import dataclasses
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from modules.metrics import Metrics, Sum, add
+from pretrain.training.metrics import means
+from pretrain.training.train_state import StepMetrics
+
+
+class Meter:
+    """Adds up recent steps' sums, one step late so that the device never waits for the host."""
+
+    def __init__(self):
+        self.late: StepMetrics | None = None
+        self.compiling = True  # during the first step of a shape, which is not timed
+        self.wait = 0.0  # for the batch of this step
+        self._reset()
+
+    def _reset(self) -> None:
+        self.sums: Metrics = {}
+        self.steps, self.seconds, self.waited = 0, 0.0, 0.0
+        self.tokens, self.flops = 0, 0.0
+        self.began: float | None = None
+
+    @contextlib.contextmanager
+    def waiting(self):
+        """Around the wait for a batch, with which a step begins."""
+        self.began = began = time.monotonic()
+        yield
+        self.wait = time.monotonic() - began
+
+    def add(
+        self, metrics: StepMetrics | None, tokens: int = 0, flops: float = 0.0
+    ) -> StepMetrics | None:
+        """Takes in a step: its metrics, on the device still, its tokens and its FLOPs.
+
+        Returns the metrics of the step before.
+        """
+        done, self.late = self.late, metrics
+        done = jax.device_get(done)
+        if done and not done.consecutive_skips:  # a skipped step has no numbers worth adding
+            norm = Sum(done.grad_norm, np.float32(1))
+            self.sums = add(self.sums, {**done.sums, "grad_norm": norm})
+        if self.began is not None and not self.compiling:
+            self.seconds += time.monotonic() - self.began
+            self.waited, self.wait = self.waited + self.wait, 0.0
+            self.steps += metrics is not None
+            self.tokens, self.flops = self.tokens + tokens, self.flops + flops
+        self.began, self.compiling = None, False
+        return done
+
+    def state_dict(self) -> dict[str, dict[str, Any]]:
+        """Returns the sums since the last reading, for a checkpoint: JSON keeps float32 exactly."""
+        return {
+            name: dataclasses.asdict(x)
+            | {"total": np.asarray(x.total).tolist(), "weight": float(x.weight)}
+            for name, x in self.sums.items()
+        }
+
+    def load_state_dict(self, state: dict[str, dict[str, Any]]) -> None:
+        """Goes on from the sums of a `state_dict`."""
+        self.sums = {
+            name: Sum(np.float32(x.pop("total")), np.float32(x.pop("weight")), **x)
+            for name, x in copy.deepcopy(state).items()
+        }
+
+    @property
+    def busy(self) -> float:
+        """Seconds of steps since the last reading, without the wait for their batches."""
+        return self.seconds - self.waited
+
+    def read(self) -> tuple[dict[str, float], dict[str, float]]:
+        """(means, rates) since the last reading."""
+        values, seconds = means(self.sums), max(self.seconds, 1e-9)
+        rates = {
+            "steps_per_s": self.steps / seconds,
+            "tokens_per_s": self.tokens / seconds,
+            "flops_per_s": self.flops / seconds,
+            "data_wait": self.waited / seconds,
+        }
+        self._reset()
+        return values, rates

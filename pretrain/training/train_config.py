@@ -1,0 +1,32 @@
+"""The recipe's `train` section: how a run goes about its steps."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainConfig:
+    """Microbatches, averaging, periods, and what ends a run.
+
+    Attributes:
+        parts: microbatches whose gradients are added up before an update.
+        average: rate of the moving average of the parameters, which evaluation then uses; 0: none.
+        patience: steps in a row that may be skipped as not finite before the run gives up.
+        log_every, eval_every, save_every: periods in steps, 0: none; the last step does all three.
+        eval_batches: batches of each held-out stream read per evaluation; 0: all.
+        keep, keep_every: the newest checkpoints kept, and the period of those kept for good.
+        best: a held-out number, as "dev/accuracy" or "-dev/loss", by which the best parameters are
+            kept in `workdir/best`, too; "": none.
+        stop_after: evaluations in a row without a better one that end the run; 0: none do.
+    """
+
+    parts: int = 1
+    average: float = 0.0
+    patience: int = 10
+    log_every: int = 100
+    eval_every: int = 1000
+    eval_batches: int = 0
+    save_every: int = 1000
+    keep: int = 2
+    keep_every: int = 0
+    best: str = ""
+    stop_after: int = 0

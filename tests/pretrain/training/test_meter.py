@@ -1,0 +1,59 @@
+"""The meter misses no step, and counts none twice."""
+
+import json
+import math
+
+import jax.numpy as jnp
+
+from modules.metrics import Sum
+from pretrain.training.meter import Meter
+from pretrain.training.train_state import StepMetrics
+
+
+def step_metrics(loss, consecutive_skips=0):
+    loss = Sum(jnp.float32(loss), jnp.float32(1), train=True)
+    return StepMetrics({"loss": loss}, jnp.float32(0), jnp.int32(consecutive_skips))
+
+
+def take(meter, metrics):
+    with meter.waiting():
+        pass
+    return meter.add(metrics)
+
+
+def test_the_meter_looks_at_each_step_once_and_one_step_late():
+    meter = Meter()
+    assert take(meter, step_metrics(1)) is None
+    seen = [take(meter, step_metrics(n)) for n in (2, 3)] + [meter.add(None)]
+    assert [float(x.sums["loss"].total) for x in seen if x] == [1, 2, 3]
+    assert meter.add(None) is None
+
+
+def test_the_meter_loses_no_step_between_two_readings():
+    meter, found = Meter(), []
+    for n in range(1, 7):
+        take(meter, step_metrics(n))
+        if n % 3 == 0:
+            meter.add(None)
+            found.append(meter.read()[0]["loss"])
+    assert found == [2.0, 5.0]
+
+
+def test_the_meter_goes_on_from_sums_that_json_has_kept():
+    meter, again = Meter(), Meter()
+    for n in (1, 1 / 3):
+        take(meter, step_metrics(n))
+    meter.add(None)
+    again.load_state_dict(json.loads(json.dumps(meter.state_dict())))
+    assert again.sums == meter.sums
+
+
+def test_the_meter_leaves_skipped_steps_out():
+    meter = Meter()
+    for loss, skips in ((2, 0), (math.nan, 1), (math.nan, 2), (4, 0)):
+        take(meter, step_metrics(loss, skips))
+    meter.add(None)
+    assert meter.read()[0]["loss"] == 3.0
+    take(meter, step_metrics(math.nan, 1))
+    meter.add(None)
+    assert meter.read()[0] == {}
