@@ -21,8 +21,8 @@ from ml_collections import ConfigDict
 
 import modules
 from pretrain import cli
-from pretrain.data import tokenizers
 from pretrain.data.corpus import sentences, sources, text_files
+from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import Choice, chosen
@@ -191,7 +191,7 @@ def run(name: str, lines: list[str]) -> Run:
     """Builds a run of a system that was never trained, its vocabulary learnt from `lines`."""
     _, text_format, tokens, model = SYSTEMS[name]
     config = ConfigDict(dict(text_format=text_format, model=model))
-    tokenizer = tokenizers.learn(iter(lines), **tokens)
+    tokenizer = registry.learn(iter(lines), **tokens)
     return Run(Path(), config, tokenizer, modules.build(**model))
 
 

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 import modules
 from pretrain.checkpoint import integrity
 from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import Run, drawn, opened
@@ -64,7 +65,7 @@ def open_start(config: ConfigDict, texts: Callable[[], Any]) -> Start:
     changes = dict(config.get("model", {}))
     execution = {name: x for name, x in config.get("execution", {}).items() if x is not None}
     if not config.init:
-        tokenizer = call_section("tokens", tokenizers.learn, config.tokens, texts=texts())
+        tokenizer = call_section("tokens", registry.learn, config.tokens, texts=texts())
         new = len(load_format(config.text_format).new_tokens)
         sized = {"V": tokenizer.V + new} if changes.get("V", 0) is None else {}
         return Start(config.text_format, changes | sized, tokenizer, None, execution)

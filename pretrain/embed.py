@@ -17,8 +17,8 @@ from absl import flags
 from pretrain import cli
 from pretrain.checkpoint import integrity
 from pretrain.checkpoint.checksums import describe
-from pretrain.data import tokenizers
 from pretrain.data.corpus import text_files
+from pretrain.data.tokenizers import saved_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import embedding_file
 from pretrain.inference.embedder import POOLS, Embedder
@@ -126,7 +126,7 @@ def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """What the vectors of a sentence depend on."""
     return {
         "weights": integrity.with_digest(describe(integrity.flatten(params))[0])["digest"],
-        "tokenizer": tokenizers.digest(run.workdir / "tokenizer"),
+        "tokenizer": saved_files.digest(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),
         "blocks": {"lines": LINES, "characters": CHARACTERS},

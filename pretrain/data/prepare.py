@@ -14,6 +14,7 @@ from pretrain.data.corpus import format, input_hashes, writer
 from pretrain.data.corpus import sentences as sentence_lib
 from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
+from pretrain.data.tokenizers import registry
 from pretrain.runtime import json_files
 from pretrain.runtime.addresses import hide_credentials, without_credentials
 from pretrain.runtime.errors import UserError
@@ -70,7 +71,7 @@ def prepare(
         "detokenise": detokenise,
         "text_key": text_key,
         "tfds_split": tfds_split,
-        "tokens": tokenizers.settings(**tokens),
+        "tokens": registry.settings(**tokens),
     }
     if texts.has_links:  # an older corpus may hold a text once for each link to it
         options["links"] = "once"
@@ -160,16 +161,16 @@ def restore_or_learn_tokenizer(
     """Loads the tokenizer that a killed run left in the folder, or learns it and saves it there."""
     if folder.exists():
         try:
-            return tokenizers.load(folder)
+            return registry.load(folder)
         except UserError:
             say(f"{folder} is damaged: it is made again", every_process=True)
             shutil.rmtree(folder)
     say("learning the vocabulary", every_process=True)
     # Learning takes long: a kill right after it is not to cost it.
     draft = folder.with_suffix(".draft")
-    tokenizers.learn((piece.text for piece in text), **tokens).save(draft)
+    registry.learn((piece.text for piece in text), **tokens).save(draft)
     rename_folder(draft, folder)
-    return tokenizers.load(folder)
+    return registry.load(folder)
 
 
 def describe_changes(cache: Path, manifest: Mapping[str, Any]) -> str:

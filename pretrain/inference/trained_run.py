@@ -12,6 +12,7 @@ from modules.backbones import text_mask
 from pretrain.checkpoint.paths import list_steps
 from pretrain.checkpoint.transfer import load
 from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config
@@ -62,7 +63,7 @@ def opened(workdir: str | pathlib.Path) -> Run:
         raise UserError(f"{workdir} holds no run: it has no config.json")
     config = ConfigDict(read_config(workdir))
     backbone = call_section("model", modules.build, config.model, execution=config.get("execution"))
-    return Run(workdir, config, tokenizers.load(workdir / "tokenizer"), backbone)
+    return Run(workdir, config, registry.load(workdir / "tokenizer"), backbone)
 
 
 def backbone_params(run: Run, layout: Layout) -> Any:

@@ -9,7 +9,7 @@ import modules
 from finetune import tasks
 from finetune.inputs.rows import RowBuilder
 from finetune.tasks import tag
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.inference.text_format import load_format
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
@@ -58,9 +58,9 @@ def tokenizer(system):
 def learned(system, texts, tokens):
     """The system's kind of tokenizer, as large as `tokens` says."""
     if system == "elmo":
-        return tokenizers.learn(texts, name="words", split="blank")
+        return registry.learn(texts, name="words", split="blank")
     name, V = tokens[system]
-    return tokenizers.learn(texts, name=name, V=V)
+    return registry.learn(texts, name=name, V=V)
 
 
 def form(system, L=40, examples=EXAMPLES, **fields):

@@ -10,7 +10,8 @@ import pytest
 
 from modules.backbones import text_mask
 from pretrain.checkpoint import manager
-from pretrain.data import prepare, tokenizers
+from pretrain.data import prepare
+from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.trained_run import opened
 from pretrain.runtime import run_config
@@ -40,7 +41,7 @@ def run(toy, tmp_path_factory):
         if kind == "bilm":
             config.model, config.text_format = LSTM, "elmo"
             words = dict(name="words", split="blank")
-            tokenizer = tokenizers.learn(iter(toy.text.read_text().splitlines()), **words)
+            tokenizer = registry.learn(iter(toy.text.read_text().splitlines()), **words)
         else:
             tokenizer = prepare.prepare(**config.corpus).tokenizer
         tokenizer.save(workdir / "tokenizer")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from tests.support import corpora
 
 TEXTS = corpora.prose(0, 400).split("\n")
@@ -32,7 +33,7 @@ PUBLISHED = Path(
 
 def learn(name: str, texts=TEXTS, **fields: Any) -> tokenizers.Tokenizer:
     size = {"V": V[name]} if name in V else {}
-    return tokenizers.learn(iter(texts), **{"name": name} | size | fields)
+    return registry.learn(iter(texts), **{"name": name} | size | fields)
 
 
 def published(name: str, model: str, **fields: Any) -> tokenizers.Tokenizer:
@@ -40,7 +41,7 @@ def published(name: str, model: str, **fields: Any) -> tokenizers.Tokenizer:
     path = PUBLISHED / model
     if not path.exists():
         pytest.skip(f"set PUBLISHED_TOKENIZERS to a folder that holds {model}")
-    return tokenizers.learn(iter(()), name=name, model=str(path), **fields)
+    return registry.learn(iter(()), name=name, model=str(path), **fields)
 
 
 def pieces(tokenizer: tokenizers.Tokenizer, text: str) -> list[str]:

@@ -24,6 +24,7 @@ import numpy as np
 from pretrain.data import tokenizers
 from pretrain.data.corpus import digests
 from pretrain.data.corpus.digests import damage_error
+from pretrain.data.tokenizers import registry, saved_files
 from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 
@@ -58,7 +59,7 @@ class Corpus:
 
     @functools.cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
-        return tokenizers.load(self.folder / "tokenizer")
+        return registry.load(self.folder / "tokenizer")
 
 
 def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
@@ -78,8 +79,8 @@ def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
     arrays = (_map(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
     tokens, documents, sentences, words, sizes, counts_V = arrays
     digests.check(folder, manifest["arrays"], whole=verify)
-    if tokenizers.digest(folder / "tokenizer") != manifest["tokenizer"]:
-        name = tokenizers.damaged_file(folder / "tokenizer")
+    if saved_files.digest(folder / "tokenizer") != manifest["tokenizer"]:
+        name = saved_files.damaged_file(folder / "tokenizer")
         file = f"tokenizer/{name}" if name else "a file in tokenizer/"
         raise damage_error(folder, f"{file} is not what was written")
     return Corpus(folder, manifest, tokens, documents, sentences, words, sizes, counts_V, splits)
@@ -110,7 +111,7 @@ def _is_entry(array: dict[str, Any]) -> bool:
 
 def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Writes the manifest: counts, options and inputs, the sha256 of everything."""
-    vocabulary = tokenizers.digest(folder / "tokenizer")
+    vocabulary = saved_files.digest(folder / "tokenizer")
     sums = {name: int(_map(folder, name, **arrays[name]).sum()) for name in ("words", "bytes")}
     json_files.write_sealed(
         folder / MANIFEST,

@@ -1,22 +1,10 @@
 """Places tokens in their text, in characters of the text as it was given."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
-
-class Offsets(NamedTuple):
-    """The tokens of a text; each stands in text[start:end], without the blanks before it.
-
-    Attributes:
-        ids: int32 [n], as `encode` returns them.
-        starts, ends: int32 [n]; equal for a token that stands for blanks alone.
-    """
-
-    ids: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
+from pretrain.data.tokenizers import Offsets
 
 
 def make_offsets(text: str, ids: Iterable[int], spans: Iterable[tuple[int, int]]) -> Offsets:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry, saved_files
 
 
 class Tokenizer:
@@ -13,8 +14,8 @@ class Tokenizer:
     @staticmethod
     def settings(folder: str) -> dict[str, Any]:
         """Hashes the files that `save` wrote in `folder`."""
-        tokenizers.load(Path(folder).expanduser())  # refused now, if there are none
-        return {"digest": tokenizers.digest(Path(folder).expanduser())}
+        registry.load(Path(folder).expanduser())  # refused now, if there are none
+        return {"digest": saved_files.digest(Path(folder).expanduser())}
 
     @classmethod
     def learn(cls, texts: Iterator[str], folder: str) -> tokenizers.Tokenizer:
@@ -23,6 +24,6 @@ class Tokenizer:
         Raises:
             UserError: the folder holds none.
         """
-        tokenizer = tokenizers.load(Path(folder).expanduser())
+        tokenizer = registry.load(Path(folder).expanduser())
         extend = getattr(tokenizer, "extend", None)
         return extend(texts) if extend else tokenizer

@@ -17,9 +17,9 @@ import numpy as np
 import sentencepiece
 
 from pretrain.data.corpus import text_files as text_lib
-from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
+from pretrain.data.tokenizers import TRAITS, Offsets, fill_defaults, saved_files
 from pretrain.data.tokenizers.normalization import clean, clean_with_origins
-from pretrain.data.tokenizers.offsets import Offsets, make_offsets
+from pretrain.data.tokenizers.offsets import make_offsets
 from pretrain.data.tokenizers.training import check_size
 from pretrain.formats import protobuf
 from pretrain.runtime.errors import UserError

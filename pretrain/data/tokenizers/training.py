@@ -13,7 +13,8 @@ import numpy as np
 import tokenizers as library
 from tokenizers import trainers
 
-from pretrain.data.tokenizers.offsets import Offsets, make_offsets
+from pretrain.data.tokenizers import Offsets
+from pretrain.data.tokenizers.offsets import make_offsets
 from pretrain.runtime.errors import UserError
 
 Merges = list[tuple[str, str]]

@@ -5,7 +5,7 @@ import pytest
 
 from finetune.inputs import words
 from finetune.inputs.rows import RowBuilder
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.inference.text_format import load_format
 from pretrain.runtime.errors import UserError
 from tests.support import tokenizer_data as cases
@@ -18,7 +18,7 @@ SENTENCES[2] = [*SENTENCES[2], "don't", "3,500", "(x)", "it's", "中文", "a", "
 
 def learned(name):
     sized = {"V": V[name]} if name in V else {"split": "blank"}
-    return tokenizers.learn(iter(cases.TEXTS), name=name, **sized)
+    return registry.learn(iter(cases.TEXTS), name=name, **sized)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from pretrain.conversion.systems import bert
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release as cases
 
@@ -48,7 +48,7 @@ def test_added_pieces_are_found_in_text_unless_they_are_special(release, place, 
     tokens = bert.read_release(release(files=PLACES[place], vocab_size=39)).tokenizer
     assert tokens.pieces[36:] == ["cab19", "[NEW]", "bb"]
     tokens.save(tmp_path / "saved")
-    for each in (tokens, tokenizers.load(tmp_path / "saved")):
+    for each in (tokens, registry.load(tmp_path / "saved")):
         assert (each.pieces, each.special) == (tokens.pieces, tokens.special)
         [ids] = each.encode(["a CAB19 bb bba [NEW]"])
         found = [tokens.pieces[i] for i in ids]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.json_files import write_json
 
@@ -17,7 +17,7 @@ def read_release(source: Source) -> ReleaseSpec:
     """Reads the sizes in shelf.json."""
     model = dict(name="own_parts.averages", **source.read_json("shelf.json"))
     objective, batches = dict(name="own_parts.prefix_lm"), dict(name="windows", B=8, L=16)
-    tokenizer = tokenizers.load(source.folder / "tokenizer")
+    tokenizer = registry.load(source.folder / "tokenizer")
     return ReleaseSpec(model, objective, TEXT_FORMAT, batches, tokenizer)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import modules
 from pretrain.conversion.systems import bert
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release as cases
@@ -94,7 +94,7 @@ def test_words_longer_than_the_files_say_are_unknown(release, case, tmp_path):
     source = release(files=[] if said == "none" else [("tokenizer.json", WHOLE | {"model": model})])
     tokens = bert.read_release(source).tokenizer
     tokens.save(tmp_path / "saved")
-    for each in (tokens, tokenizers.load(tmp_path / "saved")):
+    for each in (tokens, registry.load(tmp_path / "saved")):
         lengths = [len(x) for x in each.encode(["a" * longest, "a" * (longest + 1)])]
         assert lengths == [longest, 1]
 

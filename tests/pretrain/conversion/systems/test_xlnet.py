@@ -17,8 +17,7 @@ from modules.backbones import text_mask
 from pretrain.checkpoint import integrity
 from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, xlnet
-from pretrain.data import tokenizers
-from pretrain.data.tokenizers import sentencepiece
+from pretrain.data.tokenizers import registry, sentencepiece
 from pretrain.formats import safetensors
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
@@ -353,11 +352,11 @@ def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp
     found = described.tokenizer
     assert "not XLNet's own way: for that, put spiece.model" in described.notes[0]
     fields = dict(name="unigram", model=str(tmp_path / "tokenizer.json"))
-    assert tokenizers.learn(iter(()), **fields) == found
-    assert len(tokenizers.settings(**fields)["model"]) == 64
+    assert registry.learn(iter(()), **fields) == found
+    assert len(registry.settings(**fields)["model"]) == 64
     theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     found.save(tmp_path / "saved")
-    for each in (found, tokenizers.load(tmp_path / "saved")):
+    for each in (found, registry.load(tmp_path / "saved")):
         assert (each.pieces, each.special) == (tokens.pieces, tokens.special)
         np.testing.assert_array_equal(each.word_start_V, tokens.word_start_V)
         encoded = [ids.tolist() for ids in each.encode(TEXTS)]

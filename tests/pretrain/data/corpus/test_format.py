@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pretrain.data import tokenizers
 from pretrain.data.corpus import format
+from pretrain.data.tokenizers import saved_files
 from pretrain.runtime.errors import UserError
 
 
@@ -20,7 +20,7 @@ def test_the_manifest_says_where_the_corpus_came_from(corpus, source):
     for name, array in manifest["arrays"].items():
         content = (corpus.folder / f"{name}.bin").read_bytes()
         assert hashlib.sha256(content).hexdigest() == array["sha256"]
-    assert manifest["tokenizer"] == tokenizers.digest(corpus.folder / "tokenizer")
+    assert manifest["tokenizer"] == saved_files.digest(corpus.folder / "tokenizer")
     assert manifest["options"]["source"] == source
 
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pretrain.data import tokenizers
 from pretrain.data.corpus import writer
 from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE, Piece
+from pretrain.data.tokenizers import registry
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import hash_files, load
 
@@ -71,7 +71,7 @@ def test_each_sentence_of_a_corpus_of_words_ends_exactly_once(corpus_of_words):
 
 
 def test_parts_of_an_endless_sentence_are_one_sentence():
-    words = tokenizers.learn(iter(["a b"]), "words")
+    words = registry.learn(iter(["a b"]), "words")
     opens = [DOCUMENT, SENTENCE, CONTINUED, PARAGRAPH, DOCUMENT]
     pieces = [Piece("a b", what, 2, 3) for what in opens]
     closing = writer.closing_tokens(words, paragraphs=False)

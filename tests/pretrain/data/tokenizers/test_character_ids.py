@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.data.tokenizers.character_ids import Table, characters, table
 from pretrain.runtime.errors import UserError
 from tests.support import corpora
@@ -40,11 +40,11 @@ def test_a_word_without_room_is_refused():
     with pytest.raises(UserError, match="characters=2: "):
         characters(["a"], W=2)
     with pytest.raises(UserError, match="characters=1: "):
-        Table(tokenizers.learn(iter(["a"]), "words"), 1)
+        Table(registry.learn(iter(["a"]), "words"), 1)
 
 
 def test_a_table_has_marks_by_id_and_words_by_spelling():
-    tokenizer = tokenizers.learn(iter(["to be or not to be"]), "words")
+    tokenizer = registry.learn(iter(["to be or not to be"]), "words")
     ids_VW = Table(tokenizer, 9).characters_VW
     assert ids_VW.tolist() == [spell_word(word, 9) for word in tokenizer.pieces]
     tokenizer.pieces[:2] = ["be", "not"]
@@ -52,7 +52,7 @@ def test_a_table_has_marks_by_id_and_words_by_spelling():
 
 
 def test_a_table_is_computed_once_for_each_tokenizer_and_width():
-    one, two = (tokenizers.learn(iter([text]), "words") for text in ("a b", "c d e"))
+    one, two = (registry.learn(iter([text]), "words") for text in ("a b", "c d e"))
     assert table(one, 9).characters_VW is table(one, 9).characters_VW
     assert table(one, 8).characters_VW.shape == (5, 8)
     assert table(two, 9).characters_VW.shape == (6, 9)

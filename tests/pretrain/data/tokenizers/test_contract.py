@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry, saved_files
 from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import KINDS, TEXTS, V, learn
 
@@ -26,13 +26,13 @@ def learn_elsewhere(folder, hash_seed, threads):
     )
     words = [sys.executable, "-m", "tests.support.tokenizer_data", str(folder)]
     subprocess.run(words, cwd=ROOT, env=environment, check=True)
-    return [tokenizers.digest(folder / kind) for kind in KINDS]
+    return [saved_files.digest(folder / kind) for kind in KINDS]
 
 
 def test_any_process_learns_the_same_bytes(tmp_path, learned):
     for kind, tokenizer in learned.items():
         tokenizer.save(tmp_path / kind)
-    here = [tokenizers.digest(tmp_path / kind) for kind in KINDS]
+    here = [saved_files.digest(tmp_path / kind) for kind in KINDS]
     assert here == learn_elsewhere(tmp_path / "a", "1", "3")
 
 
@@ -66,33 +66,33 @@ def test_no_text_is_a_special_token(learned, kind):
 @kinds
 def test_saved_and_loaded_it_is_the_same(learned, kind, tmp_path):
     learned[kind].save(tmp_path / "a")
-    restored = tokenizers.learn(iter(()), name="saved", folder=str(tmp_path / "a"))
-    for number, loaded in enumerate((tokenizers.load(tmp_path / "a"), restored)):
+    restored = registry.learn(iter(()), name="saved", folder=str(tmp_path / "a"))
+    for number, loaded in enumerate((registry.load(tmp_path / "a"), restored)):
         loaded.save(tmp_path / f"{number}")
         assert loaded == learned[kind]
         assert loaded.special == learned[kind].special
         for one, other in zip(loaded.encode(TEXTS), learned[kind].encode(TEXTS), strict=True):
             np.testing.assert_array_equal(one, other)
-        assert tokenizers.digest(tmp_path / "a") == tokenizers.digest(tmp_path / f"{number}")
+        assert saved_files.digest(tmp_path / "a") == saved_files.digest(tmp_path / f"{number}")
 
 
 @sized_kinds
 def test_what_was_saved_can_be_published(learned, kind, tmp_path):
     learned[kind].save(tmp_path)
     fields = dict(name=kind, V=V[kind], model=str(tmp_path / FILE[kind]))
-    assert tokenizers.learn(iter(()), **fields) == learned[kind]
+    assert registry.learn(iter(()), **fields) == learned[kind]
     with pytest.raises(UserError, match=rf"tokens\.V=99, but .* has {V[kind]} pieces: set V="):
-        tokenizers.learn(iter(()), **fields | {"V": 99})
-    before = tokenizers.settings(**fields)
-    assert tokenizers.settings(**fields) == before
+        registry.learn(iter(()), **fields | {"V": 99})
+    before = registry.settings(**fields)
+    assert registry.settings(**fields) == before
     for path in (*tmp_path.glob("*.txt"), *tmp_path.glob("*.model")):
         path.write_bytes(path.read_bytes() + b"\n")
-    assert tokenizers.settings(**fields) != before
+    assert registry.settings(**fields) != before
 
 
 @sized_kinds
 def test_a_missing_published_vocabulary_is_named(kind, tmp_path):
-    for ask in (tokenizers.settings, lambda **fields: tokenizers.learn(iter(()), **fields)):
+    for ask in (registry.settings, lambda **fields: registry.learn(iter(()), **fields)):
         with pytest.raises(UserError, match=r"tokens\.model=.*gone"):
             ask(name=kind, model=str(tmp_path / "gone"))
 
@@ -129,14 +129,7 @@ def test_the_sample_of_a_text_is_the_same_each_time(kind, learned):
     assert one == learn(kind, sample=350)
     assert one != learned[kind]
     with pytest.raises(UserError, match=r"tokens\.sample=0: "):
-        tokenizers.settings(name=kind, sample=0)
-
-
-def test_unknown_kinds_and_misspelt_fields_are_named():
-    with pytest.raises(UserError, match="'morse'"):
-        tokenizers.settings(name="morse")
-    with pytest.raises(UserError, match="argument 'vocabulary_size'; there are V, model"):
-        tokenizers.settings(name="sentencepiece", vocabulary_size=9)
+        registry.settings(name=kind, sample=0)
 
 
 @pytest.mark.parametrize("setting", [{}, {"TOKENIZERS_PARALLELISM": "true"}])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from pretrain.data import prepare, tokenizers
+from pretrain.data import prepare
+from pretrain.data.tokenizers import registry, saved_files
 from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import learn
 
@@ -10,7 +11,7 @@ from tests.support.tokenizer_data import learn
 def test_settings_know_a_saved_tokenizer_by_its_content(learned, tmp_path):
     for name, kind in (("a", "bpe"), ("b", "bpe"), ("c", "byte_bpe")):
         learned[kind].save(tmp_path / name)
-    a, b, c = (tokenizers.settings("saved", folder=str(tmp_path / name)) for name in "abc")
+    a, b, c = (registry.settings("saved", folder=str(tmp_path / name)) for name in "abc")
     assert a == b != c
 
 
@@ -19,7 +20,7 @@ def test_a_folder_that_holds_no_tokenizer_is_refused(content, tmp_path):
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)
     with pytest.raises(UserError, match=r"no tokenizer was saved there|no .* with a Tokenizer"):
-        tokenizers.settings("saved", folder=str(tmp_path))
+        registry.settings("saved", folder=str(tmp_path))
 
 
 def test_whole_words_take_new_words_and_pieces_stay(learned, tmp_path):
@@ -32,4 +33,4 @@ def test_whole_words_take_new_words_and_pieces_stay(learned, tmp_path):
     assert corpus.tokenizer.pieces[3:] == ["two", "one", "three", ".", "One"]
     assert corpus.tokens.tolist() == [7, 5, 3, 5, 5, 6, 1]
     corpus = prepare.prepare(tokens=saved | {"folder": str(tmp_path / "wordpiece")}, **read)
-    assert corpus.manifest["tokenizer"] == tokenizers.digest(tmp_path / "wordpiece")
+    assert corpus.manifest["tokenizer"] == saved_files.digest(tmp_path / "wordpiece")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry, saved_files
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import flip_bit
 from tests.support.tokenizer_data import KINDS, TEXTS
@@ -62,35 +62,35 @@ def test_a_damaged_file_of_a_tokenizer_is_named(saved, kind):
         for content in (whole[:-3], whole.replace(b"e", b"f", 1), b""):
             path.write_bytes(content)
             with pytest.raises(UserError, match=rf"{kind}/{path.name} is damaged") as error:
-                tokenizers.load(saved / kind)
+                registry.load(saved / kind)
             assert "\n" not in str(error.value)
             path.write_bytes(whole)
-    tokenizers.load(saved / kind)
+    registry.load(saved / kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tokenizer_without_a_record_has_the_same_digest(saved, kind):
-    before = tokenizers.load(saved / kind)
-    digest = tokenizers.digest(saved / kind)
+    before = registry.load(saved / kind)
+    digest = saved_files.digest(saved / kind)
     (saved / kind / RECORD).unlink()
-    again = tokenizers.load(saved / kind)
+    again = registry.load(saved / kind)
     assert ids(again) == ids(before)
     np.testing.assert_array_equal(again.word_start_V, before.word_start_V)
-    assert tokenizers.digest(saved / kind) == digest
+    assert saved_files.digest(saved / kind) == digest
 
 
 def test_saving_again_mends_a_tokenizer(saved):
-    tokenizer = tokenizers.load(saved / "bpe")
+    tokenizer = registry.load(saved / "bpe")
     for name in ("merges.txt", RECORD):
         (saved / "bpe" / name).write_bytes(b"")
         tokenizer.save(saved / "bpe")
-        assert tokenizers.load(saved / "bpe") == tokenizer
+        assert registry.load(saved / "bpe") == tokenizer
 
 
 def test_what_is_saved_already_is_not_written_again(saved):
     times = {path: path.stat().st_mtime_ns for path in (saved / "bpe").iterdir()}
     inodes = {path: path.stat().st_ino for path in times}
-    tokenizers.load(saved / "bpe").save(saved / "bpe")
+    registry.load(saved / "bpe").save(saved / "bpe")
     assert {path: path.stat().st_mtime_ns for path in (saved / "bpe").iterdir()} == times
     assert {path: path.stat().st_ino for path in times} == inodes
 
@@ -102,7 +102,7 @@ def test_an_error_of_a_library_is_one_line(saved, kind):
         whole = path.read_bytes()
         path.write_bytes(whole[: len(whole) // 3] + b"\xff\0" + whole[len(whole) // 2 :])
         with pytest.raises(UserError) as error:
-            tokenizers.load(saved / kind)
+            registry.load(saved / kind)
         assert "\n" not in str(error.value)
         path.write_bytes(whole)
 
@@ -110,7 +110,7 @@ def test_an_error_of_a_library_is_one_line(saved, kind):
 @pytest.mark.parametrize("name", ["../../x", "learning", "files", "a.b", "", "saved.x"])
 def test_a_name_that_is_no_tokenizer_is_refused(name):
     with pytest.raises(UserError, match=r"there is no .* with a Tokenizer"):
-        tokenizers.settings(name)
+        registry.settings(name)
 
 
 def test_a_tokenizer_that_is_a_link_is_replaced(learned, tmp_path):
@@ -127,7 +127,7 @@ def test_a_tokenizer_that_is_a_link_is_replaced(learned, tmp_path):
     whole.symlink_to(mine)
     tokenizer.save(whole)
     for folder in (run, whole):
-        assert tokenizers.load(folder) == tokenizer
+        assert registry.load(folder) == tokenizer
         assert not any(path.is_symlink() for path in (folder, *folder.iterdir()))
     assert (mine / "spiece.model").read_bytes() == before
 
@@ -138,7 +138,7 @@ def test_a_tokenizer_that_is_a_link_is_replaced(learned, tmp_path):
 def test_no_damage_ends_in_a_traceback_nor_in_other_ids(saved, whole, kind, has_record):
     """Two hundred damages a kind; without a record of sha256 only the first is promised."""
     rng, named, other = random.Random(kind), list[str](), 0
-    expected = ids(tokenizers.load(whole / kind))
+    expected = ids(registry.load(whole / kind))
     for _ in range(200):
         shutil.rmtree(saved)
         shutil.copytree(whole, saved)
@@ -146,7 +146,7 @@ def test_no_damage_ends_in_a_traceback_nor_in_other_ids(saved, whole, kind, has_
             (saved / kind / RECORD).unlink()
         damage(rng.choice(sorted((saved / kind).iterdir())), rng)
         try:
-            other += ids(tokenizers.load(saved / kind)) != expected
+            other += ids(registry.load(saved / kind)) != expected
         except UserError as error:
             named.append(str(error))
     print(f"{kind}, record={has_record}: {len(named)} of 200 named, {other} with other ids")

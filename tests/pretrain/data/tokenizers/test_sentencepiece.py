@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry, saved_files
 from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import TEXTS, V, pieces, published, starts
 
@@ -39,12 +39,12 @@ def test_words_start_at_blanks_angles_and_punctuation(tokenizer):
 def test_the_digest_knows_the_cleaning_of_text(tokenizer, tmp_path):
     type(tokenizer)(tokenizer.model).save(tmp_path / "a")
     type(tokenizer)(tokenizer.model, keep_accents=True).save(tmp_path / "b")
-    assert tokenizers.digest(tmp_path / "a") != tokenizers.digest(tmp_path / "b")
+    assert saved_files.digest(tmp_path / "a") != saved_files.digest(tmp_path / "b")
 
 
 def test_too_small_a_sample_is_refused():
     with pytest.raises(UserError, match=r"tokens\.sample=100: "):
-        tokenizers.settings(name="sentencepiece", sample=100)
+        registry.settings(name="sentencepiece", sample=100)
 
 
 def test_the_published_vocabulary_gives_the_published_ids(xlnet):

@@ -7,8 +7,7 @@ import pytest
 import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers
 
-from pretrain.data import tokenizers
-from pretrain.data.tokenizers import unigram
+from pretrain.data.tokenizers import registry, unigram
 from pretrain.runtime.errors import UserError
 
 SPECIAL = ["<unk>", "<cls>", "<sep>"]
@@ -29,7 +28,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def tokenizer(path):
-    return tokenizers.learn(iter(()), name="unigram", model=str(path))
+    return registry.learn(iter(()), name="unigram", model=str(path))
 
 
 def test_ids_and_special_pieces_are_those_of_the_file(tokenizer):
@@ -47,7 +46,7 @@ def test_no_text_is_a_special_piece(tokenizer):
 
 def test_saved_and_loaded_it_is_the_same(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "a")
-    again = tokenizers.load(tmp_path / "a")
+    again = registry.load(tmp_path / "a")
     assert again == tokenizer
     np.testing.assert_array_equal(again.encode(["ab"])[0], tokenizer.encode(["ab"])[0])
 

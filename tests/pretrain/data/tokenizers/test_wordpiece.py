@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.data.tokenizers.wordpiece import Tokenizer
 from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import TEXTS, learn, pieces, published, starts
@@ -77,7 +77,7 @@ def test_accents_go_with_capitals_unless_asked_otherwise(tmp_path, lower, keep_a
     path.write_text("\n".join(SMALL))
     fields = dict(V=len(SMALL), model=str(path), lower=lower, keep_accents=keep_accents)
     assert pieces(learn("wordpiece", **fields), "Café") == [piece]
-    assert tokenizers.settings("wordpiece", **fields)["keep_accents"] == ("é" in piece)
+    assert registry.settings("wordpiece", **fields)["keep_accents"] == ("é" in piece)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.runtime.errors import UserError
 from tests.support.tokenizer_data import TEXTS, pieces
 from tests.support.tokenizer_data import learn as learn_kind
@@ -95,7 +95,7 @@ def test_words_are_cut_as_ids_are_but_keep_their_spelling():
 def test_words_with_odd_separators_survive_saving(tmp_path):
     tokenizer = learn(["a\x1cb \u2003 c\rd x", "É \x0b y"], split="blank", lower=True)
     tokenizer.save(tmp_path)
-    assert tokenizers.load(tmp_path) == tokenizer
+    assert registry.load(tmp_path) == tokenizer
 
 
 def test_extended_keeps_its_ids_and_adds_the_other_words_behind():
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_vocabulary_is_refused_by_its_line(tmp_path, content, 
     path = tmp_path / "words.txt"
     path.write_bytes(content)
     with pytest.raises(UserError, match=rf"tokens\.vocabulary=.*words\.txt: {reason}"):
-        tokenizers.settings("words", vocabulary=str(path))
+        registry.settings("words", vocabulary=str(path))
 
 
 def test_wrong_settings_are_named(tmp_path):
@@ -139,7 +139,7 @@ def test_wrong_settings_are_named(tmp_path):
         ({"types": 3}, r"tokens\.types=3: the marks are 3"),
     ):
         with pytest.raises(UserError, match=message):
-            tokenizers.settings("words", **fields)
+            registry.settings("words", **fields)
     path = publish(tmp_path, *MARKS, "a", "b")
     with pytest.raises(UserError, match=r"tokens\.types=4, but .* has 5 words"):
         learn(["a"], vocabulary=path, types=4)
@@ -148,7 +148,7 @@ def test_wrong_settings_are_named(tmp_path):
 def test_settings_know_a_published_file_by_its_content(tmp_path):
     paths = [publish(tmp_path, *MARKS, "a"), str(tmp_path / "other.txt")]
     Path(paths[1]).write_bytes(Path(paths[0]).read_bytes())
-    one, two = (tokenizers.settings("words", vocabulary=path) for path in paths)
-    assert one == two != tokenizers.settings("words")
+    one, two = (registry.settings("words", vocabulary=path) for path in paths)
+    assert one == two != registry.settings("words")
     Path(paths[1]).write_text("\n".join([*MARKS, "b"]))
-    assert tokenizers.settings("words", vocabulary=paths[1]) != one
+    assert registry.settings("words", vocabulary=paths[1]) != one
