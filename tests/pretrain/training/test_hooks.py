@@ -10,9 +10,8 @@ from pretrain.distributed import processes
 from pretrain.runtime.errors import UserError
 from pretrain.training import hooks
 from pretrain.training.hooks import Hook, Report
+from tests.support import regression
 from tests.support import tiny_runs as toys
-
-pytest_plugins = ["tests.support.tiny_runs"]
 
 
 class Plateau(Hook):
@@ -66,12 +65,11 @@ class Ask(Hook):
 
 
 @pytest.fixture
-def train(toy, tmp_path):
+def train(tmp_path):
     """(folder, *hooks, **changes of the recipe) -> the final state of a run."""
 
-    def train(name, *more, **changes):
-        config = toy.config("bilm", {key.replace("__", "."): x for key, x in changes.items()})
-        return toys.train(config, tmp_path / name, extra_hooks=more)
+    def train(name, *hooks, **changes):
+        return regression.run(tmp_path / name, *hooks, **changes).state
 
     return train
 
@@ -115,6 +113,13 @@ def test_an_error_is_raised_after_the_step_is_saved(train, tmp_path):
     with pytest.raises(UserError, match="that will do"):
         train("run", asking, train__save_every=0, train__eval_every=0)
     assert toys.checkpoints(tmp_path / "run") == [2]
+
+
+def test_a_finished_run_stays_finished_while_it_has_the_hook(train, tmp_path):
+    finishing = Ask(Report.finish)
+    assert int(train("run", finishing, train__eval_every=0).step) == 2
+    assert int(train("run", Ask(Report.finish, step=3), train__eval_every=0).step) == 2
+    assert int(train("run", Ask(Report.finish, "another", step=5)).step) == 5
 
 
 # --- the order of calls ----------------------------------------------------------------------

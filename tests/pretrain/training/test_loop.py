@@ -3,28 +3,17 @@
 import functools
 from unittest import mock
 
-import jax
 import pytest
 
 from pretrain.distributed import processes
-from pretrain.distributed.sharding import make_mesh
-from pretrain.training import loop
+from tests.support import regression
 from tests.support import tiny_runs as toys
-
-pytest_plugins = ["tests.support.tiny_runs"]
 
 
 @pytest.fixture
-def run(toy, tmp_path):
+def run(tmp_path):
     """(changes of the recipe) -> the result of the run in this test's folder."""
-
-    def run(**changes):
-        config = toy.config("bilm", {name.replace("__", "."): x for name, x in changes.items()})
-        one = functools.partial(make_mesh, devices=jax.devices()[:1])
-        with mock.patch.object(loop, "make_mesh", one):
-            return loop.run(config, tmp_path, *toys.build(config))
-
-    return run
+    return functools.partial(regression.run, tmp_path)
 
 
 def evaluations(workdir) -> list[dict]:
@@ -49,7 +38,7 @@ def test_a_run_that_was_stopped_is_not_finished(run):
 
 
 def test_the_best_evaluation_counts_where_the_recipe_names_one(run, tmp_path):
-    result = run(train__best="held_out/loss", train__eval_every=2)  # the first, which is highest
+    result = run(train__best="-held_out/loss", train__eval_every=2)  # the first, which is lowest
     first, *later = evaluations(tmp_path)
     assert result.best.step == first["step"]
     assert result.best.since == len(later)

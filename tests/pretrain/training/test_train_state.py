@@ -3,50 +3,26 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from flax import linen as nn
 
-from modules.metrics import Sum
 from pretrain.training import train_state as states
 from tests.support.compiler import quick_jit
+from tests.support.regression import B, Objective, draw
 
-B, D, M = 8, 3, 2
 TX = optax.adam(0.1)
-
-
-class Toy(nn.Module):
-    """A weighted regression on the row and on what the row said before; no randomness."""
-
-    @nn.compact
-    def __call__(self, batch, *, train: bool):
-        w_D = self.param("w_D", nn.initializers.normal(1.0), (D,))
-        shape = (2, B if self.is_initializing() else batch["x_BD"].shape[0], M, D)
-        kept = self.variable("memory", "h_NBMD", jnp.zeros, shape)
-        guess_B = (batch["x_BD"] + kept.value.sum((0, 2))) @ w_D
-        if not self.is_initializing():
-            new = jnp.stack([batch["x_BD"], -(batch["x_BD"] ** 2)])[:, :, None]
-            kept.value = jnp.concatenate([kept.value, new], axis=2)[:, :, -M:]
-        total = (batch["weight_B"] * (guess_B - batch["y_B"]) ** 2).sum()
-        return {"loss": Sum(total, batch["weight_B"].sum(), train=True)}
-
-
-def draw(seed):
-    rng = np.random.default_rng(seed)
-    weight_B = np.array([1, 0, 3, 0.5, 0, 0, 2, 1], np.float32)
-    x_BD, y_B = rng.normal(0, 1, (B, D)), rng.normal(0, 1, B)
-    return {"x_BD": x_BD.astype("f"), "y_B": y_B.astype("f"), "weight_B": weight_B}
 
 
 @functools.cache
 def step(parts=1, average=0.0):
-    return quick_jit(functools.partial(states.train_step, Toy(), TX, parts=parts, average=average))
+    return quick_jit(
+        functools.partial(states.train_step, Objective(), TX, parts=parts, average=average)
+    )
 
 
 def begin(average=0.0):
-    fresh = states.init(Toy(), TX, jax.random.key(0), draw(0), average=average)
+    fresh = states.init(Objective(), TX, jax.random.key(0), draw(0), average=average)
     return step(average=average)(jax.random.key(1), fresh, draw(1))[0]  # memory is no longer zero
 
 
@@ -95,7 +71,7 @@ def test_a_step_that_is_not_finite_changes_nothing_but_the_counters(parts, bad):
 
 
 def test_the_average_follows_the_parameters():
-    state = states.init(Toy(), TX, jax.random.key(0), draw(0), average=0.75)
+    state = states.init(Objective(), TX, jax.random.key(0), draw(0), average=0.75)
     expected = np.asarray(state.params["w_D"])
     for seed in (1, 2, 3):
         state, _ = step(average=0.75)(jax.random.key(1), state, draw(seed))
@@ -124,9 +100,9 @@ def test_a_batch_without_weight_moves_nothing_by_its_gradient():
 
 def test_eval_reads_the_memory_and_hands_on_the_next():
     state, batch = begin(), draw(2)
-    run = functools.partial(states.eval_step, Toy(), jax.random.key(0), state.params)
+    run = functools.partial(states.eval_step, Objective(), jax.random.key(0), state.params)
     sums, carry = run(state.carry, batch)
-    fresh = states.fresh_carry(Toy(), jax.random.key(0), batch)
+    fresh = states.fresh_carry(Objective(), jax.random.key(0), batch)
     others, _ = run(fresh, batch)
     assert sums["loss"].total != others["loss"].total
     assert not np.any(fresh["memory"]["h_NBMD"])
