@@ -139,7 +139,9 @@ def _fill(work: Path, draft: Path, source: Source, tokens: Mapping, manifest: di
     count = writer.write(work, read_pieces(source, options), tokenizer, options["paragraphs"])
     # Joining parts is quick: what a killed run joined is thrown away.
     shutil.rmtree(draft, ignore_errors=True)
-    shutil.copytree(work / "tokenizer", draft / "tokenizer")
+    # Nor does a corpus hold the hidden drafts of files that a killed run was writing.
+    hidden = shutil.ignore_patterns(".*")
+    shutil.copytree(work / "tokenizer", draft / "tokenizer", ignore=hidden)
     paths = [writer.path(work, number) for number in range(count)]
     arrays = writer.join(paths, draft, tokenizer, options["paragraphs"])
     format.write_manifest(draft, manifest, arrays)

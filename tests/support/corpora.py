@@ -1,13 +1,19 @@
-"""Small corpora that the tests of the data layer share, made in moments from invented words."""
+"""Small corpora that the tests of the data layer share, made in moments from invented words.
+
+python -m tests.support.corpora <source> <cache> <n>   prepares in small parts, and kills itself at
+                                                       the n-th change to a file
+"""
 
 import hashlib
 import os
 import random
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 from pretrain.data import prepare
-from pretrain.data.corpus import sources
+from pretrain.data.corpus import sources, writer
 from pretrain.data.corpus.format import Corpus
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "in", "or", "ust")]
@@ -69,3 +75,27 @@ def flip_bit(path: Path, bit: int) -> None:
     content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def kill_at(change: int) -> None:
+    """Makes this process kill itself at its n-th change to a file."""
+    left = change
+
+    def count(real):
+        def call(*args, **named):
+            nonlocal left
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **named)
+
+        return call
+
+    for name in ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir"):
+        setattr(os, name, count(getattr(os, name)))
+
+
+if __name__ == "__main__":
+    kill_at(int(sys.argv[3]))
+    writer.PART = 3000
+    print(load(sys.argv[1], Path(sys.argv[2])).fingerprint)

@@ -1,9 +1,13 @@
 """Corpora that are prepared once for all tests of the data layer; nobody may change them."""
 
+import gzip
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
+import zstandard
 
 from pretrain.data.corpus.format import Corpus
 from tests.support import corpora
@@ -38,3 +42,15 @@ def cache(corpus, tmp_path) -> Path:
 def copy(corpus, cache) -> Path:
     """The copied corpus."""
     return cache / corpus.folder.name
+
+
+@pytest.fixture
+def bucket() -> Iterator[str]:
+    """Gives an address where fsspec has files in memory, as `gs://...` has them on a bucket."""
+    files = fsspec.filesystem("memory")
+    files.pipe("/bucket/books/b.txt", b"Second.\n")
+    files.pipe("/bucket/books/a/c.txt.gz", gzip.compress(b"First.\n" * 90_000))
+    files.pipe("/bucket/books/a/d.txt.zst", zstandard.compress(b"Between.\n"))
+    files.pipe("/bucket/books/a/notes.md", b"not a text\n")
+    yield "memory://bucket/books"
+    files.rm("/bucket", recursive=True)

@@ -1,6 +1,5 @@
 """Every file of the folder keeps the contract of a batch layout."""
 
-import functools
 import itertools
 import json
 
@@ -11,7 +10,7 @@ from modules import plugins
 from pretrain.data import batches
 from pretrain.data.batches.loader import stream
 from pretrain.runtime.errors import UserError
-from tests.support import corpora
+from tests.support.batch_text import assert_same_batch
 
 LAYOUTS = {
     "windows": ("windows", {"L": 24}),
@@ -30,32 +29,20 @@ cases = pytest.mark.parametrize("case", LAYOUTS)
 splits = pytest.mark.parametrize("split", SPLITS)
 
 
-@pytest.fixture(scope="module")
-def build(tmp_path_factory):
-    """(case, **changes) -> the layout, built anew."""
-
-    @functools.cache
-    def corpus(tokens: str):
-        folder = tmp_path_factory.mktemp("corpus")
-        kind = {"name": "words"} if tokens == "words" else corpora.TOKENS
-        return corpora.make(folder, tokens=kind, held_out=0.2)
+@pytest.fixture
+def build(corpus, corpus_of_words):
+    """Returns a function of (case, **changes) that builds the layout anew."""
 
     def build(case, **changes):
         name, fields = LAYOUTS[case]
-        text = corpus("words" if name == "bidirectional" else "pieces")
+        text = corpus_of_words if name == "bidirectional" else corpus
         return batches.build(name, text, **{"B": 8, **fields, **changes})
 
     return build
 
 
-def assert_equal(one, other):
-    assert one.keys() == other.keys()
-    for name, array in one.items():
-        np.testing.assert_array_equal(array, other[name], name)
-
-
 def steps_of(layout):
-    """Steps worth a look: the first, the last of an epoch and, if there are, of later ones."""
+    """Lists the first step, the last of an epoch and, if there are, some of later ones."""
     last = layout.steps_per_epoch - 1
     return [0, last, last + 1, 3 * last + 2] if layout.shuffle else [0, last]
 
@@ -85,7 +72,7 @@ def test_a_batch_depends_on_its_step_alone(case, split, build):
     steps = steps_of(one)
     first = {step: one.batch(step) for step in steps}
     for step in reversed(steps):
-        assert_equal(other.batch(step), first[step])
+        assert_same_batch(other.batch(step), first[step])
 
 
 @cases
@@ -99,7 +86,7 @@ def test_rows_of_all_hosts_together_are_the_batch(case, split, hosts, build):
             layout.batch(step, slice(h * size, (h + 1) * size)) for h, layout in enumerate(own)
         ]
         joint = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        assert_equal(joint, whole.batch(step))
+        assert_same_batch(joint, whole.batch(step))
 
 
 @cases
@@ -143,6 +130,70 @@ def test_an_empty_split_is_refused(case, build):
         layout.bind(corpus, np.array([], np.int64), shuffle=False)
 
 
-def test_an_unknown_layout_is_refused_with_those_there_are():
+REFUSED = [
+    ("windows", {"B": 0}, "B=0, L=24, overlap=0, framed=False: a batch needs a row"),
+    (
+        "windows",
+        {"overlap": 24},
+        "L=24, overlap=24, framed=False: .* one token besides its overlap",
+    ),
+    ("windows", {"overlap": -1}, "overlap=-1"),
+    ("windows", {"L": 2, "framed": True}, "L=2, overlap=0, framed=True: .* or its frame"),
+    ("windows", {"framed": True, "overlap": 2}, "overlap=2: framed rows have none"),
+    (
+        "windows",
+        {"B": 4000},
+        r"training split has \d+ windows of 24 tokens but batch has 4000",
+    ),
+    ("windows", {"L": 10**6}, "training split has 0 windows of 1000000 tokens"),
+    ("lanes", {"B": 5}, "B=5 with bidirectional"),
+    ("lanes", {"B": 0}, "B=0"),
+    ("lanes", {"reuse_len": 21}, r"reuse_len=21 does not fit L=24.*between 1 and L - 5"),
+    ("lanes", {"reuse_len": 0}, "reuse_len=0 does not fit"),
+    ("lanes", {"split": "held_out", "B": 4000}, r"held-out split has \d+ windows of 7 tokens"),
+    ("lanes", {"B": 10**5}, r"training split has \d+ windows .* has 100000 rows: use a smaller B"),
+    ("lanes", {"split": "test"}, "split='test': this corpus has train, held_out"),
+    ("pairs", {"B": 0}, "B=0"),
+    ("pairs", {"L": 4}, "L=4: a row is two segments and 3 special tokens"),
+    ("pairs", {"short_seq_prob": 1.5}, "short_seq_prob=1.5: it is a share"),
+    ("pairs", {"short_seq_prob": -0.1}, "short_seq_prob=-0.1"),
+    (
+        "pairs",
+        {"B": 10**5},
+        r"training split makes \d+ rows of L=32 but batch has 100000: use a",
+    ),
+    ("bidirectional", {"B": 0}, "B=0, L=7: a batch needs a row"),
+    ("bidirectional", {"L": 0}, "B=8, L=0: a batch needs a row"),
+    ("bidirectional", {"characters": 2}, "characters=2: "),
+    (
+        "bidirectional",
+        {"B": 9000},
+        r"training split has \d+ windows of 7 tokens but batch has 90",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "fields", "message"), REFUSED)
+def test_what_does_not_fit_is_refused_at_the_door(build, case, fields, message):
+    with pytest.raises(UserError, match=message):
+        build(case, **fields)
+
+
+def test_texts_without_the_marks_of_a_layout_are_refused(corpus):
+    with pytest.raises(UserError, match=r"no .bos. and no .eos.: .*tokens\.name='words'"):
+        batches.build("bidirectional", corpus, B=8, L=7)
+
+
+@cases
+def test_words_start_where_the_tokenizer_says(case, build):
+    layout = build(case)
+    batch, word_start_V = layout.batch(3), layout.corpus.tokenizer.word_start_V
+    if "word_starts_BL" in batch:
+        np.testing.assert_array_equal(batch["word_starts_BL"], word_start_V[batch["tokens_BL"]])
+
+
+def test_unknown_layouts_and_misspelt_fields_are_refused():
+    with pytest.raises(plugins.FieldError, match="reuze"):
+        batches.configure("lanes", B=8, L=32, reuse_len=3, reuze=3)
     with pytest.raises(plugins.FieldError, match=r"name='loader'.* has bidirectional, lanes"):
         batches.configure("loader", B=8, L=32)

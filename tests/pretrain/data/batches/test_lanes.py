@@ -3,46 +3,33 @@
 from typing import Any
 
 import numpy as np
-import pytest
 
-from modules import plugins
 from pretrain.data import batches as layouts
 from pretrain.data.batches.loader import stream
-from pretrain.runtime.errors import UserError
-from tests.support import corpora
+from tests.support.batch_text import order_of, text_of
 
 FIELDS: dict[str, Any] = {"B": 4, "L": 32, "reuse_len": 12}
 SEP, CLS, EOD = 4, 3, 7
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return corpora.make(tmp_path_factory.mktemp("lanes"), held_out=0.2)
 
 
 def build(corpus, split="train", **fields):
     return layouts.build("lanes", corpus, split=split, **FIELDS | fields)
 
 
-def text_of(corpus, documents):
-    spans = zip(corpus.documents[documents], corpus.documents[documents + 1], strict=True)
-    return np.concatenate([corpus.tokens[i:j] for i, j in spans]).astype(np.int32)
-
-
 def reused(layout, steps):
-    """What each row reads over the steps: [B, steps * reuse_len]."""
+    """Joins the reused parts of each row over the steps: [B, steps * reuse_len]."""
     parts = [layout.batch(step)["tokens_BL"][:, : layout.reuse_len] for step in steps]
     return np.concatenate(parts, axis=1)
 
 
 def find(part, whole):
-    """Where `part` occurs in `whole`."""
+    """Finds where `part` occurs in `whole`."""
     windows = np.lib.stride_tricks.sliding_window_view(whole, len(part))
     return np.flatnonzero((windows == part).all(1))
 
 
 def segments(batch, row):
-    """Tokens of A and of B."""
+    """Returns the tokens of A and of B."""
     tokens, segment = batch["tokens_BL"][row], batch["segments_BL"][row]
     return tokens[segment == 0][FIELDS["reuse_len"] : -1], tokens[segment == 1][:-1]
 
@@ -79,13 +66,6 @@ def test_training_lanes_share_the_text_of_each_epoch_without_overlap(corpus):
             assert there.sum() - read.sum() < layout.reuse_len * layout.lanes + layout.reuse_len
 
 
-def test_backward_rows_read_the_same_text_from_its_other_end(corpus):
-    layout = build(corpus, B=2)
-    rows = reused(layout, range(layout.steps_per_epoch))
-    rest = len(text_of(corpus, corpus.splits["train"])) - rows.shape[1]
-    np.testing.assert_array_equal(rows[0][rest:], rows[1][::-1][: rows.shape[1] - rest])
-
-
 def test_rows_say_which_way_they_read(corpus):
     assert build(corpus).batch(0)["backward_B"].tolist() == [False, True, False, True]
     assert "backward_B" not in build(corpus, bidirectional=False).batch(0)
@@ -112,7 +92,7 @@ def test_half_of_the_bs_follow_their_a(corpus):
 
 def test_the_label_says_whether_b_follows_in_the_text(corpus):
     layout = build(corpus, bidirectional=False, L=60, B=4)
-    order = np.tile(text_of(corpus, _order(layout, 0)), 2)
+    order = np.tile(text_of(corpus, np.array(order_of(layout, 0))), 2)
     for step in range(10):
         batch = layout.batch(step)
         for row, follows in enumerate(batch["consecutive_B"]):
@@ -123,22 +103,15 @@ def test_the_label_says_whether_b_follows_in_the_text(corpus):
             assert bool(len(gap)) == bool(follows)
 
 
-def _order(layout, epoch):
-    """The documents of an epoch in reading order, from their sizes."""
-    begins = layout.epoch(epoch).shift + layout.epoch(epoch).begins[:-1]
-    return np.searchsorted(layout.corpus.documents, begins)
-
-
 def test_a_random_b_begins_a_sentence_anywhere_in_the_split(corpus):
     layout = build(corpus, bidirectional=False)
-    text = text_of(corpus, _order(layout, 0))
+    text = text_of(corpus, np.array(order_of(layout, 0)))
     begins = []
     for step in range(60):
         batch = layout.batch(step)
         for row in np.flatnonzero(batch["consecutive_B"] == 0):
-            found = find(segments(batch, row)[1], text)
-            if len(found) == 1:
-                begins.append(found[0])
+            places = find(segments(batch, row)[1], text)
+            begins += places.tolist() if len(places) == 1 else []
     parts = np.histogram(begins, bins=4, range=(0, len(text)))[0]
     assert len(begins) > 50
     assert parts.min() > len(begins) / 12
@@ -153,7 +126,7 @@ def test_a_backward_b_begins_with_the_end_of_a_sentence(corpus):
             assert segments(batch, row)[1][0] in (EOD, 9)
 
 
-def test_starts_mark_documents_in_reading_order(corpus):
+def test_starts_mark_documents_in_readingorder_of(corpus):
     layout = build(corpus, bidirectional=True, seed=5)
     for step in range(1, 40):
         batch = layout.batch(step)
@@ -184,24 +157,10 @@ def test_every_row_starts_anew_with_an_epoch(corpus):
         assert not layout.batch(step + 1)["document_start_BL"][:, 0].all()
 
 
-def test_words_start_where_the_tokenizer_says(corpus):
-    batch = build(corpus).batch(3)
-    pieces = np.array(corpus.tokenizer.pieces)[batch["tokens_BL"]]
-    expected = [[p[0] in "▁<" or p in '.()"-' for p in row] for row in pieces]
-    np.testing.assert_array_equal(batch["word_starts_BL"], expected)
-
-
 def test_documents_come_in_another_order_each_epoch_and_for_each_seed(corpus):
-    orders = {tuple(_order(build(corpus, seed=s), e)) for s in (0, 1) for e in (0, 1, 2)}
+    orders = {tuple(order_of(build(corpus, seed=s), e)) for s in (0, 1) for e in (0, 1, 2)}
     assert len(orders) == 6
     assert {tuple(sorted(order)) for order in orders} == {tuple(corpus.splits["train"])}
-
-
-def test_held_out_text_is_never_trained_on(corpus):
-    train, held_out = corpus.splits["train"], corpus.splits["held_out"]
-    assert set(train).isdisjoint(held_out)
-    assert sorted([*train, *held_out]) == list(range(12))
-    assert set(_order(build(corpus), 3)) == set(train)
 
 
 def test_evaluation_reads_every_window_once(corpus):
@@ -221,28 +180,6 @@ def test_evaluation_reads_every_window_once(corpus):
         read = np.concatenate(lanes_read)
         np.testing.assert_array_equal(read[: len(whole)], whole)
         assert len(read) - len(whole) < 7
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (dict(B=5), "B=5 with bidirectional"),
-        (dict(B=0), "B=0"),
-        (dict(reuse_len=29), r"reuse_len=29 does not fit L=32.*between 1 and L - 5"),
-        (dict(reuse_len=0), "reuse_len=0 does not fit"),
-        (dict(split="held_out", B=4000), r"held-out split has \d+ windows of 12 tokens but batch"),
-        (dict(B=100_000), r"training split has \d+ windows .* has 100000 rows: use a smaller B"),
-        (dict(split="test"), "split='test': this corpus has train, held_out"),
-    ],
-)
-def test_what_does_not_fit_is_refused_at_the_door(corpus, fields, message):
-    with pytest.raises(UserError, match=message):
-        build(corpus, **fields)
-
-
-def test_a_misspelt_field_is_named(corpus):
-    with pytest.raises(plugins.FieldError, match="reuze"):
-        build(corpus, reuze=3)
 
 
 def test_the_smallest_rows_work(corpus):

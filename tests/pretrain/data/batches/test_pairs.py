@@ -3,15 +3,9 @@
 import numpy as np
 import pytest
 
-from pretrain.data.batches.loader import stream
 from pretrain.runtime.errors import UserError
-from tests.support import corpora
-from tests.support.pair_corpora import CLS, EOD, PAD, SEP, build, made, of
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return corpora.make(tmp_path_factory.mktemp("pairs"), held_out=0.2)
+from tests.support.batch_text import read_epoch
+from tests.support.pair_corpora import CLS, EOD, PAD, SEP, bind_pairs, build, build_corpus
 
 
 def test_a_row_is_cls_a_sep_b_sep_and_padding(corpus):
@@ -45,16 +39,10 @@ def test_a_row_without_b_is_cls_a_sep_and_padding(corpus):
 
 
 def test_the_end_of_a_document_is_in_no_row():
-    corpus = made([5, 0], [4, 3], [9])  # the first one ends with a sentence of nothing
-    layout = of(corpus, B=3, L=40)
+    corpus = build_corpus([5, 0], [4, 3], [9])  # the first one ends with a sentence of nothing
+    layout = bind_pairs(corpus, B=3, L=40)
     for step in range(20):
         assert not (layout.batch(step)["tokens_BL"] == EOD).any()
-
-
-def test_words_start_where_the_tokenizer_says(corpus):
-    batch = build(corpus).batch(3)
-    word_start_V = corpus.tokenizer.word_start_V
-    np.testing.assert_array_equal(batch["word_starts_BL"], word_start_V[batch["tokens_BL"]])
 
 
 def test_every_row_of_an_epoch_comes_once_but_for_a_few(corpus):
@@ -64,11 +52,9 @@ def test_every_row_of_an_epoch_comes_once_but_for_a_few(corpus):
     size = layout.steps_per_epoch * 2
     assert min(counts) + 1 < size < max(counts), "this test wants fewer rows than steps, and more"
     for epoch, count in enumerate(counts):
-        steps = range(epoch * layout.steps_per_epoch, (epoch + 1) * layout.steps_per_epoch)
-        batches = [layout.batch(step) for step in steps]
-        assert all(batch["weight_B"].all() for batch in batches)
-        rows = np.concatenate([batch["tokens_BL"] for batch in batches])
-        unique, times = np.unique(rows, axis=0, return_counts=True)
+        batches = read_epoch(layout, epoch)
+        assert batches["weight_B"].all()
+        unique, times = np.unique(batches["tokens_BL"], axis=0, return_counts=True)
         assert len(unique) == min(count, size)
         assert times.max() == (2 if count < size else 1)
 
@@ -88,8 +74,7 @@ def test_evaluation_reads_every_row_once_in_order(corpus, next_sentence):
     rows = layout.epoch(0)
     assert len(rows.a) % 32, "this test wants filler"
     assert (np.diff(rows.a_begin) > 0).all()
-    batches = [batch for _, batch in stream(layout)]
-    whole = {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
+    whole = read_epoch(layout)
     assert whole["weight_B"].tolist() == [1] * len(rows.a) + [0] * (-len(rows.a) % 32)
     text, filler = whole["weight_B"] == 1, whole["weight_B"] == 0
     firsts = [tokens[1:6].tolist() for tokens in whole["tokens_BL"][text]]
@@ -99,43 +84,24 @@ def test_evaluation_reads_every_row_once_in_order(corpus, next_sentence):
     assert not any(whole[key][filler].any() for key in whole if key.endswith(("valid_BL", "_B")))
 
 
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (dict(B=0), "B=0"),
-        (dict(L=4), "L=4: a row is two segments and 3 special tokens"),
-        (dict(short_seq_prob=1.5), r"short_seq_prob=1.5: it is a share"),
-        (dict(short_seq_prob=-0.1), r"short_seq_prob=-0.1"),
-        (dict(B=100_000), r"training split makes \d+ rows of L=96 but batch has 100000: use a sm"),
-        (dict(split="test"), "split='test': this corpus has train, held_out"),
-    ],
-)
-def test_what_does_not_fit_is_refused_at_the_door(corpus, fields, message):
-    with pytest.raises(UserError, match=message):
-        build(corpus, **fields)
-
-
-def test_a_single_document_has_no_b_from_elsewhere():
-    corpus = made([5, 5, 5, 5], [0])
+def test_too_few_documents_with_text_are_refused():
+    corpus = build_corpus([5, 5, 5, 5], [0])
     with pytest.raises(UserError, match="training split has 1 documents with text but"):
-        of(corpus, L=12)
-    assert of(corpus, L=12, next_sentence=False).batch(0)["weight_B"].all()
-
-
-def test_a_text_of_nothing_is_refused():
+        bind_pairs(corpus, L=12)
+    assert bind_pairs(corpus, L=12, next_sentence=False).batch(0)["weight_B"].all()
     with pytest.raises(UserError, match=r"held-out split has 0 documents.*need 1 or more"):
-        of(made([0], [0]), L=12, next_sentence=False, shuffle=False)
+        bind_pairs(build_corpus([0], [0]), L=12, next_sentence=False, shuffle=False)
 
 
 def test_a_vocabulary_without_special_tokens_is_refused():
-    corpus = made([5, 5], [5, 5])
+    corpus = build_corpus([5, 5], [5, 5])
     del corpus.tokenizer.special["sep"], corpus.tokenizer.special["pad"]
     with pytest.raises(UserError, match="no <sep> and no <pad>, which pairs need"):
-        of(corpus, L=12)
+        bind_pairs(corpus, L=12)
 
 
 def test_the_smallest_rows_work():
     for step in range(4):
-        batch = of(made([5, 5], [5, 5]), L=5).batch(step)
+        batch = bind_pairs(build_corpus([5, 5], [5, 5]), L=5).batch(step)
         assert batch["segments_BL"].tolist() == [[0, 0, 0, 1, 1]]
         assert batch["valid_BL"].all()

@@ -9,14 +9,9 @@ from pretrain.data import batches
 from pretrain.data.batches.loader import phases, training
 from pretrain.data.batches.phases import Phases
 from pretrain.runtime.errors import UserError
-from tests.support import corpora
+from tests.support.batch_text import assert_same_batch
 
 STEPS = 5
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return corpora.make(tmp_path_factory.mktemp("phases"), held_out=0.2)
 
 
 def pairs(corpus, **fields):
@@ -25,12 +20,6 @@ def pairs(corpus, **fields):
 
 def build(corpus, steps=STEPS, **then):
     return Phases(pairs(corpus), pairs(corpus, **{"L": 64} | then), steps)
-
-
-def assert_equal(one, other):
-    assert one.keys() == other.keys()
-    for key, value in one.items():
-        np.testing.assert_array_equal(value, other[key])
 
 
 def read(layout, start, count, rows=lambda layout: slice(None)):
@@ -43,7 +32,7 @@ def test_the_switch_is_exact_from_any_step(corpus, start):
     for step, (own, batch) in enumerate(read(layout, start, 7), start):
         expected, at = (layout.first, step) if step < STEPS else (layout.then, step - STEPS)
         assert own is expected
-        assert_equal(batch, expected.batch(at))
+        assert_same_batch(batch, expected.batch(at))
     assert phases(layout) == [layout.first, layout.then]
 
 
@@ -52,7 +41,7 @@ def test_a_single_layout_goes_on_for_ever(corpus):
     last = layout.steps_per_epoch - 1
     for step, (own, batch) in enumerate(read(layout, last, 3), last):
         assert own is layout
-        assert_equal(batch, layout.batch(step))
+        assert_same_batch(batch, layout.batch(step))
     assert phases(layout) == [layout]
 
 
@@ -64,7 +53,7 @@ def test_hosts_together_see_the_global_batch_of_either_phase(corpus):
     ]
     for (own, whole), *parts in zip(read(layout, STEPS - 1, 2), *hosts, strict=True):
         assert all(len(part["tokens_BL"]) == own.B // 4 for _, part in parts)
-        assert_equal({k: np.concatenate([part[k] for _, part in parts]) for k in whole}, whole)
+        assert_same_batch({k: np.concatenate([part[k] for _, part in parts]) for k in whole}, whole)
 
 
 def test_the_fingerprint_tells_what_a_position_depends_on(corpus):

@@ -3,15 +3,7 @@
 import threading
 import time
 
-import pytest
-
 from pretrain.data.batches.windows import BatchLayout
-from tests.support import corpora
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return corpora.make(tmp_path_factory.mktemp("text"))
 
 
 def test_threads_that_begin_an_epoch_together_draw_it_once(corpus):

@@ -8,15 +8,10 @@ import pytest
 
 from pretrain.data import batches as layouts
 from pretrain.runtime.errors import UserError
-from tests.support import corpora
+from tests.support.batch_text import read_epoch, text_of
 
 FIELDS: dict[str, Any] = {"B": 4, "L": 16}
 CLS, SEP, PAD, EOD = 3, 4, 5, 7
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    return corpora.make(tmp_path_factory.mktemp("windows"), held_out=0.2)
 
 
 def build(corpus, split="train", **fields):
@@ -24,7 +19,7 @@ def build(corpus, split="train", **fields):
 
 
 def invented(sizes: list[int], **special: int) -> SimpleNamespace:
-    """A corpus of documents of these sizes, each token another, with their <eod>."""
+    """Builds a corpus of documents of these sizes, each token another, with their <eod>."""
     ends = np.cumsum(sizes)
     return SimpleNamespace(
         tokens=np.arange(ends[-1], dtype=np.uint16),
@@ -39,23 +34,11 @@ def invented(sizes: list[int], **special: int) -> SimpleNamespace:
     )
 
 
-def read(layout, epoch: int = 0) -> dict[str, np.ndarray]:
-    """All batches of an epoch, one under the other."""
-    steps = range(epoch * layout.steps_per_epoch, (epoch + 1) * layout.steps_per_epoch)
-    batches = [layout.batch(step) for step in steps]
-    return {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
-
-
-def text_of(corpus, documents) -> np.ndarray:
-    spans = zip(corpus.documents[documents], corpus.documents[documents + 1], strict=True)
-    return np.concatenate([corpus.tokens[i:j] for i, j in spans]).astype(np.int32)
-
-
 @pytest.mark.parametrize("overlap", [0, 1, 5, 15])
 @pytest.mark.parametrize("split", ["held_out", "all"])
 def test_evaluation_predicts_every_token_once_in_order_from_the_one_before(corpus, split, overlap):
     text = text_of(corpus, corpus.splits[split])
-    rows = read(build(corpus, split=split, overlap=overlap))
+    rows = read_epoch(build(corpus, split=split, overlap=overlap))
     predicted = rows["loss_mask_BL"]
     np.testing.assert_array_equal(rows["next_BL"][predicted], text)
     before = np.append(corpus.tokenizer.special["eod"], text[:-1])
@@ -69,7 +52,7 @@ def test_a_text_of_any_size_is_read_to_its_end_and_no_further(size, fields):
     corpus = invented([size], cls=70, sep=71, pad=72)
     corpus.tokenizer.word_start_V = np.ones(73, bool)
     layout = build(corpus, "all", B=3, L=6, **fields)
-    rows = read(layout)
+    rows = read_epoch(layout)
     text_BL = rows["loss_mask_BL"] if "loss_mask_BL" in rows else rows["tokens_BL"] < 70
     read_BL = rows["next_BL"] if "next_BL" in rows else rows["tokens_BL"]
     assert read_BL[text_BL].tolist() == list(range(size))
@@ -79,7 +62,7 @@ def test_a_text_of_any_size_is_read_to_its_end_and_no_further(size, fields):
 
 
 def test_a_row_begins_with_the_context_that_the_row_before_predicted(corpus):
-    rows = read(build(corpus, split="held_out", overlap=6))
+    rows = read_epoch(build(corpus, split="held_out", overlap=6))
     real = int(rows["weight_B"].sum())
     for row in range(1, real):
         np.testing.assert_array_equal(rows["next_BL"][row, :6], rows["next_BL"][row - 1, 10:])
@@ -93,7 +76,7 @@ def test_training_predicts_the_text_of_each_epoch_but_for_what_fills_no_batch(co
     layout = build(corpus, overlap=overlap, seed=1)
     text = text_of(corpus, corpus.splits["train"])
     for epoch in (0, 1):
-        rows = read(layout, epoch)
+        rows = read_epoch(layout, epoch)
         new = np.bincount(rows["next_BL"][rows["loss_mask_BL"]], minlength=corpus.tokenizer.V)
         there = np.bincount(text, minlength=len(new))
         assert (new <= there).all()
@@ -101,51 +84,29 @@ def test_training_predicts_the_text_of_each_epoch_but_for_what_fills_no_batch(co
 
 
 def test_training_wastes_nothing_on_padding(corpus):
-    rows = read(build(corpus))
-    assert rows["valid_BL"].all()
+    rows, framed = (read_epoch(build(corpus, framed=is_framed)) for is_framed in (False, True))
+    for name in ("valid_BL", "weight_B"):
+        assert rows[name].all()
+        assert framed[name].all()
     assert rows["loss_mask_BL"].all()
-    assert rows["weight_B"].all()
-    framed = read(build(corpus, framed=True))
-    assert framed["valid_BL"].all()
-    assert framed["weight_B"].all()
 
 
 def test_training_rows_are_parts_of_documents_joined_at_their_ends():
     corpus = invented([5, 1, 30, 12, 7, 40])
     begins, ends = corpus.documents[:-1], corpus.documents[1:] - 1
-    for epoch in range(4):
-        rows = read(build(corpus, L=8, seed=2), epoch)
-        tokens, following = rows["tokens_BL"], rows["next_BL"]
-        np.testing.assert_array_equal(following[:, :-1], tokens[:, 1:])
-        np.testing.assert_array_equal(rows["document_start_BL"], np.isin(tokens, ends))
-        np.testing.assert_array_equal(rows["document_start_BL"], np.isin(following, begins))
-        goes_on = ~rows["document_start_BL"]
+    for split, epoch in (("train", 0), ("train", 1), ("train", 2), ("all", 0)):
+        rows = read_epoch(build(corpus, split, L=8, seed=2), epoch)
+        tokens, following, valid = rows["tokens_BL"], rows["next_BL"], rows["valid_BL"]
+        goes_on = ~rows["document_start_BL"] & valid
+        np.testing.assert_array_equal((following[:, :-1] == tokens[:, 1:])[valid[:, 1:]], True)
+        np.testing.assert_array_equal(goes_on, ~np.isin(tokens, ends) & valid)
+        np.testing.assert_array_equal(goes_on, ~np.isin(following, begins) & valid)
         np.testing.assert_array_equal(following[goes_on], tokens[goes_on] + 1)
 
 
-def test_documents_begin_after_an_end(corpus):
-    for split in ("train", "held_out"):
-        rows = read(build(corpus, split=split))
-        after_BL = (rows["tokens_BL"] == EOD) & rows["valid_BL"]
-        np.testing.assert_array_equal(rows["document_start_BL"], after_BL)
-        assert after_BL.any()
-
-
-def test_words_start_where_the_tokenizer_says(corpus):
-    batch = build(corpus).batch(3)
-    expected = corpus.tokenizer.word_start_V[batch["tokens_BL"]]
-    np.testing.assert_array_equal(batch["word_starts_BL"], expected)
-
-
 def firsts(layout, epoch: int) -> np.ndarray:
-    """The first token of each window in the order they are read; tells them apart if invented."""
-    return read(layout, epoch)["next_BL"][:, 0]
-
-
-def test_windows_come_in_another_order_each_epoch_and_for_each_seed():
-    corpus = invented([1000])
-    orders = {tuple(firsts(build(corpus, seed=s), e)) for s in (0, 1) for e in (0, 1, 2)}
-    assert len(orders) == 6
+    """Returns the first token of each window in the order they are read."""
+    return read_epoch(layout, epoch)["next_BL"][:, 0]
 
 
 def test_windows_of_a_batch_do_not_follow_each_other():
@@ -159,32 +120,23 @@ def test_windows_of_one_huge_document_are_cut_elsewhere_each_epoch():
     assert len({firsts(layout, epoch).min() for epoch in range(6)}) > 3
 
 
-def test_words_and_bytes_sum_to_those_of_the_documents(corpus):
-    for split in ("held_out", "all"):
-        for fields in ({}, {"overlap": 7}, {"L": 50}):
-            rows = read(build(corpus, split=split, **fields))
-            for key, whole in (("words_B", corpus.words), ("bytes_B", corpus.bytes)):
-                assert rows[key].dtype == np.float32
-                total = whole[corpus.splits[split]].sum()
-                assert rows[key].sum(dtype=np.float64) == pytest.approx(total, rel=1e-5)
-
-
 def test_words_and_bytes_of_a_row_are_its_tokens_shares_of_their_documents():
     corpus = invented([5, 1, 30, 12, 7, 40])
     document = np.repeat(np.arange(6), np.diff(corpus.documents))
     for layout in (build(corpus, L=8), build(corpus, "all", L=8, overlap=3)):
-        rows = read(layout)
+        rows = read_epoch(layout)
+        assert rows["words_B"].dtype == rows["bytes_B"].dtype == np.float32
         for number in range(len(rows["next_BL"])):
-            own = document[rows["next_BL"][number][rows["loss_mask_BL"][number]]]
-            words = sum(corpus.words[d] / (document == d).sum() for d in own)
-            sizes = sum(corpus.bytes[d] / (document == d).sum() for d in own)
+            documents = document[rows["next_BL"][number][rows["loss_mask_BL"][number]]]
+            words = sum(corpus.words[d] / (document == d).sum() for d in documents)
+            sizes = sum(corpus.bytes[d] / (document == d).sum() for d in documents)
             assert rows["words_B"][number] == pytest.approx(words, rel=1e-6)
             assert rows["bytes_B"][number] == pytest.approx(sizes, rel=1e-6)
 
 
 def test_a_framed_row_is_cls_text_sep(corpus):
     text = text_of(corpus, corpus.splits["held_out"])
-    rows = read(build(corpus, split="held_out", framed=True))
+    rows = read_epoch(build(corpus, split="held_out", framed=True))
     assert {"next_BL", "loss_mask_BL", "words_B", "bytes_B"}.isdisjoint(rows)
     valid, tokens = rows["valid_BL"], rows["tokens_BL"]
     real = int(rows["weight_B"].sum())
@@ -201,7 +153,7 @@ def test_a_framed_row_says_where_its_documents_begin():
     corpus = invented([5, 1, 30, 12, 7, 40], cls=90, sep=91)
     corpus.tokenizer.word_start_V = np.ones(96, bool)
     for epoch in range(3):
-        rows = read(build(corpus, L=8, framed=True, B=2), epoch)
+        rows = read_epoch(build(corpus, L=8, framed=True, B=2), epoch)
         begins = np.isin(rows["tokens_BL"], corpus.documents[:-1])
         np.testing.assert_array_equal(rows["document_start_BL"], begins)
 
@@ -210,24 +162,7 @@ def test_held_out_text_is_never_trained_on():
     corpus = invented([20] * 10)
     corpus.splits["train"], held_out = np.arange(9), np.arange(180, 200)
     for epoch in range(3):
-        assert not np.isin(read(build(corpus), epoch)["next_BL"], held_out).any()
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"B": 0}, "B=0, L=16, overlap=0, framed=False: a batch needs a row"),
-        ({"overlap": 16}, "L=16, overlap=16, framed=False: .* one token besides its overlap"),
-        ({"overlap": -1}, "overlap=-1"),
-        ({"L": 2, "framed": True}, "L=2, overlap=0, framed=True: .* or its frame"),
-        ({"framed": True, "overlap": 2}, "overlap=2: framed rows have none"),
-        ({"B": 4000}, r"training split has \d+ windows of 16 tokens but batch has 4000 rows"),
-        ({"L": 10**6}, "training split has 0 windows of 1000000 tokens"),
-    ],
-)
-def test_what_does_not_fit_is_refused_at_the_door(corpus, fields, message):
-    with pytest.raises(UserError, match=message):
-        build(corpus, **fields)
+        assert not np.isin(read_epoch(build(corpus), epoch)["next_BL"], held_out).any()
 
 
 def test_frames_need_their_tokens():

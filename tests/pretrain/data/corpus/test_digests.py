@@ -5,9 +5,6 @@ import json
 import os
 import random
 import re
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import fsspec
@@ -24,32 +21,7 @@ from tests.support.corpora import flip_bit, hash_arrays, load
 
 pytest_plugins = ["tests.support.tiny_runs"]
 
-REPOSITORY = Path(__file__).parents[4]
 DAMAGED = r"is damaged: .*; remove this folder and the next run makes it again"
-
-# Prepares argv[1] into argv[2] in small parts, and kills itself at the argv[3]-th change to a file.
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from pretrain.data.corpus import writer
-from tests.support import corpora
-
-source, cache, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
-writer.PART = 3000
-
-def count(real):
-    def counting(*args, **named):
-        global left
-        left -= 1
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*args, **named)
-    return counting
-
-for name in ("fsync", "rename", "replace", "unlink", "rmdir", "mkdir"):
-    setattr(os, name, count(getattr(os, name)))
-corpora.load(source, Path(cache))
-"""
 
 
 @pytest.fixture
@@ -86,16 +58,7 @@ def test_a_large_array_is_read_whole_once_per_change(copy, large, monkeypatch):
         format.read(copy, 0.1)
 
 
-def test_damage_in_a_drawn_block_is_named(copy, large, monkeypatch):
-    monkeypatch.setattr(digests, "DRAWN", 1 << 20)  # all of them
-    for _ in range(2):
-        format.read(copy, 0.1)
-    flip_bit(copy / "sentences.bin", 8 * 64 * 2 + 5)
-    with pytest.raises(UserError, match=r"sentences\.bin is not what was written"):
-        format.read(copy, 0.1)
-
-
-def test_other_blocks_of_a_large_array_are_drawn_each_time(copy, large, monkeypatch):
+def test_damage_is_named_once_its_block_is_drawn(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 1)
     format.read(copy, 0.1)
     flip_bit(copy / "words.bin", 3)
@@ -285,19 +248,6 @@ def test_what_a_kill_after_the_renaming_left_is_removed(source, cache, copy):
     (left / "part-000000.npz").write_bytes(b"much")
     load(source, cache)
     assert not left.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("point", [2, 5, 9, 13, 20, 27, 34, 41, 48, 56, 64, 72, 80])
-def test_preparing_goes_on_from_a_kill_at_any_change(source, corpus, tmp_path, monkeypatch, point):
-    monkeypatch.setattr(writer, "PART", 3000)
-    command = [sys.executable, "-c", KILLED, source, str(tmp_path), str(point)]
-    died = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False)
-    assert died.returncode == -signal.SIGKILL
-    resumed = load(source, tmp_path)
-    assert hash_arrays(resumed.folder) == hash_arrays(corpus.folder)
-    assert resumed.fingerprint == corpus.fingerprint
-    assert not list(tmp_path.glob("*.partial"))
 
 
 # --- links and secrets -----------------------------------------------------------------------

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from tokenizers import pre_tokenizers
 
-from pretrain.data import batches
 from pretrain.data.corpus import sentences, text_files, writer
 from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE
 from pretrain.runtime.errors import UserError
@@ -150,11 +149,6 @@ def test_pieces_are_bounded_and_lose_nothing(text, how):
 
 def test_white_space_alone_is_no_document():
     assert cut([" \n", "\t\n"]) == cut([" \n"], "blank") == []
-
-
-def test_lanes_read_a_corpus_kept_whole(load):
-    batch = batches.build("lanes", load(sentences="whole"), B=2, L=32, reuse_len=16).batch(0)
-    assert batch["tokens_BL"].shape == (2, 32)
 
 
 def test_byte_order_mark_and_windows_line_ends_leave_no_trace(tmp_path):

@@ -1,12 +1,10 @@
 """Documents arrive whole, in order and in bounded pieces; what is wrong is named by place."""
 
-import gzip
 import importlib.util
 from pathlib import Path
 
 import fsspec
 import pytest
-import zstandard
 
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import find_source
@@ -18,18 +16,6 @@ def test_the_default_corpus_is_249_speeches_in_order():
     assert source.inputs == sorted(source.inputs)
     first = next(iter(source.read()))
     assert next(iter(first)).startswith("Fellow-Citizens of the Senate")
-
-
-@pytest.fixture
-def bucket():
-    """An address where fsspec has files in memory, as `gs://...` has them on a bucket."""
-    files = fsspec.filesystem("memory")
-    files.pipe("/bucket/books/b.txt", b"Second.\n")
-    files.pipe("/bucket/books/a/c.txt.gz", gzip.compress(b"First.\n" * 90_000))
-    files.pipe("/bucket/books/a/d.txt.zst", zstandard.compress(b"Between.\n"))
-    files.pipe("/bucket/books/a/notes.md", b"not a text\n")
-    yield "memory://bucket/books"
-    files.rm("/bucket", recursive=True)
 
 
 def test_text_on_a_bucket_reads_as_local_text(bucket, tmp_path):
