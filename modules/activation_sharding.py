@@ -23,10 +23,11 @@ class ActivationSharding(Protocol):
         ...
 
     def reduce_to_shards(self, shares_B: jax.Array, letters: str) -> jax.Array:
-        """Sums over the first dimension, which has one entry per device; see the function."""
+        """Sums over the first dimension, which has one entry per device."""
         ...
 
 
+# A context and no argument: a module deep inside others constrains what only it can name.
 _current: contextvars.ContextVar[ActivationSharding | None] = contextvars.ContextVar(
     "activation_sharding", default=None
 )

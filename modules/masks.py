@@ -16,20 +16,22 @@ _static = functools.partial(flax.struct.field, pytree_node=False)
 class Mask:
     """The conjunction of its fields; `Mask()` hides nothing, and `a & b` joins two.
 
-    L positions of a sequence look at J = M + L keys: the M of a memory, then their own.  A kernel
-    reads the fields; `dense` writes them out for those who need booleans.
+    L positions of a sequence see some of J = M + L keys: the M of a memory, then their own.
+    Kernels read the fields; `dense` writes them out as booleans.
 
     Attributes:
         is_causal: a position sees itself, what came before it, and the memory.
-        window: no key lies so many positions or more before its query; 0: at any distance.
-        same_length: all positions see equally many keys, those of the first being the furthest
-            back (Transformer-XL's evaluation; for a causal mask over a memory).
-        hides_slots: states of the slots are made without the tokens that stand there (the query
-            stream of Yang et al. 2019).
-        lengths_B: the first so many positions of a row are text; see `count_lengths`.
+        window: a key lies less than `window` positions before its query; 0: at any distance.
+        same_length: all positions see equally many keys, as many as the first (Transformer-XL's
+            evaluation; for a causal mask over a memory).
+        hides_slots: states of the slots are computed without the tokens that stand there (the
+            query stream of Yang et al. 2019).
+        lengths_B: number of positions of a row, from the first, that are text; see
+            `count_lengths`.
         valid_BL: True where there is text, wherever a row is padded.
         groups_BL: ids of documents; a position sees its own document.  The memory is of group 0.
-        prefix_B: the first so many positions are seen by all, causal or not (prefix LM).
+        prefix_B: number of positions, from the first, that all positions see, causal or not
+            (prefix LM).
         rank_BL, sees_below_BL: a position sees the ranks below its `sees_below` (permutation LM).
         memory_BM: True where the memory holds text.
         sees_memory_BL: True for the positions that see the memory.
@@ -58,6 +60,7 @@ class Mask:
             slots_BP: positions of the sequence that look; None: all L in order.
         """
         J = J or L
+        # Joined only here: what does not depend on the query stays [B, 1, J] until then.
         seen = self._seen_by_position(L, J, slots_BP) + self._seen_by_all(L, J)
         return functools.reduce(jnp.logical_and, seen or [jnp.ones((1, 1, J), bool)])
 
@@ -78,7 +81,7 @@ class Mask:
     def fields(self) -> list[str]:
         """Lists the fields that hide anything."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        off = (None, False, 0)
+        off = (None, False, 0)  # by identity: a field may be an array, or its tracer
         return [name for name, x in values.items() if not any(x is value for value in off)]
 
     def __and__(self, other: "Mask") -> "Mask":
@@ -89,10 +92,12 @@ class Mask:
             for name, join in JOIN.items()
             if name in both
         }
+        # A prefix shows what causality hides: both masks must show it, or not be causal.
         prefixes = [mask.prefix_B for mask in (self, other) if mask.is_causal]
         shown = bool(prefixes) and all(prefix_B is not None for prefix_B in prefixes)
         joined["prefix_B"] = functools.reduce(jnp.minimum, prefixes) if shown else None
         mask = dataclasses.replace(self, **joined)
+        # Two sets of documents, or of ranks, are no third such set: the second is written out.
         if "groups_BL" in both:
             mask &= Mask(
                 sees_memory_BL=other.groups_BL == 0,
@@ -105,34 +110,34 @@ class Mask:
     def _seen_by_position(self, L: int, J: int, slots_BP) -> list:
         """Lists what depends on the query, each broadcasting to [B, L, J]."""
         M, key_J = J - L, jnp.arange(J)
-        place_BL1 = (jnp.arange(L)[None] if slots_BP is None else slots_BP)[..., None] + M
+        position_BL1 = (jnp.arange(L)[None] if slots_BP is None else slots_BP)[..., None] + M
         seen = []
         if self.is_causal:
-            before = key_J <= place_BL1
+            before = key_J <= position_BL1
             if self.prefix_B is not None:
                 before |= key_J < self.prefix_B[:, None, None] + M
             seen.append(before)
         if self.window:
-            seen.append(key_J > place_BL1 - self.window)
+            seen.append(key_J > position_BL1 - self.window)
         if self.same_length:
-            seen.append(key_J >= place_BL1 - M)
+            seen.append(key_J >= position_BL1 - M)
         if self.groups_BL is not None:
-            own_BL1 = at(self.groups_BL, slots_BP)[..., None]
-            seen.append(own_BL1 == _pad(self.groups_BL, M, 0)[:, None])
+            group_BL1 = at(self.groups_BL, slots_BP)[..., None]
+            seen.append(group_BL1 == _pad(self.groups_BL, M, 0)[:, None])
         if self.rank_BL is not None:
             below_BL1 = at(self.sees_below_BL, slots_BP)[..., None]
             seen.append(_pad(self.rank_BL[:, None] < below_BL1, M))
         if self.sees_memory_BL is not None:
             seen.append(at(self.sees_memory_BL, slots_BP)[..., None] | (key_J >= M))
         if self.visible_BLJ is not None:
-            own_BLJ = self.visible_BLJ
-            whole = slots_BP is None or own_BLJ.shape[1] == 1
-            own_BLJ = own_BLJ if whole else at(_rows(own_BLJ, len(slots_BP)), slots_BP)
-            seen.append(own_BLJ if own_BLJ.shape[-1] == J else _pad(own_BLJ, M))
+            rows_BLJ = self.visible_BLJ
+            if slots_BP is not None and rows_BLJ.shape[1] > 1:  # one row is that of all positions
+                rows_BLJ = at(_repeat_rows(rows_BLJ, len(slots_BP)), slots_BP)
+            seen.append(rows_BLJ if rows_BLJ.shape[-1] == J else _pad(rows_BLJ, M))
         return seen
 
     def _seen_by_all(self, L: int, J: int) -> list:
-        """Lists which keys there are for whoever looks, each broadcasting to [B, 1, J]."""
+        """Lists what is the same for all queries, each broadcasting to [B, 1, J]."""
         M, seen = J - L, []
         if self.lengths_B is not None:
             seen.append(jnp.arange(J) < self.lengths_B[:, None, None] + M)
@@ -144,7 +149,7 @@ class Mask:
         return seen
 
 
-# How two masks that both say something are joined, by field.
+# Joins a field that both masks have.
 JOIN: dict[str, Callable[[Any, Any], Any]] = {
     "is_causal": lambda a, b: True,
     "same_length": lambda a, b: True,
@@ -166,7 +171,7 @@ def _write_out(mask: Mask, *names: str):
 
 
 def count_lengths(valid_BL):
-    """Counts each row's text, for rows that are padded at their end: int32 [B].
+    """Counts the positions of each row that are text, of rows padded at their end: int32 [B].
 
     Under `jax.jit` the values are not there to be checked: a caller whose rows are padded
     elsewhere gives `Mask.valid_BL` instead, which is exact.
@@ -189,12 +194,12 @@ def at(x_BL, slots_BP=None):
     return jax.vmap(lambda x_L, slots_P: x_L[slots_P])(x_BL, slots_BP)
 
 
-def _rows(x_BLJ, B: int):
+def _repeat_rows(x_BLJ, B: int):
     return jnp.broadcast_to(x_BLJ, (B, *x_BLJ.shape[1:]))
 
 
 def _pad(x_BJ, M: int, value: Any = True):
-    """Puts M entries of the memory before those of the sequence."""
+    """Pads the keys of a sequence with M entries of the memory in front."""
     if not M:
         return x_BJ
     return jnp.pad(x_BJ, [(0, 0)] * (x_BJ.ndim - 1) + [(M, 0)], constant_values=value)

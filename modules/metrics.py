@@ -27,6 +27,7 @@ class Sum:
 
     total: Any
     weight: Any
+    # Static: devices and batches add up numbers, not what they mean.
     unit: str = struct.field(pytree_node=False, default="")
     train: bool = struct.field(pytree_node=False, default=False)
 

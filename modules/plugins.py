@@ -1,4 +1,4 @@
-"""Finds the file that a recipe names: one of a folder here, or a module of the reader's own."""
+"""Loads the file that a recipe names: one of a folder here, or a module of the reader's own."""
 
 import dataclasses
 import importlib
@@ -14,7 +14,7 @@ class FieldError(ValueError):
 
 
 class UnknownNameError(FieldError):
-    """A name that no file answers to; the message lists those that do."""
+    """A name that no file has; the message lists those that there are."""
 
 
 def load(folder: str, name: str, content: str) -> ModuleType:
@@ -47,6 +47,7 @@ def load(folder: str, name: str, content: str) -> ModuleType:
 def names(folder: str, content: str) -> list[str]:
     """Lists the files of a package that define `content`."""
     files = pkgutil.iter_modules(importlib.import_module(folder).__path__)
+
     every = [file.name for file in files if not file.ispkg]
     return [x for x in every if _defines(importlib.import_module(f"{folder}.{x}"), content)]
 
@@ -70,10 +71,10 @@ def check_fields(function: Callable[..., Any], fields: Mapping[str, Any], *given
     try:
         signature.bind(*given, **fields)
     except TypeError as error:
-        own = list(signature.parameters)[len(given) :]
-        if "parent" in own:  # Linen adds two fields to every module
-            own = [name for name in own if name not in ("parent", "name")]
-        raise FieldError(f"{error}; there are {', '.join(own)}") from error
+        known = list(signature.parameters)[len(given) :]
+        if "parent" in known:  # Linen adds two fields to every module
+            known = [name for name in known if name not in ("parent", "name")]
+        raise FieldError(f"{error}; there are {', '.join(known)}") from error
 
 
 def construct(kind: Callable[..., Any], /, *given: Any, **fields: Any) -> Any:

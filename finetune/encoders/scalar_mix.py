@@ -45,7 +45,7 @@ class Encoder(nn.Module):
             tokens_of(batch), mask=mask, segments_BL=batch.get("segments_BL")
         ).h
         h_NBLD = jax.lax.stop_gradient(h_NBLD) if self.frozen else h_NBLD
-        return self.drop(self.mixed(h_NBLD, batch["valid_BL"]), deterministic=not train)
+        return self.drop(self.mixed(h_NBLD), deterministic=not train)
 
     def add_losses(self, metrics, h_BLD, rows, *, train: bool):
         """Adds the penalty to the loss."""

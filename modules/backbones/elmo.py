@@ -218,7 +218,7 @@ class Backbone(nn.Module):
             own = jax.tree.map(lambda x, n=n: x[n], memory)
             x_BZLD = self.drop(outputs[-1], train=train)
             weights = {"params": jax.tree.map(lambda w: w[0], weights)}
-            y_BZLD, own = layer.apply(weights, x_BZLD, own, valid=valid_BZL, fresh=fresh_BZL)
+            y_BZLD, own = layer.apply(weights, x_BZLD, own, valid=valid_BZL, reset=fresh_BZL)
             # What is added is the input as it was dropped out.
             outputs.append(y_BZLD + x_BZLD if n and self.residual else y_BZLD)
             states.append(own)

@@ -1,9 +1,9 @@
 """Linear-chain CRF: scores the tags of a row as one path, by emissions and transitions.
 
 Lafferty et al. 2001; Lample et al. 2016 (arXiv 1603.01360), section 2.2.  The chain runs through
-the valid positions of a row and passes over all others.  So padding may be on either side, and
-word pieces without a tag may stand in between, bit for bit as if they were not there.  Everything
-is computed in float32.
+the valid positions of a row and passes over all others, bit for bit as if they were not there.
+So padding may be on either side, and word pieces without a tag in between.  Everything is
+computed in float32.
 """
 
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class Chain(NamedTuple):
 
 
 class CRF(nn.Module):
-    """A chain whose scores are learned; it begins as a softmax of each position for itself.
+    """A chain whose scores are learned; it begins as an independent softmax of each position.
 
     Attributes:
         C: tags.
@@ -58,7 +58,7 @@ class CRF(nn.Module):
 
 
 def forbid(chain: Chain, allowed: Chain) -> Chain:
-    """Puts FORBIDDEN where a boolean is False: such a path counts nothing in any sum."""
+    """Replaces scores by FORBIDDEN where a boolean is False: such a path counts in no sum."""
     return Chain(*(jnp.where(ok, x, FORBIDDEN) for x, ok in zip(chain, allowed, strict=True)))
 
 
@@ -70,12 +70,13 @@ def loss(emissions_BLC, tags_BL, chain: Chain, valid_BL=None, *, weights_B=None)
         tags_BL: 0 to C - 1 where valid, anything elsewhere.
         chain: scores of transitions.
         valid_BL: bool; None: all.
-        weights_B: None: 1; a row without valid positions weighs nothing.
+        weights_B: weight of each row; None: 1.  A row without valid positions weighs nothing.
 
     Returns:
-        Nats, which are trained.
+        The sum in nats, with `train=True`.
     """
     log_p_B = log_likelihood(emissions_BLC, tags_BL, chain, valid_BL)
+    # By row and not by tag: the likelihood is of the path as a whole.
     weights_B = jnp.ones_like(log_p_B) if weights_B is None else weights_B.astype(jnp.float32)
     if valid_BL is not None:
         weights_B = jnp.where(valid_BL.any(1), weights_B, 0)
@@ -83,10 +84,10 @@ def loss(emissions_BLC, tags_BL, chain: Chain, valid_BL=None, *, weights_B=None)
 
 
 def log_likelihood(emissions_BLC, tags_BL, chain: Chain, valid_BL=None):
-    """Computes the log of the tags' share among all paths, [B].
+    """Computes the logarithm of the tags' share among all paths, [B].
 
-    A row without valid positions has 0.  Tags that the chain forbids have about FORBIDDEN, loud
-    but finite: look for them before training.
+    A row without valid positions has 0.  Tags that the chain forbids have about FORBIDDEN, which
+    is finite, so that one wrong tag does not make the parameters NaN.
     """
     emissions_BLC, chain, valid_BL = _to_float32(emissions_BLC, chain, valid_BL)
     path_BL, end_B = _score_path(emissions_BLC, tags_BL, chain, valid_BL)
@@ -96,15 +97,15 @@ def log_likelihood(emissions_BLC, tags_BL, chain: Chain, valid_BL=None):
 def viterbi(emissions_BLC, chain: Chain, valid_BL=None):
     """Finds the path of the highest score.
 
-    Among equals the one with the lowest last tag wins, then the lowest before it, and so on.
-    Where every path is forbidden, it is one with the fewest offences.
+    Among equal paths the one with the lowest last tag wins, then the lowest before it, and so on.
+    Where every path is forbidden, one with the fewest forbidden transitions wins.
 
     Returns:
         (tags [B, L], int32, 0 where not valid; the path's score [B]).
     """
     emissions_BLC, chain, valid_BL = _to_float32(emissions_BLC, chain, valid_BL)
     B, _, C = emissions_BLC.shape
-    stay_BC = jnp.broadcast_to(jnp.arange(C), (B, C))
+    stay_BC = jnp.broadcast_to(jnp.arange(C), (B, C))  # past a position that is not valid
 
     def step(state, inputs):
         x_BC, valid_B = inputs
@@ -112,15 +113,16 @@ def viterbi(emissions_BLC, chain: Chain, valid_BL=None):
         new = _advance(state, ways_BCC.max(1), x_BC, valid_B, chain, 0.0)
         return new, jnp.where(valid_B[:, None], ways_BCC.argmax(1), stay_BC)
 
-    def back(tag_B, came_from_BC):
+    def trace_back(tag_B, came_from_BC):
         before_B = jnp.take_along_axis(came_from_BC, tag_B[:, None], axis=1)[:, 0]
         return before_B, tag_B
 
     inputs = jnp.moveaxis(emissions_BLC, 1, 0), valid_BL.T
-    (offset_B, above_BC, begun_B), came_from_LBC = jax.lax.scan(step, _initial_carry(B, C), inputs)
-    ended_BC = above_BC + chain.end_C
-    _, tags_LB = jax.lax.scan(back, ended_BC.argmax(1), came_from_LBC, reverse=True)
-    score_B = jnp.where(begun_B, offset_B + ended_BC.max(1), 0)
+    carry, came_from_LBC = jax.lax.scan(step, _initial_carry(B, C), inputs)
+    offset_B, above_BC, has_begun_B = carry
+    final_BC = above_BC + chain.end_C
+    _, tags_LB = jax.lax.scan(trace_back, final_BC.argmax(1), came_from_LBC, reverse=True)
+    score_B = jnp.where(has_begun_B, offset_B + final_BC.max(1), 0)
     return jnp.where(valid_BL, tags_LB.T, 0).astype(jnp.int32), score_B
 
 
@@ -142,12 +144,12 @@ def _score_path(emissions_BLC, tags_BL, chain: Chain, valid_BL):
     latest_BL = jax.lax.cummax(place_BL, axis=1)  # the last valid position so far; -1: none
     before_BL = jnp.pad(latest_BL, ((0, 0), (1, 0)), constant_values=-1)[:, :-1]
     tags_BL = jnp.asarray(tags_BL)
-    at = lambda i_BL: jnp.take_along_axis(tags_BL, jnp.maximum(i_BL, 0), axis=1)  # noqa: E731
-    entered_BL = chain.transition_CC[at(before_BL), tags_BL]
-    entered_BL = jnp.where(before_BL < 0, chain.start_C[tags_BL], entered_BL)
+    tag_at = lambda i_BL: jnp.take_along_axis(tags_BL, jnp.maximum(i_BL, 0), axis=1)  # noqa: E731
+    step_BL = chain.transition_CC[tag_at(before_BL), tags_BL]
+    step_BL = jnp.where(before_BL < 0, chain.start_C[tags_BL], step_BL)
     emission_BL = jnp.take_along_axis(emissions_BLC, tags_BL[..., None], axis=2)[..., 0]
-    end_B = chain.end_C[at(latest_BL[:, -1:])[:, 0]]
-    return jnp.where(valid_BL, entered_BL + emission_BL, 0), end_B
+    end_B = chain.end_C[tag_at(latest_BL[:, -1:])[:, 0]]
+    return jnp.where(valid_BL, step_BL + emission_BL, 0), end_B
 
 
 def _log_partition_less_path(emissions_BLC, chain: Chain, valid_BL, path_BL, end_B):
@@ -166,13 +168,13 @@ def _log_partition_less_path(emissions_BLC, chain: Chain, valid_BL, path_BL, end
     inputs = jnp.moveaxis(emissions_BLC, 1, 0), valid_BL.T, path_BL.T
     # Without the checkpoint the backward pass would keep [L, B, C, C].
     step = jax.checkpoint(step, prevent_cse=False)
-    (offset_B, above_BC, begun_B), _ = jax.lax.scan(step, _initial_carry(B, C), inputs)
-    ended_B = jax.nn.logsumexp(above_BC + chain.end_C, axis=1) - end_B
-    return jnp.where(begun_B, offset_B + ended_B, 0)
+    (offset_B, above_BC, has_begun_B), _ = jax.lax.scan(step, _initial_carry(B, C), inputs)
+    final_B = jax.nn.logsumexp(above_BC + chain.end_C, axis=1) - end_B
+    return jnp.where(has_begun_B, offset_B + final_B, 0)
 
 
 def _initial_carry(B: int, C: int):
-    """Returns the state before the first position: offset, scores above it, begun or not."""
+    """Returns the carry before the first position: offset, scores above it, if a row has begun."""
     offset_B, above_BC = jnp.zeros(B, jnp.float32), jnp.zeros((B, C), jnp.float32)
     return (
         constrain_sharding(offset_B, "B"),
@@ -182,13 +184,13 @@ def _initial_carry(B: int, C: int):
 
 
 def _advance(state, ways_BC, x_BC, valid_B, chain: Chain, path_B):
-    """Goes one position on, by the ways that lead to each tag; a row that is not valid stays.
+    """Advances by one position, by the scores that lead to each tag; an invalid row stays.
 
     The highest score goes into the offset each time, so the others are small, and exact.
     """
-    offset_B, above_BC, begun_B = state
-    new_BC = jnp.where(begun_B[:, None], ways_BC, chain.start_C) + x_BC
-    top_B = jax.lax.stop_gradient(new_BC.max(1))  # added and taken off: its gradients cancel
+    offset_B, above_BC, has_begun_B = state
+    new_BC = jnp.where(has_begun_B[:, None], ways_BC, chain.start_C) + x_BC
+    top_B = jax.lax.stop_gradient(new_BC.max(1))  # added and subtracted: its gradients cancel
     offset_B = jnp.where(valid_B, offset_B + (top_B - path_B), offset_B)
     above_BC = jnp.where(valid_B[:, None], new_BC - top_B[:, None], above_BC)
-    return offset_B, constrain_sharding(above_BC, "BC"), begun_B | valid_B
+    return offset_B, constrain_sharding(above_BC, "BC"), has_begun_B | valid_B

@@ -1,4 +1,4 @@
-"""Heads of extractive question answering: they score where in a row an answer begins and ends.
+"""Heads of extractive question answering, which score where in a row an answer starts and ends.
 
 Both score the positions that may hold an answer, and one, `null_B`, that stands for no answer.
 Scores are in float32.
@@ -15,7 +15,7 @@ from modules.layers import params
 from modules.layers.dropout import Dropout
 from modules.layers.norm import Norm
 
-FORBIDDEN = -1e30
+FORBIDDEN = -1e30  # and not -inf, whose differences are NaN
 
 
 class SpanLogProbs(NamedTuple):
@@ -37,7 +37,7 @@ class Candidates(NamedTuple):
     Attributes:
         start_BO, end_BO: positions, also of spans that end before they start.
         score_BO: higher is likelier.
-        none_B: a score like those of `Independent`, a logit of `Conditional`.
+        none_B: of no answer; a span's score for `IndependentHead`, a logit for `ConditionalHead`.
     """
 
     start_BO: jax.Array
@@ -65,8 +65,10 @@ class Linear(nn.Module):
         )
 
 
-class Independent(nn.Module):
-    """Start and end each by itself; none is a span like others (Devlin et al. 2019, section 4.2).
+class IndependentHead(nn.Module):
+    """Scores start and end each by itself; no answer is the span of `null_B`.
+
+    Devlin et al. 2019, sections 4.2 and 4.3.
 
     Attributes:
         dropout: not used: BERT has none here.
@@ -84,7 +86,7 @@ class Independent(nn.Module):
     def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> SpanLogProbs:
         """Scores starts and ends; `start_B` is for heads that need it."""
         del start_B, train
-        allowed_BL = context_BL | _is_position(null_B, context_BL)
+        allowed_BL = context_BL | _mark_position(null_B, context_BL)
         return SpanLogProbs(
             *(_masked_log_softmax(x_BL, allowed_BL) for x_BL in self._logits(h_BLD))
         )
@@ -94,13 +96,13 @@ class Independent(nn.Module):
         both = self._logits(h_BLD)
         none_B = sum(jnp.take_along_axis(x_BL, null_B[:, None], axis=1)[:, 0] for x_BL in both)
         (start_BK, at_BK), (end_BK, to_BK) = (_top(x_BL, context_BL, top) for x_BL in both)
-        # Every start has the same ends.
+        # Ends do not depend on the start, so every start has the same ones.
         to_BKK, end_BKK = (jnp.repeat(x[:, None], x.shape[1], 1) for x in (to_BK, end_BK))
         return _pair(at_BK, to_BKK, start_BK, end_BKK, none_B)
 
 
-class Conditional(nn.Module):
-    """The end given the start, and a logit for none (XLNet's run_squad.py, Yang et al. 2019).
+class ConditionalHead(nn.Module):
+    """Scores the end given the start, and no answer by a logit (XLNet's run_squad.py).
 
     Attributes:
         dropout: before the logit.
@@ -110,6 +112,7 @@ class Conditional(nn.Module):
 
     def __call__(self, h_BLD, context_BL, null_B, start_B, *, train: bool) -> SpanLogProbs:
         """Scores starts, and ends given the right start, `start_B`."""
+        # Ends are trained on the right start; `candidates` searches for starts by itself.
         start_BL, end_BOL, _, none_B = self._read(
             h_BLD, context_BL, null_B, start_B[:, None], 1, train
         )
@@ -133,12 +136,13 @@ class Conditional(nn.Module):
         Returns:
             (starts [B, L], ends [B, O, L], `at_BO`, no-answer logit [B]).
         """
-        D, allowed_BL = h_BLD.shape[-1], context_BL | _is_position(null_B, context_BL)
+        D, allowed_BL = h_BLD.shape[-1], context_BL | _mark_position(null_B, context_BL)
         start_BL = Linear(1, name="start")(h_BLD.astype(jnp.float32))[..., 0]
         start_BL = _masked_log_softmax(start_BL, allowed_BL)
         if at_BO is None:
             _, at_BO = _top(start_BL, context_BL, top)
         start_BOD = jnp.take_along_axis(h_BLD, at_BO[..., None], axis=1)
+        # A dense layer of [state; start state], as two products: L + O rows and not L O.
         state_BOLD = Linear(D, name="end_state")(h_BLD)[:, None]
         end_BOLD = jnp.tanh(
             state_BOLD + Linear(D, bias=False, name="end_start")(start_BOD)[:, :, None]
@@ -154,11 +158,14 @@ class Conditional(nn.Module):
         return start_BL, end_BOL, at_BO, none_B
 
 
-HEADS: dict[bool, type[Independent] | type[Conditional]] = {False: Independent, True: Conditional}
+HEADS: dict[bool, type[IndependentHead] | type[ConditionalHead]] = {
+    False: IndependentHead,
+    True: ConditionalHead,
+}
 
 
-def _is_position(place_B, like_BL):
-    """Returns True at one position of each row."""
+def _mark_position(place_B, like_BL):
+    """Marks one position of each row: bool, as `like_BL`."""
     return jnp.arange(like_BL.shape[1]) == place_B[:, None]
 
 
@@ -172,6 +179,7 @@ def _top(scores, allowed, top: int):
 
 
 def _pair(at_BO, to_BOK, start_BO, end_BOK, none_B) -> Candidates:
+    """Pairs every start with its ends, whose log-probabilities or logits are added."""
     B = len(at_BO)
     at_BOK = jnp.broadcast_to(at_BO[..., None], to_BOK.shape)
     score_BOK = start_BO[..., None] + end_BOK

@@ -15,8 +15,9 @@ class AttentionMask(NamedTuple):
 
     Attributes:
         visible: bool, broadcasts to [B, H, L, J].
-        kernel_kwargs: the same in arguments of `jax.nn.dot_product_attention`; None: it has none.
-        local_band: what is left of it to a banded layer; None: all.
+        kernel_kwargs: the same as arguments of `jax.nn.dot_product_attention`; None where it
+            has none.
+        local_band: bool, as `visible`; True where a banded layer sees.  None: no layer is banded.
     """
 
     visible: jax.Array
@@ -24,9 +25,11 @@ class AttentionMask(NamedTuple):
     local_band: jax.Array | None = None
 
     def restrict_to_band(self, is_banded) -> "AttentionMask":
-        """Narrows the mask to its band where a bool scalar, of the layer, says so."""
+        """Narrows the mask to its band where a bool scalar, the layer's, is True."""
         if self.local_band is None:
             return self
+        # The scan over layers traces one program for both kinds, so the narrowed mask is written
+        # out: whether a layer is banded is not known when the kernel's arguments are chosen.
         return AttentionMask(self.visible & (self.local_band | ~is_banded))
 
 
@@ -37,11 +40,11 @@ def make_attention_mask(
 
     Args:
         L: positions of the sequence.
-        slots_BP: the positions that look; None: all in order.
-        window: of banded layers, which see the last so many positions alone; 0: no such layers.
+        slots_BP: positions of the queries; None: all in order.
+        window: of banded layers, which see the last `window` positions alone; 0: no such layers.
         is_in_order: the queries are all positions in order; None: where there are no slots.
     """
-    visible = mask.dense(L, slots_BP=slots_BP)[:, None]
+    visible = mask.dense(L, slots_BP=slots_BP)[:, None]  # one mask for all heads
     is_in_order = slots_BP is None if is_in_order is None else is_in_order
     band = Mask(is_causal=True, window=window).dense(L, slots_BP=slots_BP) if window else None
     kernel_kwargs = mask.kernel_arguments(is_in_order)
@@ -49,26 +52,27 @@ def make_attention_mask(
 
 
 def attend(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask, dropout: Callable | None = None):
-    """Computes softmax(q k / sqrt K) v over what is seen: [B, L, H, K].
+    """Computes softmax(q k / sqrt K) v over the visible keys: [B, L, H, K].
 
     Args:
-        dropout: of the probabilities, which cuDNN's kernel never shows; None: none.
+        dropout: a function of the probabilities; None: none.
     """
+    # cuDNN's kernel never writes the probabilities, so nothing of ours can be dropped from them.
     if dropout is None and is_fusable(q_BLHK, k_BJHK, mask):
         return attend_fused(q_BLHK, k_BJHK, v_BJHK, mask)
     return attend_plainly(q_BLHK, k_BJHK, v_BJHK, mask, dropout)
 
 
 def attend_plainly(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask, dropout: Callable | None = None):
-    """Computes it from the probabilities, in float32: the reference."""
-    scale = q_BLHK.shape[-1] ** -0.5
+    """Computes it by two products around a softmax in float32: the reference."""
+    scale = q_BLHK.shape[-1] ** -0.5  # of the queries: the scores are more numbers
     a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", q_BLHK * scale, k_BJHK)
     p_BHLJ = softmax(a_BHLJ, mask.visible, v_BJHK.dtype)
     return jnp.einsum("BHLJ,BJHK->BLHK", dropout(p_BHLJ) if dropout else p_BHLJ, v_BJHK)
 
 
 def attend_fused(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask):
-    """Computes it by cuDNN's kernel, which holds no [L, J] where the mask has words for it."""
+    """Computes it by cuDNN's kernel, which holds no [L, J] if the mask has kernel arguments."""
     kwargs = {"mask": mask.visible} if mask.kernel_kwargs is None else mask.kernel_kwargs
     return jax.nn.dot_product_attention(q_BLHK, k_BJHK, v_BJHK, implementation="cudnn", **kwargs)
 
@@ -76,11 +80,11 @@ def attend_fused(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask):
 def is_fusable(q_BLHK, k_BJHK, mask: AttentionMask) -> bool:
     """Checks if cuDNN's kernel takes these on this machine: half precision, Ampere or later.
 
-    A mask written out is taken in whole tiles of 128 only.
+    It takes heads up to 128 wide, in multiples of 8, and a written-out mask in tiles of 128 only.
     """
     if jax.default_backend() != "gpu" or q_BLHK.dtype not in (jnp.bfloat16, jnp.float16):
         return False
     tiles = q_BLHK.shape[1] % 128 == k_BJHK.shape[1] % 128 == 0
     K, card = q_BLHK.shape[-1], str(getattr(jax.devices()[0], "compute_capability", ""))
-    recent = card.replace(".", "", 1).isdigit() and float(card) >= 8  # Ampere; not "gfx90a"
-    return recent and K % 8 == 0 and K <= 128 and (tiles or mask.kernel_kwargs is not None)
+    is_recent = card.replace(".", "", 1).isdigit() and float(card) >= 8  # Ampere; not "gfx90a"
+    return is_recent and K % 8 == 0 and K <= 128 and (tiles or mask.kernel_kwargs is not None)

@@ -1,8 +1,8 @@
 """The largest answer of each character filter along a word, and its gradient.
 
 The gradient of a maximum goes to one position, the first of equal ones.  Those positions,
-[B, P, X], are all that is kept of [B, P, W, X] answers.  Words are taken in chunks, each device
-its own rows', so that the answers of all words never exist together.
+[B, P, X], are all that is kept of [B, P, W, X] answers.  Each device takes its own words in
+chunks, so that the answers of all words never exist together.
 
 On a CPU an answer is no product but a sum of a table's rows, as far as words go on changing.  For
 1280 words of five letters and 256 filters, forwards and backwards on one core: sums 8 ms and 6
@@ -43,6 +43,7 @@ def char_max_pool(table_CE, kernels, chars_BPW):
 
 
 def _forward(table_CE, kernels, chars_BPW):
+    # Both platforms' forms are traced; the program is lowered with the one that it runs on.
     forms = {platform: forward for platform, (forward, _) in FORMS.items()}
     weights = _replicate(table_CE, kernels)
     top_BPX, at_BPX = jax.lax.platform_dependent(*weights, chars_BPW, **forms)
@@ -67,12 +68,13 @@ def _replicate(table_CE, kernels):
 # --- chunks ----------------------------------------------------------------------------------
 
 
-def _split(*arrays):
+def _split_words(*arrays):
     """Cuts each [B, P, ...] into chunks of each device's words: [chunks, devices, words, ...]."""
     B, P = arrays[0].shape[:2]
+    # The smallest batch, of one row, makes the parameters and divides over no devices.
     devices = num_shards("B") if B % num_shards("B") == 0 else 1
     words = B // devices * P
-    chunks = -(-words // WORDS_PER_CHUNK)
+    chunks = -(-words // WORDS_PER_CHUNK)  # rounded up
 
     def split(x_BP):
         x_BP = x_BP.reshape(devices, words, *x_BP.shape[2:])
@@ -83,8 +85,8 @@ def _split(*arrays):
     return [split(x) for x in arrays]
 
 
-def _merge(x_cBPX, like_BPW):
-    """Undoes `_split`."""
+def _merge_words(x_cBPX, like_BPW):
+    """Undoes `_split_words`."""
     devices, X = x_cBPX.shape[1], x_cBPX.shape[-1]
     B, P = like_BPW.shape[:2]
     x_BPX = jnp.moveaxis(x_cBPX, 0, 1).reshape(devices, -1, X)
@@ -100,32 +102,38 @@ def _split_filters(x_BPX, kernels):
 # --- on a CPU: no products but sums of a table's rows, one for each character of a filter --------
 
 
-def _by_rows(table_CE, kernels, chars_BPW):
-    rows = [_rows(table_CE, kernel) for kernel in kernels]
+def _pool_by_rows(table_CE, kernels, chars_BPW):
+    rows = [_multiply_characters(table_CE, kernel) for kernel in kernels]
 
     def chunk(chars_BPW):
-        pairs = [_largest_sum(rows_wCX, chars_BPW) for rows_wCX in rows]
+        pairs = [_find_largest_sums(rows_wCX, chars_BPW) for rows_wCX in rows]
         return [jnp.concatenate(parts, -1) for parts in zip(*pairs, strict=True)]
 
-    top_cBPX, at_cBPX = jax.lax.map(chunk, _split(chars_BPW)[0])
-    return _merge(top_cBPX, chars_BPW).astype(table_CE.dtype), _merge(at_cBPX, chars_BPW)
+    top_cBPX, at_cBPX = jax.lax.map(chunk, _split_words(chars_BPW)[0])
+    return _merge_words(top_cBPX, chars_BPW).astype(table_CE.dtype), _merge_words(
+        at_cBPX, chars_BPW
+    )
 
 
-def _rows(table_CE, kernel_wEX):
-    """Multiplies every character with every place of a filter: [w, C, X], float32 at least."""
+def _multiply_characters(table_CE, kernel_wEX):
+    """Multiplies every character with every place of a filter: [w, C, X], float32 at least.
+
+    There are 261 characters, so each product is computed once, however many words there are.
+    """
     wide = jnp.promote_types(table_CE.dtype, jnp.float32)
     return jnp.einsum("CE,wEX->wCX", table_CE, kernel_wEX, preferred_element_type=wide)
 
 
-def _num_places(chars_BPW, w: int):
+def _count_places(chars_BPW, w: int):
     """Counts the places of a filter w wide, up to the last where any word's answer can be new."""
     W = chars_BPW.shape[-1]
+    # Padding repeats one character: windows within it answer alike, and the first of equals wins.
     changes = chars_BPW[..., 1:] != chars_BPW[..., :-1]
     last = jnp.where(changes, jnp.arange(1, W), 0).max(initial=0)
     return jnp.minimum(W - w + 1, last + 1)
 
 
-def _largest_sum(rows_wCX, chars_BPW):
+def _find_largest_sums(rows_wCX, chars_BPW):
     """Finds the largest sums along the words, and their places."""
     w, _, X = rows_wCX.shape
 
@@ -133,16 +141,17 @@ def _largest_sum(rows_wCX, chars_BPW):
         top_BPX, at_BPX = best
         ids_BPw = jax.lax.dynamic_slice_in_dim(chars_BPW, j, w, 2)
         x_BPX = sum(rows_wCX[i, ids_BPw[..., i]] for i in range(w))
+        # `maximum` lets a NaN through; `>` keeps the first of equal ones.
         return jnp.maximum(top_BPX, x_BPX), jnp.where(x_BPX > top_BPX, j, at_BPX)
 
     shape = (*chars_BPW.shape[:2], X)
-    none = jnp.full(shape, -jnp.inf, rows_wCX.dtype), jnp.zeros(shape, jnp.int32)
-    return jax.lax.fori_loop(0, _num_places(chars_BPW, w), place, none)
+    lowest = jnp.full(shape, -jnp.inf, rows_wCX.dtype), jnp.zeros(shape, jnp.int32)
+    return jax.lax.fori_loop(0, _count_places(chars_BPW, w), place, lowest)
 
 
-def _by_rows_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
+def _pool_by_rows_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
     wide = jnp.promote_types(table_CE.dtype, jnp.float32)
-    chunks = _split(chars_BPW, at_BPX, dy_BPX.astype(wide))
+    chunks = _split_words(chars_BPW, at_BPX, dy_BPX.astype(wide))
     devices, C = chunks[0].shape[1], len(table_CE)
 
     def chunk(sums, inputs):
@@ -152,8 +161,8 @@ def _by_rows_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
 
     # Each device adds up its own words' share; the shares meet once.
     shapes = [(devices, k.shape[0], C, k.shape[-1]) for k in kernels]
-    none = [constrain_sharding(jnp.zeros(shape, wide), "BWCX") for shape in shapes]
-    sums = [x.sum(0) for x in jax.lax.scan(chunk, none, tuple(chunks))[0]]
+    zeros = [constrain_sharding(jnp.zeros(shape, wide), "BWCX") for shape in shapes]
+    sums = [x.sum(0) for x in jax.lax.scan(chunk, zeros, tuple(chunks))[0]]
     pairs = list(zip(sums, kernels, strict=True))
     dtable_CE = sum(jnp.einsum("wCX,wEX->CE", drows, kernel) for drows, kernel in pairs)
     dkernels = [jnp.einsum("wCX,CE->wEX", drows, table_CE) for drows, _ in pairs]
@@ -165,14 +174,15 @@ def _add_rows_grad(drows_BwCX, chars_BPW, at_BPX, dy_BPX):
     w = drows_BwCX.shape[1]
 
     def place(j, drows_BwCX):
-        here_BPX = jnp.where(at_BPX == j, dy_BPX, 0)
+        here_BPX = jnp.where(at_BPX == j, dy_BPX, 0)  # each word's gradient goes to one place
         ids_BPw = jax.lax.dynamic_slice_in_dim(chars_BPW, j, w, 2)
         for i in range(w):
+            # A scatter for each device: one over all words would bring these together first.
             add = jax.vmap(lambda drows, ids, x, i=i: drows.at[i, ids].add(x))
             drows_BwCX = add(drows_BwCX, ids_BPw[..., i], here_BPX)
         return drows_BwCX
 
-    return jax.lax.fori_loop(0, _num_places(chars_BPW, w), place, drows_BwCX)
+    return jax.lax.fori_loop(0, _count_places(chars_BPW, w), place, drows_BwCX)
 
 
 # --- elsewhere: convolutions -----------------------------------------------------------------
@@ -181,34 +191,35 @@ def _add_rows_grad(drows_BwCX, chars_BPW, at_BPX, dy_BPX):
 def _convolve(table_CE, kernels, chars_BPW):
     """Returns all answers of each kernel, [B, P, places, X]."""
     x_RWE = table_CE[chars_BPW].reshape(-1, chars_BPW.shape[-1], table_CE.shape[-1])
-    form = ("NWC", "WIO", "NWC")
-    convolve = functools.partial(jax.lax.conv_general_dilated, dimension_numbers=form)
+    numbers = ("NWC", "WIO", "NWC")  # words, characters, width: as the arrays lie
+    convolve = functools.partial(jax.lax.conv_general_dilated, dimension_numbers=numbers)
     answers = [convolve(x_RWE, kernel, (1,), "VALID") for kernel in kernels]
     answers = [x.reshape(*chars_BPW.shape[:2], *x.shape[1:]) for x in answers]
     return [constrain_sharding(x, "BP__") for x in answers]
 
 
-def _by_convolution(table_CE, kernels, chars_BPW):
+def _pool_by_convolution(table_CE, kernels, chars_BPW):
     def chunk(chars_BPW):
         answers = _convolve(table_CE, kernels, chars_BPW)
         tops = [x.max(2) for x in answers]
         places = [x.argmax(2).astype(jnp.int32) for x in answers]
         return jnp.concatenate(tops, -1), jnp.concatenate(places, -1)
 
-    results = jax.lax.map(chunk, _split(chars_BPW)[0])
-    return tuple(_merge(x_cBPX, chars_BPW) for x_cBPX in results)
+    results = jax.lax.map(chunk, _split_words(chars_BPW)[0])
+    return tuple(_merge_words(x_cBPX, chars_BPW) for x_cBPX in results)
 
 
-def _by_convolution_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
+def _pool_by_convolution_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
     def chunk(sums, inputs):
         chars_BPW, *rest = inputs
+        # The answers are computed again: kept, they would be [B, P, W, X].
         answers, pull = jax.vjp(lambda t, k: _convolve(t, k, chars_BPW), table_CE, kernels)
         parts = zip(answers, *(_split_filters(x, kernels) for x in rest), strict=True)
         danswers = [_scatter_to_places(x.shape[2], at, dy) for x, at, dy in parts]
         return _replicate(*jax.tree.map(jnp.add, sums, pull(danswers))), None
 
-    none = _replicate(*jax.tree.map(jnp.zeros_like, (table_CE, kernels)))
-    return jax.lax.scan(chunk, none, tuple(_split(chars_BPW, at_BPX, dy_BPX)))[0]
+    zeros = _replicate(*jax.tree.map(jnp.zeros_like, (table_CE, kernels)))
+    return jax.lax.scan(chunk, zeros, tuple(_split_words(chars_BPW, at_BPX, dy_BPX)))[0]
 
 
 def _scatter_to_places(places: int, at_BPX, dy_BPX):
@@ -218,6 +229,6 @@ def _scatter_to_places(places: int, at_BPX, dy_BPX):
 
 
 FORMS = {
-    "cpu": (_by_rows, _by_rows_backward),
-    "default": (_by_convolution, _by_convolution_backward),
+    "cpu": (_pool_by_rows, _pool_by_rows_backward),
+    "default": (_pool_by_convolution, _pool_by_convolution_backward),
 }

@@ -36,19 +36,19 @@ def weight_grad(x_BLD, dy):
     return jax.lax.platform_dependent(x_BLD, dy, **FORMS)
 
 
-def _in_two_dimensions(x_BLD, dy):
+def _multiply_in_two_dimensions(x_BLD, dy):
     # Whole operands: fused into its transpose, what makes x would be made anew in an order that
     # suits no cache.
     whole = jax.lax.optimization_barrier
     rows = math.prod(x_BLD.shape[:2])
     x_RD, dy_RF = (whole(x).reshape(rows, -1) for x in (x_BLD, dy))
-    # A small transpose pays for a faster product.
+    # A transpose of the narrower operand pays for a faster product; of the wider it does not.
     x_DR = whole(x_RD.T) if x_RD.shape[1] < dy_RF.shape[1] else x_RD.T
     return (x_DR @ dy_RF).reshape(-1, *dy.shape[2:])
 
 
-def _by_einsum(x_BLD, dy):
+def _multiply_by_einsum(x_BLD, dy):
     return jnp.einsum("BLD,BL...->D...", x_BLD, dy)
 
 
-FORMS = {"cpu": _in_two_dimensions, "default": _by_einsum}
+FORMS = {"cpu": _multiply_in_two_dimensions, "default": _multiply_by_einsum}

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 def reference(rate: float, x, words):
     """Drops by the same bits, with the gradient of autodiff, which keeps the mask."""
+    # A rate of 1 would be 2^32, which a uint32 wraps to 0.
     is_kept = dropout_bits(x.shape, words) >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
     return jnp.where(is_kept, x * (1 / (1 - rate)), 0).astype(x.dtype)
 
@@ -27,6 +28,7 @@ def apply_dropout(rate: float, x, words):
 
 def dropout_bits(shape: tuple[int, ...], words) -> jax.Array:
     """Hashes position and key to uniform uint32 by two multiply-xorshift rounds."""
+    # From iotas, which a device makes for its shard alone: no layout changes a bit.
     position = jnp.zeros(shape, jnp.uint32)
     for axis, size in enumerate(shape):
         position = position * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape, axis)

@@ -76,9 +76,10 @@ def _forward(config: CellConfig, x_LBD, weights: CellWeights, state, not_reset_L
 
     def step(state: CellState, inputs):
         a_BGU, not_reset_B, valid_B = inputs
-        old = mask_rows(not_reset_B, state)
+        old = mask_rows(not_reset_B, state)  # a document begins with an empty state
         r_BGU = constrain_sharding(_product("BD,DGU->BGU", old.h_BD, w.wh_DGU), "BGU")
         r_BGU = r_BGU if w.bh_GU is None else r_BGU + w.bh_GU
+        # In float32 from here on: a state added up in bfloat16 would lose its digits.
         a_BGU = a_BGU.astype(state_dtype(dtype)) + w.b_GU
         h_BD, c_BU, saved = CELLS[config.cell].forward(config, a_BGU, r_BGU, old)
         if w.wp_UD is not None:
@@ -104,21 +105,23 @@ def _backward(config: CellConfig, residuals, grads):
         dnew = mask_rows(valid_B, dstate)
         dh_BD = dout_BU = dnew.h_BD + dy_BD
         if wp_DU is not None:
+            # A clipped output stands at the limit, so the output itself says where.
             dh_BD = clip_grad(dh_BD, y_BD, config.clip_projection)
             dout_BU = constrain_sharding(_product("BD,DU->BU", dh_BD, wp_DU), "BU")
         saved = _cast(saved, state_dtype(dtype))
-        by = CELLS[config.cell].backward(config, saved, old, dout_BU, dnew.c_BU)
-        dr_BGU = by.a_BGU if by.r_BGU is None else by.r_BGU
-        through_BD = constrain_sharding(_product("BGU,GUD->BD", dr_BGU, wh_GUD), "BD")
-        dold = CellState(by.state.h_BD + through_BD, by.state.c_BU)
+        step_grads = CELLS[config.cell].backward(config, saved, old, dout_BU, dnew.c_BU)
+        da_BGU, dr_BGU = step_grads.a_BGU, step_grads.r_BGU
+        shared_BGU = da_BGU if dr_BGU is None else dr_BGU
+        dh_by_product_BD = constrain_sharding(_product("BGU,GUD->BD", shared_BGU, wh_GUD), "BD")
+        dold = CellState(step_grads.state.h_BD + dh_by_product_BD, step_grads.state.c_BU)
         if valid_B is not None:  # the state passed by
             dold = jax.tree.map(jnp.add, dold, mask_rows(~valid_B, dstate))
-        projected = None if wp_DU is None else (by.out_BU, dh_BD)
-        return mask_rows(not_reset_B, dold), _cast((by.a_BGU, by.r_BGU, projected), dtype)
+        projected = None if wp_DU is None else (step_grads.out_BU, dh_BD)
+        return mask_rows(not_reset_B, dold), _cast((da_BGU, dr_BGU, projected), dtype)
 
     inputs = (mask_rows(valid_LB, dy_LBD), y_LBD, old, saved, not_reset_LB, valid_LB)
     dstate, out = jax.lax.scan(step, dstate, inputs, reverse=True, unroll=config.unroll)
-    dx_LBD = jnp.einsum("LBGU,DGU->LBD", out[0], w.wx_DGU)
+    dx_LBD = jnp.einsum("LBGU,DGU->LBD", out[0], w.wx_DGU)  # one product, after the scan
     dweights = _weight_grads(weights, x_LBD, old.h_BD.astype(dtype), *out)
     return dx_LBD, dweights, dstate, None, None
 
@@ -128,7 +131,7 @@ scan_cell.defvjp(_forward, _backward)
 
 def _weight_grads(w: CellWeights, x_LBD, h_LBD, da_LBGU, dr_LBGU, projected) -> CellWeights:
     """Returns the gradients of the weights, each by one product over all positions."""
-    if dr_LBGU is None:  # one product for both
+    if dr_LBGU is None:  # the gates' gradients are the same for both: one product
         both_DGU = weight_grad(jnp.concatenate([x_LBD, h_LBD], -1), da_LBGU)
         wx_DGU, wh_DGU = jnp.split(both_DGU, [x_LBD.shape[-1]])
     else:
@@ -150,7 +153,7 @@ def state_dtype(dtype):
 
 
 def mask_rows(mask, tree, other=0.0):
-    """Keeps the rows of a tree where the mask is True, and `other` elsewhere; no mask keeps all."""
+    """Selects the rows of a tree where the mask is True, else of `other`; None selects all."""
     if mask is None:
         return tree
     return jax.tree.map(lambda x: jnp.where(mask[..., None], x, other), tree)

@@ -24,12 +24,13 @@ def cut_rows(x_BHPR, start_BP, J: int):
 
 
 def _forward(x_BHPR, start_BP, J: int):
+    # A residual is an array: the zeros hold R.
     return cut_rows(x_BHPR, start_BP, J), (start_BP, jnp.zeros(x_BHPR.shape[-1:], jnp.bool_))
 
 
 def _backward(J: int, residuals, dy_BHPJ):
-    start_BP, like_R = residuals
-    dy_BHPR = jnp.pad(dy_BHPJ, ((0, 0), (0, 0), (0, 0), (0, like_R.size - J)))
+    start_BP, zeros_R = residuals
+    dy_BHPR = jnp.pad(dy_BHPJ, ((0, 0), (0, 0), (0, 0), (0, zeros_R.size - J)))
     return roll_rows(dy_BHPR, -start_BP), None
 
 
@@ -41,13 +42,13 @@ def roll_rows(x_BHPR, by_BP):
     return jax.lax.platform_dependent(x_BHPR, by_BP % x_BHPR.shape[-1], **FORMS)
 
 
-def _by_index(x_BHPR, by_BP):
+def _roll_by_index(x_BHPR, by_BP):
     R = x_BHPR.shape[-1]
     index_BPR = (by_BP[..., None] + jnp.arange(R)) % R
     return jnp.take_along_axis(x_BHPR, index_BPR[:, None], axis=-1)
 
 
-def _by_bits(x_BHPR, by_BP):
+def _roll_by_bits(x_BHPR, by_BP):
     # On a TPU a gather costs more than log2(R) rolls of everything by fixed amounts.
     for bit in range((x_BHPR.shape[-1] - 1).bit_length()):
         rolls_B1P1 = (by_BP >> bit & 1).astype(bool)[:, None, :, None]
@@ -55,4 +56,4 @@ def _by_bits(x_BHPR, by_BP):
     return x_BHPR
 
 
-FORMS = {"tpu": _by_bits, "default": _by_index}
+FORMS = {"tpu": _roll_by_bits, "default": _roll_by_index}

@@ -21,27 +21,31 @@ def reference(scores, visible, dtype: Any = jnp.float32):
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def softmax(scores, visible, dtype: Any = jnp.float32):
-    """Softmax over the last axis among the visible; a row that sees nothing is all zeros.
+    """Computes the softmax over the last axis among the visible, in float32.
 
-    `visible` broadcasts against `scores`; True means visible.  Worked out in float32; only the
-    result, of this dtype, is kept for the backward pass.
+    Args:
+        scores: numbers of any dtype.
+        visible: bool, broadcasts against `scores`; a row that sees nothing gives zeros.
+        dtype: of the result, which alone is kept for the backward pass.
     """
     scores = jnp.where(visible, scores.astype(jnp.float32), -1e30)
-    top = jnp.maximum(scores.max(-1, keepdims=True), -1e29)  # hidden scores end as exp(-huge) = 0
+    # Above -1e30: in a row that sees nothing, too, hidden scores end as exp(-huge) = 0.
+    top = jnp.maximum(scores.max(-1, keepdims=True), -1e29)
     e = jnp.exp(scores - top)
-    return (e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30)).astype(dtype)
+    return (e / jnp.maximum(e.sum(-1, keepdims=True), 1e-30)).astype(dtype)  # 0 / 0 is 0 there
 
 
 def _softmax_forward(scores, visible, dtype):
     p = softmax(scores, visible, dtype)
-    return p, (p, jnp.zeros((), scores.dtype))
+    return p, (p, jnp.zeros((), scores.dtype))  # a residual is an array: a scalar holds the dtype
 
 
-def _softmax_backward(dtype, kept, dp):
-    like = kept[1]
-    p, dp = (x.astype(jnp.float32) for x in (kept[0], dp))
+def _softmax_backward(dtype, residuals, dp):
+    p, scalar = residuals
+    p, dp = (x.astype(jnp.float32) for x in (p, dp))
+    # The Jacobian needs p alone; where p is 0, so is the gradient, and no mask is kept.
     ds = p * (dp - (p * dp).sum(-1, keepdims=True))
-    return ds.astype(like.dtype), None
+    return ds.astype(scalar.dtype), None
 
 
 softmax.defvjp(_softmax_forward, _softmax_backward)

@@ -43,6 +43,7 @@ def softmax_cross_entropy(w_VD, bias_V, h_BPD, targets_BP, weights_BP, chunks: i
 def split_positions(x_BP, chunks: int):
     """Cuts [B, P, ...] to [chunks, B, P / chunks, ...], filled up with zeros."""
     B, P, *rest = x_BP.shape
+    # Positions are cut, not rows: every device works on its rows in every chunk.
     x_BP = jnp.pad(x_BP, [(0, 0), (0, -P % chunks)] + [(0, 0)] * len(rest))
     return jnp.moveaxis(x_BP.reshape(B, chunks, -1, *rest), 1, 0)
 
@@ -77,7 +78,7 @@ def _chunk(w_VD, bias_V, h_BPD, targets_BP, weights_BP):
     logits_BPV = jnp.einsum("BPD,VD->BPV", h_BPD, w_VD, preferred_element_type=jnp.float32)
     logits_BPV = logits_BPV if bias_V is None else logits_BPV + bias_V
     logits_BPV = constrain_sharding(logits_BPV, "BPV")
-    top_BP1 = logits_BPV.max(-1, keepdims=True)
+    top_BP1 = logits_BPV.max(-1, keepdims=True)  # so that no exponential overflows
     exp_BPV = jnp.exp(logits_BPV - top_BP1)
     sum_BP1 = exp_BPV.sum(-1, keepdims=True)
     target_BP = jnp.take_along_axis(logits_BPV, targets_BP[..., None], axis=-1)[..., 0]
@@ -115,7 +116,7 @@ def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
 
 def _backward(residuals, grads):
     dw_VD, db_V, dh_cBPD = residuals
-    dnats, _ = grads
+    dnats, _ = grads  # hits are counts, without a gradient
     dw_VD, db_V = jax.tree.map(lambda x: dnats * x, (dw_VD, db_V))
     return dw_VD, db_V, (dnats * dh_cBPD).astype(dh_cBPD.dtype), None, None
 

@@ -19,28 +19,35 @@ from modules.masks import at
 
 @flax.struct.dataclass
 class KVCache:
-    """Keys and values of the positions read, [N, B, J, H, K] or of one layer; how many of the J."""
+    """Keys and values of the positions that have been read.
+
+    Attributes:
+        k_NBJHK, v_NBJHK: room for J positions of each row; without N those of one layer.
+        length_B: positions of each row that are filled.
+    """
 
     k_NBJHK: jax.Array
     v_NBJHK: jax.Array
     length_B: jax.Array
 
     def append(self, k_BLHK, v_BLHK) -> "KVCache":
-        """Puts new keys and values of one layer behind those of each row, as far as there is room.
+        """Writes new keys and values of one layer behind those of each row.
 
-        The lengths stay: they are the same for all layers, and counted once.
+        What there is no room for is dropped.  The lengths stay: all layers share them, and their
+        caller counts them once.
         """
         row_B1 = jnp.arange(len(self.length_B))[:, None]
         place_BL = self.length_B[:, None] + jnp.arange(k_BLHK.shape[1])
 
-        def put(old, new):
+        def write(old, new):
+            # Rows differ in length, so this is a scatter and no slice.
             return old.at[row_B1, place_BL].set(new.astype(old.dtype), mode="drop")
 
-        return KVCache(put(self.k_NBJHK, k_BLHK), put(self.v_NBJHK, v_BLHK), self.length_B)
+        return KVCache(write(self.k_NBJHK, k_BLHK), write(self.v_NBJHK, v_BLHK), self.length_B)
 
 
 class Attention(nn.Module):
-    """Heads with biases: projections, softmax over what is seen, and back."""
+    """Multi-head attention with biases (Vaswani et al. 2017, section 3.2)."""
 
     H: int
     K: int
@@ -53,10 +60,15 @@ class Attention(nn.Module):
     def __call__(
         self, x_BLD, y_BJD, mask: AttentionMask, cache: KVCache | None = None, *, train: bool
     ):
-        """Gathers for x what it sees of y.
+        """Attends from x to y.
+
+        Args:
+            x_BLD: queries; y_BJD: keys and values.
+            mask: which keys a query sees.
+            cache: of this layer; y's keys and values stand behind its own.
 
         Returns:
-            ([B, L, D], the cache of one layer with y's keys and values; None without a cache).
+            ([B, L, D], the cache with y's keys and values; None without a cache).
         """
         H, K, D = self.H, self.K, x_BLD.shape[-1]
 
@@ -67,6 +79,7 @@ class Attention(nn.Module):
             b_HK = params.param(
                 self, f"b{letter}_HK", params.zeros, (H, K), decay=False, dtype=self.dtype
             )
+            # As two dimensions: `dense` computes the weight's gradient by one large product.
             out_BLF = dense(x_BLD, w_DHK.reshape(D, H * K))
             return constrain_sharding(out_BLF.reshape(*x_BLD.shape[:2], H, K) + b_HK, "BLHK")
 
@@ -75,6 +88,7 @@ class Attention(nn.Module):
             cache = cache.append(k_BJHK, v_BJHK)
             k_BJHK, v_BJHK = cache.k_NBJHK, cache.v_NBJHK
         drop = Dropout(self.dropout)
+        # None and not a dropout of rate 0: only without one may cuDNN's kernel be asked.
         drops = functools.partial(drop, train=True) if train and self.dropout else None
         o_BLHK = constrain_sharding(attend(q_BLHK, k_BJHK, v_BJHK, mask, drops), "BLHK")
         wo_HKD = params.param(
@@ -86,11 +100,12 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward, each with a residual.
+    """A layer: attention, then feed-forward, each with a residual.
 
     Attributes:
-        pre_norm: normed before each (GPT-2), or after it is added (BERT, GPT).
-        kernel_init, output_init: of weights inwards, and of those that return to the sum.
+        pre_norm: a norm before each of the two (GPT-2); False: after each sum (BERT, GPT).
+        kernel_init, output_init: initializers of what reads the residual stream, and of what is
+            added to it.
     """
 
     H: int
@@ -122,12 +137,17 @@ class Block(nn.Module):
         *,
         train: bool,
     ):
-        """Computes the states after this layer, those of the slots alone if there are some.
+        """Computes the states after this layer.
+
+        Args:
+            slots_BP: positions whose states are wanted; None: all.
+            cache: of this layer, when tokens are read one by one.
 
         Returns:
-            (states, the cache of this layer).
+            (states [B, L, D], or [B, P, D] of the slots; the cache of this layer).
         """
         y_BJD = self.attention_norm(x_BLD) if self.pre_norm else x_BLD
+        # All positions are keys; only the slots are queries, and go on to the feed-forward.
         x_BLD, y_BLD = at(x_BLD, slots_BP), at(y_BJD, slots_BP)
         a_BLD, cache = self.attention(y_BLD, y_BJD, mask, cache, train=train)
         x_BLD = x_BLD + self.drop(a_BLD, train=train)

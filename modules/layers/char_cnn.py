@@ -14,19 +14,19 @@ from modules.kernels.char_max_pool import char_max_pool
 from modules.kernels.dense import dense
 from modules.layers import params
 
-C = 261  # bytes 0-255, sentence's begin and end, word's begin and end, filling
+C = 261  # bytes 0-255, sentence's begin and end, word's begin and end, padding
 ELMO = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 
 
 class CharCNN(nn.Module):
-    """Makes a word of its characters.
+    """Computes a word's vector from its characters.
 
     Attributes:
         D: width of a word.
         E: width of a character.
-        filters: (characters wide, how many) each; together they are X.
-        highways: layers that pass a part on as it is, before the projection to D.
+        filters: (characters wide, number of filters) of each width; together they are X.
+        highways: highway layers before the projection to D (Srivastava et al. 2015).
         activation: "relu" or "tanh", of the filters; the highways' is relu.
     """
 
@@ -41,7 +41,7 @@ class CharCNN(nn.Module):
     def __call__(self, chars_W):
         """Maps ids below 261, [..., W], to words, [..., D].
 
-        Filling is embedded and convolved like any other character.
+        Padding is embedded and convolved like any other character, as the original does.
 
         Raises:
             ValueError: no such activation, or words of fewer characters than a filter is wide.
@@ -56,9 +56,11 @@ class CharCNN(nn.Module):
             dtype=self.dtype,
         )
         kernels = [self._kernel(*filter) for filter in self.filters]
+        # The first dimension is the batch, over which devices share; the others are one.
         first, *inner, W = chars_W.shape if chars_W.ndim > 1 else (1, *chars_W.shape)
         chars_BPW = constrain_sharding(chars_W.reshape(first, math.prod(inner), W), "BP_")
         x_BPX = constrain_sharding(char_max_pool(table_CE, kernels, chars_BPW), "BPX")
+        # A bias moves all windows alike, so it may follow the maximum: X numbers, not W X.
         biases = [
             params.param(self, f"bias{w}_X", params.zeros, (many,), decay=False, dtype=self.dtype)
             for w, many in self.filters
@@ -87,9 +89,10 @@ class CharCNN(nn.Module):
         if not many:
             return x_BPX
         init = params.normal(1 / math.sqrt(X))
-        shut = nn.initializers.constant(-2.0)
+        # bilm-tf calls the transform gate "carry".  It begins nearly shut: words pass as they are.
+        closed = nn.initializers.constant(-2.0)
         carry_XX = params.param(self, "carry_XX", init, (many, X, X), decay=True, dtype=self.dtype)
-        carry_X = params.param(self, "carry_X", shut, (many, X), decay=False, dtype=self.dtype)
+        carry_X = params.param(self, "carry_X", closed, (many, X), decay=False, dtype=self.dtype)
         transform_XX = params.param(
             self, "transform_XX", init, (many, X, X), decay=True, dtype=self.dtype
         )

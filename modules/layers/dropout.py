@@ -8,10 +8,10 @@ from modules.kernels.dropout_bits import apply_dropout
 
 
 class Dropout(nn.Module):
-    """Zeroes a fraction of the entries and scales up the rest.
+    """Zeroes a fraction of the entries and scales up the rest (Srivastava et al. 2014).
 
-    The mask is a hash of (key, position): the same on any layout of devices.  Good enough to drop
-    with; not a cryptographic generator.
+    The mask is a hash of key and position, the same on any layout of devices.  It is no
+    cryptographic generator.
 
     Attributes:
         rate: the fraction.
@@ -23,5 +23,6 @@ class Dropout(nn.Module):
     def __call__(self, x, *, train: bool):
         if not train or self.rate == 0:
             return x
+        # Two words seed the hash of every position; a generator would draw each position's bits.
         words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
         return apply_dropout(self.rate, x, words)

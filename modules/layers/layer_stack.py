@@ -13,22 +13,29 @@ from modules.layers.params import recording_within, set_depths
 def init_layer_stack(
     module: nn.Module, name: str, block: nn.Module, N: int, *example: Any, **kwargs: Any
 ):
-    """Initialises N layers of `block`; each leaf has a leading layer dimension."""
+    """Initialises N layers of `block`, whose leaves have a leading layer dimension.
+
+    Args:
+        module: which has the layers, under `name`.
+        block: the layer, without a parent.
+        example, kwargs: the smallest arguments of a layer, to make its parameters with.
+    """
 
     def init(rng):
-        def one(key):
+        def init_layer(key):
             return block.init(key, *example, **kwargs)["params"]  # type: ignore[call-arg]
 
-        return jax.vmap(one)(jax.random.split(rng, N))
+        return jax.vmap(init_layer)(jax.random.split(rng, N))
 
     set_depths(module, **{name: range(1, N + 1)})
+    # A block without a parent does not know where it stands; the record says it stands here.
     with recording_within(module, name):
         return module.param(name, init)
 
 
 def split_layers(tree, sizes: tuple[int, ...]) -> list:
     """Splits every leaf along its first dimension into these sizes: a list of trees."""
-    # lax.split: its gradient joins the pieces' gradients, where slices would add up padded ones.
+    # The gradient of `lax.split` joins the pieces' gradients; slices would add up padded ones.
     leaves, structure = jax.tree.flatten(tree)
     pieces = zip(*(jax.lax.split(x, sizes) for x in leaves), strict=True)
     return [jax.tree.unflatten(structure, piece) for piece in pieces]

@@ -20,6 +20,7 @@ class Norm(nn.Module):
         scale_D = param(self, "scale_D", ones, (D,), decay=False)
         bias_D = param(self, "bias_D", zeros, (D,), decay=False)
         # Of bfloat16 2 bytes an entry are kept for the backward pass; autodiff would keep 8.
+
         norm = functools.partial(layer_norm, self.epsilon)
         return jax.checkpoint(norm, prevent_cse=False)(x_BLD, scale_D, bias_D)
 
@@ -27,6 +28,7 @@ class Norm(nn.Module):
 def layer_norm(epsilon: float, x_BLD, scale_D, bias_D):
     """Normalises to mean 0 and variance 1 in float32, then scales and adds the bias."""
     x32_BLD = x_BLD.astype(jnp.float32)
+    # Centred first: the mean of squares less the square of the mean would cancel.
     centred_BLD = x32_BLD - x32_BLD.mean(-1, keepdims=True)
     variance_BL1 = jnp.square(centred_BLD).mean(-1, keepdims=True)
     y_BLD = centred_BLD * jax.lax.rsqrt(variance_BL1 + epsilon)

@@ -1,6 +1,6 @@
-"""Parameters: how they begin, how they are laid out, and what an optimiser is told of them.
+"""Parameters: their initial values, their sharding, and what an optimizer needs to know of them.
 
-Whoever makes a parameter says there whether weight decay applies to it and how deep it lies.
+A module says where it makes a parameter whether weight decay applies and how deep it lies.
 Nothing reads that from a parameter's name.
 """
 
@@ -24,9 +24,10 @@ ones = nn.initializers.ones_init()
 
 
 # Of bfloat16 2 bytes an entry are kept for the backward pass; autodiff would keep 6 to 10.
+# `prevent_cse` guards against nothing within a scan over layers, and would block fusion.
 keep_input = functools.partial(jax.checkpoint, prevent_cse=False)
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    # The originals' tanh form.
+    # The tanh form of the released BERT, GPT and XLNet; erf's differs by up to 5e-4.
     "gelu": keep_input(lambda x: jax.nn.gelu(x, approximate=True)),
     "gelu_erf": keep_input(lambda x: 0.5 * x * (1 + jax.lax.erf(x * 2**-0.5))),
     "relu": jax.nn.relu,
@@ -43,7 +44,8 @@ def check_choice(module: nn.Module, field: str, known: Iterable[str]) -> None:
         raise plugins.FieldError(f"{field}={value!r} is none of {', '.join(known)}")
 
 
-# Of a deviation ("truncated": beyond twice that drawn again), or "uniform" up to it on both sides.
+# The scale is a standard deviation; of "truncated" before values beyond twice that are drawn again
+# (as TensorFlow's), of "uniform" the limit on both sides.
 INITIALIZERS: dict[str, Callable[[float], Callable]] = {
     "normal": normal,
     "truncated": nn.initializers.truncated_normal,
@@ -66,13 +68,13 @@ Depth = int | Sequence[int]
 
 @dataclasses.dataclass(frozen=True)
 class ParamInfo:
-    """What an optimiser knows of a parameter; a leaf of a tree that parallels the parameters.
+    """What an optimizer knows of a parameter; a leaf of a tree that parallels the parameters.
 
     Attributes:
         decay: weight decay applies.
-        layers_above: layers of the backbone on top of it: 0 for the top layer's, N for the
-            embedding under N layers, -1 for what lies above all layers, as a head.  A stack of
-            layers, which is one array, has a tuple along its leading dimension.
+        layers_above: layers of the backbone above it: 0 for the top layer's, N for the embedding
+            under N layers, -1 for what lies above all layers, as a head.  A stack of layers,
+            which is one array, has a tuple along its leading dimension.
     """
 
     decay: bool
@@ -89,20 +91,21 @@ def param(
     depth: Depth | None = None,
     dtype: str | None = None,
 ) -> jax.Array:
-    """Makes or reads a float32 parameter of a module, and says what it is.
+    """Makes or reads a float32 parameter of a module, and records what it is.
 
     Args:
         module: the module, within `setup` or a compact method.
         name: ends in the letters of its dimensions, as `wq_DHK`; they decide its sharding.
         init: a Linen initialiser.
         decay: weight decay applies.  As in the codes of BERT, GPT-1 and XLNet, it does to
-            matrices, kernels and embeddings; not to biases, to a norm's scale and offset, and to
-            other numbers that are added or that scale.
+            matrices, kernels and embeddings.  It does not to biases, to a norm's scale and offset,
+            nor to other numbers that are added or that scale.
         depth: see `set_depths`; None: that of the module.
         dtype: the dtype to compute in.  The parameter is cast to it and, by its letters,
             constrained to its sharding; None: it stays as it is stored.
     """
     value = module.param(name, init, tuple(shape), jnp.float32)
+    # Not a `flax` metadata box: the tree of parameters stays plain arrays, as checkpoints have it.
     if (record := _record.get()) is not None:
         record.decay[record.path_of(module, name)] = decay
     if depth is not None:
@@ -111,9 +114,9 @@ def param(
 
 
 def set_depths(module: nn.Module, **depths: Depth) -> None:
-    """Says how deep children of a module lie, counted within the module.
+    """Records how deep children of a module lie, counted within the module.
 
-    An embedding lies at 0 and layer n, from 1, at n; what is not mentioned lies above all layers.
+    An embedding lies at 0 and layer n, from 1, at n.  What is not mentioned lies above all layers.
     `set_depths(self, embedding=0, lstm_0=1, lstm_1=2)` is for layers of unequal sizes; the
     stacked parameters of equal layers have a depth for each: `layers=(1, 2, 3)`.
 
@@ -128,7 +131,7 @@ def set_depths(module: nn.Module, **depths: Depth) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What modules say of their parameters while they are initialised, see `recording`."""
+    """What modules have said of their parameters during initialization, see `recording`."""
 
     decay: dict[Path, bool] = dataclasses.field(default_factory=dict)
     depth: dict[Path, tuple[Path, Depth]] = dataclasses.field(default_factory=dict)
@@ -158,7 +161,7 @@ class Record:
         return jax.tree_util.tree_map_with_path(info, params)
 
     def _layers_above(self, names: Path, tops: dict[Path, int]) -> int | tuple[int, ...]:
-        for end in range(len(names), 0, -1):  # what is said of the nearest counts
+        for end in range(len(names), 0, -1):  # the nearest module that has a depth counts
             if names[:end] in self.depth:
                 module, depth = self.depth[names[:end]]
                 top = tops[module]
@@ -171,7 +174,7 @@ _record: contextvars.ContextVar[Record | None] = contextvars.ContextVar("record"
 
 @contextlib.contextmanager
 def recording() -> Iterator[Record]:
-    """Records what is said of the parameters that are initialised, or traced so, inside."""
+    """Records what modules say of the parameters that are initialized, or traced so, inside."""
     token = _record.set(Record())
     try:
         yield _record.get()  # type: ignore[misc]
@@ -181,7 +184,7 @@ def recording() -> Iterator[Record]:
 
 @contextlib.contextmanager
 def recording_within(module: nn.Module, name: str) -> Iterator[None]:
-    """Records parameters of a module apart, without a parent, as those of a module's child."""
+    """Records the parameters of a module without a parent as those of a module's child."""
     record = _record.get()
     root = () if record is None else record.path_of(module, name)
     token = _record.set(record and dataclasses.replace(record, root=root))
@@ -194,13 +197,13 @@ def recording_within(module: nn.Module, name: str) -> Iterator[None]:
 def shard_param(name: str, w: jax.Array) -> jax.Array:
     """Constrains a parameter, and thereby its gradient, to the sharding of its name's letters.
 
-    Without it every device would all-reduce the whole gradient and keep only its shard.
+    Without it every device would all-reduce the full gradient and keep only its shard.
     """
     return constrain_sharding(w, name.rpartition("_")[2])
 
 
 def reshard_embedding_rows(x_BLD, V: int):
-    """Reshards rows looked up in a table of V, [B, ..., D], from the table's to the activations'.
+    """Reshards embedding rows [B, ..., D] from the sharding of a table of V to the activations'.
 
     Communicates the rows if there are fewer of them than table entries per device, else the
     table.
@@ -208,5 +211,7 @@ def reshard_embedding_rows(x_BLD, V: int):
     rest = "_" * (x_BLD.ndim - 2)
     if x_BLD.size > V * x_BLD.shape[-1] * num_shards("B"):
         return constrain_sharding(x_BLD, f"B{rest}D")
+    # A mesh axis goes to the first letter that asks for it.  With D in front the rows stay split by
+    # width, as the table is, until the second constraint moves them.
     x_BLD = jnp.moveaxis(constrain_sharding(jnp.moveaxis(x_BLD, -1, 0), "DB" + rest), 0, -1)
     return constrain_sharding(x_BLD, f"B{rest}D")

@@ -1,4 +1,4 @@
-"""Layers that read word by word: LSTM, GRU and plain RNN, in one direction or in both."""
+"""Recurrent layers: LSTM, GRU and plain RNN, in one direction or in both."""
 
 import math
 
@@ -21,11 +21,11 @@ from modules.layers import params
 
 @struct.dataclass
 class State:
-    """What a recurrent layer knows of B texts; layers that are stacked add a leading dimension.
+    """State of a recurrent layer after B texts; stacked layers add a leading dimension.
 
     Attributes:
         h_BZD: the last output in each direction.
-        c_BZU: an LSTM's cell; None: another cell's.
+        c_BZU: the cell of an LSTM; None: this is another kind of layer.
     """
 
     h_BZD: jax.Array
@@ -42,7 +42,8 @@ class Recurrent(nn.Module):
         D: width that an LSTM's output is projected to; 0: none, the output is U wide.
         Z: directions: 1 forwards, 2 backwards too.
         clip_cell, clip_projection: limits of an LSTM's cell and projection; 0: none.
-        forget_bias: added to the forget gate when it is computed.
+        forget_bias: added to the forget gate where it is computed, as in TensorFlow: the
+            parameter itself begins at 0.
         activation: of the plain RNN: "tanh" or "relu".
         unroll: positions per step of the scan.
     """
@@ -70,7 +71,7 @@ class Recurrent(nn.Module):
 
     @property
     def width(self) -> int:
-        """Width of the output in each direction."""
+        """Returns the width of the output in each direction."""
         return self.D or self.U
 
     def initial_state(self, B: int) -> State:
@@ -79,28 +80,28 @@ class Recurrent(nn.Module):
         return State(zeros(self.width), zeros(self.U) if self.cell == "lstm" else None)
 
     @nn.compact
-    def __call__(self, x, state: State | None = None, *, valid=None, fresh=None):
+    def __call__(self, x, state: State | None = None, *, valid=None, reset=None):
         """Reads B rows in Z directions.
 
         Args:
             x: x_BLD, one text that is read in every direction, the second from its end; or
                 x_BZLD, a text for each direction, in its order of reading.
-            state: as `initial_state`, or as returned by the reading before; None: zeros.
+            state: as `initial_state`, or as an earlier call returned it; None: zeros.
             valid: bool, shaped as x without D; False: no word here.  The state passes by and the
                 output is 0.
-            fresh: likewise; True: the state is cleared before this position is read.
+            reset: likewise; True: the state is cleared before this position is read.
 
         Returns:
             (y, state): y_BLZD for x_BLD, y_BZLD for x_BZLD, in the compute dtype.
         """
         if x.ndim == 4:
-            return self._scan(x, state, valid, fresh)
-        x, valid, fresh = (self._to_reading_order(y) for y in (x, valid, fresh))
-        y_BZLD, state = self._scan(x, state, valid, fresh)
+            return self._scan(x, state, valid, reset)
+        x, valid, reset = (self._to_reading_order(y) for y in (x, valid, reset))
+        y_BZLD, state = self._scan(x, state, valid, reset)
         y_BLZD = jnp.moveaxis(flip_backward_direction(y_BZLD, 1), 1, 2)
         return constrain_sharding(y_BLZD, "BLZD"), state
 
-    def _scan(self, x_BZLD, state: State | None, valid_BZL, fresh_BZL):
+    def _scan(self, x_BZLD, state: State | None, valid_BZL, reset_BZL):
         """Reads a text in every direction, each in its order of reading."""
         config = CellConfig(
             self.cell, self.activation, self.clip_cell, self.clip_projection, self.unroll
@@ -110,7 +111,8 @@ class Recurrent(nn.Module):
         state_ZB = jax.tree.map(
             lambda x: jnp.moveaxis(x, 1, 0), CellState(state.h_BZD, state.c_BZU)
         )
-        not_reset_BZL = None if fresh_BZL is None else ~jnp.asarray(fresh_BZL)
+        not_reset_BZL = None if reset_BZL is None else ~jnp.asarray(reset_BZL)
+        # Positions in front, as a scan takes them; directions before those.
         x_ZLBD, not_reset_ZLB, valid_ZLB = (
             None if x is None else jnp.moveaxis(x, 0, 2)
             for x in (x_BZLD.astype(self.dtype), not_reset_BZL, valid_BZL)
@@ -131,12 +133,14 @@ class Recurrent(nn.Module):
         init = params.initializer("uniform", math.sqrt(6 / (X + D + G * U)))
         wx_ZDGU = params.param(self, "wx_ZDGU", init, (Z, X, G, U), decay=True, dtype=self.dtype)
         wh_ZDGU = params.param(self, "wh_ZDGU", init, (Z, D, G, U), decay=True, dtype=self.dtype)
+        # Biases are added to sums in float32: they stay as they are stored.
         wide = state_dtype(self.dtype)
         b_ZGU = params.param(self, "b_ZGU", params.zeros, (Z, G, U), decay=False).astype(wide)
         bh_ZGU = wp_ZUD = None
         if self.cell == "lstm":
             b_ZGU = b_ZGU + jnp.zeros((G, 1), wide).at[2].set(self.forget_bias)
         if self.cell == "gru":
+            # Only of the candidate does it matter on which side of the reset a bias stands.
             bh_ZU = params.param(self, "bh_ZU", params.zeros, (Z, U), decay=False).astype(wide)
             bh_ZGU = jnp.zeros((Z, G, U), wide).at[:, 2].set(bh_ZU)
         if self.D:

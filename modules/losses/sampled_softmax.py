@@ -1,4 +1,4 @@
-"""Sampled softmax: the right word against a few drawn ones, where all would be too many.
+"""Sampled softmax: cross entropy among the target and sampled negatives.
 
 Jean et al. 2015 (arXiv 1412.2007) with the sampler of ELMo's training (Peters et al. 2018;
 TensorFlow's log_uniform_candidate_sampler, unique): V sorted from frequent to rare.
@@ -38,8 +38,8 @@ class Sample(NamedTuple):
 def sample_negatives(rng, S: int, V: int) -> Sample:
     """Draws S distinct ids of [0, V), each with P(k) = ln((k+2)/(k+1)) / ln(V+1).
 
-    It draws until S are distinct, as TensorFlow does.  So that shapes are fixed, the draws are
-    always as many as suffice in all but one case of a billion.
+    TensorFlow draws until S are distinct.  Here shapes are fixed: the draws are always as many as
+    suffice in all but one case of a billion, and those behind the S-th distinct id are ignored.
 
     Raises:
         ValueError: S >= V, or S is so large that a full softmax would be cheaper.
@@ -47,7 +47,7 @@ def sample_negatives(rng, S: int, V: int) -> Sample:
     ids_T = sample_log_uniform(rng, num_draws(S, V), V)
     new_T = _is_first(ids_T)
     rank_T = jnp.cumsum(new_T)  # from 1
-    slot_T = jnp.where(new_T, rank_T - 1, S)
+    slot_T = jnp.where(new_T, rank_T - 1, S)  # S is out of range: dropped
     ids_S = jnp.zeros(S, ids_T.dtype).at[slot_T].set(ids_T, mode="drop")
     tries = jnp.minimum((rank_T < S).sum() + 1, len(ids_T)).astype(jnp.float32)
     return Sample(ids_S, expected_count(ids_S, tries, V), jnp.arange(S) < rank_T[-1], tries)
@@ -75,6 +75,7 @@ def sample_log_uniform(rng, T: int, V: int):
 
 def _is_first(ids_T):
     """Returns True where an id appears that did not before."""
+    # Sorted, equal ids are neighbours; V flags would be more than T ids.  Stable: in draw order.
     order_T = jnp.argsort(ids_T, stable=True)
     sorted_T = ids_T[order_T]
     first_T = jnp.concatenate([jnp.ones(1, bool), sorted_T[1:] != sorted_T[:-1]])
@@ -90,7 +91,7 @@ def num_draws(S: int, V: int) -> int:
     """
     if not 0 < S < V:
         raise ValueError(f"{S} negatives of {V} ids: 1 to V - 1 there can be; use the full softmax")
-    few, many = 0, S
+    few, many = 0, S  # by doubling, then by halves to within a hundredth
     while not _suffices(many, S, V):
         few, many = many, 2 * many
         if few > MAX_DRAWS:
@@ -105,8 +106,8 @@ def num_draws(S: int, V: int) -> int:
 
 
 def _suffices(T: int, S: int, V: int) -> bool:
-    """Returns whether T draws have S distinct ids, but for `FAILURE_PROB`."""
-    missing, begin = 0.0, 0
+    """Checks if T draws have S distinct ids, but for `FAILURE_PROB`."""
+    missing, begin = 0.0, 0  # the expected number of ids that are not drawn
     while begin < V:  # ids of nearly one probability together
         many = min(max(1, begin // 64), V - begin)
         chance = math.log1p(1 / (begin + (many - 1) / 2 + 1)) / math.log(V + 1)
@@ -118,7 +119,8 @@ def _suffices(T: int, S: int, V: int) -> bool:
 
 def _chernoff(x: int, mean: float) -> float:
     """Bounds the logarithm of the probability to be as far from the mean as x, or further."""
-    # It holds for sums of independent events, and for these: each id found makes others rarer.
+    # It holds for sums of independent events.  It also holds for these, which are negatively
+    # dependent: each id that is drawn makes others rarer.
     return x - mean - (x * math.log(x / mean) if x else 0)
 
 
@@ -127,7 +129,7 @@ def sampled_cross_entropy(
 ) -> Metrics:
     """Computes cross entropy among target and negatives, each logit less ln(expected count).
 
-    A negative that is the target is left out there.
+    A negative that is the target of a position is left out there (an accidental hit).
 
     Args:
         h_BPD: states, in the compute dtype.
@@ -140,12 +142,16 @@ def sampled_cross_entropy(
         "loss" in nats, which is trained; float32.
     """
     V = w_VD.shape[0]
+    # Rows first, then the cast: the whole table is never copied.
     w_SD, w_BPD = (w_VD[ids].astype(h_BPD.dtype) for ids in (sample.ids_S, targets_BP))
-    own_BP = jnp.einsum("BPD,BPD->BP", h_BPD, w_BPD, preferred_element_type=jnp.float32)
-    own_BP -= jnp.log(expected_count(targets_BP, sample.tries, V))
+    target_logit_BP = jnp.einsum("BPD,BPD->BP", h_BPD, w_BPD, preferred_element_type=jnp.float32)
+    target_logit_BP -= jnp.log(expected_count(targets_BP, sample.tries, V))
     shift_S = jnp.where(sample.real_S, -jnp.log(sample.expected_S), -jnp.inf)
     if bias_V is not None:
-        shift_S, own_BP = shift_S + bias_V[sample.ids_S], own_BP + bias_V[targets_BP]
-    given = (h_BPD, own_BP, targets_BP, weights_BP)
-    nats = cross_entropy(w_SD, shift_S, sample.ids_S, *given, chunks)
+        shift_S, target_logit_BP = (
+            shift_S + bias_V[sample.ids_S],
+            target_logit_BP + bias_V[targets_BP],
+        )
+    positions = (h_BPD, target_logit_BP, targets_BP, weights_BP)
+    nats = cross_entropy(w_SD, shift_S, sample.ids_S, *positions, chunks)
     return {"loss": Sum(nats, weights_BP.sum(), "nats", train=True)}

@@ -94,4 +94,4 @@ def scores(rng: np.random.Generator, few: bool) -> dict[str, np.ndarray]:
     if not few:
         return narrow(arrays | {"w_VD": draw(V, D), "bias_V": draw(V)})
     rows = {"w_SD": draw(5, D), "shift_S": draw(5), "ids_S": np.array([1, 4, 0, 2, 9])}
-    return narrow(arrays | rows | {"own_BP": draw(B, L)})
+    return narrow(arrays | rows | {"target_logit_BP": draw(B, L)})

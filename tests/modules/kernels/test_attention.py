@@ -11,9 +11,8 @@ import pytest
 from modules.kernels import attention
 from modules.layers.dropout import Dropout
 from modules.masks import Mask, at
-from tests.support import transformer_inputs as cases
-from tests.support.compiler import quick_jit
-from tests.support.kernel_cases import Case, assert_is_reference, every_form, narrow
+from tests.support.arrays import draw
+from tests.support.kernel_cases import Case, assert_is_reference, every_form
 from tests.support.xlnet_inputs import off
 
 B, L, H, K = 2, 8, 2, 8
@@ -28,12 +27,8 @@ def exact_products():
         yield
 
 
-def draw(seed, *shape):
-    return jnp.asarray(np.random.default_rng(seed).normal(0, 1, shape), jnp.float32)
-
-
 def attend(mask, slots_BP=None, rate=0.0, values=None):
-    q_BLHK, k_BLHK, v_BLHK = (draw(i, B, L, H, K) for i in range(3))
+    q_BLHK, k_BLHK, v_BLHK = (draw(B, L, H, K, seed=i) for i in range(3))
     q_BLHK = q_BLHK if slots_BP is None else at(q_BLHK, slots_BP)
     v_BLHK = v_BLHK if values is None else values
     bound = Dropout(rate).bind({}, rngs={"dropout": jax.random.key(0)})
@@ -48,36 +43,25 @@ WHOLE = attention.AttentionMask(jnp.ones((1, 1, 4, 4), bool), {})
 DENSE = attention.AttentionMask(jnp.ones((1, 1, 4, 4), bool))
 
 
-@pytest.mark.parametrize(
-    ("change", "fits"),
-    [
-        (dict(), True),
-        (dict(dtype="float16", K=128), True),
-        (dict(mask=DENSE), True),
-        (dict(L=3), True),
-        (dict(L=192, mask=DENSE), False),
-        (dict(J=5, mask=DENSE), False),
-        (dict(backend="cpu"), False),
-        (dict(backend="tpu"), False),
-        (dict(card="7.5"), False),
-        (dict(card="gfx90a"), False),
-        (dict(dtype="float32"), False),
-        (dict(K=12), False),
-        (dict(K=256), False),
-    ],
-)
-def test_cudnn_is_asked_on_a_gpu_for_what_it_takes(monkeypatch, change, fits):
+FITS = [dict(), dict(dtype="float16", K=128), dict(mask=DENSE), dict(L=3)]
+FITS_NOT = [dict(L=192, mask=DENSE), dict(J=5, mask=DENSE), dict(dtype="float32")]
+FITS_NOT += [dict(backend="cpu"), dict(backend="tpu"), dict(card="7.5"), dict(card="gfx90a")]
+FITS_NOT += [dict(K=12), dict(K=256)]
+
+
+@pytest.mark.parametrize("change", FITS + FITS_NOT, ids=",".join)
+def test_cudnn_is_asked_on_a_gpu_for_what_it_takes(monkeypatch, change):
     now = dict(backend="gpu", card="9.0", dtype="bfloat16", K=64, L=256, J=128, mask=WHOLE) | change
     monkeypatch.setattr(jax, "default_backend", lambda: now["backend"])
     card = types.SimpleNamespace(compute_capability=now["card"])
     monkeypatch.setattr(jax, "devices", lambda: [card])
     q, k = (jnp.zeros((1, now[length], 1, now["K"]), now["dtype"]) for length in "LJ")
-    assert attention.is_fusable(q, k, now["mask"]) == fits
+    assert attention.is_fusable(q, k, now["mask"]) == (change in FITS)
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """As on a GPU; the kernel's place is taken by a plain computation that reads its words."""
+    """Stands for a GPU: a plain computation takes the arguments of the kernel."""
     plain, asked = jax.nn.dot_product_attention, []
 
     def kernel(*arrays, implementation, **words):
@@ -136,30 +120,13 @@ def test_the_kernel_sees_a_band_where_there_is_one(gpu, monkeypatch, banded, slo
     assert gpu == [{"mask"}]
 
 
-def test_a_whole_model_gives_the_same_states_by_either_path(gpu, monkeypatch):
-    tokens_BL, valid_BL = cases.tokens(B, L), np.arange(L) < LENGTHS[:, None]
-    model = cases.tiny(**cases.BERT)
-    params = cases.draw(model)
-    run = lambda: cases.forward(model, tokens_BL, valid_BL=valid_BL)  # noqa: E731
-    fused = quick_jit(run())(params)
-    assert gpu
-    monkeypatch.setattr(attention, "is_fusable", lambda *_: False)
-    assert off(fused, np.asarray(quick_jit(run())(params), np.float64)) < 2e-6
-
-
-def test_probabilities_are_dropped_by_our_own_path_alone(gpu):
-    mask = attention.make_attention_mask(Mask(is_causal=True), L)
-    attend(mask, rate=0.5)
-    assert not gpu
-    attend(mask)
-    assert len(gpu) == 1
-
-
-def test_dropout_takes_out_probabilities():
+def test_dropout_takes_out_probabilities_by_our_own_path_alone(gpu):
     values = jnp.broadcast_to(jnp.eye(L)[None, :, None], (B, L, H, L))  # so out come they
     mask = attention.make_attention_mask(Mask(is_causal=True), L)
-    whole = np.asarray(attend(mask, values=values))
     dropped = np.asarray(attend(mask, values=values, rate=0.5))
+    assert not gpu
+    whole = np.asarray(attend(mask, values=values))
+    assert len(gpu) == 1
     np.testing.assert_allclose(whole.sum(-1), 1, rtol=1e-6)
     seen, kept = whole > 0, dropped > 0
     assert not (kept & ~seen).any()
@@ -167,18 +134,10 @@ def test_dropout_takes_out_probabilities():
     np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
 
 
-RNG = np.random.default_rng(0)
-
-
-def rename(a):
-    """By the names of `jax.nn.dot_product_attention`."""
-    return {"query": a["q_BLHK"], "key": a["k_BJHK"], "value": a["v_BJHK"]}
-
-
 CASE = Case(
     lambda a: attention.attend(**a, mask=attention.make_attention_mask(Mask(is_causal=True), L)),
-    lambda a: jax.nn.dot_product_attention(**rename(a), is_causal=True),
-    narrow({f"{name}HK": RNG.normal(size=(8, L, 2, 4)) for name in ("q_BL", "k_BJ", "v_BJ")}),
+    lambda a: jax.nn.dot_product_attention(a["q_BLHK"], a["k_BJHK"], a["v_BJHK"], is_causal=True),
+    {f"{name}HK": draw(8, L, 2, 4, seed=n) for n, name in enumerate(("q_BL", "k_BJ", "v_BJ"))},
     (attention,),
     1e-5,
 )

@@ -1,4 +1,4 @@
-"""Dropout's share, and where it rests."""
+"""Dropout's share, and when nothing is dropped."""
 
 import math
 
@@ -7,26 +7,19 @@ import numpy as np
 import pytest
 
 from modules.layers.dropout import Dropout
-
-
-def draw(*shape, seed=0):
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
-
-
-def dropped(x, key=0, rate=0.1):
-    return Dropout(rate).apply({}, x, train=True, rngs={"dropout": jax.random.key(key)})
+from tests.support.arrays import draw
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_drops_its_share_and_scales_up_the_rest(rate):
     x = 1 + np.abs(draw(400, 500))
-    y = np.asarray(dropped(x, rate=rate))
+    y = np.asarray(Dropout(rate).apply({}, x, train=True, rngs={"dropout": jax.random.key(0)}))
     share = (y == 0).mean()
     assert abs(share - rate) < 5 * math.sqrt(rate * (1 - rate) / x.size)
     np.testing.assert_allclose(y[y != 0], (x / (1 - rate))[y != 0], rtol=1e-6)
 
 
-def test_dropout_rests_at_rate_zero_and_outside_training():
+def test_nothing_is_dropped_at_rate_zero_and_outside_training():
     x = draw(4, 5)
     np.testing.assert_array_equal(Dropout(0.5).apply({}, x, train=False), x)
     np.testing.assert_array_equal(Dropout(0.0).apply({}, x, train=True), x)

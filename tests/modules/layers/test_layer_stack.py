@@ -1,4 +1,4 @@
-"""Layers stacked along a first dimension, and parted again."""
+"""Layers stacked along a first dimension, and split again."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,7 @@ import numpy as np
 from modules.layers import layer_stack
 from modules.layers.feed_forward import FeedForward
 from modules.layers.params import nn
-
-
-def draw(*shape, seed=0):
-    return np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+from tests.support.arrays import draw
 
 
 def test_every_layer_of_a_stack_begins_differently():
@@ -34,5 +31,5 @@ def test_a_tree_splits_along_its_first_dimension_with_slices_gradient():
         expected = jax.tree.map(lambda x, s=start, e=end: x[s:e], tree)
         assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), piece, expected))
         assert jax.tree.map(jnp.shape, piece) == jax.tree.map(jnp.shape, expected)
-    slope = jax.grad(lambda a: (2 * layer_stack.split_layers(a, (4, 1))[0]).sum())(tree["a"])
-    np.testing.assert_array_equal(slope, np.array([2, 2, 2, 2, 0])[:, None] + np.zeros((5, 3)))
+    grads = jax.grad(lambda a: (2 * layer_stack.split_layers(a, (4, 1))[0]).sum())(tree["a"])
+    np.testing.assert_array_equal(grads, np.array([2, 2, 2, 2, 0])[:, None] + np.zeros((5, 3)))

@@ -1,4 +1,4 @@
-"""How weights begin, and what a parameter is to an optimiser."""
+"""How weights begin, and what a parameter is to an optimizer."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def test_initialisers_are_normal_truncated_or_not_or_uniform():
     assert abs(x.std() / (0.1 / math.sqrt(3)) - 1) < 0.01
 
 
-# --- what a parameter is to an optimiser -----------------------------------------------------
+# --- what a parameter is to an optimizer -----------------------------------------------------
 
 
 class Plain(nn.Module):
@@ -84,7 +84,7 @@ class Stacked(nn.Module):
         return scan(Plain(name="scanned"), x_BD, None)[0] + stack["b_D"][0]
 
 
-def told(model):
+def build_infos(model):
     with recording() as record:
         shapes = jax.eval_shape(model.init, jax.random.key(0), jnp.zeros(2, jnp.int32))["params"]
     return record.infos(shapes)
@@ -94,14 +94,6 @@ def test_parameters_are_as_deep_as_their_module_is_said_to_be():
     one = lambda above: {"w_DD": ParamInfo(True, above), "b_D": ParamInfo(False, above)}  # noqa: E731
     deep = dict(first=one(1), second=one(0), head=one(-1))
     deep |= dict(token_VD=ParamInfo(True, 2), bias_D=ParamInfo(False))
-    assert told(Deep()) == deep
+    assert build_infos(Deep()) == deep
     stacks = dict.fromkeys(("layers", "scanned"), one((1, 0)))
-    assert told(Stacked(Deep())) == {"below": deep, **stacks}
-
-
-def test_nothing_is_recorded_of_what_is_made_outside():
-    with recording() as record:
-        pass
-    told(Deep())
-    assert not record.decay
-    assert not record.depth
+    assert build_infos(Stacked(Deep())) == {"below": deep, **stacks}
