@@ -1,6 +1,7 @@
-"""Arrays to be kept in files, and what every format has to do with them."""
+"""Arrays to write to files, and damage to the files, for the tests of every format."""
 
 import contextlib
+import json
 import pathlib
 import resource
 import signal
@@ -16,7 +17,7 @@ PUBLISHED = ROOT.parent / "shared" / "fixtures" / "published"
 
 
 def arrays() -> dict[str, np.ndarray]:
-    """Of several types and ranks, one without an element, with "/" in the names."""
+    """Draws arrays of several types and ranks, one without an element, with "/" in the names."""
     rng = np.random.default_rng(0)
     return {
         "model/w": rng.normal(size=(5, 3)).astype("float32"),
@@ -30,6 +31,16 @@ def arrays() -> dict[str, np.ndarray]:
     }
 
 
+SHAPES = [[3, 4], [0, 5], [], [1, 7, 2], [2]]
+
+
+def write_shards(folder: pathlib.Path) -> None:
+    """Writes 29 numbers in three pieces, so that two arrays straddle."""
+    for number, piece in enumerate(np.split(np.arange(29, dtype="float32"), [5, 14])):
+        np.save(folder / f"params_{number}.npy", piece)
+    (folder / "params_shapes.json").write_text(json.dumps(SHAPES))
+
+
 def bfloat16() -> np.ndarray:
     return np.array([1.5, -2, 3], ml_dtypes.bfloat16)
 
@@ -40,18 +51,18 @@ def specs(arrays) -> dict[str, Spec]:
 
 def content(opened, path) -> dict[str, np.ndarray]:
     with opened(path) as file:
-        found = {name: file.read(name) for name in file.specs}
-        assert specs(found) == file.specs
-        return found
+        arrays = {name: file.read(name) for name in file.specs}
+        assert specs(arrays) == file.specs
+        return arrays
 
 
-def assert_same(found, expected) -> None:
-    """Equal in names, types, shapes and bits."""
-    assert found.keys() == expected.keys()
+def assert_same(actual, expected) -> None:
+    """Asserts that names, types, shapes and bits are equal."""
+    assert actual.keys() == expected.keys()
     for name, array in expected.items():
-        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
-        assert found[name].tobytes() == array.tobytes(), name
-        assert found[name].flags.c_contiguous
+        assert (actual[name].dtype, actual[name].shape) == (array.dtype, array.shape), name
+        assert actual[name].tobytes() == array.tobytes(), name
+        assert actual[name].flags.c_contiguous
 
 
 def flipped(data: bytes, place: int, bit: int) -> bytes:
@@ -59,7 +70,7 @@ def flipped(data: bytes, place: int, bit: int) -> bytes:
 
 
 def outcome(opened, path) -> dict[str, np.ndarray] | UserError:
-    """What reading this gives: the arrays, or a clear error; any other error fails the test."""
+    """Reads the arrays, or returns the clear error; any other error fails the test."""
     try:
         return content(opened, path)
     except UserError as error:
@@ -67,12 +78,12 @@ def outcome(opened, path) -> dict[str, np.ndarray] | UserError:
 
 
 def noticed(opened, path, expected) -> bool:
-    """Whether it is a UserError to read this; what is read without one is as expected."""
-    found = outcome(opened, path)
-    if isinstance(found, UserError):
-        assert path.name in str(found) or path.parent.name in str(found)
+    """Returns whether reading raises UserError; what is read without one is as expected."""
+    result = outcome(opened, path)
+    if isinstance(result, UserError):
+        assert path.name in str(result) or path.parent.name in str(result)
         return True
-    assert_same(found, expected)
+    assert_same(result, expected)
     return False
 
 
@@ -88,7 +99,7 @@ class Evil:
 
 @contextlib.contextmanager
 def small_disk(size: int):
-    """Around writing: no file grows beyond this many bytes, as if the disk were full."""
+    """Lets no file grow beyond this many bytes, as if the disk were full."""
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))

@@ -3,7 +3,12 @@
 The writer follows the format's documentation, and shares nothing with the reader.
 """
 
+import base64
 import struct
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
 
 # Written by TensorFlow 2.21: two SaveV2 of slices and whole tensors, and MergeV2Checkpoints.
 WRITTEN = {
@@ -24,7 +29,30 @@ WRITTEN = {
         "PwAAAEAAAIBAAACgQAAA4EAAAABBAAAgQQAAMEE="
     ),
 }
+GRID = np.arange(12, dtype="float32").reshape(4, 3)
+HELD = {  # what it was asked to write; w was cut along its first axis, col along its second
+    "b": np.array([1.5, -2], ml_dtypes.bfloat16),
+    "bool": np.array([True, False]),
+    "col": GRID,
+    "f": np.zeros((2, 0), "float32"),
+    "w": GRID,
+    "x": np.array(2, "float32"),
+    "y": np.arange(5),
+}
 KINDS = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int64": 9, "bfloat16": 14}
+
+
+def write(folder: Path) -> None:
+    """Writes TensorFlow's checkpoint as `model.ckpt`."""
+    for suffix, text in WRITTEN.items():
+        (folder / f"model.ckpt.{suffix}").write_bytes(base64.b64decode(text))
+
+
+def unused(name: str, size: int) -> set[int]:
+    """Returns the bytes of a file of that checkpoint that no array of numbers depends on."""
+    if name.endswith("index"):
+        return set(range(size - 48 + 6, size - 8))  # padding behind the footer's two handles
+    return set(range(52, 61)) if "data-00001" in name else set()  # strings
 
 
 def number(value: int) -> bytes:

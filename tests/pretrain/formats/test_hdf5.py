@@ -9,20 +9,6 @@ from pretrain.runtime.errors import UserError
 from tests.support import array_files as cases
 
 
-def write(path, arrays):
-    hdf5.write(path, cases.specs(arrays), iter(arrays.items()))
-
-
-def test_what_is_written_h5py_reads(tmp_path):
-    path = tmp_path / "new" / "w.hdf5"
-    write(path, cases.arrays())
-    with h5py.File(path) as file:
-        cases.assert_same(
-            {name: np.asarray(file[name][()]) for name in cases.arrays()}, cases.arrays()
-        )
-    cases.assert_same(cases.content(hdf5.open_arrays, path), cases.arrays())
-
-
 def test_files_of_h5py_are_read_in_any_layout(tmp_path):
     path, big = tmp_path / "w.hdf5", np.arange(600, dtype=">f4").reshape(20, 30)
     with h5py.File(path, "w") as file:
@@ -98,16 +84,6 @@ def test_an_absurd_size_is_refused_before_it_is_allocated(tmp_path):
                 file.read(name)
 
 
-def test_a_file_cut_short_anywhere_is_noticed(tmp_path):
-    path = tmp_path / "w.hdf5"
-    write(path, {"g/a": np.arange(6.0).reshape(2, 3), "g/b": np.ones(3, "int8")})
-    whole = path.read_bytes()
-    for length in range(0, len(whole), 7):
-        path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match=r"w\.hdf5"):
-            cases.content(hdf5.open_arrays, path)
-
-
 def test_a_broken_part_of_a_dataset_with_checksums_is_noticed(tmp_path):
     path, held = tmp_path / "w.hdf5", {"x": np.arange(100.0)}
     with h5py.File(path, "w") as file:
@@ -117,29 +93,3 @@ def test_a_broken_part_of_a_dataset_with_checksums_is_noticed(tmp_path):
     path.write_bytes(cases.flipped(path.read_bytes(), place + 9, 3))
     with pytest.raises(UserError, match=r"w\.hdf5: cannot be read"):
         cases.content(hdf5.open_arrays, path)
-
-
-@pytest.mark.parametrize("name", ["none", "folder", "text"])
-def test_what_is_no_such_file_is_refused(tmp_path, name):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "text").write_text("text")
-    with pytest.raises(UserError, match=name):
-        hdf5.open_arrays(tmp_path / name)
-
-
-def test_bfloat16_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UserError, match="there is no type for b, which is bfloat16: make it"):
-        write(tmp_path / "w.hdf5", {"a": np.ones(1), "b": cases.bfloat16()})
-    assert not list(tmp_path.iterdir())
-
-
-def test_published_weights_of_elmo_are_read():
-    path = cases.PUBLISHED / "bilm-tf" / "model" / "lm_weights.hdf5"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    found = cases.content(hdf5.open_arrays, path)
-    with h5py.File(path) as file:
-        held = {}
-        file.visititems(lambda n, x: held.update({n: x[()]}) if hasattr(x, "shape") else None)
-    cases.assert_same(found, held)
-    assert found["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/W_P_0"].shape == (64, 16)

@@ -1,4 +1,4 @@
-"""NumPy's own files: .npz both ways with its checksums, and GPT-1's pieces of one long array."""
+"""NumPy's own files: the same bytes each time, and no absurd shape, object or pickle is read."""
 
 import io
 import zipfile
@@ -13,15 +13,6 @@ from tests.support import array_files as cases
 
 def write(path, arrays):
     npz.write(path, cases.specs(arrays), iter(arrays.items()))
-
-
-def test_what_is_written_numpy_reads(tmp_path):
-    path = tmp_path / "new" / "w.npz"
-    write(path, cases.arrays())
-    with np.load(path) as file:
-        assert file.files == list(cases.arrays())
-        cases.assert_same(dict(file), cases.arrays())
-    cases.assert_same(cases.content(npz.open_arrays, path), cases.arrays())
 
 
 def test_the_same_arrays_give_the_same_bytes(tmp_path):
@@ -51,29 +42,6 @@ def test_objects_and_texts_are_named_and_not_opened(tmp_path):
     assert not touched.exists()
 
 
-SMALL = {"a/b": np.arange(6, dtype="float32").reshape(2, 3), "c": np.ones(3, "int8")}
-
-
-def test_every_flipped_bit_is_noticed_or_without_effect(tmp_path):
-    path = tmp_path / "w.npz"
-    write(path, SMALL)
-    whole, silent = path.read_bytes(), 0
-    for place in range(len(whole)):
-        path.write_bytes(cases.flipped(whole, place, place % 8))
-        silent += not cases.noticed(npz.open_arrays, path, SMALL)
-    assert silent < 150  # fields that are of no use here, such as dates and permissions
-
-
-def test_a_file_cut_short_anywhere_is_noticed_at_opening(tmp_path):
-    path = tmp_path / "w.npz"
-    write(path, SMALL)
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match=r"w\.npz"):
-            npz.open_arrays(path)
-
-
 def header(shape: str) -> bytes:
     text = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}".encode()
     text += b" " * (-len(text) - 11 % 64) + b"\n"
@@ -100,17 +68,3 @@ def test_a_name_that_is_there_twice_is_refused(tmp_path):
             archive.writestr("x.npy", data.getvalue())
     with pytest.raises(UserError, match="x is there twice"):
         npz.open_arrays(tmp_path / "w.npz")
-
-
-@pytest.mark.parametrize("name", ["none", "folder", "text"])
-def test_what_is_no_such_file_is_refused(tmp_path, name):
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "text").write_text("text")
-    with pytest.raises(UserError, match=name):
-        npz.open_arrays(tmp_path / name)
-
-
-def test_bfloat16_is_refused_before_anything_is_written(tmp_path):
-    with pytest.raises(UserError, match="there is no type for b, which is bfloat16: make it"):
-        write(tmp_path / "w.npz", {"a": np.ones(1), "b": cases.bfloat16()})
-    assert not list(tmp_path.iterdir())

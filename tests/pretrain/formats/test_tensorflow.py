@@ -1,9 +1,5 @@
 """TensorFlow's checkpoints are read as TensorFlow wrote them, or refused; never read wrong."""
 
-import base64
-import json
-
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -13,9 +9,10 @@ from pretrain.formats import tensorflow
 from pretrain.runtime.errors import UserError
 from tests.support import array_files as cases
 from tests.support.tensorflow_checkpoint import (
+    GRID,
     HEADER,
+    HELD,
     KINDS,
-    WRITTEN,
     bundle,
     entry,
     message,
@@ -23,24 +20,13 @@ from tests.support.tensorflow_checkpoint import (
     raw,
     sliced,
     table,
+    write,
 )
-
-GRID = np.arange(12, dtype="float32").reshape(4, 3)
-HELD = {  # what it was asked to write; w was cut along its first axis, col along its second
-    "b": np.array([1.5, -2], ml_dtypes.bfloat16),
-    "bool": np.array([True, False]),
-    "col": GRID,
-    "f": np.zeros((2, 0), "float32"),
-    "w": GRID,
-    "x": np.array(2, "float32"),
-    "y": np.arange(5),
-}
 
 
 @pytest.fixture
 def written(tmp_path):
-    for suffix, text in WRITTEN.items():
-        (tmp_path / f"model.ckpt.{suffix}").write_bytes(base64.b64decode(text))
+    write(tmp_path)
     return tmp_path / "model.ckpt"
 
 
@@ -65,42 +51,12 @@ def test_many_variables_in_several_blocks_and_shards_are_read(tmp_path):
     cases.assert_same(cases.content(tensorflow.open_arrays, tmp_path / "model"), held)
 
 
-def test_flipped_bits_of_the_index_are_noticed_or_harmless(written):
-    index = written.with_name("model.ckpt.index")
-    whole = index.read_bytes()
-    silent = []
-    for place in range(len(whole)):
-        index.write_bytes(cases.flipped(whole, place, place % 8))
-        if not cases.noticed(tensorflow.open_arrays, index, HELD):
-            silent.append(place)
-    padding = range(len(whole) - 48 + 6, len(whole) - 8)  # behind the footer's two handles
-    assert set(silent) <= set(padding)
-
-
-def test_every_flipped_bit_of_the_data_is_noticed(written):
-    for suffix in ("data-00000-of-00002", "data-00001-of-00002"):
-        data = written.with_name(f"model.ckpt.{suffix}")
-        whole = data.read_bytes()
-        strings = range(52, 61) if suffix.startswith("data-00001") else ()
-        for place in set(range(len(whole))) - set(strings):
-            data.write_bytes(cases.flipped(whole, place, place % 8))
-            with pytest.raises(UserError, match=rf"{suffix}: .* does not have its checksum"):
-                cases.content(tensorflow.open_arrays, written)
-        data.write_bytes(whole)
-
-
-@pytest.mark.parametrize("suffix", WRITTEN)
-def test_a_file_cut_short_anywhere_is_noticed_at_opening(written, suffix):
-    path = written.with_name(f"model.ckpt.{suffix}")
-    whole = path.read_bytes()
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        with pytest.raises(UserError, match=suffix):
-            tensorflow.open_arrays(written)
-
-
-def test_a_missing_data_file_is_named(written):
-    written.with_name("model.ckpt.data-00001-of-00002").unlink()
+def test_a_broken_and_a_missing_data_file_are_named(written):
+    data = written.with_name("model.ckpt.data-00001-of-00002")
+    data.write_bytes(cases.flipped(data.read_bytes(), 3, 5))
+    with pytest.raises(UserError, match=r"data-00001-of-00002: .* does not have its checksum"):
+        cases.content(tensorflow.open_arrays, written)
+    data.unlink()
     with pytest.raises(UserError, match="data-00001-of-00002: cannot be read: No such file"):
         tensorflow.open_arrays(written)
 
@@ -146,12 +102,6 @@ def test_any_bytes_with_right_checksums_give_a_clear_answer(tmp_path_factory, va
 def test_what_the_header_says_is_heeded(tmp_path, header, why):
     (tmp_path / "x.index").write_bytes(table([(b"", header)]))
     with pytest.raises(UserError, match=why):
-        tensorflow.open_arrays(tmp_path / "x")
-
-
-def test_compressed_blocks_are_refused(tmp_path):
-    (tmp_path / "x.index").write_bytes(table([(b"", HEADER)], compression=1))
-    with pytest.raises(UserError, match="compressed"):
         tensorflow.open_arrays(tmp_path / "x")
 
 
@@ -225,55 +175,3 @@ def test_a_folder_of_several_names_them_unless_one_counts(written):
     state.write_text('model_checkpoint_path: "gone"\n')
     with pytest.raises(UserError, match="several"):
         tensorflow.open_arrays(folder)
-
-
-@pytest.mark.parametrize("name", ["", "none", "a/none", "text", "text.index"])
-def test_what_is_no_checkpoint_is_refused(tmp_path, name):
-    for file in ("text", "text.index"):
-        (tmp_path / file).write_text("no table, but longer than the forty-eight bytes of a footer")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=name or "empty"):
-        tensorflow.open_arrays(tmp_path / (name or "empty"))
-
-
-def published(name):
-    folder = cases.PUBLISHED / name
-    if not folder.exists():
-        pytest.skip(f"{folder} is not there")
-    return folder
-
-
-def test_a_published_bert_has_the_shapes_of_its_config():
-    folder = published("bert-tf")
-    config = json.loads((folder / "bert_config.json").read_text())
-    found = cases.content(tensorflow.open_arrays, folder)
-    D, F = config["hidden_size"], config["intermediate_size"]
-    assert found["bert/embeddings/word_embeddings"].shape == (config["vocab_size"], D)
-    for i in range(config["num_hidden_layers"]):
-        layer = f"bert/encoder/layer_{i}"
-        assert found[f"{layer}/attention/self/query/kernel"].shape == (D, D)
-        assert found[f"{layer}/intermediate/dense/kernel"].shape == (D, F)
-    assert f"bert/encoder/layer_{config['num_hidden_layers']}/output/dense/bias" not in found
-
-
-def test_a_published_gpt2_has_the_shapes_of_its_config():
-    folder = published("gpt2-tf")
-    config = json.loads((folder / "hparams.json").read_text())
-    found = cases.content(tensorflow.open_arrays, folder)
-    assert found["model/wte"].shape == (config["n_vocab"], config["n_embd"])
-    assert found["model/wpe"].shape == (config["n_ctx"], config["n_embd"])
-    for i in range(config["n_layer"]):
-        weight = found[f"model/h{i}/attn/c_attn/w"]
-        assert weight.shape == (1, config["n_embd"], 3 * config["n_embd"])
-
-
-@pytest.mark.parametrize("kind", ["pre", "tune", "empty"])
-def test_a_published_xlnet_has_the_shapes_of_its_config(kind):
-    folder = published("xlnet-tf") / "tests" / f"test_checkpoint_{kind}"
-    config = json.loads((folder / "xlnet_config.json").read_text())
-    found = cases.content(tensorflow.open_arrays, folder)
-    shape = (config["n_token"], config["d_model"])
-    assert found["model/transformer/word_embedding/lookup_table"].shape == shape
-    for i in range(config["n_layer"]):
-        weight = found[f"model/transformer/layer_{i}/rel_attn/q/kernel"]
-        assert weight.shape == (config["d_model"], config["n_head"], config["d_head"])
