@@ -100,7 +100,7 @@ def compiled(steps: Steps, data: BatchShapes) -> Step:
         UserError: the compiler fails for another reason than memory.
     """
     begin, refusal, stats = time.monotonic(), "", None
-    lowered = steps.lowered(data)
+    lowered = steps.lower(data)
     with tempfile.TemporaryDirectory() as folder:
         dump: Any = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
         try:

@@ -1,4 +1,4 @@
-"""The compiled functions of a run: fresh state, training step, evaluation step."""
+"""Compiles the functions of a run: its first state, training step, evaluation step."""
 
 import functools
 import itertools
@@ -18,7 +18,7 @@ from pretrain.training import train_state as state_lib
 
 
 class Steps:
-    """An objective and an optimiser on a machine; every function runs under its layout.
+    """Compiles an objective and an optimiser for a machine, under its layout.
 
     Attributes:
         like: the state as jax.ShapeDtypeStructs with their shardings.
@@ -54,39 +54,45 @@ class Steps:
         for data in train:
             layout.check_rows(data.B, parts)
         init_rng, train_rng, self.eval_rng = jax.random.split(jax.random.key(seed), 3)
-        batch = self.blank(train[0])
+        make_batch = self.blank(train[0])
 
         def init():
             return state_lib.init(
-                objective, tx, init_rng, batch(), average=average, scalars=scalars
+                objective, tx, init_rng, make_batch(), average=average, scalars=scalars
             )
 
         with recording() as record:
-            shapes = self._placed(jax.eval_shape)(init)
+            shapes = self._bind_layout(jax.eval_shape)(init)
+        # Parameters say what decays and how deep they lie while their shapes are traced.
         tx = optimizer.with_infos(tx, record.infos(shapes.params))
-        places = layout.of(shapes)
+        shardings = layout.of(shapes)
         self.like = layout.like(shapes)
-        self.init = self._placed(jax.jit(init, out_shardings=places))
+        # Made in their shards: the whole state need not fit on one device.
+        self.init = self._bind_layout(jax.jit(init, out_shardings=shardings))
         train_step = jax.jit(
             functools.partial(
                 state_lib.train_step, objective, tx, train_rng, parts=parts, average=average
             ),
-            donate_argnums=0,
-            out_shardings=(places, None),
+            donate_argnums=0,  # the old state's memory becomes the new one's
+            out_shardings=(shardings, None),
         )
-        self.train, self._lower = self._placed(train_step), self._placed(train_step.lower)
-        for data in train[1:]:  # a later phase is refused now, if at all
-            self._placed(jax.eval_shape)(self.train, self.like, jax.eval_shape(self.blank(data)))
-        self._evaluate = self._placed(jax.jit(functools.partial(state_lib.eval_step, objective)))
-        self._predict = self._placed(
+        self.train = self._bind_layout(train_step)
+        self._lower = self._bind_layout(train_step.lower)
+        for data in train[1:]:  # a later phase that does not fit is refused now, not days later
+            self._bind_layout(jax.eval_shape)(
+                self.train, self.like, jax.eval_shape(self.blank(data))
+            )
+        eval_step = functools.partial(state_lib.eval_step, objective)
+        self._evaluate = self._bind_layout(jax.jit(eval_step))
+        self._predict = self._bind_layout(
             jax.jit(
                 lambda params, batch: objective.apply({"params": params}, batch, method="predict")
             )
         )
-        self._fresh_carry = functools.cache(self._compile_carry)
+        self._init_carry = functools.cache(self._compile_carry)
 
-    def _placed(self, f):
-        """`f`, tracing what it traces under this machine's layout."""
+    def _bind_layout(self, f):
+        """Returns `f`, which then traces its functions under this machine's layout."""
 
         def run(*args):
             with sharding_context(self.layout):
@@ -95,54 +101,61 @@ class Steps:
         return run
 
     def blank(self, data):
-        """A function that makes a batch of zeros shaped like those of `data`."""
+        """Returns a function that makes a batch of zeros, shaped as those of `data`."""
         shapes = data.shapes()
         return lambda: {name: jax.numpy.zeros(x.shape, x.dtype) for name, x in shapes.items()}
 
-    def lowered(self, data) -> jax.stages.Lowered:
-        """The training step on batches of `data`, from shapes alone: `.compile()` finishes it."""
+    def lower(self, data) -> jax.stages.Lowered:
+        """Lowers the training step on batches of `data`, from shapes alone."""
         return self._lower(self.like, self.layout.like(jax.eval_shape(self.blank(data))))
 
     def rows(self, data) -> slice:
-        """Which rows of its batches this process reads."""
+        """Returns the rows of a batch that this process reads."""
         return self.layout.rows(data.B)
 
     def evaluate(self, params, data, stop, batches: int | None = None) -> metrics.Metrics | None:
-        """The sums of `data` from its beginning, memory carried from one batch to the next.
+        """Adds up the metrics of `data` from its beginning, with memory between its batches.
 
-        Reads it to its end, or so many batches; None if `stop()` asked to break off.  Added up in
-        float64: a float32 no longer counts beyond 2^24 tokens.
+        Args:
+            stop: () -> whether to break off.
+            batches: how many are read; None: all.
+
+        Returns:
+            Sums in float64; None if `stop()` asked to break off.
         """
         total: metrics.Metrics = {}
-        carry = self._fresh_carry(data)()
+        carry = self._init_carry(data)()
         for step, batch in itertools.islice(stream(data, 0, self.rows(data)), batches):
             rng = jax.random.fold_in(self.eval_rng, step)
             sums, carry = self._evaluate(rng, params, carry, self.layout.put(batch, data.B))
             if stop():
                 return None
+            # In float64: a float32 no longer counts beyond 2^24 tokens.
             total = metrics.add(total, jax.tree.map(np.float64, jax.device_get(sums)))
         return total
 
     def predict(self, params, data, stop) -> dict[str, np.ndarray] | None:
-        """What the objective's `predict` says of every row of `data`, in its order, fillers left
-        out; None if `stop()` asked to break off."""
-        found: list[dict[str, np.ndarray]] = []
+        """Returns the objective's predictions for every row of `data`, in its order.
+
+        Rows that fill up the last batch are left out.  None if `stop()` asked to break off.
+        """
+        blocks: list[dict[str, np.ndarray]] = []
         for _, batch in stream(data, 0, self.rows(data)):
-            placed = self.layout.put(batch, data.B)
-            outputs = {**self._predict(params, placed), "weight_B": placed["weight_B"]}
-            found.append(multihost_utils.process_allgather(outputs, tiled=True))
+            arrays = self.layout.put(batch, data.B)
+            outputs = {**self._predict(params, arrays), "weight_B": arrays["weight_B"]}
+            blocks.append(multihost_utils.process_allgather(outputs, tiled=True))
             if stop():
                 return None
-        whole = {name: np.concatenate([each[name] for each in found]) for name in found[0]}
-        real = whole.pop("weight_B") > 0
-        return {name: x[real] for name, x in whole.items()}
+        whole = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        is_row_B = whole.pop("weight_B") > 0
+        return {name: x[is_row_B] for name, x in whole.items()}
 
     def _compile_carry(self, data):
-        """A function that makes the carry an evaluation on `data` begins with."""
-        blank = self.blank(data)
+        """Returns a function that makes the carry with which an evaluation on `data` begins."""
+        make_batch = self.blank(data)
 
-        def fresh():
-            return state_lib.fresh_carry(self.objective, self.eval_rng, blank())
+        def init_carry():
+            return state_lib.init_carry(self.objective, self.eval_rng, make_batch())
 
-        places = self.layout.of(self._placed(jax.eval_shape)(fresh))
-        return self._placed(jax.jit(fresh, out_shardings=places))
+        shardings = self.layout.of(self._bind_layout(jax.eval_shape)(init_carry))
+        return self._bind_layout(jax.jit(init_carry, out_shardings=shardings))

@@ -15,7 +15,8 @@ from modules.activation_sharding import constrain_sharding
 from modules.metrics import Metrics, Sum
 from pretrain.distributed.sharding import letters
 
-SCALARS = {  # numbers of a state that hooks may change between steps, and what they do
+# Numbers of a state that hooks may change between steps, and their effect.
+SCALARS = {
     "lr_scale": "multiplies every update, beside the schedule",
     "average_rate": "rate of the moving average of the parameters; 0: it is the parameters",
 }
@@ -23,26 +24,36 @@ SCALARS = {  # numbers of a state that hooks may change between steps, and what 
 
 @flax.struct.dataclass
 class State:
-    """All that a run is, between two steps; every leaf is saved, sharded and restored."""
+    """Holds all that a run is between two steps; every leaf is saved, sharded and restored.
+
+    Attributes:
+        step: int32, number of batches seen.
+        carry: collections that an objective keeps between batches, as XLNet's memory.
+        opt: state of the optimiser.
+        average: moving average of the parameters, where the recipe wants one; else None.
+        skipped: int32, number of steps whose loss or gradient was not finite.
+        consecutive_skips: int32, how many of the latest steps were skipped.
+        scalars: float32 by name, of `SCALARS`, where hooks change them; else None.
+    """
 
     step: jax.Array
     params: Any
-    carry: Any  # collections an objective keeps between batches, e.g. XLNet's memory
+    carry: Any
     opt: Any
-    average: Any  # of the parameters, where the recipe wants one; else None
-    skipped: jax.Array  # steps whose loss or gradient was not finite
-    consecutive_skips: jax.Array  # how many of them are the latest
-    scalars: Any = None  # float32 by name, of `SCALARS`, where hooks change them; else None
+    average: Any
+    skipped: jax.Array
+    consecutive_skips: jax.Array
+    scalars: Any = None
 
     @property
     def evaluated_params(self):
-        """The parameters that are evaluated: their average where there is one."""
+        """Returns the parameters to evaluate: their average where there is one."""
         return self.params if self.average is None else self.average
 
 
 @flax.struct.dataclass
 class StepMetrics:
-    """What a training step reports of itself; small, and not part of the state.
+    """Carries the metrics of one training step to the host.
 
     Attributes:
         sums: the metrics of the objective on the batch.
@@ -93,45 +104,54 @@ def replace_scalars(state: State, values: Mapping[str, float]) -> State:
     return dataclasses.replace(state, scalars={**scalars, **new}) if new else state
 
 
-def fresh_carry(objective, rng, batch):
-    """What an objective keeps between batches, before it has read any."""
+def init_carry(objective, rng, batch):
+    """Returns the collections that an objective keeps between batches, as yet without content."""
     rngs = {"params": rng, "dropout": rng, "corrupt": rng}
     variables = objective.init(rngs, batch, train=False)
     return {name: values for name, values in variables.items() if name != "params"}
 
 
 def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, average: float = 0.0):
-    """Updates the state from one batch, taken in `parts`; returns it and `StepMetrics`.
+    """Updates the state from one batch.
 
-    The gradient is of the mean over the whole batch, whatever the parts' weights; but see
-    `total_loss` where there is more than one loss.  Randomness
-    comes from (seed, step), so a restart repeats it.  A step whose loss or gradient is not
-    finite changes nothing but the counters.
+    The gradient is of the mean over the whole batch, whatever the weights of the microbatches; see
+    `total_loss` where there is more than one loss.  A step whose loss or gradient is not finite
+    changes nothing but the counters.
+
+    Args:
+        rng: key of the run.
+        parts: microbatches whose gradients are added up.
+        average: rate of the moving average of the parameters; 0: there is none.
+
+    Returns:
+        (the new state, its `StepMetrics`).
     """
-    rng = jax.random.fold_in(rng, state.step)
+    rng = jax.random.fold_in(rng, state.step)  # a restart repeats the randomness of its steps
     scalars = state.scalars or {}
-    grads, carry, sums = _gradients(objective, rng, state, batch, parts)
+    grads, carry, sums = _sum_grads(objective, rng, state, batch, parts)
+    # Divided once, after the sum over microbatches: these may have unequal weights.
     share = 1 / jnp.maximum(sums["loss"].weight, 1e-9)
     norm = optax.tree.norm(grads) * share
-    finite = jnp.isfinite(norm) & jnp.isfinite(total_loss(sums))
+    is_finite = jnp.isfinite(norm) & jnp.isfinite(total_loss(sums))
 
     def update():
-        mean = jax.tree.map(lambda g: g * share, grads)
-        updates, opt = tx.update(mean, state.opt, state.params, norm=norm)
+        mean_grads = jax.tree.map(lambda g: g * share, grads)
+        updates, opt = tx.update(mean_grads, state.opt, state.params, norm=norm)
         if "lr_scale" in scalars:
             updates = jax.tree.map(lambda u: u * scalars["lr_scale"], updates)
         params = optax.apply_updates(state.params, updates)
         average_rate = scalars.get("average_rate", average)
-        return params, carry, opt, _averaged(state.average, params, average_rate)
+        return params, carry, opt, _update_average(state.average, params, average_rate)
 
     def skip():
         return state.params, state.carry, state.opt, state.average
 
     # A branch, not a select: the moments are updated in place, with no second pass over them.
-    params, carry, opt, kept = jax.lax.cond(finite, update, skip)
-    skips = jnp.where(finite, 0, state.consecutive_skips + 1)
-    number, skipped = state.step + 1, state.skipped + ~finite
-    state = State(number, params, carry, opt, kept, skipped, skips, state.scalars)
+    params, carry, opt, new_average = jax.lax.cond(is_finite, update, skip)
+    skips = jnp.where(is_finite, 0, state.consecutive_skips + 1)
+    # A skipped step counts as a step: its batch is not read again.
+    number, skipped = state.step + 1, state.skipped + ~is_finite
+    state = State(number, params, carry, opt, new_average, skipped, skips, state.scalars)
     return state, StepMetrics(sums, norm, skips)
 
 
@@ -155,17 +175,17 @@ def total_loss(metrics: Metrics):
 
 
 def eval_step(objective, rng, params, carry, batch):
-    """The same sums on held-out data, and the carry for its next batch."""
+    """Returns the metrics of a held-out batch, and the carry for the next."""
     return objective.apply(
         {"params": params, **carry}, batch, train=False, rngs={"corrupt": rng}, mutable=list(carry)
     )
 
 
-def _gradients(objective, rng, state: State, batch, parts: int):
-    """Gradients of the summed loss, the new carry, and the sums of all parts."""
+def _sum_grads(objective, rng, state: State, batch, parts: int):
+    """Returns gradients of the summed loss, the new carry, and the metrics of all microbatches."""
 
     @functools.partial(jax.grad, has_aux=True)
-    def slopes(params, carry, batch, rng):
+    def loss_grads(params, carry, batch, rng):
         dropout_rng, corrupt_rng = jax.random.split(rng)
         sums, carry = objective.apply(
             {"params": params, **carry},
@@ -176,59 +196,67 @@ def _gradients(objective, rng, state: State, batch, parts: int):
         )
         return total_loss(sums), (sums, carry)
 
-    def held(carry, batch, rng):
-        grads, (sums, carry) = slopes(state.params, carry, batch, rng)
-        return _held(grads), sums, carry
+    def compute(carry, batch, rng):
+        grads, (sums, carry) = loss_grads(state.params, carry, batch, rng)
+        return _constrain_grads(grads), sums, carry
 
-    def add(done, own):
-        *new, carry = held(*own)
-        return jax.tree.map(jnp.add, done, tuple(new)), carry
+    def add(totals, microbatch):
+        *new, carry = compute(*microbatch)
+        return jax.tree.map(jnp.add, totals, tuple(new)), carry
 
     if parts == 1:
-        grads, sums, carry = held(state.carry, batch, rng)
+        grads, sums, carry = compute(state.carry, batch, rng)
         return grads, carry, sums
-    own = (_deal(state.carry, parts), _deal(batch, parts), jax.random.split(rng, parts))
-    one = jax.tree.map(lambda x: x[0], own)
-    grads, sums, _ = jax.eval_shape(held, *one)
+    microbatches = (
+        split_rows(state.carry, parts),
+        split_rows(batch, parts),
+        jax.random.split(rng, parts),
+    )
+    first = jax.tree.map(lambda x: x[0], microbatches)
+    grads, sums, _ = jax.eval_shape(compute, *first)
     grads, sums = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))
-    (grads, sums), carry = jax.lax.scan(add, (_held(grads), sums), own)
-    return grads, _gather(carry), sums
+    # The zeros, too, so that the scan carries shards and not whole gradients.
+    (grads, sums), carry = jax.lax.scan(add, (_constrain_grads(grads), sums), microbatches)
+    return grads, merge_rows(carry), sums
 
 
-def _held(grads):
-    """Gradients where their parameters live: no device sums up more than its share."""
+def _constrain_grads(grads):
+    """Constrains gradients to their parameters' sharding: no device sums up more than its share."""
     return jax.tree_util.tree_map_with_path(
         lambda path, g: constrain_sharding(g, letters(path)), grads
     )
 
 
-def _rows(path) -> int:
-    """Where the batch stands among an array's dimensions, from the last: -3 in `h_NBMD`."""
+def _batch_axis(path) -> int:
+    """Returns the axis of B in an array, counted from the last: -3 in `h_NBMD`."""
     return letters(path).index("B") - len(letters(path))
 
 
-def _deal(tree, parts: int):
-    """Row r of every array to part r % parts, so that each device deals its own rows."""
+def split_rows(tree, parts: int):
+    """Splits each array's rows into microbatches, as a new leading axis.
 
-    def deal(path, x):
-        axis = x.ndim + _rows(path)
+    Row r goes to microbatch r % parts, so that each device splits its own rows.
+    """
+
+    def split(path, x):
+        axis = x.ndim + _batch_axis(path)
         x = x.reshape(*x.shape[:axis], -1, parts, *x.shape[axis + 1 :])
         return jnp.moveaxis(x, axis + 1, 0)
 
-    return jax.tree_util.tree_map_with_path(deal, tree)
+    return jax.tree_util.tree_map_with_path(split, tree)
 
 
-def _gather(tree):
-    """The inverse of `_deal`."""
+def merge_rows(tree):
+    """Inverts `split_rows`."""
 
-    def gather(path, x):
-        axis = x.ndim - 1 + _rows(path)
+    def merge(path, x):
+        axis = x.ndim - 1 + _batch_axis(path)
         x = jnp.moveaxis(x, 0, axis + 1)
         return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
 
-    return jax.tree_util.tree_map_with_path(gather, tree)
+    return jax.tree_util.tree_map_with_path(merge, tree)
 
 
-def _averaged(kept, params, rate: float | jax.Array):
-    """Returns the moving average after one more step."""
-    return kept and jax.tree.map(lambda k, p: rate * k + (1 - rate) * p, kept, params)
+def _update_average(average, params, rate: float | jax.Array):
+    """Returns the moving average after one more step; None where there is none."""
+    return average and jax.tree.map(lambda a, p: rate * a + (1 - rate) * p, average, params)

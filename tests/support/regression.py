@@ -69,7 +69,8 @@ class Layout:
 
 def get_config(**changes: Any) -> ConfigDict:
     """Returns a recipe; `train__eval_every=0` changes a value of it."""
-    config = ConfigDict(dict(seed=0, mesh={}, optim=dict(lr=0.01, steps=STEPS, warmup=2)))
+    config = ConfigDict(dict(seed=0, mesh={}, profile=""))
+    config.optim = dict(lr=0.01, steps=STEPS, warmup=2)
     config.train = dict(log_every=1, eval_every=3, eval_batches=2, save_every=2, best="")
     names = {name.replace("__", "."): value for name, value in changes.items()}
     config.update_from_flattened_dict(names)

@@ -6,9 +6,8 @@ import pytest
 from pretrain.runtime.errors import UserError
 from pretrain.training import logging
 from pretrain.training.profiler import Profile
+from tests.support import regression
 from tests.support import tiny_runs as toys
-
-pytest_plugins = ["tests.support.tiny_runs"]
 
 
 def traced(path) -> list[int]:
@@ -19,12 +18,9 @@ def traced(path) -> list[int]:
     return sorted(numbers)
 
 
-def test_the_steps_asked_for_are_traced_and_nothing_else_changes(toy, tmp_path):
-    few = {"train.eval_every": 0, "train.save_every": 100}
-    config = toy.config("bilm", few)
-    plain = toys.train(config, tmp_path / "plain")
-    config = toy.config("bilm", few | {"profile": "2-3,6"})
-    toys.assert_same(toys.train(config, tmp_path / "traced"), plain)
+def test_the_steps_asked_for_are_traced_and_nothing_else_changes(tmp_path):
+    plain = regression.run(tmp_path / "plain").state
+    toys.assert_same(regression.run(tmp_path / "traced", profile="2-3,6").state, plain)
     files = (tmp_path / "traced" / "profile").glob("plugins/profile/*/*.xplane.pb")
     assert {path.parent.name: traced(path) for path in files} == {
         "steps-2-3": [2, 3],

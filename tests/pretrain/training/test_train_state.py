@@ -102,7 +102,7 @@ def test_eval_reads_the_memory_and_hands_on_the_next():
     state, batch = begin(), draw(2)
     run = functools.partial(states.eval_step, Objective(), jax.random.key(0), state.params)
     sums, carry = run(state.carry, batch)
-    fresh = states.fresh_carry(Objective(), jax.random.key(0), batch)
+    fresh = states.init_carry(Objective(), jax.random.key(0), batch)
     others, _ = run(fresh, batch)
     assert sums["loss"].total != others["loss"].total
     assert not np.any(fresh["memory"]["h_NBMD"])
