@@ -86,7 +86,6 @@ def base(**size: int) -> ConfigDict:
         norm="post",
         S=2,
         normed_embedding=True,
-        head="transform",
         pooler=True,
         activation="gelu",
         epsilon=1e-12,
@@ -97,6 +96,7 @@ def base(**size: int) -> ConfigDict:
         dtype="bfloat16",
     )
     config.model.update(size)
+    config.head = dict(tied=True, transform=True, bias=True)
     config.text_format = "bert"
     config.execution = dict(remat="none", unroll=1, loss_chunks=1)
     config.objective = dict(

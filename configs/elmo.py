@@ -72,6 +72,7 @@ def original(**size) -> ConfigDict:
         dtype="bfloat16",
     )
     config.model.update(size)
+    config.head = dict(tied=False, bias=True)
     config.text_format = "elmo"
     config.execution = dict(unroll=1, loss_chunks=20)
     config.objective = dict(name="bilm", samples=8192, stateful=True, reset="never")

@@ -58,6 +58,7 @@ def base() -> ConfigDict:
         init_scale=0.02,
         dtype="bfloat16",
     )
+    config.head = dict(tied=True)
     config.text_format = "gpt"
     config.execution = dict(remat="none", unroll=1, loss_chunks=8)
     config.objective = dict(name="clm", across=False)

@@ -77,6 +77,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
         dtype="bfloat16",
     )
     config.model.update(size)
+    config.head = dict(tied=True)
     config.text_format = "gpt"
     config.execution = dict(remat="none", unroll=1, loss_chunks=16)
     config.objective = dict(name="clm", across=False)

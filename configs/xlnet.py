@@ -56,6 +56,7 @@ def large() -> ConfigDict:
         dtype="bfloat16",
         init_scale=0.02,
     )
+    config.head = dict(tied=True, bias=True)
     config.text_format = "xlnet"
     config.execution = dict(remat="full", unroll=1, block=128, loss_chunks=5)
     config.objective = dict(

@@ -40,6 +40,7 @@ class Start(NamedTuple):
         tokenizer: of that run, or learned from the training texts.
         run: the pretrained run; None where training is from scratch.
         execution: the section of the pretrained run, and what the recipe says otherwise.
+        head: the section of the pretrained run.
     """
 
     text_format: str
@@ -47,6 +48,7 @@ class Start(NamedTuple):
     tokenizer: tokenizers.Tokenizer
     run: Run | None
     execution: dict[str, Any]
+    head: Mapping[str, Any] = MappingProxyType({})
 
     def backbone(self) -> nn.Module:
         """Builds the backbone."""
@@ -96,7 +98,8 @@ def start_from(
     new = len(load_format(text_format).new_tokens)
     grown = {"V": own["V"] + new} if new else {}
     execution = {**run.config.get("execution", {}), **execution}
-    return Start(text_format, {**own, **changes, **grown}, run.tokenizer, run, execution)
+    head = dict(run.config.get("head", {}))
+    return Start(text_format, {**own, **changes, **grown}, run.tokenizer, run, execution, head)
 
 
 def restore_backbone(

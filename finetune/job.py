@@ -91,7 +91,8 @@ def load_job(workdir: Path) -> TunedRun:
         raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {TASK}")
     name, model = format_name(run.config), run.config.model.to_dict()
     execution = dict(run.config.get("execution", {}))
-    start = initialize.Start(name, model, run.tokenizer, run, execution)
+    head = dict(run.config.get("head", {}))
+    start = initialize.Start(name, model, run.tokenizer, run, execution, head)
     data, task = build_task(start, read_json(workdir / TASK), run.config.batches.L)
     return TunedRun(run, data, task)
 
@@ -119,7 +120,7 @@ def build_task(
     inputs = build_rows(start, backbone, L)
     with name_section("task"):
         data = tasks.build_data(inputs, examples, **fields)
-        return data, tasks.build_task(backbone, data, **fields)
+        return data, tasks.build_task(backbone, data, language_model_head=start.head, **fields)
 
 
 def build_layouts(
@@ -223,5 +224,7 @@ def build_rows(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
 def resolve_recipe(job: Job, config: ConfigDict) -> ConfigDict:
     """Returns the recipe with all of the model in it: what is kept beside the weights."""
     whole = json.loads(config.to_json_best_effort())
-    start = dict(text_format=job.start.text_format, execution=job.start.execution)
+    start = dict(
+        text_format=job.start.text_format, execution=job.start.execution, head=job.start.head
+    )
     return ConfigDict(whole | dict(model=dict(job.start.model), **start))

@@ -73,6 +73,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         objectives.build,
         run.config.objective,
         backbone=run.backbone,
+        head=run.config.get("head"),
         special=run.tokenizer.special,
         execution=run.config.get("execution"),
     )

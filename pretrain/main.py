@@ -24,9 +24,8 @@ def main(config, workdir) -> int:
     """
     execution = config.get("execution")
     backbone = call_section("model", modules.build, config.model, execution=execution)
-    objective = call_section(
-        "objective", objectives.build, config.objective, backbone=backbone, execution=execution
-    )
+    parts = dict(backbone=backbone, head=config.get("head"), execution=execution)
+    objective = call_section("objective", objectives.build, config.objective, **parts)
     hooks = build_hooks(config.get("hooks", {}))  # refused before a corpus is prepared
     corpus = call_section("corpus", prepare.prepare, config.corpus, verify=cli.VERIFY.value)
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))

@@ -23,6 +23,7 @@ class Ours:
         backbone = modules.build(**recipe["model"], execution=recipe["execution"])
         objective = objectives.build(
             backbone=backbone,
+            head=recipe.get("head"),
             special=synthetic_data.SPECIAL,
             execution=recipe["execution"],
             **recipe["objective"],

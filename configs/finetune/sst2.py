@@ -50,7 +50,7 @@ def from_scratch(config: ConfigDict) -> ConfigDict:
     config.text_format = "elmo"
     config.tokens = dict(name="words", lower=True, types=8000)
     config.model = dict(
-        name="elmo", inputs="words", V=None, D=300, U=128, N=1, tied=True, dropout=0.5
+        name="elmo", inputs="words", V=None, D=300, U=128, N=1, dropout=0.5
     )
     config.task.head.update(pool="mean", dropout=0.5)
     config.epochs = 6.0

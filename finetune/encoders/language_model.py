@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from finetune.encoders import backbone as backbones
+from modules.heads import language_model
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
@@ -14,6 +15,7 @@ class Encoder(nn.Module):
     """The backbone's last states, from which the next token is predicted, too.
 
     Attributes:
+        head: the language-model head; None: tied to the embedding, and nothing besides.
         weight: of the language model's loss (GPT-1: 0.5).
         copies: uses of the states.
     """
@@ -21,10 +23,13 @@ class Encoder(nn.Module):
     has_backbone_states = True
 
     backbone: nn.Module
+    head: Any = None
     weight: float = 0.5
     copies: int = 1
 
     def __post_init__(self):
+        if self.head is None:
+            self.head = language_model.build(self.backbone)
         super().__post_init__()
         if not self.backbone.is_causal:
             raise UserError(
@@ -45,6 +50,6 @@ class Encoder(nn.Module):
         tokens_BL, valid_BL = rows["tokens_BL"], rows["valid_BL"]
         real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
         weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
-        found = self.backbone.cross_entropy(h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL, chunks=4)
-        loss = found["loss"]
+        states = h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL
+        loss = self.head.cross_entropy(*states, self.backbone.table())["loss"]
         return metrics | {"lm_loss": Sum(self.weight * loss.total, loss.weight, train=True)}

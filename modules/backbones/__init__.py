@@ -82,11 +82,19 @@ class Backbone(Protocol):
         """
         ...
 
+    def table(self) -> Any:
+        """Returns the tokens' embedding, [V, D] float32, which a head may be tied to.
+
+        None: there is none, as of a backbone that reads characters.
+        """
+        ...
+
     def flops(self, B: int, L: int, P: int) -> float:
-        """Counts floating-point operations of a training step on [B, L] with P predicted each.
+        """Counts floating-point operations of a training step on [B, L] with P states read each.
 
         Products only, a multiply-add as two, backward as twice forward; nothing that a step
-        executes beyond that, such as recomputation and scores of what is not seen.
+        executes beyond that, such as recomputation and scores of what is not seen.  Heads count
+        their own.
         """
         ...
 

@@ -1,10 +1,9 @@
 """ELMo's backbone: characters or words, and LSTMs that read them from either end.
 
 Peters et al. 2018 (arXiv 1802.05365), equal in arithmetic to the released code (bilm-tf): the
-two directions share the words' embedding and the softmax, and nothing else.
+two directions share the words' embedding and the head's softmax, and nothing else.
 """
 
-import math
 from typing import Any
 
 import jax
@@ -16,7 +15,6 @@ from modules.backbones import Output, refuse_arguments
 from modules.layers import char_cnn, layer_stack, params
 from modules.layers.dropout import Dropout
 from modules.layers.rnn import Recurrent, State, flip_backward_direction
-from modules.losses import cross_entropy
 from modules.masks import Mask, at
 
 
@@ -24,14 +22,13 @@ class Backbone(nn.Module):
     """Words to states of either direction.
 
     Attributes:
-        V: words of the softmax, and of the embedding where there is one; 0: neither.
+        V: words that are known, of the embedding where there is one and of a head; 0: none.
         D: width of a word, and of the states in each direction.
         U, N, Z: units of a cell, layers, directions (1: left to right alone).
         inputs: "characters" of each word, or "words": their ids.
         E, filters, highways, activation, W: of `char_cnn.CharCNN`; characters of a word.
         clip_cell, clip_projection: cells and states are held within this; 0: free.
         residual: from the second layer on, a layer adds its input to its output.
-        tied: the softmax's rows are the words' embedding.
         dropout: of every layer's input, and of the last output where a softmax reads it.
         unroll: positions per step of the scan over positions.
     """
@@ -50,7 +47,6 @@ class Backbone(nn.Module):
     clip_cell: float = 3.0
     clip_projection: float = 3.0
     residual: bool = True
-    tied: bool = False
     dropout: float = 0.1
     dtype: str = "float32"
     unroll: int = 1
@@ -64,8 +60,6 @@ class Backbone(nn.Module):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
         if self.inputs == "words" and not self.V:
             raise ValueError("inputs='words' needs V, the number of words")
-        if self.tied and self.inputs != "words":
-            raise ValueError("tied=True needs the embedding of inputs='words'")
 
     def setup(self):
         if self.inputs == "words":
@@ -76,11 +70,6 @@ class Backbone(nn.Module):
         else:
             self.characters = self._characters()
             params.set_depths(self, characters=0)
-        if self.V and not self.tied:
-            init = params.normal(1 / math.sqrt(self.D))
-            self.softmax_VD = params.param(self, "softmax_VD", init, (self.V, self.D), decay=True)
-        if self.V:
-            self.bias_V = params.param(self, "bias_V", params.zeros, (self.V,), decay=False)
         self.drop = Dropout(self.dropout)
         example = jnp.zeros((1, self.Z, 1, self.D), self.dtype)
         self.layers = layer_stack.init_layer_stack(self, "layers", self._layer(), self.N, example)
@@ -224,36 +213,16 @@ class Backbone(nn.Module):
             states.append(own)
         return outputs, jax.tree.map(lambda *layers: jnp.stack(layers), *states)
 
-    def softmax(self) -> tuple[Any, Any]:
-        """(w_VD, bias_V), float32.  ValueError if there is none."""
-        if not self.V:
-            raise ValueError("V=0: this backbone has no softmax")
-        return self.token_VD if self.tied else self.softmax_VD, self.bias_V
+    def table(self):
+        """Returns the words' embedding, [V, D]; None of a backbone that reads characters."""
+        return self.token_VD if self.inputs == "words" else None
 
-    def logits(self, h_BLD):
-        """Scores of the words after states of one direction, [B, L, D]: [B, L, V] float32."""
-        w_VD, bias_V = self.softmax()
-        w_VD = w_VD.astype(h_BLD.dtype)
-        logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
-        return logits + bias_V
-
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int):
-        """`cross_entropy.softmax_cross_entropy` of the full softmax: the same without the
-        logits."""
-        return cross_entropy.softmax_cross_entropy(
-            h_BPD, *self.softmax(), targets_BP, weights_BP, chunks=chunks
-        )
-
-    def flops(self, B: int, L: int, P: int, candidates: int = 0) -> float:
-        """Counts the operations of a training step on [B, Z, L] with P predicted of each L.
-
-        Args:
-            candidates: words among which each is predicted; 0: all V.
-        """
+    def flops(self, B: int, L: int, P: int) -> float:
+        """Counts the operations of a training step on [B, Z, L]."""
+        del P  # every state is computed, whether or not it is read
         cell = 2 * 2 * self.D * 4 * self.U + 2 * self.U * self.D
         word = self._characters(parent=None).flops(self.W) if self.inputs == "characters" else 0
-        head = 2 * self.D * (candidates or self.V)
-        return 3.0 * B * self.Z * (L * (word + self.N * cell) + P * head)
+        return 3.0 * B * self.Z * L * (word + self.N * cell)
 
 
 def _valid(mask: Mask, B: int, L: int):

@@ -14,7 +14,6 @@ from flax import linen as nn
 from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output
 from modules.kernels.attention import AttentionMask, make_attention_mask
-from modules.kernels.dense import dense
 from modules.layers import layer_stack
 from modules.layers.attention import Block, KVCache
 from modules.layers.dropout import Dropout
@@ -30,7 +29,6 @@ from modules.layers.params import (
     set_depths,
     zeros,
 )
-from modules.losses import cross_entropy
 from modules.masks import Mask, at
 
 
@@ -46,8 +44,6 @@ class Backbone(nn.Module):
         window: of layers 1, 3, 5 ... each position sees the last so many alone (GPT-3); 0: all.
         S: kinds of segments that have an embedding (BERT: 2); 0: none.
         normed_embedding: the sum of the embeddings is normed (BERT).
-        head: how states become logits, always with the embedding's own weights: "tied", or
-            "transform", after another layer and with a bias per token (BERT).
         pooler: `pool` exists (BERT).
         epsilon: of the norms.
         initializer, init_scale: "normal" or "truncated" and its deviation.
@@ -70,7 +66,6 @@ class Backbone(nn.Module):
     window: int = 0
     S: int = 0
     normed_embedding: bool = False
-    head: str = "tied"
     pooler: bool = False
     activation: str = "gelu"
     epsilon: float = 1e-5
@@ -92,7 +87,6 @@ class Backbone(nn.Module):
         check_choice(self, "initializer", INITIALIZERS)
         check_choice(self, "attention", ("bi", "causal"))
         check_choice(self, "norm", ("post", "pre"))
-        check_choice(self, "head", ("tied", "transform"))
         if self.window and not self.is_causal:
             raise ValueError(f"window={self.window} is of a model with attention='causal'")
 
@@ -109,13 +103,6 @@ class Backbone(nn.Module):
             set_depths(self, embedding_norm=0)
         if self.norm == "pre":
             self.final_norm = Norm(self.epsilon)
-        if self.head == "transform":
-            self.head_DD = param(self, "head_DD", init, (D, D), decay=True, dtype=self.dtype)
-            self.head_bias_D = param(
-                self, "head_bias_D", zeros, (D,), decay=False, dtype=self.dtype
-            )
-            self.head_norm = Norm(self.epsilon)
-            self.bias_V = param(self, "bias_V", zeros, (V,), decay=False)
         if self.pooler:
             self.pool_DD = param(self, "pool_DD", init, (D, D), decay=True, dtype=self.dtype)
             self.pool_bias_D = param(
@@ -156,10 +143,7 @@ class Backbone(nn.Module):
         else:
             h_BLD, memory = self._read_on(tokens_BL, mask, segments_BL, memory, train)
             h_BLD = at(h_BLD, slots_BP)
-        h_BLD = self._norm_top(h_BLD)
-        if self.is_initializing():
-            self._transform(h_BLD)  # the head has its parameters, whether or not it is used
-        return Output(h_BLD, memory)
+        return Output(self._norm_top(h_BLD), memory)
 
     def refusal(self, mask: Mask) -> str:
         """Says why a mask cannot be honoured; "" if it can."""
@@ -211,35 +195,15 @@ class Backbone(nn.Module):
         scores = 4 * A * (J * (N - N // 2) + near * (N // 2)) / N  # per query
         queries = ((N - 1) * L + P) * (4 * D * A + 4 * D * self.F + scores)
         keys = N * L * 4 * D * A
-        head = 2 * P * D * self.V + (2 * P * D * D if self.head == "transform" else 0)
-        return 3 * B * (queries + keys + head)
+        return 3 * B * (queries + keys)
 
-    # --- heads -------------------------------------------------------------------------------
+    def table(self):
+        """Returns the tokens' embedding, [V, D]."""
+        return self.token_VD
 
     def pool(self, h_BD):
         """Takes the state of a row's first position through a layer of its own: [B, D]."""
         return jnp.tanh(h_BD @ self.pool_DD + self.pool_bias_D)
-
-    def logits(self, h_BLD):
-        """Scores the vocabulary, tied to the embedding: [B, L, V] float32."""
-        h_BLD = self._transform(h_BLD)
-        w_VD = self.token_VD.astype(h_BLD.dtype)
-        logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
-        return logits + self.bias_V if self.head == "transform" else logits
-
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int):
-        """Computes `cross_entropy.softmax_cross_entropy` of the tied softmax."""
-        h_BPD = self._transform(h_BPD)
-        bias_V = self.bias_V if self.head == "transform" else None
-        return cross_entropy.softmax_cross_entropy(
-            h_BPD, self.token_VD, bias_V, targets_BP, weights_BP, chunks=chunks
-        )
-
-    def _transform(self, h_BLD):
-        if self.head == "tied":
-            return h_BLD
-        h_BLD = constrain_sharding(dense(h_BLD, self.head_DD) + self.head_bias_D, "BLD")
-        return self.head_norm(ACTIVATIONS[self.activation](h_BLD))
 
     # --- parts -------------------------------------------------------------------------------
 

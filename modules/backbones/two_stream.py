@@ -25,10 +25,8 @@ from modules.layers.params import (
     initializer,
     param,
     reshard_embedding_rows,
-    zeros,
 )
 from modules.layers.relative_attention import AttentionView, Biases, Block, Distances, sinusoids
-from modules.losses import cross_entropy
 from modules.masks import Mask, at
 
 
@@ -97,7 +95,6 @@ class Backbone(nn.Module):
         # The released code leaves this one variable to TensorFlow's default initialiser.
         glorot = nn.initializers.glorot_uniform()
         self.query_1D = param(self, "query_1D", glorot, (1, self.D), decay=True, dtype=self.dtype)
-        self.bias_V = param(self, "bias_V", zeros, (self.V,), decay=False)
         if not self.untied:
             self.biases = Biases(self.H, self.K, kind, self.dtype)
         self.drop = Dropout(self.dropout)
@@ -177,6 +174,10 @@ class Backbone(nn.Module):
         shape = (self.N, B, self.M, self.D)
         return Memory(jnp.zeros(shape, self.dtype)) if self.M else None
 
+    def table(self):
+        """Returns the tokens' embedding, [V, D]."""
+        return self.token_VD
+
     def example(self):
         """Returns the smallest tokens, to make the parameters with."""
         return jnp.zeros((1, 1), jnp.int32)
@@ -188,23 +189,8 @@ class Backbone(nn.Module):
         queries = ((self.N - 1) * L + self.N * P) * stream
         keys = self.N * 4 * D * A * J
         distances = self.N * 2 * D * A * (self.M + 2 * L) / B  # once per batch
-        head = 2 * P * D * self.V
         no_slope_of_memory = self.N * 4 * D * A * self.M
-        return B * (3 * (queries + keys + distances + head) - no_slope_of_memory)
-
-    # --- heads -------------------------------------------------------------------------------
-
-    def logits(self, h_BLD):
-        """Scores the vocabulary, tied to the embedding: [B, L, V] float32."""
-        w_VD = self.token_VD.astype(h_BLD.dtype)
-        logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
-        return logits + self.bias_V
-
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int):
-        """Computes `cross_entropy.softmax_cross_entropy` of the tied softmax."""
-        return cross_entropy.softmax_cross_entropy(
-            h_BPD, self.token_VD, self.bias_V, targets_BP, weights_BP, chunks=chunks
-        )
+        return B * (3 * (queries + keys + distances) - no_slope_of_memory)
 
     # --- parts -------------------------------------------------------------------------------
 

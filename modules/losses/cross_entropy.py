@@ -1,7 +1,9 @@
 """Cross entropy of a large softmax, as sums that add up over devices and batches."""
 
+import jax
 import jax.numpy as jnp
 
+from modules.activation_sharding import constrain_sharding
 from modules.kernels import softmax_cross_entropy as kernel
 from modules.metrics import Metrics, Sum
 
@@ -26,6 +28,26 @@ def softmax_cross_entropy(
         "loss": Sum(nats, weight, "nats", train=True),
         "accuracy": Sum(hits, weight, "share"),
     }
+
+
+def log_likelihood(h_BPD, w_VD, bias_V, targets_BP, *, chunks: int = 4):
+    """Computes the log-likelihood in nats of each target: [B, P] float32.
+
+    Args: as `softmax_cross_entropy`.
+    """
+    w_VD = w_VD.astype(h_BPD.dtype)
+
+    def score(chunk):
+        h_BPD, targets_BP = chunk
+        logits_BPV = jnp.einsum("BPD,VD->BPV", h_BPD, w_VD, preferred_element_type=jnp.float32)
+        logits_BPV = logits_BPV if bias_V is None else logits_BPV + bias_V
+        logits_BPV = constrain_sharding(logits_BPV, "BPV")
+        own_BP = jnp.take_along_axis(logits_BPV, targets_BP[..., None], axis=-1)[..., 0]
+        return own_BP - jax.nn.logsumexp(logits_BPV, axis=-1)
+
+    pieces = tuple(kernel.split_positions(x, chunks) for x in (h_BPD, targets_BP))
+    nats_BcP = jnp.moveaxis(jax.lax.map(score, pieces), 0, 1)
+    return nats_BcP.reshape(len(targets_BP), -1)[:, : targets_BP.shape[1]]
 
 
 def histogram(ids_BP, weights_BP, V: int) -> Sum:

@@ -74,9 +74,8 @@ def steps(config, place: Slice) -> Steps:
     """
     execution = config.get("execution")
     backbone = call_section("model", modules.build, config.model, execution=execution)
-    objective = call_section(
-        "objective", objectives.build, config.objective, backbone=backbone, execution=execution
-    )
+    parts = dict(backbone=backbone, head=config.get("head"), execution=execution)
+    objective = call_section("objective", objectives.build, config.objective, **parts)
     # Which id a special token has changes no program, only that there is one.
     special: FrozenDict[str, int] = FrozenDict({name: i for i, name in enumerate(SPECIAL_NAMES)})
     objective = objective.clone(special=special)

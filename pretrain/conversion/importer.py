@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 import modules
+from modules.heads import language_model
 from pretrain.checkpoint import integrity, streaming_writer
 from pretrain.conversion import drafts, systems
 from pretrain.conversion.name_map import Link, Reconciliation, Shapes, reconcile
@@ -23,7 +24,7 @@ from pretrain.conversion.systems import ReleaseSpec, Source
 from pretrain.formats import Arrays, Spec
 from pretrain.formats.base import reading, writing
 from pretrain.inference.text_format import load_format
-from pretrain.inference.trained_run import Run, drawn, opened
+from pretrain.inference.trained_run import Run, drawn, opened, shapes_of_head
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
@@ -133,9 +134,11 @@ def _open_arrays(path: Path, kind: systems.Kind) -> Arrays:
 def _read_shapes(release: ReleaseSpec) -> dict[str, tuple[int, ...]]:
     try:
         backbone = modules.build(**release.model)
+        head = language_model.build(backbone, **release.head)
     except (TypeError, ValueError) as error:
         raise UserError(f"its configuration makes no model of ours: {error}") from error
-    leaves = integrity.flatten({"backbone": jax.eval_shape(lambda: drawn(backbone))})
+    parts = {"backbone": jax.eval_shape(lambda: drawn(backbone)), "head": shapes_of_head(head)}
+    leaves = integrity.flatten(parts)
     return {name: x.shape for name, x in leaves.items()} | release.heads
 
 
@@ -184,6 +187,7 @@ def _build_config(release: ReleaseSpec, workdir: Path) -> dict[str, Any]:
         corpus=dict(tokens=dict(name="saved", folder=str(workdir / "tokenizer"))),
         batches=release.batches,
         model=release.model,
+        head=release.head,
         objective=release.objective,
         text_format=release.text_format,
         execution=dict(loss_chunks=20),  # ELMo's published vocabulary has 793,471 words

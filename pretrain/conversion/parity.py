@@ -14,7 +14,7 @@ from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers.character_ids import characters
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats.base import reading
-from pretrain.inference.trained_run import Run, backbone_params
+from pretrain.inference.trained_run import Run, backbone_params, head_params
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json
 
@@ -44,16 +44,17 @@ def compare_xlnet(run: Run, source: Source) -> Differences:
     if case is None:
         return {}
     with jax.default_matmul_precision("highest"):
-        output, memory_NBMD = _run_streams(run.backbone, load_params(run), source, case == "pre")
+        output, memory_NBMD = _run_streams(run, source, case == "pre")
     found = {"output": difference(output, _read_array(source, f"{case}_output"))}
     for n, memory_BMD in enumerate(() if memory_NBMD is None else memory_NBMD):
         found[f"memory {n}"] = difference(memory_BMD, _read_array(source, f"{case}_new_mems_{n}"))
     return {name: (off, 1e-6) for name, off in found.items()}
 
 
-def _run_streams(backbone: Any, params: Any, source: Source, predicts: bool):
+def _run_streams(run: Run, source: Source, predicts: bool):
     """The output, and the new memory if one is given."""
-    model = backbone.clone(reuse=0, dtype="float32")
+    backbone: Any = run.backbone
+    model = backbone.clone(reuse=0, dtype="float32"), run.head.clone(dtype="float32")
     tokens_BL = _read_array(source, "input_ids")
     memory = None
     if source.has("mems_0.npy"):
@@ -64,14 +65,17 @@ def _run_streams(backbone: Any, params: Any, source: Source, predicts: bool):
     )
     if predicts:
         given |= _make_queries(_read_array(source, "input_query"))
+    params = load_params(run), head_params(run, Layout(make_mesh()))
     return _forward(model, params, tokens_BL, given)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _forward(model: Any, params: Any, tokens_BL, given: dict[str, Any]):
-    bound = model.bind({"params": params})
+    bound, head = (part.bind({"params": own}) for part, own in zip(model, params, strict=True))
     out = bound(tokens_BL, **given, train=False)
-    output = jax.nn.softmax(bound.logits(out.h)) if "slots_BP" in given else out.h
+    output = out.h
+    if "slots_BP" in given:
+        output = jax.nn.softmax(head.logits(out.h, bound.table()))
     return output, out.memory and out.memory.h_NBMD
 
 

@@ -22,7 +22,7 @@ from modules.masks import Mask
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.sampling import Sampler
-from pretrain.inference.trained_run import Run, backbone_params
+from pretrain.inference.trained_run import Run, backbone_params, head_params
 from pretrain.runtime.errors import UserError
 
 
@@ -119,7 +119,8 @@ class Writer:
         Args:
             layout: the devices to work on.
             sampler: how tokens are chosen.
-            params: of the backbone, laid out so; None: those of the run's newest checkpoint.
+            params: {"backbone": ..., "head": ...}, laid out so; None: those of the run's newest
+                checkpoint.
 
         Raises:
             UserError: the run's model is not causal, or it has no checkpoint.
@@ -128,7 +129,9 @@ class Writer:
             name = run.config.model.name
             raise UserError(f"this run's model, {name}, is not causal: only causal models generate")
         self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
-        self.params = backbone_params(run, layout) if params is None else params
+        if params is None:
+            params = {"backbone": backbone_params(run, layout), "head": head_params(run, layout)}
+        self.params = params
         self.speed = Speed(0)
         self._programs = functools.lru_cache(maxsize=8)(self._compiled)
 
@@ -215,7 +218,8 @@ class Writer:
 
         There is room for J tokens of a row; the last that is written is not read.
         """
-        read = functools.partial(_read, self.run.backbone, self.sampler, self.run.tokenizer.V)
+        model = self.run.backbone, self.run.head
+        read = functools.partial(_read, *model, self.sampler, self.run.tokenizer.V)
 
         def begin(params, seed, tokens_BL, lengths_B):
             cache = self.run.backbone.initial_memory(B, J)
@@ -247,15 +251,18 @@ def rounded(length: int) -> int:
     return 1 << (length - 1).bit_length()
 
 
-def _read(backbone, sampler: Sampler, V: int, params, seed, tokens_BL, cache, lengths_B) -> Read:
+def _read(
+    backbone, head, sampler: Sampler, V: int, params, seed, tokens_BL, cache, lengths_B
+) -> Read:
     """Reads so many of the tokens of each row behind what is in the cache, and chooses the next.
 
     It is one of the V pieces there are: an embedding may have rows beyond them.
     """
-    model = functools.partial(backbone.apply, {"params": params})
+    model = backbone.bind({"params": params["backbone"]})
     mask = Mask(is_causal=True, lengths_B=lengths_B)
     h_BLD, cache = model(tokens_BL, mask=mask, memory=cache, train=False)
     h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)
-    logits_BV = model(h_B1D, method="logits")[:, 0, :V]
+    scores = head.bind({"params": params["head"]})
+    logits_BV = scores.logits(h_B1D, model.table())[:, 0, :V]
     next_B = sampler(logits_BV, jax.random.key(seed), cache.length_B)
     return Read(next_B[:, None], cache)

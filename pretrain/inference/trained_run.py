@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 
 import modules
 from modules.backbones import text_mask
+from modules.heads import language_model
 from pretrain.checkpoint.paths import list_steps
 from pretrain.checkpoint.transfer import load
 from pretrain.data import tokenizers
@@ -32,6 +33,12 @@ class Run(NamedTuple):
         """Where its checkpoints are: those that did best, where it kept these."""
         best = self.workdir / "best"
         return best if list_steps(best / "checkpoints") else self.workdir
+
+    @property
+    def head(self) -> language_model.LanguageModelHead:
+        """Its language-model head, as its recipe says; of the backbone alone where it says none."""
+        with section("head"):
+            return language_model.build(self.backbone, **self.config.get("head", {}))
 
     @property
     def trained(self) -> str:
@@ -83,3 +90,15 @@ def drawn(backbone: nn.Module) -> Any:
     tokens = backbone.example()  # type: ignore[attr-defined]
     mask = text_mask(backbone)
     return backbone.init(jax.random.key(0), tokens, mask=mask, train=False)["params"]
+
+
+def head_params(run: Run, layout: Layout) -> Any:
+    """The parameters of the run's language-model head, laid out so; {}: it has none."""
+    if not (shapes := shapes_of_head(run.head)):
+        return {}
+    return run.weights(layout.like({"head": shapes}), "head/")[0]["head"]
+
+
+def shapes_of_head(head: language_model.LanguageModelHead) -> Any:
+    """The shapes of a head's parameters; {}: it has none."""
+    return jax.eval_shape(head.init, jax.random.key(0)).get("params", {})

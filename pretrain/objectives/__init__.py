@@ -1,6 +1,6 @@
 """Objectives: a batch in, metrics out (`modules.metrics`); those with `train` are minimised.
 
-An objective is a Linen module whose first field is a backbone, so heads are parameters and
+An objective is a Linen module whose first fields are a backbone and a language-model head, and
 corruption draws from `make_rng("corrupt")`.  Its field `special` is the tokenizer's special ids.
 What must survive between batches (XLNet's memory, LSTM states) is a collection other than
 "params": `State.carry` keeps, shards and saves it.  Every array with a B in its name has one
@@ -18,8 +18,9 @@ import jax
 from flax.core import FrozenDict
 
 from modules import plugins
+from modules.heads import language_model
 from modules.metrics import Metrics
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UserError, name_section
 
 Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those the tokenizer has
 SPECIAL: Special = FrozenDict()
@@ -29,6 +30,7 @@ class Objective(Protocol):
     """What a backbone is trained for."""
 
     backbone: Any
+    head: language_model.LanguageModelHead
 
     def __call__(self, batch: Mapping[str, Any], *, train: bool) -> Metrics:
         """Computes the metrics of a batch of a layout (`pretrain.data.batches`).
@@ -36,6 +38,16 @@ class Objective(Protocol):
         Args:
             batch: arrays; `weight_B` is 0 for filler rows.
             train: dropout is on, and what only evaluation prints is left out.
+        """
+        ...
+
+    def nats(self, batch: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
+        """Computes the log-likelihood of each token that the objective predicts.
+
+        Drawn and carried is the same as in a call, and nothing is dropped out.
+
+        Returns:
+            (nats [B, P], weights [B, P]); the weighted sum is that of "loss", but for its sign.
         """
         ...
 
@@ -53,14 +65,16 @@ def build(
     backbone,
     special: Special = SPECIAL,
     *,
+    head: Mapping[str, Any] | None = None,
     execution: Mapping[str, Any] | None = None,
     **fields: Any,
 ):
-    """Builds an objective: `build("plm", backbone, one_in=6)` is `plm.Objective(backbone, 6)`.
+    """Builds an objective: `build("plm", backbone, one_in=6)` is `plm.Objective(..., one_in=6)`.
 
     Args:
         name: of a file in pretrain/objectives, or a dotted name.
         special: the tokenizer's special ids.
+        head: fields of `language_model.LanguageModelHead`, where they are not the backbone's.
         execution: how a step is computed, as dict(loss_chunks=4); what neither the objective nor
             the backbone has a field for is an error.
         fields: what is computed.
@@ -78,11 +92,19 @@ def build(
         raise UserError(
             f"execution.{min(unknown)}: neither the backbone nor the objective {name!r} has it"
         )
+    with name_section("head"):
+        own_head = language_model.build(backbone, **(head or {}))
     fields |= {"special": FrozenDict(special), **own}
-    built = plugins.construct(objective, backbone, **fields)
+    built = plugins.construct(objective, backbone, own_head, **fields)
     if reason := _abstractly(built.refusal):
         raise UserError(f"objective.name={name!r} does not train this model: {reason}")
+    if own_head.tied and _abstractly(lambda: _refuse_tied(backbone)):
+        raise UserError("head.tied=True: this model reads characters, and has no embedding to tie")
     return built
+
+
+def _refuse_tied(backbone: Any) -> str:
+    return "characters" if backbone.V and backbone.example().ndim > 2 else ""
 
 
 def _abstractly(f: Callable[[], str]) -> str:

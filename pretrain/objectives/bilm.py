@@ -32,16 +32,42 @@ class Objective(nn.Module):
     """
 
     backbone: nn.Module
+    head: nn.Module
     stateful: bool = True
     reset: str = "document"
     samples: int = 0
     loss_chunks: int = 4
     special: Special = SPECIAL
 
-    @nn.compact
     def __call__(self, batch, *, train: bool):
+        h_BZLD, next_BZL, weights_BZL = self._predict(batch, train=train)
+        ways = [
+            self._loss(h_BZLD[:, z], next_BZL[:, z], weights_BZL[:, z], train)
+            for z in range(self.backbone.Z)
+        ]
+        sums = jax.tree.map(lambda *each: sum(each), *ways)
+        if not train:
+            for name, way in zip(("forward", "backward"), ways, strict=False):
+                loss = way["loss"]
+                sums[f"{name}_perplexity"] = Sum(loss.total, loss.weight, "perplexity")
+            aims = next_BZL, weights_BZL
+            sums["unigram"] = cross_entropy.histogram(*aims, self.backbone.V)
+            unknown_BZL = next_BZL == special_id(self.special, "unk")
+            sums["unknown"] = Sum((unknown_BZL * weights_BZL).sum(), weights_BZL.sum(), "share")
+        return sums
+
+    def nats(self, batch):
+        """Log-likelihood of each word, of one direction after the other, and weights: [B, ZL]."""
+        each = self._predict(batch, train=False)
+        h_BPD, next_BP, weights_BP = (x.reshape(len(x), -1, *x.shape[3:]) for x in each)
+        table_VD = self.backbone.table()
+        return self.head.nats(h_BPD, next_BP, table_VD, chunks=self.loss_chunks), weights_BP
+
+    @nn.compact
+    def _predict(self, batch, *, train: bool):
+        """(states, words that are next, weights) of each direction: [B, Z, L] each."""
         self._check(batch)
-        Z, V = self.backbone.Z, self.backbone.V
+        Z = self.backbone.Z
         state = self._kept(batch["boundary_BZL"].shape[0])
         starts_BZL = batch["boundary_BZL"][:, :Z] >= RESETS[self.reset]
         mask = Mask(is_causal=True, groups_BL=jnp.cumsum(starts_BZL, axis=-1))
@@ -49,21 +75,9 @@ class Objective(nn.Module):
             self._inputs(batch)[:, :Z], mask=mask, memory=state and state.value, train=train
         )
         self._keep(state, new)
-        next_BZL = self._known(batch["next_BZL"])
-        weights_BZL = batch["loss_mask_BZL"] * batch["weight_B"][:, None, None]
-        ways = [
-            self._loss(h_BZLD[:, z], next_BZL[:, z], weights_BZL[:, z], train) for z in range(Z)
-        ]
-        sums = jax.tree.map(lambda *each: sum(each), *ways)
-        if not train:
-            for name, way in zip(("forward", "backward"), ways, strict=False):
-                loss = way["loss"]
-                sums[f"{name}_perplexity"] = Sum(loss.total, loss.weight, "perplexity")
-            aims = next_BZL[:, :Z], weights_BZL[:, :Z]
-            sums["unigram"] = cross_entropy.histogram(*aims, V)
-            unknown_BZL = next_BZL[:, :Z] == special_id(self.special, "unk")
-            sums["unknown"] = Sum((unknown_BZL * aims[1]).sum(), aims[1].sum(), "share")
-        return sums
+        next_BZL = self._known(batch["next_BZL"][:, :Z])
+        weights_BZL = batch["loss_mask_BZL"][:, :Z] * batch["weight_B"][:, None, None]
+        return h_BZLD, next_BZL, weights_BZL
 
     def refusal(self) -> str:
         """Says why the backbone cannot be trained so; "" if it can."""
@@ -76,7 +90,8 @@ class Objective(nn.Module):
 
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""
-        return self.backbone.flops(B, L, L, self.samples)
+        heads = self.head.flops(B * self.backbone.Z * L, self.samples)
+        return self.backbone.flops(B, L, L) + heads
 
     def _check(self, batch) -> None:
         if "boundary_BZL" not in batch:
@@ -114,12 +129,10 @@ class Objective(nn.Module):
             state.value = new
 
     def _loss(self, h_BLD, ids_BL, weights_BL, train: bool):
+        states = h_BLD, ids_BL, weights_BL, self.backbone.table()
         if not (train and self.samples):
-            return self.backbone.cross_entropy(h_BLD, ids_BL, weights_BL, chunks=self.loss_chunks)
-        w_VD, bias_V = self.backbone.softmax()
+            return self.head.cross_entropy(*states, chunks=self.loss_chunks)
         sample = sampled_softmax.sample_negatives(
             self.make_rng("corrupt"), self.samples, self.backbone.V
         )
-        return sampled_softmax.sampled_cross_entropy(
-            h_BLD, w_VD, bias_V, ids_BL, weights_BL, sample
-        )
+        return self.head.sampled_cross_entropy(*states, sample)

@@ -20,21 +20,15 @@ class Objective(nn.Module):
     """
 
     backbone: nn.Module
+    head: nn.Module
     across: bool = False
     loss_chunks: int = 4
     special: Special = SPECIAL
 
-    @nn.compact
     def __call__(self, batch, *, train: bool):
-        if "next_BL" not in batch:
-            raise UserError("objective 'clm' needs batches.name='windows' with framed=False")
-        next_BL = batch["next_BL"]
-        lengths_B = count_lengths(batch["valid_BL"])  # windows are padded at their end
-        groups_BL = None if self.across else jnp.cumsum(batch["document_start_BL"], axis=1)
-        mask = Mask(is_causal=True, lengths_B=lengths_B, groups_BL=groups_BL)
-        h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=train).h
-        weights_BL = batch["loss_mask_BL"] * batch["weight_B"][:, None]
-        sums = self.backbone.cross_entropy(h_BLD, next_BL, weights_BL, chunks=self.loss_chunks)
+        states = self._predict(batch, train=train)
+        _, next_BL, weights_BL = states
+        sums = self.head.cross_entropy(*states, self.backbone.table(), chunks=self.loss_chunks)
         if not train:
             nats, weight_B = sums["loss"].total, batch["weight_B"]
             for unit in ("word", "byte"):  # of the original text, whatever the tokens
@@ -42,6 +36,23 @@ class Objective(nn.Module):
                 sums[f"{unit}_perplexity"] = Sum(nats, weight, "perplexity")
             sums["unigram"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
         return sums
+
+    def nats(self, batch):
+        """Log-likelihood of each next token, and its weight: [B, L] each."""
+        h_BLD, next_BL, weights_BL = self._predict(batch, train=False)
+        table_VD = self.backbone.table()
+        return self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks), weights_BL
+
+    def _predict(self, batch, *, train: bool):
+        """(states, targets, weights), which are predicted from them: [B, L] each."""
+        if "next_BL" not in batch:
+            raise UserError("objective 'clm' needs batches.name='windows' with framed=False")
+        next_BL = batch["next_BL"]
+        lengths_B = count_lengths(batch["valid_BL"])  # windows are padded at their end
+        groups_BL = None if self.across else jnp.cumsum(batch["document_start_BL"], axis=1)
+        mask = Mask(is_causal=True, lengths_B=lengths_B, groups_BL=groups_BL)
+        h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=train).h
+        return h_BLD, next_BL, batch["loss_mask_BL"] * batch["weight_B"][:, None]
 
     def refusal(self) -> str:
         """Says why the backbone cannot be trained so; "" if it can."""
@@ -57,4 +68,4 @@ class Objective(nn.Module):
 
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""
-        return self.backbone.flops(B, L, L)
+        return self.backbone.flops(B, L, L) + self.head.flops(B * L)

@@ -32,6 +32,7 @@ class Objective(nn.Module):
     """
 
     backbone: nn.Module
+    head: nn.Module
     share: float = 0.15
     predictions: int = 0
     mask: float = 0.8
@@ -43,8 +44,31 @@ class Objective(nn.Module):
     loss_chunks: int = 1
     special: Special = SPECIAL
 
-    @nn.compact
+    def setup(self):
+        if self.nsp and getattr(self.backbone, "pooler", False):
+            init = params.initializer(self.backbone.initializer, self.backbone.init_scale)
+            D = self.backbone.D
+            self.next_DC = params.param(self, "next_DC", init, (D, 2), decay=True)
+            self.next_bias_C = params.param(self, "next_bias_C", params.zeros, (2,), decay=False)
+
     def __call__(self, batch, *, train: bool):
+        first_BD, *states = self._predict(batch, train=train)
+        _, ids_BP, weights_BP = states
+        sums = self.head.cross_entropy(*states, self.backbone.table(), chunks=self.loss_chunks)
+        if self.nsp:
+            sums |= self._next_sentence(first_BD, batch)
+        if not train:
+            sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
+        return sums
+
+    def nats(self, batch):
+        """Log-likelihood of each hidden token, and its weight: [B, P] each."""
+        _, h_BPD, ids_BP, weights_BP = self._predict(batch, train=False)
+        table_VD = self.backbone.table()
+        return self.head.nats(h_BPD, ids_BP, table_VD, chunks=self.loss_chunks), weights_BP
+
+    def _predict(self, batch, *, train: bool):
+        """(the first position's states, those of the hidden tokens, these tokens, weights)."""
         tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
         hidden_BL, targets_BL = self.corrupt(batch)
         slots_BP, real_BP = corruption.slots(targets_BL, self.predicted(tokens_BL.shape[1]))
@@ -58,14 +82,7 @@ class Objective(nn.Module):
         ).h
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
         weights_BP = real_BP * batch["weight_B"][:, None]
-        sums = self.backbone.cross_entropy(
-            h_BPD[:, int(self.nsp) :], ids_BP, weights_BP, chunks=self.loss_chunks
-        )
-        if self.nsp:
-            sums |= self._next_sentence(h_BPD[:, 0], batch)
-        if not train:
-            sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
-        return sums
+        return h_BPD[:, 0], h_BPD[:, int(self.nsp) :], ids_BP, weights_BP
 
     def refusal(self) -> str:
         """Says why the backbone cannot be trained so; "" if it can."""
@@ -86,7 +103,8 @@ class Objective(nn.Module):
 
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""
-        return self.backbone.flops(B, L, self.predicted(L))
+        P = self.predicted(L)
+        return self.backbone.flops(B, L, P) + self.head.flops(B * P)
 
     def corrupt(self, batch):
         """The tokens with some of them hidden, and which are to be predicted: [B, L] each."""
@@ -126,10 +144,8 @@ class Objective(nn.Module):
             raise UserError("objective.nsp=True needs batches.name='pairs' with next_sentence=True")
         if not getattr(self.backbone, "pooler", False):
             raise UserError("objective.nsp=True needs model.pooler=True")
-        init = params.initializer(self.backbone.initializer, self.backbone.init_scale)
-        w_DC = params.param(self, "next_DC", init, (self.backbone.D, 2), decay=True)
-        bias_C = params.param(self, "next_bias_C", params.zeros, (2,), decay=False)
-        logits_BC = self.backbone.pool(first_BD).astype(jnp.float32) @ w_DC + bias_C
+        pooled_BD = self.backbone.pool(first_BD).astype(jnp.float32)
+        logits_BC = pooled_BD @ self.next_DC + self.next_bias_C
         label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]  # 0: B follows A
         log_BC = jax.nn.log_softmax(logits_BC)
         own_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]

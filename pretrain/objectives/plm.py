@@ -27,6 +27,7 @@ class Objective(nn.Module):
     """
 
     backbone: nn.Module
+    head: nn.Module
     one_in: int = 6
     perm: int = 0
     spans: bool = True
@@ -38,8 +39,23 @@ class Objective(nn.Module):
     loss_chunks: int = 4
     special: Special = SPECIAL
 
-    @nn.compact
     def __call__(self, batch, *, train: bool):
+        states = self._predict(batch, train=train)
+        _, ids_BP, weights_BP = states
+        sums = self.head.cross_entropy(*states, self.backbone.table(), chunks=self.loss_chunks)
+        if not train:
+            sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
+        return sums
+
+    def nats(self, batch):
+        """Log-likelihood of each predicted token, and its weight: [B, P] each."""
+        h_BPD, ids_BP, weights_BP = self._predict(batch, train=False)
+        table_VD = self.backbone.table()
+        return self.head.nats(h_BPD, ids_BP, table_VD, chunks=self.loss_chunks), weights_BP
+
+    @nn.compact
+    def _predict(self, batch, *, train: bool):
+        """(states, targets, weights), which are predicted from them: [B, P] each."""
         tokens_BL, starts_BL = batch["tokens_BL"], batch["document_start_BL"]
         P = self.predicted(tokens_BL.shape[1])
         memory = self._memory(starts_BL)
@@ -57,11 +73,7 @@ class Objective(nn.Module):
         )
         self._remember(memory, out.memory, starts_BL)
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
-        weights_BP = real_BP * batch["weight_B"][:, None]
-        sums = self.backbone.cross_entropy(out.h, ids_BP, weights_BP, chunks=self.loss_chunks)
-        if not train:
-            sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
-        return sums
+        return out.h, ids_BP, real_BP * batch["weight_B"][:, None]
 
     def refusal(self) -> str:
         """Says why the backbone cannot be trained so; "" if it can."""
@@ -75,7 +87,8 @@ class Objective(nn.Module):
 
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""
-        return self.backbone.flops(B, L, self.predicted(L))
+        P = self.predicted(L)
+        return self.backbone.flops(B, L, P) + self.head.flops(B * P)
 
     def _memory(self, starts_BL):
         """The variables that outlive the batch; none where the backbone has no memory."""

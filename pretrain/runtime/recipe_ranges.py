@@ -81,6 +81,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "epsilon": POSITIVE,
         "init_scale position_scale clip_cell clip_projection": NOT_NEGATIVE,
     },
+    "head": {"D": COUNT, "V": COUNT_OR_NONE, "epsilon": POSITIVE, "init_scale": NOT_NEGATIVE},
     "objective": {
         "max_gram one_in alpha beta": COUNT,
         "predictions perm samples": COUNT_OR_NONE,

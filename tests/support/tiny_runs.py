@@ -121,7 +121,11 @@ def build(config: ConfigDict):
         corpus.tokenizer.special,
     )
     objective = objectives.build(
-        backbone=backbone, special=special, execution=config.execution, **config.objective
+        backbone=backbone,
+        head=config.get("head"),
+        special=special,
+        execution=config.execution,
+        **config.objective,
     )
     train = phases.build_training(
         corpus, config.seed, config.optim.steps, config.batches, config.get("first_phase")

@@ -92,7 +92,8 @@ class ReleaseSpec:
         model: the section `model`, with the name of the module.
         text_format: the system's `TEXT_FORMAT`.
         tokenizer: of as many pieces as the embedding has rows.
-        heads: shapes of the objective's own parameters, beside "backbone".
+        head: the section `head`.
+        heads: shapes of the objective's own parameters, beside "backbone" and "head".
         missing: parts of the system that the release has not, and the run will not have.
         notes: lines to say, of what is not as the reader may expect.
     """
@@ -105,6 +106,7 @@ class ReleaseSpec:
     heads: dict[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     missing: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    head: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class System(Protocol):

@@ -83,10 +83,10 @@ TENSORFLOW: Rows = {
     **norm(f"{LAYERS}ffn_norm", f"{LAYER}output"),
     **dense(("backbone/pool_DD", "backbone/pool_bias_D"), "bert/pooler/dense", "IO -> IO"),
     **dense(
-        ("backbone/head_DD", "backbone/head_bias_D"), "cls/predictions/transform/dense", "IO -> IO"
+        ("head/transform_DD", "head/transform_bias_D"), "cls/predictions/transform/dense", "IO -> IO"
     ),
-    **norm("backbone/head_norm", "cls/predictions/transform"),
-    "backbone/bias_V": ("cls/predictions/output_bias", "V"),
+    **norm("head/transform_norm", "cls/predictions/transform"),
+    "head/bias_V": ("cls/predictions/output_bias", "V"),
     "next_DC": ("cls/seq_relationship/output_weights", "CD"),
     "next_bias_C": ("cls/seq_relationship/output_bias", "C"),
 }
@@ -127,7 +127,7 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     """
     if kind != "hugging_face":
         return Table(expand_rows(TENSORFLOW, shapes), {}, IGNORED["tensorflow"])
-    names = list(names) or (["bert."] if shapes.keys() & {"backbone/bias_V", "next_DC"} else [])
+    names = list(names) or (["bert."] if shapes.keys() & {"head/bias_V", "next_DC"} else [])
     bare = not any(name.startswith("bert.") for name in names)
     gamma = any(name.endswith("LayerNorm.gamma") for name in names)
 
@@ -139,11 +139,11 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
         for ours, (theirs, form) in TENSORFLOW.items()
     }
     token = "backbone/token_VD"
-    copies = {f"{DECODER}.bias": rows["backbone/bias_V"][0], f"{DECODER}.weight": rows[token][0]}
+    copies = {f"{DECODER}.bias": rows["head/bias_V"][0], f"{DECODER}.weight": rows[token][0]}
     if f"{DECODER}.weight" in names and rows[token][0] not in names:  # one of the two is enough
         rows[token] = (f"{DECODER}.weight", "VD")
         del copies[f"{DECODER}.weight"]
-    has_head = "backbone/bias_V" in shapes
+    has_head = "head/bias_V" in shapes
     return Table(expand_rows(rows, shapes), copies if has_head else {}, IGNORED["hugging_face"])
 
 
@@ -178,7 +178,6 @@ def read_release(source: Source) -> ReleaseSpec:
         norm="post",
         S=fields.read_size(config, "type_vocab_size", where),
         normed_embedding=True,
-        head="transform" if has["head"] else "tied",
         pooler=has["pooler"],
         activation=fields.map_value(config, "hidden_act", ACTIVATIONS[theirs], where),
         epsilon=fields.read_nonnegative(config, "layer_norm_eps", where),
@@ -199,7 +198,8 @@ def read_release(source: Source) -> ReleaseSpec:
     notes += bert_tokenizer.note_case(source, tokens)
     missing = tuple(part for part, there in has.items() if not there)
     objective = dict(name="mlm", nsp=has["nsp"])
-    return ReleaseSpec(model, objective, TEXT_FORMAT, batches, tokens, heads, missing, notes)
+    head = dict(transform=has["head"], bias=has["head"])
+    return ReleaseSpec(model, objective, TEXT_FORMAT, batches, tokens, heads, missing, notes, head)
 
 
 def is_writable(run: Run, kind: str) -> bool:
@@ -216,6 +216,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     ours: Any = run.backbone
     required = dict(attention="bi", norm="post", normed_embedding=True)
     fields.require_fields(ours, required)
+    fields.require_fields(run.head, dict(tied=True, bias=run.head.transform), "head")
     pieces = fields.require_tokenizer(run, wordpiece.Tokenizer, "WordPiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
     named = fields.invert(ACTIVATIONS[theirs])
@@ -253,8 +254,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
 
 def find_architecture(run: Run) -> str:
     """Names the class of transformers that has the run's heads, and no other."""
-    ours: Any = run.backbone
-    return ARCHITECTURES[ours.head == "transform", run.config.objective.get("nsp", True)]
+    return ARCHITECTURES[run.head.transform, run.config.objective.get("nsp", True)]
 
 
 def advise(run: Run, kind: str) -> list[str]:

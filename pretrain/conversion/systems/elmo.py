@@ -35,8 +35,8 @@ CELLS = {  # of a direction and layer; its kernel, bias and projection
 }
 WORDS: Rows = {
     "backbone/token_VD": ("embedding", "VD"),
-    "backbone/softmax_VD": ("softmax/W", "VD"),
-    "backbone/bias_V": ("softmax/b", "V"),
+    "head/softmax_VD": ("softmax/W", "VD"),
+    "head/bias_V": ("softmax/b", "V"),
 }
 SPELLING: Rows = {
     f"{CHARACTERS}character_E": ("char_embed", "CE -> CE"),
@@ -59,7 +59,7 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     del names  # always the same
     rows: Rows = {**WORDS, **SPELLING, **build_filter_rows(shapes), **build_cell_rows(kind, shapes)}
     if kind == "hdf5":
-        absent = dict.fromkeys(("backbone/softmax_VD", "backbone/bias_V"), NO_SOFTMAX)
+        absent = dict.fromkeys(("head/softmax_VD", "head/bias_V"), NO_SOFTMAX)
         rows = {ours: row for ours, row in rows.items() if ours not in absent}
         return Table(expand_rows(rows, shapes), absent=absent)
     found = [link._replace(theirs=f"lm/{link.theirs}") for link in expand_rows(rows, shapes)]
@@ -141,7 +141,17 @@ def read_release(source: Source) -> ReleaseSpec:
     )
     objective = dict(name="bilm", samples=samples, stateful=True, reset="never")
     missing = () if V else ("softmax",)
-    return ReleaseSpec(model, objective, TEXT_FORMAT, batches, tokens, missing=missing, notes=notes)
+    tied = fields.map_value(options, "share_embedding_softmax", SWITCH, where)
+    return ReleaseSpec(
+        model,
+        objective,
+        TEXT_FORMAT,
+        batches,
+        tokens,
+        missing=missing,
+        notes=notes,
+        head=dict(tied=tied, bias=True),
+    )
 
 
 def flatten(options: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -175,7 +185,6 @@ def read_fields(options: dict[str, Any], where: Path, *, softmax: bool) -> dict[
         residual=fields.map_value(options, "lstm.use_skip_connections", SWITCH, where),
         clip_cell=read_clip(options, "lstm.cell_clip", where),
         clip_projection=read_clip(options, "lstm.proj_clip", where),
-        tied=fields.map_value(options, "share_embedding_softmax", SWITCH, where),
         dropout=fields.read_rate(options, "dropout", where),
     )
     check_projection(model["D"], model["U"], f"{where}: lstm.projection_dim", "lstm.dim")
@@ -250,11 +259,12 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     ours: Any = run.backbone
     pieces = fields.require_tokenizer(run, words.Tokenizer, "of whole words")
     fields.require_fields(ours, dict(Z=2))
+    fields.require_fields(run.head, dict(bias=True, transform=False), "head")
     check_projection(ours.D, ours.U, "model.D", "model.U")
     options = dict(
         bidirectional=True,
         dropout=ours.dropout,
-        share_embedding_softmax=ours.tied,
+        share_embedding_softmax=run.head.tied,
         lstm=dict(
             cell_clip=ours.clip_cell or None,
             proj_clip=ours.clip_projection or None,

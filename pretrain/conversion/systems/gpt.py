@@ -310,7 +310,6 @@ def require_gpt(run: Run, kind: str) -> Backbone:
         window=0,
         S=0,
         normed_embedding=False,
-        head="tied",
         pooler=False,
         K=ours.D / ours.H,
     )
@@ -319,6 +318,7 @@ def require_gpt(run: Run, kind: str) -> Backbone:
     if kind == "npz":
         required |= dict(activation="gelu", epsilon=1e-5)
     fields.require_fields(ours, required)
+    fields.require_fields(run.head, dict(tied=True, bias=False, transform=False), "head")
     return ours
 
 

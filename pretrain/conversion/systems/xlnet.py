@@ -33,7 +33,7 @@ LAYER = f"{SCOPE}layer_{{n}}/"
 TENSORFLOW: Rows = {
     "backbone/token_VD": (f"{SCOPE}word_embedding/lookup_table", "VD"),
     "backbone/query_1D": (f"{SCOPE}mask_emb/mask_emb", "1QD -> QD"),
-    "backbone/bias_V": ("model/lm_loss/bias", "V"),
+    "head/bias_V": ("model/lm_loss/bias", "V"),
     **{f"{LAYERS}attention/w{x}_DHK": (f"{LAYER}rel_attn/{x}/kernel", "DHK") for x in "qkvr"},
     f"{LAYERS}attention/wo_HKD": (f"{LAYER}rel_attn/o/kernel", "DHK -> HKD"),
     f"{LAYERS}attention/segment_SHK": (f"{SCOPE}seg_embed", "NSHK -> NSHK"),
@@ -57,7 +57,7 @@ TORCH_LAYER = f"{PREFIX}layer.{{n}}."
 HUGGING_FACE: Rows = {  # always with biases of each layer
     "backbone/token_VD": (f"{PREFIX}word_embedding.weight", "VD"),
     "backbone/query_1D": (f"{PREFIX}mask_emb", "1QD -> QD"),
-    "backbone/bias_V": ("lm_loss.bias", "V"),
+    "head/bias_V": ("lm_loss.bias", "V"),
     **{f"{LAYERS}attention/w{x}_DHK": (f"{TORCH_LAYER}rel_attn.{x}", "DHK") for x in "qkvr"},
     f"{LAYERS}attention/wo_HKD": (f"{TORCH_LAYER}rel_attn.o", "DHK -> HKD"),
     f"{LAYERS}attention/segment_SHK": (f"{TORCH_LAYER}rel_attn.seg_embed", "SHK"),
@@ -85,7 +85,7 @@ IGNORED = {
 }
 OPTIONAL = {  # a fine-tuned model is released without
     "backbone/query_1D": "the query stream's beginning was not saved: it does not predict",
-    "backbone/bias_V": "the softmax's biases were not saved: it does not predict",
+    "head/bias_V": "the softmax's biases were not saved: it does not predict",
 }
 
 
@@ -192,7 +192,15 @@ def read_release(source: Source) -> ReleaseSpec:
     notes = fields.check_vocabulary(tokens, model["V"], source.folder)
     notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
     batches = dict(name="lanes", B=32, L=2 * reuse, reuse_len=reuse, bidirectional=True)
-    return ReleaseSpec(model, dict(name="plm"), TEXT_FORMAT, batches, tokens, notes=notes)
+    return ReleaseSpec(
+        model,
+        dict(name="plm"),
+        TEXT_FORMAT,
+        batches,
+        tokens,
+        notes=notes,
+        head=dict(bias=True),
+    )
 
 
 def read_sizes(config: dict[str, Any], theirs: str, source: Source, where: Path) -> dict[str, int]:
@@ -255,6 +263,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         UserError: the run computes what theirs cannot.
     """
     ours: Any = run.backbone
+    fields.require_fields(run.head, dict(tied=True, bias=True, transform=False), "head")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
     named = fields.invert(ACTIVATIONS[theirs])
     config = dict(

@@ -6,7 +6,6 @@ from flax import linen as nn
 
 from modules.backbones import Output, refuse_arguments
 from modules.layers import params
-from modules.losses import cross_entropy
 from modules.masks import Mask, at
 
 
@@ -75,16 +74,10 @@ class Backbone(nn.Module):
         """Returns the smallest tokens, to make the parameters with."""
         return jnp.zeros((1, 1), jnp.int32)
 
-    def logits(self, h_BLD):
-        """Computes scores of the vocabulary, tied to the embedding: [B, L, V]."""
-        return jnp.einsum("BLD,VD->BLV", h_BLD, self.token_VD)
-
-    def cross_entropy(self, h_BPD, targets_BP, weights_BP, *, chunks: int):
-        """Computes the loss and accuracy of the tied softmax."""
-        return cross_entropy.softmax_cross_entropy(
-            h_BPD, self.token_VD, None, targets_BP, weights_BP, chunks=chunks
-        )
+    def table(self):
+        """Returns the tokens' embedding, [V, D]."""
+        return self.token_VD
 
     def flops(self, B: int, L: int, P: int) -> float:
         """Counts the operations of a training step."""
-        return 3.0 * B * (self.N * L * (4 * self.D**2 + 2 * L * self.D) + 2 * P * self.D * self.V)
+        return 3.0 * B * self.N * L * (4 * self.D**2 + 2 * L * self.D)

@@ -19,21 +19,30 @@ class Objective(nn.Module):
     """
 
     backbone: nn.Module
+    head: nn.Module
     share: float = 0.5
     loss_chunks: int = 1
     special: Special = SPECIAL
 
-    @nn.compact
     def __call__(self, batch, *, train: bool):
         """Computes the loss of the tokens behind the prefix."""
+        states = self.predict(batch, train=train)
+        return self.head.cross_entropy(*states, self.backbone.table(), chunks=self.loss_chunks)
+
+    def nats(self, batch):
+        """Computes the log-likelihood of each next token, and its weight: [B, L] each."""
+        h_BLD, next_BL, weights_BL = self.predict(batch, train=False)
+        return self.head.nats(h_BLD, next_BL, self.backbone.table()), weights_BL
+
+    def predict(self, batch, *, train: bool):
+        """Computes states, and returns the tokens that they predict and their weights."""
         tokens_BL, next_BL = batch["tokens_BL"], batch["next_BL"]
         prefix = self.count_prefix(tokens_BL.shape[1])
         h_BLD = self.backbone(tokens_BL, mask=self.mask(len(tokens_BL), prefix), train=train).h
         # The last position of the prefix sees no more than the prefix: it predicts, too.
         is_predicted_L = jnp.arange(tokens_BL.shape[1]) >= prefix - 1
         weights_BL = batch["loss_mask_BL"] * is_predicted_L * batch["weight_B"][:, None]
-        chunks = self.loss_chunks
-        return self.backbone.cross_entropy(h_BLD, next_BL, weights_BL, chunks=chunks)
+        return h_BLD, next_BL, weights_BL
 
     def mask(self, B: int, prefix: int) -> Mask:
         """Makes the mask: causal, but for a prefix that all positions see."""
@@ -49,4 +58,4 @@ class Objective(nn.Module):
 
     def flops(self, B: int, L: int) -> float:
         """Counts the operations of a training step."""
-        return self.backbone.flops(B, L, L)
+        return self.backbone.flops(B, L, L) + self.head.flops(B * L)

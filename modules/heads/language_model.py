@@ -1,0 +1,145 @@
+"""Language-model heads: from states to scores of the vocabulary.
+
+A head is apart from its backbone.  It reads the backbone's embedding where the two are tied, and
+otherwise has rows of its own.  The logits of all positions never exist at once but in `logits`.
+
+    GPT     tied, and nothing besides            XLNet   tied, with a bias per token
+    BERT    tied, with a bias, above a layer     ELMo    a softmax of its own, with a bias
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules.activation_sharding import constrain_sharding
+from modules.kernels.dense import dense
+from modules.layers import params
+from modules.layers.norm import Norm
+from modules.losses import cross_entropy, sampled_softmax
+from modules.metrics import Metrics
+
+
+class LanguageModelHead(nn.Module):
+    """Scores a vocabulary by states [..., D].
+
+    Every method takes `table_VD`, what `Backbone.table` returns.
+
+    Attributes:
+        V, D: vocabulary, width of a state; V=0: there is no vocabulary, and nothing is scored.
+        tied: a token's row is its embedding; False: a row of the head's own.
+        bias: each token has a bias.
+        transform: states go through another layer and a norm first (BERT).
+        activation, epsilon: of that layer and its norm.
+        initializer, init_scale: of that layer, see `params.INITIALIZERS`.
+    """
+
+    V: int
+    D: int
+    tied: bool = True
+    bias: bool = False
+    transform: bool = False
+    activation: str = "gelu"
+    epsilon: float = 1e-5
+    initializer: str = "normal"
+    init_scale: float = 0.02
+    dtype: str = "float32"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.transform:
+            params.check_choice(self, "activation", params.ACTIVATIONS)
+        params.check_choice(self, "initializer", params.INITIALIZERS)
+        params.check_choice(self, "dtype", params.DTYPES)
+
+    def setup(self):
+        V, D = self.V, self.D
+        if self.transform:
+            init = params.initializer(self.initializer, self.init_scale)
+            self.transform_DD = params.param(
+                self, "transform_DD", init, (D, D), decay=True, dtype=self.dtype
+            )
+            self.transform_bias_D = params.param(
+                self, "transform_bias_D", params.zeros, (D,), decay=False, dtype=self.dtype
+            )
+            self.transform_norm = Norm(self.epsilon)
+        if V and not self.tied:
+            init = params.normal(1 / math.sqrt(D))  # as the released ELMo
+            self.softmax_VD = params.param(self, "softmax_VD", init, (V, D), decay=True)
+        if V and self.bias:
+            self.bias_V = params.param(self, "bias_V", params.zeros, (V,), decay=False)
+
+    def __call__(self) -> None:
+        """Makes the parameters, for `init` without states."""
+        self._transform(jnp.zeros((1, 1, self.D), self.dtype))
+
+    def logits(self, h_BLD, table_VD):
+        """Scores the vocabulary: [B, L, V] float32."""
+        h_BLD, (w_VD, bias_V) = self._transform(h_BLD), self._softmax(table_VD)
+        w_VD = w_VD.astype(h_BLD.dtype)
+        logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
+        return logits if bias_V is None else logits + bias_V
+
+    def cross_entropy(
+        self, h_BPD, targets_BP, weights_BP, table_VD, *, chunks: int = 4
+    ) -> Metrics:
+        """Computes `cross_entropy.softmax_cross_entropy` of these states."""
+        softmax = self._softmax(table_VD)
+        return cross_entropy.softmax_cross_entropy(
+            self._transform(h_BPD), *softmax, targets_BP, weights_BP, chunks=chunks
+        )
+
+    def sampled_cross_entropy(
+        self, h_BPD, targets_BP, weights_BP, table_VD, sample: sampled_softmax.Sample
+    ) -> Metrics:
+        """Computes `sampled_softmax.sampled_cross_entropy` of these states."""
+        softmax = self._softmax(table_VD)
+        return sampled_softmax.sampled_cross_entropy(
+            self._transform(h_BPD), *softmax, targets_BP, weights_BP, sample
+        )
+
+    def nats(self, h_BPD, targets_BP, table_VD, *, chunks: int = 4):
+        """Computes the log-likelihood of each target in nats: [B, P] float32, at most 0."""
+        softmax = self._softmax(table_VD)
+        return cross_entropy.log_likelihood(
+            self._transform(h_BPD), *softmax, targets_BP, chunks=chunks
+        )
+
+    def flops(self, positions: float, candidates: int = 0) -> float:
+        """Counts the operations of a training step, see `modules.backbones.Backbone.flops`.
+
+        Args:
+            positions: states that are scored, of all rows.
+            candidates: tokens among which each is predicted; 0: all V.
+        """
+        layer = self.D * self.D if self.transform else 0
+        return 6.0 * positions * (self.D * (candidates or self.V) + layer)
+
+    def _softmax(self, table_VD) -> tuple[Any, Any]:
+        """Returns (w_VD, bias_V), float32; None for no biases."""
+        if not self.V:
+            raise ValueError("V=0: this head has no vocabulary to score")
+        if self.tied and table_VD is None:
+            raise ValueError("tied=True needs the embedding of a backbone that has one")
+        return table_VD if self.tied else self.softmax_VD, self.bias_V if self.bias else None
+
+    def _transform(self, h_BLD):
+        if not self.transform:
+            return h_BLD
+        h_BLD = dense(h_BLD, self.transform_DD) + self.transform_bias_D
+        h_BLD = constrain_sharding(h_BLD, "BLD")
+        return self.transform_norm(params.ACTIVATIONS[self.activation](h_BLD))
+
+
+def build(backbone: Any, **fields: Any) -> LanguageModelHead:
+    """Builds the head of a backbone: `build(backbone, bias=True)`.
+
+    Sizes, dtype, and how a layer is made, are the backbone's where the fields do not say.
+    """
+    names = [field.name for field in dataclasses.fields(LanguageModelHead)]
+    known = {name: getattr(backbone, name) for name in names if hasattr(backbone, name)}
+    # A parent and a name are not sizes: they say where the backbone stands in another module.
+    own = {name: x for name, x in known.items() if name not in ("parent", "name")}
+    return LanguageModelHead(**{**own, **fields})
