@@ -49,9 +49,7 @@ def from_scratch(config: ConfigDict) -> ConfigDict:
     """Returns the recipe with a model of its own: word vectors, an LSTM either way, their mean."""
     config.text_format = "elmo"
     config.tokens = dict(name="words", lower=True, types=8000)
-    config.model = dict(
-        name="elmo", inputs="words", V=None, D=300, U=128, N=1, dropout=0.5
-    )
+    config.model = dict(name="elmo", inputs="words", V=None, D=300, U=128, N=1, dropout=0.5)
     config.task.head.update(pool="mean", dropout=0.5)
     config.epochs = 6.0
     config.optim.update(lr=2e-3, warmup=0.0)

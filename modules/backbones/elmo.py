@@ -4,8 +4,6 @@ Peters et al. 2018 (arXiv 1802.05365), equal in arithmetic to the released code 
 two directions share the words' embedding and the head's softmax, and nothing else.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn

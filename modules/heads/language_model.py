@@ -82,9 +82,7 @@ class LanguageModelHead(nn.Module):
         logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
         return logits if bias_V is None else logits + bias_V
 
-    def cross_entropy(
-        self, h_BPD, targets_BP, weights_BP, table_VD, *, chunks: int = 4
-    ) -> Metrics:
+    def cross_entropy(self, h_BPD, targets_BP, weights_BP, table_VD, *, chunks: int = 4) -> Metrics:
         """Computes `cross_entropy.softmax_cross_entropy` of these states."""
         softmax = self._softmax(table_VD)
         return cross_entropy.softmax_cross_entropy(

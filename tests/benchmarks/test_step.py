@@ -56,7 +56,7 @@ LANES = dict(name="lanes", reuse_len=32, bidirectional=False)
     [
         (dict(name="plm", perm=32), TWO_STREAM | dict(M=0), LANES),
         (dict(name="plm", perm=32), TWO_STREAM | dict(M=64), LANES),
-        (dict(name="mlm"), TRANSFORMER | dict(head="transform", pooler=True), dict(name="pairs")),
+        (dict(name="mlm"), TRANSFORMER | dict(pooler=True), dict(name="pairs")),
         (
             dict(name="clm"),
             TRANSFORMER | dict(norm="pre", attention="causal"),

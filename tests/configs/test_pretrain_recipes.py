@@ -26,7 +26,7 @@ RECIPES = sorted(path.stem for path in CONFIGS.glob("*.py") if path.stem not in 
 
 NORMS, FFN = {"scale_D", "bias_D"}, {"bi_F", "bo_D"}
 ATTENTION = {"bq_HK", "bk_HK", "bv_HK"}
-BERT = NORMS | FFN | ATTENTION | {"bias_V", "head_bias_D"}
+BERT = NORMS | FFN | ATTENTION | {"bias_V", "transform_bias_D"}
 FILTERS = [f"bias{n}_X" for n in range(1, 8)]
 HIGHWAYS = {"carry_X", "transform_X", "projection_D"}
 KERNELS = [f"kernel{n}_EX" for n in range(1, 8)]
@@ -87,6 +87,7 @@ def described(config, rows):
     backbone = modules.build(**config.model, execution=config.execution)
     objective = objectives.build(
         backbone=backbone,
+        head=config.head,
         special=synthetic_data.SPECIAL,
         execution=config.execution,
         **config.objective,

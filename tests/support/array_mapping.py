@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 import modules
+from modules.heads import language_model
 from pretrain.checkpoint import integrity, streaming_writer
 from pretrain.conversion.name_map import Shapes, Table, reconcile
 from pretrain.conversion.systems import ReleaseSpec
@@ -18,10 +19,14 @@ from pretrain.runtime import run_config
 PUBLISHED = pathlib.Path(__file__).parents[3] / "shared" / "fixtures" / "published"
 
 
-def shapes(model: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Of all parameters, by path, of a backbone with these fields."""
+def shapes(
+    model: Mapping[str, Any], head: Mapping[str, Any] | None = None
+) -> dict[str, tuple[int, ...]]:
+    """Of all parameters, by path, of a backbone and a head with these fields."""
     backbone = modules.build(**model)
-    leaves = integrity.flatten({"backbone": jax.eval_shape(lambda: trained_run.drawn(backbone))})
+    own = trained_run.shapes_of_head(language_model.build(backbone, **(head or {})))
+    parts = {"backbone": jax.eval_shape(lambda: trained_run.drawn(backbone)), "head": own}
+    leaves = integrity.flatten(parts)
     return {name: x.shape for name, x in leaves.items()}
 
 
@@ -80,6 +85,7 @@ def run(described: ReleaseSpec, params: Mapping[str, np.ndarray], workdir: pathl
     described.tokenizer.save(workdir / "tokenizer")
     sections = dict(
         model=described.model,
+        head=described.head,
         objective=described.objective,
         text_format=described.text_format,
         train=dict(average=0.0),

@@ -42,14 +42,16 @@ def source(folder, kind, arrays, **options):
 
 
 def golden(folder):
-    """Writes the release to `folder`: (its arrays, ours of the backbone by name)."""
+    """Writes the release to `folder`: (its arrays, ours of backbone and head by name)."""
     flags, weights, *_ = load("bert/bert_tiny")
     folder.mkdir(exist_ok=True)
     (folder / "bert_config.json").write_text(json.dumps(flags))
     pieces = PIECES + [f"piece{n}" for n in range(flags["vocab_size"])]
     wordpiece.write(pieces[: flags["vocab_size"]], folder / "vocab.txt")
     npz.write(folder / "model.npz", specs(weights), weights.items())
-    ours = integrity.flatten({"backbone": cases.bert(weights, flags["num_attention_heads"])})
+    whole = cases.bert(weights, flags["num_attention_heads"])
+    head = {name: whole.pop(name) for name in [*whole] if name.startswith(("transform", "bias_V"))}
+    ours = integrity.flatten({"backbone": whole, "head": head})
     return weights, {name: np.asarray(x) for name, x in ours.items()}
 
 

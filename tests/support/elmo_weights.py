@@ -8,10 +8,12 @@ from typing import Any
 import h5py
 import numpy as np
 
+from pretrain.checkpoint import integrity
 from pretrain.conversion.systems import elmo
 from tests.support import array_mapping as cases
 
 FOLDER = pathlib.Path(__file__).parents[1] / "fixtures" / "elmo"
+HEAD = dict(tied=False, bias=True)
 CASES = ("char_skip", "char_noskip", "token_skip")
 
 
@@ -22,9 +24,10 @@ def fields(options: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def ours(theirs: Mapping[str, np.ndarray], kind: str, made: Mapping[str, Any]):
-    """The backbone's parameters, of variables by their names in this kind of release."""
-    shapes = cases.shapes({"name": "elmo", **made})
-    return cases.backbone(cases.read(elmo.build_table(kind, shapes), shapes, theirs))
+    """The backbone's and the head's parameters in one tree, of variables by their names."""
+    shapes = cases.shapes({"name": "elmo", **made}, HEAD)
+    parts = integrity.nest(cases.read(elmo.build_table(kind, shapes), shapes, theirs))
+    return parts["backbone"] | parts.get("head", {})
 
 
 def published(folder: pathlib.Path):

@@ -11,6 +11,7 @@ from flax.core import FrozenDict
 import modules
 from modules.backbones import Output
 from modules.backbones.two_stream import Memory
+from modules.heads import language_model
 from modules.metrics import Sum
 from pretrain.objectives import plm
 from tests.support.compiler import quick_jit
@@ -45,13 +46,21 @@ class Spy(nn.Module):
     def initial_memory(self, B):
         return Memory(jnp.zeros((self.N, B, self.M, self.D)))
 
-    def cross_entropy(self, h_BPD, ids_BP, weights_BP, *, chunks):
-        self.note(ids_BP=ids_BP, weights_BP=weights_BP)
-        return {"loss": Sum((h_BPD[..., 0] * weights_BP).sum(), weights_BP.sum(), train=True)}
+    def table(self):
+        return None
 
     def note(self, **arrays):
         for name, x in arrays.items():
             self.sow("asked", name, x, reduce_fn=lambda _, new: new, init_fn=lambda: None)
+
+
+class SpyHead(nn.Module):
+    """In place of the head: passes on what is predicted."""
+
+    def cross_entropy(self, h_BPD, ids_BP, weights_BP, table_VD, *, chunks):
+        for name, x in dict(ids_BP=ids_BP, weights_BP=weights_BP).items():
+            self.sow("asked", name, x, reduce_fn=lambda _, new: new, init_fn=lambda: None)
+        return {"loss": Sum((h_BPD[..., 0] * weights_BP).sum(), weights_BP.sum(), train=True)}
 
 
 def draw(seed=0, bidirectional=True):
@@ -84,12 +93,16 @@ def program(objective, train):
 def listen(objective, batch, carry=None, seed=0, train=True):
     """(sums, what the spy was asked, the new carry)."""
     sums, out = program(objective, train)({"corrupt": jax.random.key(seed)}, batch, carry)
-    asked = jax.device_get(out["asked"]["backbone"])
-    return sums, asked, {"memory": out["memory"]} if "memory" in out else {}
+    asked = jax.device_get(out["asked"])
+    return (
+        sums,
+        asked["backbone"] | asked["head"],
+        {"memory": out["memory"]} if "memory" in out else {},
+    )
 
 
 def spied(**fields):
-    return plm.Objective(Spy(), special=SPECIAL, **{"one_in": ONE_IN, **fields})
+    return plm.Objective(Spy(), SpyHead(), special=SPECIAL, **{"one_in": ONE_IN, **fields})
 
 
 @functools.cache
@@ -107,7 +120,9 @@ def tiny(dropout=0.0, chunks=2, memory=M, **fields):
         dropout=dropout,
         attention_dropout=dropout,
     )
-    return plm.Objective(backbone, one_in=ONE_IN, loss_chunks=chunks, special=SPECIAL, **fields)
+    head = language_model.build(backbone, bias=True)
+    fields |= dict(one_in=ONE_IN, loss_chunks=chunks, special=SPECIAL)
+    return plm.Objective(backbone, head, **fields)
 
 
 def big_weights():

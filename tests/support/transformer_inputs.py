@@ -9,6 +9,7 @@ from flax import linen as nn
 
 import modules
 from modules.backbones import text_mask
+from modules.heads import language_model
 from modules.masks import Mask, count_lengths
 from tests.support.xlnet_inputs import off
 
@@ -22,7 +23,6 @@ BERT = dict(
     norm="post",
     S=2,
     normed_embedding=True,
-    head="transform",
     pooler=True,
     epsilon=1e-12,
 )
@@ -34,17 +34,29 @@ def tiny(**fields):
     return modules.build("transformer", **(SIZES | fields))
 
 
-def shapes(model):
-    """The tree of all parameters, those of the heads too."""
+BERT_HEAD = dict(transform=True, bias=True)
+
+
+def shapes(model, **head):
+    """The tree of all parameters; with fields of a head those of it, too, beside the others."""
+    own = language_model.build(model, **head)
 
     def everything(model):
         h_BLD = model(jnp.zeros((1, 1), jnp.int32), mask=Mask(), train=False).h
-        return model.logits(h_BLD), model.pool(h_BLD[:, 0]) if model.pooler else None
+        return model.pool(h_BLD[:, 0]) if model.pooler else None
 
-    return jax.eval_shape(nn.init(everything, model), jax.random.key(0))["params"]
+    tree = jax.eval_shape(nn.init(everything, model), jax.random.key(0))["params"]
+    return tree | jax.eval_shape(own.init, jax.random.key(0)).get("params", {})
 
 
-def draw(model, seed: int = 0, scale: float = 0.4):
+def read_by_head(model, params, method, *args, **fields):
+    """What a head on these weights, which stand beside the model's, makes of states."""
+    chunks = dict(chunks=2) if method == "cross_entropy" else {}
+    head = language_model.build(model, **fields)
+    return head.apply({"params": params}, *args, params["token_VD"], **chunks, method=method)
+
+
+def draw(model, seed: int = 0, scale: float = 0.4, **head):
     """Float32 parameters of this deviation, the norms' scales around 1."""
     rng = np.random.default_rng(seed)
 
@@ -52,7 +64,7 @@ def draw(model, seed: int = 0, scale: float = 0.4):
         around = 1 if path[-1].key == "scale_D" else 0
         return jnp.asarray(around + rng.normal(0, scale, leaf.shape), jnp.float32)
 
-    return jax.tree_util.tree_map_with_path(one, shapes(model))
+    return jax.tree_util.tree_map_with_path(one, shapes(model, **head))
 
 
 def tokens(B: int, L: int, seed: int = 0):
@@ -149,6 +161,7 @@ def bert(w: dict[str, np.ndarray], H: int) -> dict:
     tree |= {"pool_DD": w["bert/pooler/dense/kernel"], "pool_bias_D": w["bert/pooler/dense/bias"]}
     head, scope = "cls/predictions/transform", "cls/predictions"
     if f"{scope}/output_bias" in w:
-        tree |= {"head_DD": w[f"{head}/dense/kernel"], "head_bias_D": w[f"{head}/dense/bias"]}
-        tree |= {"head_norm": norm(head, w.get), "bias_V": w[f"{scope}/output_bias"]}
+        tree |= {"transform_DD": w[f"{head}/dense/kernel"]}
+        tree |= {"transform_bias_D": w[f"{head}/dense/bias"]}
+        tree |= {"transform_norm": norm(head, w.get), "bias_V": w[f"{scope}/output_bias"]}
     return tree

@@ -83,7 +83,9 @@ TENSORFLOW: Rows = {
     **norm(f"{LAYERS}ffn_norm", f"{LAYER}output"),
     **dense(("backbone/pool_DD", "backbone/pool_bias_D"), "bert/pooler/dense", "IO -> IO"),
     **dense(
-        ("head/transform_DD", "head/transform_bias_D"), "cls/predictions/transform/dense", "IO -> IO"
+        ("head/transform_DD", "head/transform_bias_D"),
+        "cls/predictions/transform/dense",
+        "IO -> IO",
     ),
     **norm("head/transform_norm", "cls/predictions/transform"),
     "head/bias_V": ("cls/predictions/output_bias", "V"),

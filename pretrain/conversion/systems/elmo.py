@@ -264,7 +264,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     options = dict(
         bidirectional=True,
         dropout=ours.dropout,
-        share_embedding_softmax=run.head.tied,
+        share_embedding_softmax=ours.inputs == "words" and run.head.tied,
         lstm=dict(
             cell_clip=ours.clip_cell or None,
             proj_clip=ours.clip_projection or None,

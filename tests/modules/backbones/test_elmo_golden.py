@@ -12,6 +12,7 @@ import pytest
 
 import modules
 from modules.backbones import text_mask
+from modules.heads import language_model
 from modules.masks import Mask
 from tests.support import elmo_weights as golden
 from tests.support.compiler import quick_jit
@@ -24,11 +25,11 @@ def exact_products():
         yield
 
 
-def direction_losses(bound, h_BZLD, next_BZL):
+def direction_losses(head, table_VD, h_BZLD, next_BZL):
     """The mean loss of each direction."""
     weights_BL = jnp.ones(next_BZL[:, 0].shape)
     sums = [
-        bound.cross_entropy(h_BZLD[:, z], next_BZL[:, z], weights_BL, chunks=2)["loss"]
+        head.cross_entropy(h_BZLD[:, z], next_BZL[:, z], weights_BL, table_VD, chunks=2)["loss"]
         for z in range(2)
     ]
     return jnp.stack([x.total / x.weight for x in sums])
@@ -42,7 +43,8 @@ def test_losses_states_and_gradients_of_two_batches_are_the_original_s(name):
     def loss(params, state, tokens, next_BZL):
         bound = model.bind({"params": params})
         h_BZLD, state = bound(tokens, mask=Mask(is_causal=True), memory=state, train=False)
-        each = direction_losses(bound, h_BZLD, next_BZL)
+        head = language_model.build(model, **golden.HEAD).bind({"params": params})
+        each = direction_losses(head, bound.table(), h_BZLD, next_BZL)
         return each.mean(), (each, state)
 
     run = quick_jit(jax.value_and_grad(loss, has_aux=True))
@@ -64,7 +66,9 @@ def test_every_weight_of_the_original_has_a_place_in_ours(name):
     made = jax.eval_shape(
         lambda: model.init(jax.random.key(0), model.example(), mask=text_mask(model), train=False)
     )
-    assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, made["params"])
+    head = jax.eval_shape(language_model.build(model, **golden.HEAD).init, jax.random.key(0))
+    expected = {**made["params"], **head["params"]}
+    assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, expected)
     with np.load(golden.FOLDER / f"{name}.npz") as file:
         theirs = sum(file[key].size for key in file.files if key.startswith("w/"))
     assert sum(x.size for x in jax.tree.leaves(params)) == theirs

@@ -12,6 +12,7 @@ from flax.core import FrozenDict
 
 import modules
 from configs import bert, gpt, gpt2, gpt3, xlnet
+from modules.heads import language_model
 from modules.masks import Mask
 from pretrain.objectives import mlm
 from tests.support.compiler import quick_jit
@@ -35,14 +36,15 @@ def bert_counts(preset):
     """Parameters of the encoder, and of all that is pretrained."""
     config = bert.get_config(preset)
     fields = {name: x for name, x in config.objective.items() if name != "name"}
-    objective = mlm.Objective(modules.build(**config.model), **fields, special=FrozenDict(mask=4))
+    backbone = modules.build(**config.model)
+    head = language_model.build(backbone, **config.head)
+    objective = mlm.Objective(backbone, head, **fields, special=FrozenDict(mask=4))
     ones_BL, one_B = jnp.ones((1, 8), jnp.int32), jnp.ones(1, jnp.int32)
     batch = dict(tokens_BL=ones_BL, segments_BL=ones_BL, valid_BL=ones_BL == 1)
     batch |= dict(weight_B=one_B, consecutive_B=one_B)
     rngs = {name: jax.random.key(0) for name in ("params", "corrupt")}
     shapes = jax.eval_shape(lambda: objective.init(rngs, batch, train=False))["params"]
-    head = {k: x for k, x in shapes["backbone"].items() if k.startswith(("head_", "bias_V"))}
-    return counted(shapes["backbone"]) - counted(head), counted(shapes)
+    return counted(shapes["backbone"]), counted(shapes)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +80,11 @@ def test_the_small_berts_have_as_many_parameters_as_published(preset, millions):
     ],
 )
 def test_gpt_has_as_many_parameters_as_published(recipe, preset, name):
-    _, init = parameters(**recipe.get_config(preset).model)
+    config = recipe.get_config(preset)
+    backbone, init = parameters(**config.model)
     assert counted(jax.eval_shape(init)) == GOLDEN[f"params_{name}"]
+    head = language_model.build(backbone, **config.head)
+    assert not jax.eval_shape(head.init, jax.random.key(0))
 
 
 # Without "xl": by the paper's own table its 24 heads of 128 make more than the table's 1.3 billion.
@@ -102,12 +107,13 @@ def test_gpt3_has_about_as_many_parameters_as_its_paper_rounds_to(preset):
 
 @pytest.mark.parametrize("preset", ["base", "large"])
 def test_xlnet_has_as_many_parameters_as_published(preset):
-    _, init = parameters(**xlnet.get_config(preset).model)
+    config = xlnet.get_config(preset)
+    backbone, init = parameters(**config.model)
     shapes = jax.eval_shape(init)
-    count = counted(shapes)
     golden = GOLDEN[f"params_xlnet_{preset}"]
-    assert count == golden["with_lm_bias"]
-    assert count - shapes["bias_V"].size == golden["transformer"]
+    assert counted(shapes) == golden["transformer"]
+    head = jax.eval_shape(language_model.build(backbone, **config.head).init, jax.random.key(0))
+    assert counted(shapes) + counted(head) == golden["with_lm_bias"]
     assert {x.dtype for x in jax.tree.leaves(shapes)} == {jnp.dtype("float32")}
 
 
@@ -127,4 +133,4 @@ def test_xlnet_begins_as_the_released_code_does():
         assert (params["layers"][norm]["scale_D"] == 1).all()
         assert not params["layers"][norm]["bias_D"].any()
     ffn = params["layers"]["ffn"]
-    assert not any(x.any() for x in (params["bias_V"], ffn["bi_F"], ffn["bo_D"]))
+    assert not any(x.any() for x in (ffn["bi_F"], ffn["bo_D"]))

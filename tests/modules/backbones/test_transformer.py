@@ -186,15 +186,8 @@ def test_a_row_longer_than_the_positions_is_refused():
 
 
 @pytest.mark.parametrize(
-    "field", ["activation", "remat", "dtype", "initializer", "attention", "norm", "head"]
+    "field", ["activation", "remat", "dtype", "initializer", "attention", "norm"]
 )
 def test_a_word_that_means_nothing_is_refused(field):
     with pytest.raises(ValueError, match=f"{field}='no such' is none of"):
         modules.build("transformer", V=8, **{field: "no such"})
-
-
-def test_logits_are_tied_to_the_embedding():
-    model = cases.tiny(**cases.GPT2)
-    params, h_BLD = cases.draw(model), jnp.ones((B, L, model.D))
-    logits = model.apply({"params": params}, h_BLD, method="logits")
-    np.testing.assert_allclose(logits, h_BLD @ params["token_VD"].T, atol=1e-5)

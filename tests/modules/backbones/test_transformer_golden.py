@@ -70,7 +70,10 @@ def bert():
 
 
 def test_all_of_bert_s_weights_have_a_place_in_ours(bert):
-    ours, expected = cases.bert(bert.weights, bert.model.H), cases.shapes(bert.model)
+    ours, expected = (
+        cases.bert(bert.weights, bert.model.H),
+        cases.shapes(bert.model, **cases.BERT_HEAD),
+    )
     assert jax.tree.map(np.shape, ours) == jax.tree.map(np.shape, expected)
     next_sentence = bert.weights["cls/seq_relationship/output_weights"].size + 2
     sizes = sum(x.size for x in jax.tree.leaves(ours)) + next_sentence
@@ -95,12 +98,13 @@ def bert_outputs(bert, slots, params, w_CD, bias_C):
     h_BPD = h_BPD if slots else jnp.take_along_axis(h_BPD, places_BP1, 1)
     ids_BP, weights_BP = (bert.inputs[f"masked_lm_{name}"] for name in ("ids", "weights"))
     args = (h_BPD[:, 1:], ids_BP, weights_BP)
-    total, weight = jax.tree.leaves(bound.cross_entropy(*args, chunks=3)["loss"])
+    head = functools.partial(cases.read_by_head, bert.model, params, **cases.BERT_HEAD)
+    total, weight = jax.tree.leaves(head("cross_entropy", *args)["loss"])
     pooled_BD = bound.pool(h_BPD[:, 0])
     log_BC = jax.nn.log_softmax(pooled_BD @ w_CD.T + bias_C)
     nsp_loss = -jnp.take_along_axis(log_BC, bert.inputs["next_sentence_labels"], 1).mean()
     mlm_loss = total / (weight + 1e-5)
-    log_BPV = jax.nn.log_softmax(bound.logits(h_BPD[:, 1:]))
+    log_BPV = jax.nn.log_softmax(head("logits", h_BPD[:, 1:]))
     out = dict(sequence_output=h_BPD, pooled_output=pooled_BD, mlm_loss=mlm_loss)
     out |= dict(mlm_log_probs=log_BPV.reshape(-1, bert.model.V))
     return mlm_loss + nsp_loss, out | dict(nsp_loss=nsp_loss, nsp_log_probs=log_BC)
@@ -155,11 +159,11 @@ def test_gpt2_s_logits_loss_and_gradients_are_the_original_s(gpt2):
     ones_BL = jnp.ones(tokens_BL[:, 1:].shape)
 
     def loss(params):
-        bound = model.bind({"params": params})
-        h_BLD = bound(tokens_BL, mask=CAUSAL, train=False).h
+        h_BLD = model.apply({"params": params}, tokens_BL, mask=CAUSAL, train=False).h
+        head = functools.partial(cases.read_by_head, model, params)
         args = (h_BLD[:, :-1], tokens_BL[:, 1:], ones_BL)
-        total, weight = jax.tree.leaves(bound.cross_entropy(*args, chunks=3)["loss"])
-        return total / weight, bound.logits(h_BLD)
+        total, weight = jax.tree.leaves(head("cross_entropy", *args)["loss"])
+        return total / weight, head("logits", h_BLD)
 
     run = quick_jit(jax.value_and_grad(loss, has_aux=True))
     (value, logits), slopes = run(cases.gpt(weights, model.H))
@@ -180,7 +184,7 @@ def test_gpt2_s_keys_values_and_continuation_are_the_original_s(gpt2):
     past = L - golden["logits_with_past"].shape[1]
     _, cache = extend(tokens_BL[:, :past], model.initial_memory(B, L))
     h_BLD, cache = extend(tokens_BL[:, past:], cache)
-    logits = model.apply(params, h_BLD, method="logits")
+    logits = cases.read_by_head(model, params["params"], "logits", h_BLD)
     assert off(logits, golden["logits_with_past"]) < 2e-6
     assert off(logits, golden["logits"][:, past:]) < 2e-6
     assert (cache.length_B == L).all()

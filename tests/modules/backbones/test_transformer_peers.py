@@ -25,7 +25,7 @@ BERT_FIELDS = dict(
 
 # system: (class, fields of its config, fields of ours, whose names)
 PEERS = {
-    "BERT": ("Bert", BERT_FIELDS, cases.BERT | {"head": "tied"}, cases.bert),
+    "BERT": ("Bert", BERT_FIELDS, cases.BERT, cases.bert),
     "GPT-1": ("OpenAIGPT", GPT_FIELDS | NO_DROPOUT, cases.GPT1, cases.gpt),
     "GPT-2": ("GPT2", GPT_FIELDS | NO_DROPOUT, cases.GPT2, cases.gpt),
 }

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.heads import language_model
 from modules.kernels.attention import make_attention_mask
 from modules.masks import Mask
 from tests.support import transformer_inputs as cases
@@ -53,12 +54,11 @@ def test_gpt2_begins_smaller_where_it_returns_to_the_sum():
 def test_bert_begins_within_two_deviations():
     params = begun(**cases.BERT, initializer="truncated")
     attention, ffn = params["layers"]["attention"], params["layers"]["ffn"]
-    drawn = [params[name] for name in ("token_VD", "position_LD", "head_DD", "pool_DD")]
+    drawn = [params[name] for name in ("token_VD", "position_LD", "pool_DD")]
     drawn += [attention[f"w{n}"] for n in ("q_DHK", "k_DHK", "v_DHK", "o_HKD")]
     for x in (*drawn, ffn["wi_DF"], ffn["wo_FD"]):
         assert np.abs(x).max() <= 2 * 0.02 + 1e-7
         assert abs(float(np.std(x)) / (0.8796 * 0.02) - 1) < 4 / math.sqrt(2 * x.size)
-    assert not params["bias_V"].any()
     biases = [x for name, x in (*attention.items(), *ffn.items()) if name.startswith("b")]
     assert len(biases) == 6
     assert not any(x.any() for x in biases)
@@ -183,7 +183,7 @@ def products(jaxpr, times=1):
     return total
 
 
-def executed(model, P):
+def executed(model, P, **head):
     """Products of the gradient of a loss at the first P positions."""
     slots_BP = np.tile(np.arange(P), (B, 1))
 
@@ -191,16 +191,17 @@ def executed(model, P):
         bound = model.bind({"params": params})
         h_BPD = bound(TOKENS_BL, mask=Mask(), slots_BP=slots_BP, train=False).h
         args = (h_BPD, slots_BP, jnp.ones((B, P)))
-        return bound.cross_entropy(*args, chunks=2)["loss"].total
+        return cases.read_by_head(model, params, "cross_entropy", *args, **head)["loss"].total
 
-    return products(jax.make_jaxpr(jax.grad(loss))(cases.draw(model)).jaxpr)
+    return products(jax.make_jaxpr(jax.grad(loss))(cases.draw(model, **head)).jaxpr)
 
 
 @pytest.mark.parametrize("P", [2, L])
-@pytest.mark.parametrize("head", ["tied", "transform"])
+@pytest.mark.parametrize("head", [{}, cases.BERT_HEAD])
 def test_flops_are_the_products_a_step_executes(P, head):
-    model = cases.tiny(head=head)
-    assert model.flops(B, L, P) == executed(model, P)
+    model = cases.tiny()
+    own = language_model.build(model, **head)
+    assert model.flops(B, L, P) + own.flops(B * P) == executed(model, P, **head)
 
 
 @pytest.mark.parametrize("window", [0, 3])

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from modules.heads import language_model
 from tests.support import xlnet_reference as reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import arguments, backbone, off
@@ -68,7 +69,8 @@ def test_loss_and_gradients_are_the_original_s(name):
 
     def loss(params):
         args = forward(params).h, targets["tgt"], targets["tgt_mask"]
-        sums = model.apply({"params": params}, *args, chunks=2, method="cross_entropy")
+        head = language_model.build(model, bias=True).bind({"params": params})
+        sums = head.cross_entropy(*args, params["token_VD"], chunks=2)
         total, weight = jax.tree.leaves(sums["loss"])
         return total / weight
 

@@ -107,12 +107,6 @@ def test_padding_on_either_side_leaves_the_real_states_alone(left):
     close(padded[:, left : left + 8], alone)
 
 
-def test_logits_are_tied_to_the_embedding():
-    h_BLD = np.random.default_rng(0).normal(0, 1, (2, 3, PLAIN.d_model)).astype(np.float32)
-    logits = backbone(PLAIN).apply({"params": WEIGHTS}, h_BLD, method="logits")
-    close(logits, h_BLD @ WEIGHTS["token_VD"].T + WEIGHTS["bias_V"])
-
-
 # --- memory ----------------------------------------------------------------------------------
 
 

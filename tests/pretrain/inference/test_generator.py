@@ -48,7 +48,7 @@ def writer(kind: str = "banded", devices: int = 1, **sampling) -> Writer:
     """With weights drawn at random."""
     model = MODELS[kind]
     layout = Layout(make_mesh(data=1, fsdp=-1, devices=jax.devices()[:devices]))
-    params = cases.draw(model)
+    params = {"backbone": cases.draw(model), "head": {}}
     params = jax.device_put(params, layout.of(params))
     run = Run(None, ConfigDict(dict(objective=dict(name="clm"))), Letters(), model)
     return Writer(run, layout, Sampler(**sampling), params)
@@ -72,7 +72,7 @@ def likeliest(kind: str):
 
     def choose(tokens_BL):
         h_BLD = model.apply(params, tokens_BL, mask=Mask(is_causal=True), train=False).h
-        return model.apply(params, h_BLD, method="logits").argmax(-1)
+        return cases.read_by_head(model, params["params"], "logits", h_BLD).argmax(-1)
 
     return quick_jit(choose)
 

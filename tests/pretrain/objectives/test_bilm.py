@@ -20,9 +20,12 @@ MODEL = dict(
 )
 
 
+HEAD = dict(tied=False, bias=True)
+
+
 def build(model=None, **fields):
     backbone = modules.build(**MODEL | (model or {}))
-    return objectives.build("bilm", backbone, SPECIAL, **fields)
+    return objectives.build("bilm", backbone, SPECIAL, head=HEAD, **fields)
 
 
 def draw(seed: int, length: int = L) -> dict[str, np.ndarray]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import modules
+from modules.heads import language_model
 from modules.masks import Mask
 from pretrain.objectives import clm
 from pretrain.runtime.errors import UserError
@@ -34,7 +35,7 @@ def objective(**fields):
         attention_dropout=0.0,
         init_scale=0.3,
     )
-    return clm.Objective(backbone, loss_chunks=2, **fields)
+    return clm.Objective(backbone, language_model.build(backbone), loss_chunks=2, **fields)
 
 
 def batch():

@@ -12,6 +12,7 @@ import pytest
 from flax import linen as nn
 
 import modules
+from modules.heads import language_model
 from pretrain.objectives import mlm
 from pretrain.runtime.errors import UserError
 from pretrain.training import train_state
@@ -53,7 +54,7 @@ def rows():
 @functools.cache
 def hidden(seed=0, **fields):
     """(rows with something hidden, what is predicted) for one draw."""
-    objective = mlm.Objective(Spy(), special=SPECIAL, **fields)
+    objective = mlm.Objective(Spy(), None, special=SPECIAL, **fields)
     corrupt = lambda rng: objective.apply({}, rows(), method="corrupt", rngs={"corrupt": rng})  # noqa: E731
     return jax.device_get(quick_jit(corrupt)(jax.random.key(seed)))
 
@@ -198,13 +199,13 @@ def tiny(**fields):
         F=64,
         L=L,
         S=2,
-        head="transform",
         pooler=True,
         dropout=0.0,
         attention_dropout=0.0,
         init_scale=0.1,
     )
-    return mlm.Objective(backbone, special=SPECIAL, **fields)
+    head = language_model.build(backbone, transform=True, bias=True)
+    return mlm.Objective(backbone, head, special=SPECIAL, **fields)
 
 
 def few(count=16, **more):
@@ -254,7 +255,7 @@ def test_without_next_sentence_no_pairs_are_needed_and_no_head_is_made():
     batch = {k: x for k, x in few().items() if k not in ("consecutive_B", "segments_BL")}
     rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}
     shapes = jax.eval_shape(lambda: tiny(nsp=False).init(rngs, batch, train=False))
-    assert set(shapes["params"]) == {"backbone"}
+    assert set(shapes["params"]) == {"backbone", "head"}
     with pytest.raises(UserError, match=r"nsp=True needs batches.name='pairs'"):
         jax.eval_shape(lambda: tiny().init(rngs, batch, train=False))
 

@@ -20,6 +20,7 @@ from tests.support.recording_backbone import (
     M,
     P,
     Spy,
+    SpyHead,
     V,
     big_weights,
     draw,
@@ -189,7 +190,9 @@ def test_every_ablation_learns(case):
     [(0, 0, "reuse=0"), (L, 0, f"reuse={L}"), (REUSE, 3, r"perm=3 must divide")],
 )
 def test_windows_that_cannot_be_cut_are_refused(reuse, perm, message):
-    objective = plm.Objective(Spy(reuse=reuse), one_in=ONE_IN, perm=perm, special=SPECIAL)
+    objective = plm.Objective(
+        Spy(reuse=reuse), SpyHead(), one_in=ONE_IN, perm=perm, special=SPECIAL
+    )
     with pytest.raises(UserError, match=message):
         listen(objective, draw())
 

@@ -12,6 +12,7 @@ import pytest
 from finetune import encoders
 from modules import plugins
 from modules.heads.classifier import Classifier
+from modules.heads.language_model import LanguageModelHead
 from pretrain.distributed import sharding
 from pretrain.runtime import recipe_ranges
 from pretrain.runtime.errors import UserError
@@ -102,7 +103,7 @@ def owners():
         yield "task", kind.TaskData
     for name in plugins.names(encoders.FOLDER, "Encoder"):
         yield "task.encoder", importlib.import_module(f"{encoders.FOLDER}.{name}").Encoder
-    yield "task.head", Classifier
+    yield from (("task.head", Classifier), ("head", LanguageModelHead))
     yield from (("optim", schedules.Schedule), ("optim", optimizer.Optimizer))
     yield from (("train", TrainConfig), ("mesh", sharding.make_mesh))
 

@@ -32,7 +32,7 @@ def release(tmp_path):
 @pytest.mark.parametrize("kind", ["tensorflow", "hugging_face"])
 def test_every_number_goes_out_and_comes_back(release, kind):
     described = bert.read_release(release())
-    shapes = arranged.shapes(described.model) | described.heads
+    shapes = arranged.shapes(described.model, described.head) | described.heads
     table = bert.build_table(kind, shapes)
     ours = arranged.randomly(shapes)
     made = arranged.written(table, shapes, ours)
@@ -48,7 +48,7 @@ def test_google_s_arrays_are_arranged_as_the_golden_ones(tmp_path):
     described = bert.read_release(cases.source(tmp_path / "a", "npz", weights))
     assert described.objective["nsp"]
     assert described.model["activation"] == "gelu"
-    shapes = arranged.shapes(described.model) | described.heads
+    shapes = arranged.shapes(described.model, described.head) | described.heads
     table = bert.build_table("npz", shapes)
     assert table.specs(shapes, np.float32).keys() == weights.keys()
     found = arranged.read(table, shapes, weights)
@@ -65,8 +65,9 @@ def test_all_arrays_of_a_published_checkpoint_are_accounted_for():
     with tensorflow.open_arrays(PUBLISHED) as arrays:
         source = Source(PUBLISHED, "tensorflow", arrays.specs)
         described = bert.read_release(source)
-        table = bert.build_table("tensorflow", arranged.shapes(described.model) | described.heads)
-        settled = reconcile(table, arranged.shapes(described.model) | described.heads, arrays.specs)
+        shapes = arranged.shapes(described.model, described.head) | described.heads
+        table = bert.build_table("tensorflow", shapes)
+        settled = reconcile(table, shapes, arrays.specs)
     assert len(settled.ignored["slots of the optimiser"]) == 92
     assert described.tokenizer.V == 15
     assert described.objective["nsp"]
@@ -84,7 +85,7 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
         parameter.data.normal_(0.1, 0.4)
     weights = {name: x.numpy() for name, x in peer.state_dict().items()}
     described = bert.read_release(release(names=weights, hidden_act=act))
-    shapes = arranged.shapes(described.model) | described.heads
+    shapes = arranged.shapes(described.model, described.head) | described.heads
     table = bert.build_table("hugging_face", shapes, list(weights))
     ours = arranged.read(table, shapes, weights)
 
@@ -119,7 +120,7 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
 
 def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
     described = bert.read_release(release())
-    shapes = arranged.shapes(described.model) | described.heads
+    shapes = arranged.shapes(described.model, described.head) | described.heads
     ours = arranged.randomly(shapes)
     theirs = arranged.written(bert.build_table("hugging_face", shapes), shapes, ours)
     token = "bert.embeddings.word_embeddings.weight"
@@ -131,7 +132,7 @@ def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
 def test_the_older_names_of_norms_are_known(release):
     names = [*cases.HEADS, "bert.embeddings.LayerNorm.gamma"]
     described = bert.read_release(release(names))
-    shapes = arranged.shapes(described.model) | described.heads
+    shapes = arranged.shapes(described.model, described.head) | described.heads
     specs = bert.build_table("hugging_face", shapes, names).specs(shapes, np.float32)
     assert "bert.encoder.layer.1.output.LayerNorm.beta" in specs
     assert not any(name.endswith("LayerNorm.bias") for name in specs)
@@ -140,7 +141,7 @@ def test_the_older_names_of_norms_are_known(release):
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "complex64", "F8_E4M3"])
 def test_weights_that_are_no_floating_point_are_named(release, dtype):
     described = bert.read_release(release())
-    shapes = arranged.shapes(described.model) | described.heads
+    shapes = arranged.shapes(described.model, described.head) | described.heads
     table = bert.build_table("hugging_face", shapes)
     specs = table.specs(shapes, np.float32)
     one, others = "bert.pooler.dense.bias", {}
@@ -154,14 +155,17 @@ def test_weights_that_are_no_floating_point_are_named(release, dtype):
         reconcile(table, shapes, specs, others=others)
 
 
+NO_HEAD, HEAD = (dict(transform=there, bias=there) for there in (False, True))
+
+
 def test_what_a_release_has_decides_which_heads_there_are(release):
     names = ["embeddings.word_embeddings.weight", "embeddings.LayerNorm.weight"]
     bare = bert.read_release(release(names))
-    assert (bare.model["head"], bare.model["pooler"], bare.heads) == ("tied", False, {})
+    assert (bare.head, bare.model["pooler"], bare.heads) == (NO_HEAD, False, {})
     assert bare.batches["name"] == "windows"
     assert set(bare.missing) == {"pooler", "head", "nsp"}
     whole = bert.read_release(release())
-    assert (whole.model["head"], whole.model["pooler"]) == ("transform", True)
+    assert (whole.head, whole.model["pooler"]) == (HEAD, True)
     assert whole.heads == {"next_DC": (16, 2), "next_bias_C": (2,)}
     assert not whole.missing
 
@@ -215,13 +219,13 @@ HEADS_OF = {
 @pytest.mark.parametrize(("pooler", "head", "nsp"), HEADS_OF)
 def test_what_goes_out_is_of_the_class_that_has_its_heads(release, tmp_path, pooler, head, nsp):
     described = bert.read_release(release())
-    fields = described.model | dict(pooler=pooler, head="transform" if head else "tied")
-    config = ConfigDict(dict(objective=dict(name="mlm", nsp=nsp)))
+    fields, own = described.model | dict(pooler=pooler), HEAD if head else NO_HEAD
+    config = ConfigDict(dict(objective=dict(name="mlm", nsp=nsp), head=own))
     run = Run(tmp_path, config, described.tokenizer, modules.build(**fields))
     bert.write_config_and_tokenizer(run, tmp_path, "hugging_face", "float32")
     found = json.loads((tmp_path / "config.json").read_text())
     assert found["architectures"] == [HEADS_OF[pooler, head, nsp]]
-    shapes = arranged.shapes(fields) | (described.heads if nsp else {})
+    shapes = arranged.shapes(fields, own) | (described.heads if nsp else {})
     names = {link.theirs for link in bert.build_table("hugging_face", shapes).links}
     assert ("cls.seq_relationship.weight" in names) == nsp
     assert ("pooler.dense.weight" in names or "bert.pooler.dense.weight" in names) == pooler

@@ -21,10 +21,10 @@ BERT = TRANSFORMER | dict(
     norm="post",
     S=2,
     normed_embedding=True,
-    head="transform",
     pooler=True,
     epsilon=1e-12,
 )
+BERT_HEAD = dict(transform=True, bias=True)
 XLNET = dict(name="two_stream", V=31, D=16, H=2, K=8, N=2, F=24, M=384, untied=True)
 ELMO = dict(
     name="elmo",
@@ -44,7 +44,13 @@ ELMO = dict(
 def bert():
     heads = {"next_DC": (16, 2), "next_bias_C": (2,)}
     return ReleaseSpec(
-        BERT, dict(name="mlm", nsp=True), "bert", {}, wordpiece.Tokenizer(PIECES), heads
+        BERT,
+        dict(name="mlm", nsp=True),
+        "bert",
+        {},
+        wordpiece.Tokenizer(PIECES),
+        heads,
+        head=BERT_HEAD,
     )
 
 
@@ -57,13 +63,23 @@ def gpt(kind, **fields):
 def xlnet():
     texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
     return ReleaseSpec(
-        XLNET, dict(name="plm"), "xlnet", {}, sentencepiece.Tokenizer.learn(iter(texts), V=31)
+        XLNET,
+        dict(name="plm"),
+        "xlnet",
+        {},
+        sentencepiece.Tokenizer.learn(iter(texts), V=31),
+        head=dict(bias=True),
     )
 
 
 def elmo():
     return ReleaseSpec(
-        ELMO, dict(name="bilm"), "elmo", {}, words.Tokenizer(list(words.MARKS), "blank")
+        ELMO,
+        dict(name="bilm"),
+        "elmo",
+        {},
+        words.Tokenizer(list(words.MARKS), "blank"),
+        head=dict(tied=False, bias=True),
     )
 
 
@@ -84,7 +100,7 @@ def workdirs(tmp_path_factory):
     made = {}
     for system, (described, _) in SYSTEMS.items():
         workdir, release = tmp_path_factory.mktemp(system), described()
-        params = cases.randomly(cases.shapes(release.model) | release.heads)
+        params = cases.randomly(cases.shapes(release.model, release.head) | release.heads)
         cases.run(release, params, workdir)
         made[system] = workdir
     return made

@@ -95,7 +95,8 @@ CASES = [("hdf5", case) for case in BOTH] + [
 
 @pytest.mark.parametrize(("kind", "case"), CASES)
 def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, case):
-    shapes = cases.shapes(elmo.read_release(spelled_or_not(release, case, kind)).model)
+    described = elmo.read_release(spelled_or_not(release, case, kind))
+    shapes = cases.shapes(described.model, described.head)
     table = elmo.build_table(kind, shapes)
     ours = cases.randomly(shapes)
     theirs = cases.written(table, shapes, ours)
@@ -107,9 +108,10 @@ def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kin
 
 
 def test_a_softmax_is_left_behind_where_hdf5_is_written(release):
-    shapes = cases.shapes(elmo.read_release(release("tensorflow")).model)
+    described = elmo.read_release(release("tensorflow"))
+    shapes = cases.shapes(described.model, described.head)
     table = elmo.build_table("hdf5", shapes)
-    left = {"backbone/softmax_VD", "backbone/bias_V"}
+    left = {"head/softmax_VD", "head/bias_V"}
     assert shapes.keys() - table.by_ours().keys() == left == table.absent.keys()
     assert not any("softmax" in name for name in table.by_theirs())
 
@@ -141,7 +143,7 @@ def test_all_of_a_training_checkpoint_is_accounted_for(release, name):
     source = release("tensorflow")
     source.find_file("options.json").write_text(json.dumps(options))
     described = elmo.read_release(source)
-    shapes = cases.shapes(described.model)
+    shapes = cases.shapes(described.model, described.head)
     slots = {f"{variable}/Adagrad": x for variable, x in groups["w"].items()}
     counts = {"global_step": np.zeros(()), "train_perplexity": np.zeros(())}
     found = groups["w"] | slots | counts
@@ -169,7 +171,7 @@ def test_the_released_options_mean_the_paper_s_recipe(release):
     }
     model = elmo.read_release(release("hdf5", changes)).model
     other = {name for name, value in model.items() if original.model.get(name) != value}
-    assert other == {"V", "tied", "dropout"}
+    assert other == {"V", "dropout"}
     shapes = jax.tree.leaves(cases.shapes(model | {"V": 0}), is_leaf=lambda x: isinstance(x, tuple))
     assert round(sum(map(np.prod, shapes)) / 1e6, 1) == 93.6
 
@@ -272,10 +274,11 @@ def test_an_hdf5_file_read_one_way_is_refused(release):
 # --- out -------------------------------------------------------------------------------------
 
 
-def written(model, folder, known=KNOWN):
+def written(model, folder, known=KNOWN, head=None):
     """The folder, with what lies beside the weights of a run."""
     folder.mkdir()
-    config = ConfigDict(dict(objective=dict(name="bilm")))
+    own = head or dict(tied=False, bias=True)
+    config = ConfigDict(dict(objective=dict(name="bilm"), head=own))
     tokens = words.Tokenizer(list(known), "blank")
     elmo.write_config_and_tokenizer(
         Run(folder, config, tokens, modules.build(**model)), folder, "hdf5", "float32"
@@ -285,8 +288,10 @@ def written(model, folder, known=KNOWN):
 
 @pytest.mark.parametrize("case", ["characters", "words", "tied words"])
 def test_what_is_written_beside_the_weights_describes_the_run(release, tmp_path, case):
-    model = elmo.read_release(spelled_or_not(release, case, "tensorflow")).model
-    again = elmo.read_release(Source(written(model, tmp_path / "out"), "hdf5", {}))
+    described = elmo.read_release(spelled_or_not(release, case, "tensorflow"))
+    model, folder = described.model, tmp_path / "out"
+    again = elmo.read_release(Source(written(model, folder, head=described.head), "hdf5", {}))
+    assert again.head == described.head
     spelled = case == "characters"
     assert again.model == model | ({"V": 0} if spelled else {})
     assert again.tokenizer.pieces == (list(words.MARKS) if spelled else KNOWN)

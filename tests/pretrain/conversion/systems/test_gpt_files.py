@@ -188,7 +188,6 @@ OTHERS = [  # kind, fields of a run
     ("hugging_face", dict(S=2)),
     ("hugging_face", dict(K=32)),
     ("hugging_face", dict(normed_embedding=True)),
-    ("hugging_face", dict(head="transform")),
     ("hugging_face", dict(pooler=True)),
     ("hugging_face", dict(norm="post")),
     ("hugging_face_gpt1", dict(norm="pre")),

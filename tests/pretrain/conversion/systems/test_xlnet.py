@@ -8,12 +8,14 @@ import jax
 import numpy as np
 import pytest
 import tokenizers as library
+from ml_collections import ConfigDict
 from sentencepiece import SentencePieceProcessor
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 import modules
 from configs import xlnet as recipe
 from modules.backbones import text_mask
+from modules.heads import language_model
 from pretrain.checkpoint import integrity
 from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, xlnet
@@ -27,6 +29,7 @@ from tests.support import xlnet_reference as reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
+HEAD = dict(bias=True)
 SIZES = dict(d_model=16, n_head=2, d_head=8, n_layer=2, d_inner=24)
 CONFIGS = {
     "npz": dict(n_token=31, ff_activation="gelu", untie_r=True, **SIZES),
@@ -65,7 +68,7 @@ def release(tmp_path, tokens):
 )
 def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, untied):
     described = xlnet.read_release(release(kind, untie_r=untied))
-    shapes = cases.shapes(described.model)
+    shapes = cases.shapes(described.model, described.head)
     ours = cases.randomly(shapes)
     theirs = cases.written(xlnet.build_table(kind, shapes), shapes, ours)
     assert not any(np.isnan(x).any() for x in theirs.values())
@@ -87,7 +90,8 @@ def test_biases_of_all_layers_together_are_arranged_as_the_reference_has_them():
 
 
 def assert_as_reference(weights, cfg):
-    expected = integrity.flatten({"backbone": reference.ours(weights, cfg)})
+    own = reference.ours(weights, cfg)
+    expected = integrity.flatten({"head": {"bias_V": own.pop("bias_V")}, "backbone": own})
     shapes = {name: x.shape for name, x in expected.items()}
     found = cases.read(xlnet.build_table("npz", shapes, list(weights)), shapes, weights)
     cases.assert_same(found, expected)
@@ -104,7 +108,8 @@ def test_optimiser_slots_are_left_out_and_tuned_heads_unexpected():
             K=cfg.d_head,
             N=cfg.n_layer,
             F=cfg.d_inner,
-        )
+        ),
+        HEAD,
     )
     slots = {f"{name}/{slot}": x for name, x in weights.items() for slot in ("Adam", "Adam_1")}
     slots |= {"model/r_w/adam_m": np.zeros(1), "global_step": np.zeros((), np.int64)}
@@ -120,11 +125,11 @@ def test_optimiser_slots_are_left_out_and_tuned_heads_unexpected():
 
 
 def test_what_only_predictions_need_may_be_absent_and_nothing_else(release):
-    shapes = cases.shapes(xlnet.read_release(release("npz")).model)
+    shapes = cases.shapes(xlnet.read_release(release("npz")).model, HEAD)
     names = set(xlnet.build_table("npz", shapes).specs(shapes, np.float32))
     both = {"model/transformer/mask_emb/mask_emb", "model/lm_loss/bias"}
     absent = xlnet.build_table("npz", shapes, names - both).absent
-    assert set(absent) == {"backbone/query_1D", "backbone/bias_V"}
+    assert set(absent) == {"backbone/query_1D", "head/bias_V"}
     assert not xlnet.build_table("npz", shapes, names - {"model/transformer/seg_embed"}).absent
 
 
@@ -145,14 +150,14 @@ def test_hugging_face_s_states_and_scores_are_ours(release, case):
     peer = drawn_peer(torch, transformers.XLNetLMHeadModel(transformers.XLNetConfig(**fields)))
     theirs = {name: x.numpy() for name, x in peer.state_dict().items()}
     model = xlnet.read_release(release("hugging_face", **PEERS[case])).model
-    shapes = cases.shapes(model)
+    shapes = cases.shapes(model, HEAD)
     table = xlnet.build_table("hugging_face", shapes, list(theirs))
     assert_same_outputs(torch, peer, model, cases.read(table, shapes, theirs))
 
     bare = {name.removeprefix("transformer."): x for name, x in theirs.items() if "lm" not in name}
     table = xlnet.build_table("hugging_face", shapes, list(bare))
     found = cases.read(table, shapes, bare)
-    assert set(table.absent) == {"backbone/bias_V"}
+    assert set(table.absent) == {"head/bias_V"}
     np.testing.assert_array_equal(found["backbone/token_VD"], theirs["lm_loss.weight"])
 
 
@@ -161,11 +166,11 @@ def test_their_class_reads_what_is_written(release, tokens, tmp_path, untied):
     torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     model = xlnet.read_release(release("npz", untie_r=untied)).model
-    shapes = cases.shapes(model)
+    shapes = cases.shapes(model, HEAD)
     params, table = cases.randomly(shapes), xlnet.build_table("hugging_face", shapes)
     arrays = cases.written(table, shapes, params)
     safetensors.write(tmp_path / "out", cases.specs(arrays), arrays.items())
-    run = Run(tmp_path, None, tokens, modules.build(**model))
+    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), tokens, modules.build(**model))
     xlnet.write_config_and_tokenizer(run, tmp_path / "out", "hugging_face", "float32")
 
     peer, loading = transformers.XLNetLMHeadModel.from_pretrained(
@@ -197,10 +202,11 @@ def assert_same_outputs(torch, peer, model, params):
 
     @quick_jit
     def forward(params):
-        bound = ours.bind({"params": params})
+        bound = ours.bind({"params": params["backbone"]})
         mask = text_mask(ours, valid_BL=valid_BL)
         h_BLD = bound(tokens_BL, mask=mask, segments_BL=segments_BL, train=False).h
-        return h_BLD, bound.logits(h_BLD)
+        head = language_model.build(ours, **HEAD).bind({"params": params["head"]})
+        return h_BLD, head.logits(h_BLD, bound.table())
 
     given = dict(token_type_ids=segments_BL)
     if model["attention"] == "bi":  # theirs fails on a mask of several rows where it is "uni"
@@ -212,7 +218,7 @@ def assert_same_outputs(torch, peer, model, params):
             **{name: torch.tensor(x) for name, x in given.items()},
         )
     with jax.default_matmul_precision("highest"):
-        h_BLD, logits_BLV = forward(cases.backbone(params))
+        h_BLD, logits_BLV = forward(integrity.nest(dict(params)))
     for own, other in ((h_BLD, out.hidden_states[-1]), (logits_BLV, out.logits)):
         keep_BL1 = valid_BL[..., None]
         assert off(own * keep_BL1, other.numpy() * keep_BL1) < 2e-5
@@ -389,7 +395,7 @@ def test_a_tokenizer_json_that_is_none_is_refused(alone, tmp_path):
 
 
 def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
-    shapes = cases.shapes(xlnet.read_release(release("hugging_face")).model)
+    shapes = cases.shapes(xlnet.read_release(release("hugging_face")).model, HEAD)
     ours, whole = cases.randomly(shapes), xlnet.build_table("hugging_face", shapes)
     theirs = cases.written(whole, shapes, ours)
     theirs["lm_loss.weight"] = theirs.pop("transformer.word_embedding.weight")
@@ -424,7 +430,7 @@ def test_a_run_that_theirs_could_not_compute_is_not_written(
     release, tokens, tmp_path, kind, fields, reason
 ):
     model = xlnet.read_release(release("npz")).model | fields
-    run = Run(tmp_path, None, tokens, modules.build(**model))
+    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), tokens, modules.build(**model))
     (out := tmp_path / "out").mkdir()
     with pytest.raises(UserError, match=re.escape(reason)):
         xlnet.write_config_and_tokenizer(run, out, kind, "float32")

@@ -1,0 +1,61 @@
+"""What every objective of the folder keeps: see `pretrain.objectives.Objective`."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from modules import plugins
+from tests.integration import test_matrix as matrix
+from tests.support.compiler import quick_jit
+
+NAMES = plugins.names("pretrain.objectives", "Objective")
+BACKBONE = {"mlm": "transformer", "clm": "transformer", "plm": "two_stream", "bilm": "two LSTMs"}
+
+
+@functools.cache
+def objective(name):
+    return matrix.build(name, BACKBONE[name])
+
+
+def batch(name):
+    """A batch of which one row counts double and one place not at all."""
+    rows = matrix.batch(name)
+    mask = "loss_mask_BZL" if name == "bilm" else "loss_mask_BL"
+    rows[mask] = rows[mask].copy()
+    rows[mask][0, ..., 3] = False
+    counts = dict(words_B=np.ones(matrix.B), bytes_B=np.ones(matrix.B))
+    return rows | counts | {"weight_B": np.array([1, 2], np.float32)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_weighted_nats_are_the_loss_but_for_its_sign(name):
+    rngs = {kind: jax.random.key(0) for kind in ("params", "corrupt", "dropout")}
+    rows = batch(name)
+
+    @quick_jit
+    def run():
+        variables = objective(name).init(rngs, rows, train=False)
+        given = dict(rngs=rngs, mutable=[kind for kind in variables if kind != "params"])
+        metrics, _ = objective(name).apply(variables, rows, train=False, **given)
+        each, _ = objective(name).apply(variables, rows, method="nats", **given)
+        return metrics["loss"], each
+
+    loss, (nats_BP, weights_BP) = run()
+    assert nats_BP.shape == weights_BP.shape
+    assert len(nats_BP) == matrix.B
+    assert (nats_BP < 0).all()
+    assert (nats_BP * weights_BP).sum() == pytest.approx(-float(loss.total), rel=1e-5)
+    assert weights_BP.sum() == pytest.approx(float(loss.weight))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_backbone_that_it_trains_is_not_refused(name):
+    assert objective(name).refusal() == ""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operations_grow_with_the_rows(name):
+    one, two = (objective(name).flops(B, matrix.L) for B in (2, 4))
+    assert 0 < one < two
