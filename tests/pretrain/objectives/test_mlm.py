@@ -171,12 +171,15 @@ def test_the_loss_is_the_original_s_of_both_tasks():
     backbone = cases.tiny(
         V=cfg["vocab_size"], D=32, H=4, N=3, F=64, L=cfg["max_position_embeddings"], **cases.BERT
     )
+    whole = cases.bert(weights, backbone.H)
     params = {
-        "backbone": cases.bert(weights, backbone.H),
+        "backbone": whole,
+        "head": whole,  # which are beside each other there
         "next_DC": weights["cls/seq_relationship/output_weights"].T,
         "next_bias_C": weights["cls/seq_relationship/output_bias"],
     }
-    objective = Given(backbone, predictions=slots_BP.shape[1], special=SPECIAL)
+    head = language_model.build(backbone, **cases.BERT_HEAD)
+    objective = Given(backbone, head, predictions=slots_BP.shape[1], special=SPECIAL)
     with jax.default_matmul_precision("highest"):
         sums = quick_jit(lambda p: objective.apply({"params": p}, batch, train=False))(params)
     mean = {name: x.total / x.weight for name, x in sums.items() if x.unit != "unigram"}
