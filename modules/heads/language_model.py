@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules import plugins
 from modules.activation_sharding import constrain_sharding
 from modules.kernels.dense import dense
 from modules.layers import params
@@ -135,9 +136,12 @@ def build(backbone: Any, **fields: Any) -> LanguageModelHead:
     """Builds the head of a backbone: `build(backbone, bias=True)`.
 
     Sizes, dtype, and how a layer is made, are the backbone's where the fields do not say.
+
+    Raises:
+        plugins.FieldError: the fields are not those of a head.
     """
     names = [field.name for field in dataclasses.fields(LanguageModelHead)]
     known = {name: getattr(backbone, name) for name in names if hasattr(backbone, name)}
     # A parent and a name are not sizes: they say where the backbone stands in another module.
     own = {name: x for name, x in known.items() if name not in ("parent", "name")}
-    return LanguageModelHead(**{**own, **fields})
+    return plugins.construct(LanguageModelHead, **{**own, **fields})

@@ -17,7 +17,7 @@ from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config
-from pretrain.runtime.sections import call_section
+from pretrain.runtime.sections import call_section, name_section
 
 
 class Run(NamedTuple):
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     @property
     def head(self) -> language_model.LanguageModelHead:
         """Its language-model head, as its recipe says; of the backbone alone where it says none."""
-        with section("head"):
+        with name_section("head"):
             return language_model.build(self.backbone, **self.config.get("head", {}))
 
     @property

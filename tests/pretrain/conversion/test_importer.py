@@ -14,7 +14,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats import npz
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import chosen
-from pretrain.inference.trained_run import backbone_params, opened
+from pretrain.inference.trained_run import backbone_params, head_params, opened
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release
 from tests.support import bert_release as cases
@@ -24,7 +24,8 @@ from tests.support.failing_disk import refused
 
 def test_what_came_in_is_what_the_golden_test_computes_with(run, tmp_path):
     _, expected = cases.golden(tmp_path / "again")
-    params = integrity.flatten({"backbone": backbone_params(opened(run), layout())})
+    parts = dict(backbone=backbone_params, head=head_params)
+    params = integrity.flatten({x: read(opened(run), layout()) for x, read in parts.items()})
     assert params.keys() == expected.keys()
     for name, x in expected.items():
         np.testing.assert_array_equal(params[name], x)

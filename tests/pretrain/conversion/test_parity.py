@@ -25,12 +25,10 @@ def test_published_xlnets_compute_what_they_say(case, tokens, tmp_path):
     with tensorflow.open_arrays(folder) as file:
         source = Source(folder, "tensorflow", file.specs, {"vocabulary": str(tmp_path)})
         described = xlnet.read_release(source)
-        shapes = cases.shapes(described.model)
+        shapes = cases.shapes(described.model, described.head)
         table = xlnet.build_table("tensorflow", shapes, list(file.specs))
         params = cases.read(table, shapes, {name: file.read(name) for name in file.specs})
-    assert set(table.absent) == (
-        set() if case == "pre" else {"backbone/query_1D", "backbone/bias_V"}
-    )
+    assert set(table.absent) == (set() if case == "pre" else {"backbone/query_1D", "head/bias_V"})
     found = xlnet.compare_outputs(cases.run(described, params, tmp_path / "run"), source)
     memories = () if case == "empty" else ("memory 0", "memory 1")
     assert found.keys() == {"output", *memories}
@@ -57,7 +55,7 @@ def test_published_elmos_compute_what_they_say(tmp_path):
     with hdf5.open_arrays(MODEL / "lm_weights.hdf5") as file:
         source = Source(MODEL, "hdf5", file.specs)
         described = elmo.read_release(source)
-        shapes = cases.shapes(described.model)
+        shapes = cases.shapes(described.model, described.head)
         arrays = {name: file.read(name) for name in file.specs}
         params = cases.read(elmo.build_table("hdf5", shapes), shapes, arrays)
     assert described.missing == ("softmax",)
