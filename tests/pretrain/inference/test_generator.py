@@ -143,7 +143,7 @@ def test_the_best_of_one_is_greedy():
 @pytest.mark.parametrize("prompts", [PROMPTS, PROMPTS * 2])
 def test_eight_devices_write_what_one_writes(prompts):
     spread = writer(devices=8)
-    assert not spread.params["token_VD"].sharding.is_fully_replicated
+    assert not spread.params["backbone"]["token_VD"].sharding.is_fully_replicated
     assert written(spread, prompts) == written(writer(), prompts)
 
 

@@ -3,6 +3,7 @@
 import functools
 
 import pytest
+from ml_collections import ConfigDict
 
 import modules
 from pretrain.conversion.systems import bert
@@ -126,7 +127,8 @@ def test_a_tokenizer_that_cuts_text_otherwise_is_refused(release, reason):
 def test_text_that_google_s_code_cuts_otherwise_does_not_go_out(release, tmp_path):
     files = [("tokenizer_config.json", {"tokenize_chinese_chars": False})]
     described = bert.read_release(release(files=files, hidden_act="gelu_new", layer_norm_eps=1e-12))
-    run = Run(tmp_path, None, described.tokenizer, modules.build(**described.model))
+    config = ConfigDict(dict(head=described.head))
+    run = Run(tmp_path, config, described.tokenizer, modules.build(**described.model))
     with pytest.raises(UserError, match=r"tokenizer\.handle_chinese_chars=False: theirs can only"):
         bert.write_config_and_tokenizer(run, tmp_path, "npz", "float32")
 

@@ -375,7 +375,7 @@ def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp
 def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):
     described = xlnet.read_release(alone)
     model = described.model | {"activation": "gelu"}
-    run = Run(tmp_path, None, described.tokenizer, modules.build(**model))
+    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), described.tokenizer, modules.build(**model))
     for kind in ("hugging_face", "npz"):
         (tmp_path / kind).mkdir()
     xlnet.write_config_and_tokenizer(run, tmp_path / "hugging_face", "hugging_face", "float32")
@@ -409,7 +409,7 @@ def test_what_is_written_beside_the_weights_describes_the_run(release, tokens, t
     fields = {} if kind == "npz" else {"attn_type": "uni", "clamp_len": 3, "mem_len": 5}
     described = xlnet.read_release(release(kind, ff_activation="relu", **fields))
     own = sentencepiece.Tokenizer(tokens.model, lower=kind != "npz", keep_accents=kind != "npz")
-    run = Run(tmp_path, None, own, modules.build(**described.model))
+    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), own, modules.build(**described.model))
     (out := tmp_path / "out").mkdir()
     xlnet.write_config_and_tokenizer(run, out, kind, "float32")
     again = xlnet.read_release(Source(out, kind, {}))
