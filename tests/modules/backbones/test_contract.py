@@ -6,7 +6,10 @@ import functools
 import jax
 import numpy as np
 import pytest
+from flax import linen as nn
 
+import modules
+from modules import plugins
 from modules.backbones import text_mask
 from tests.modules.backbones import test_transformer_peers as peers
 from tests.support import tiny_models, xlnet_inputs, xlnet_reference
@@ -110,3 +113,25 @@ def test_the_last_states_are_what_a_call_gives(run, kind):
     given = dict(mask=text_mask(backbone, valid_BL=RAGGED), train=False)
     top = quick_jit(lambda p: backbone.apply({"params": p}, tokens, **given).h)(params)
     assert off(h_NBLD[-1][RAGGED], top[RAGGED]) < 1e-6
+
+
+@pytest.mark.parametrize("name", plugins.names("modules.backbones", "Backbone"))
+def test_every_backbone_keeps_the_contract(name):
+    fields = dict(U=8, inputs="words") if name == "elmo" else dict(H=2, K=4, F=12)
+    backbone = modules.build(name, V=13, D=8, N=2, **fields)
+    tokens_BL, mask = np.zeros((2, 5), int), text_mask(backbone)
+
+    def read(key):
+        rngs = {"params": key, "dropout": key}
+        given = dict(mask=mask, train=False)
+        (out, table_VD), variables = nn.init_with_output(
+            lambda model: (model(tokens_BL, **given), model.table()), backbone
+        )(rngs)
+        every = backbone.apply(variables, tokens_BL, mask=mask, method="layer_states")
+        return out.h, every.h, table_VD
+
+    h_BLD, h_NBLD, table_VD = jax.eval_shape(read, jax.random.key(0))
+    assert h_NBLD.shape == (backbone.N + 1, *h_BLD.shape)
+    assert (h_BLD.shape[:2], table_VD.shape) == ((2, 5), (13, 8))
+    assert backbone.refusal(mask) == ""
+    assert 0 < backbone.flops(2, 5, 3) < backbone.flops(4, 5, 3)
