@@ -17,7 +17,7 @@ from pretrain.data import tokenizers
 from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.text_format import format_name, load_format
-from pretrain.inference.trained_run import Run, drawn, opened
+from pretrain.inference.trained_run import Run, drawn, head_params, opened
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section
 
@@ -28,6 +28,9 @@ FREE = {  # fields of a model that may differ from those it was pretrained with
     "initializer",
     "init_scale",
 }
+
+# Where the parameters of `finetune.encoders.language_model` keep those of the run's head.
+LANGUAGE_MODEL_HEAD = "encoder/language_model_head/"
 
 
 class Start(NamedTuple):
@@ -123,19 +126,20 @@ def restore_backbone(
             return params
         layout, backbone = Layout(make_mesh(data=1, fsdp=-1)), start.run.backbone
         shapes = jax.eval_shape(lambda: drawn(backbone))
-        found, step = start.run.weights(layout.like({"backbone": shapes}), "backbone/")
-        old, fresh = (integrity.flatten(x) for x in (found, {"backbone": params["backbone"]}))
+        weights, step = start.run.weights(layout.like({"backbone": shapes}), "backbone/")
+        fresh, old = integrity.flatten(params), integrity.flatten(weights)
+        if any(name.startswith(LANGUAGE_MODEL_HEAD) for name in fresh):
+            head = integrity.flatten(head_params(start.run, layout))
+            old |= {LANGUAGE_MODEL_HEAD + name: x for name, x in head.items()}
         merged, table = {}, []
         for name, x in fresh.items():
-            merged[name], what = _merge(name, x, old.get(name))
-            table.append(f"{name} {list(x.shape)}: {what}")
-        heads = integrity.flatten({k: v for k, v in params.items() if k != "backbone"})
-        table += [f"{name} {list(x.shape)}: new" for name, x in heads.items()]
+            merged[name], outcome = _merge(name, x, old.get(name))
+            table.append(f"{name} {list(x.shape)}: {outcome}")
         table += [f"{name}: ignored, has no place here" for name in old.keys() - fresh.keys()]
         say(f"weights of {start.run.workdir}, step {step}:")
         for line in table:
             say(f"  {line}")
-        return params | integrity.nest(merged)
+        return integrity.nest(merged)
 
     return prepare
 

@@ -15,7 +15,7 @@ class Encoder(nn.Module):
     """The backbone's last states, from which the next token is predicted, too.
 
     Attributes:
-        head: the language-model head; None: tied to the embedding, and nothing besides.
+        language_model_head: scores the next token; None: tied to the embedding, nothing besides.
         weight: of the language model's loss (GPT-1: 0.5).
         copies: uses of the states.
     """
@@ -23,13 +23,13 @@ class Encoder(nn.Module):
     has_backbone_states = True
 
     backbone: nn.Module
-    head: Any = None
+    language_model_head: Any = None
     weight: float = 0.5
     copies: int = 1
 
     def __post_init__(self):
-        if self.head is None:
-            self.head = language_model.build(self.backbone)
+        if self.language_model_head is None:
+            self.language_model_head = language_model.build(self.backbone)
         super().__post_init__()
         if not self.backbone.is_causal:
             raise UserError(
@@ -51,5 +51,6 @@ class Encoder(nn.Module):
         real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
         weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
         states = h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL
-        loss = self.head.cross_entropy(*states, self.backbone.table())["loss"]
+        head, table_VD = self.language_model_head, self.backbone.table()
+        loss = head.cross_entropy(*states, table_VD)["loss"]
         return metrics | {"lm_loss": Sum(self.weight * loss.total, loss.weight, train=True)}

@@ -148,7 +148,7 @@ def build_task(
     fields = sections[0] | data.encoder_fields()
     if language_model:
         fields = _with_language_model(fields, language_model)
-        fields["head"] = build_head(backbone, **(language_model_head or {}))
+        fields["language_model_head"] = build_head(backbone, **(language_model_head or {}))
     return data.build_task(backbone, encoders.build(backbone, **fields), *sections[1:])
 
 
