@@ -51,7 +51,7 @@ class Start(NamedTuple):
     tokenizer: tokenizers.Tokenizer
     run: Run | None
     execution: dict[str, Any]
-    head: Mapping[str, Any] = MappingProxyType({})
+    head: dict[str, Any]
 
     def backbone(self) -> nn.Module:
         """Builds the backbone."""
@@ -73,7 +73,7 @@ def open_start(config: ConfigDict, texts: Callable[[], Any]) -> Start:
         tokenizer = call_section("tokens", registry.learn, config.tokens, texts=texts())
         new = len(load_format(config.text_format).new_tokens)
         sized = {"V": tokenizer.V + new} if changes.get("V", 0) is None else {}
-        return Start(config.text_format, changes | sized, tokenizer, None, execution)
+        return Start(config.text_format, changes | sized, tokenizer, None, execution, {})
     run = opened(Path(config.init).expanduser())
     return start_from(run, changes, execution, config.get("text_format", ""))
 
