@@ -20,7 +20,8 @@ from flax.core import FrozenDict
 from modules import plugins
 from modules.heads import language_model
 from modules.metrics import Metrics
-from pretrain.runtime.errors import UserError, name_section
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.sections import name_section
 
 Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those the tokenizer has
 SPECIAL: Special = FrozenDict()

@@ -112,7 +112,7 @@ def test_every_backbone_learns_every_task(backbone, task):
     assert len(form.format_predictions(examples, outputs)) == len(examples)
 
 
-def learned(module, rows, steps=80):
+def learned(module, rows, steps=100):
     """Losses while the parameters are learned, and what is told then; in one program."""
     params = tagging_data.drawn(module, rows, 0.2)
     tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(2e-2))
