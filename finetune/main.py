@@ -72,8 +72,8 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
             prepare,
             cli.ACCEPT_CHANGES.value,
             job.score,
-            keep,
-            hooks,
+            keep=keep,
+            extra_hooks=hooks,
         )
         # The first process has written what all are about to read.
         multihost_utils.sync_global_devices("trained")

@@ -415,8 +415,7 @@ def test_an_evaluation_that_was_not_finite_is_never_the_best(tmp_path):
 def test_a_job_whose_steps_were_all_skipped_is_no_success(run, lines, tmp_path):
     recipe = config(lines, run("mlm").workdir, **{"optim.steps": 2})
 
-    def finished(*arguments):
-        keep = arguments[-1]
+    def finished(*arguments, keep, **hooks):
         keep()
         return loop.Result(mock.Mock(step=2, skipped=2), finished=True, best=None)
 
