@@ -3,6 +3,8 @@
 Whoever starts programs anew, be it Slurm, Kubernetes, SkyPilot or `launch/tpu_vm.sh`, goes by the
 exit code: 0 of a program that has finished, 75 of one that was stopped before its end, or that has
 lost another of its processes.  This passes the program's exit code on, and SIGTERM to the program.
+Where the program is one process of several, SIGABRT is how JAX ends it for the loss of another: the
+exit code is then 75.
 
 What the program says, on stdout or stderr, goes to stdout.  When nobody reads that any more, the
 program is told to stop and the exit code is 1; lines that a full disk does not take are dropped,
@@ -15,11 +17,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 from types import FrameType
 
-from launch.programs import Output, end_with_parent
+from launch.programs import Output, end_with_parent, say
 
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: try again
+JOINED = "QUARTET_JOINED"  # names a file for the program, to write there which of several it is
 
 
 def main() -> int:
@@ -35,14 +39,19 @@ def main() -> int:
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not program:
         parser.error("name a program to run, after --")
-    code = attempt(program)
+    with tempfile.NamedTemporaryFile("r") as joined:
+        code = attempt(program, {JOINED: joined.name})
+        if code == 128 + signal.SIGABRT and (who := joined.read()):
+            lost = "if no process is named above, it was process 0"
+            say(f"{who} was ended by JAX, as another one was lost; {lost}: start the run again")
+            code = AGAIN
     if args.code:
         args.code.write_text(f"{code}\n")
     return code
 
 
-def attempt(program: list[str]) -> int:
-    """Runs `program` to its end.
+def attempt(program: list[str], variables: dict[str, str]) -> int:
+    """Runs `program`, with environment variables of its own, to its end.
 
     Returns:
         Its exit code: 128 + n after signal n, and 127 if there is no such program; 1 if nobody
@@ -50,18 +59,18 @@ def attempt(program: list[str]) -> int:
     """
     running: list[subprocess.Popen] = []
 
-    def heard(signum: int, _: FrameType | None) -> None:
+    def pass_on(signum: int, _: FrameType | None) -> None:
         for process in running if signum == signal.SIGTERM else ():
             process.send_signal(signum)  # a terminal sends its SIGINT to the program by itself
 
     for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, heard)
+        signal.signal(signum, pass_on)
     try:
         process = subprocess.Popen(
             program,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            env=os.environ | variables | {"PYTHONUNBUFFERED": "1"},
             preexec_fn=end_with_parent,
         )
     except OSError as error:
@@ -69,7 +78,7 @@ def attempt(program: list[str]) -> int:
         return 127
     running.append(process)
     output = Output()
-    _pass_on(process, output)
+    _echo(process, output)
     code = process.wait()
     output.report()
     if code and output.is_closed:
@@ -77,7 +86,7 @@ def attempt(program: list[str]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _pass_on(process: subprocess.Popen, output: Output) -> None:
+def _echo(process: subprocess.Popen, output: Output) -> None:
     """Prints all that the process says, and tells it to stop once nobody reads that."""
     assert process.stdout
     for line in process.stdout:

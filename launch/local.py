@@ -2,11 +2,12 @@
 
 On a machine with NVIDIA GPUs each process is shown its equal share of them: with as many processes
 as GPUs, one each.  CUDA_VISIBLE_DEVICES says which GPUs there are to share, JAX_PLATFORMS=cpu that
-there are none.  Every line of output begins with its process's number.  The first process that
-fails ends all, and its exit code is the launcher's; SIGTERM and SIGINT are passed on to every
-process.  When nobody reads the output any more, all are told to stop and the exit code is 1; lines
-that a full disk does not take are dropped, and counted on stderr.  If the launcher is killed, Linux
-kills the processes.
+there are none.
+Every line of output begins with its process's number.  The first process that fails ends all, and
+its exit code is the launcher's: 75 where one of several was killed, or ended by JAX for the loss of
+another.  SIGTERM and SIGINT are passed on to every process.  When nobody reads the output any more,
+all are told to stop and the exit code is 1; lines that a full disk does not take are dropped, and
+counted on stderr.  If the launcher is killed, Linux kills the processes.
 """
 
 import argparse
@@ -23,6 +24,9 @@ from types import FrameType
 
 from launch.attempt import AGAIN
 from launch.programs import Output, end_with_parent
+
+# Killed, or ended by JAX when another process was.
+LOST = {-signal.SIGKILL, -signal.SIGABRT}
 
 
 def main() -> int:
@@ -150,12 +154,14 @@ def follow(processes: list[subprocess.Popen], output: Output, patience: float = 
         time.sleep(0.1)
         codes = [p.poll() for p in processes]
     ended = {n: code for n, code in enumerate(codes) if code}
+    is_lost = len(processes) > 1 and not LOST.isdisjoint(ended.values())
     if ended:
         verb = "was stopped" if set(ended.values()) == {AGAIN} else "failed"
+        verb = "was lost, start the run again" if is_lost else verb
         who = ", ".join(f"{n} with {code}" for n, code in ended.items())
         output.write(f"[launch] process {who} {verb}: ending the others\n".encode())
         _end(processes, patience)
-    code = next((code for code in codes if code), 0)
+    code = AGAIN if is_lost else next((code for code in codes if code), 0)
     return code if code >= 0 else 128 - code
 
 

@@ -142,7 +142,7 @@ def end_on_error(interrupted: str = "") -> Iterator[None]:
     except KeyboardInterrupt:
         failures.end(130, "; ".join(filter(None, ["interrupted", interrupted])))
     except Exception as error:
-        if not failures.several():
+        if not failures.is_multiprocess():
             raise
         failures.end(1, traceback.format_exc(), error)
 
@@ -176,7 +176,8 @@ def opened(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], N
     """
     processes.join(HEARTBEAT.value, JOIN_TIMEOUT.value)
     compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
-    with lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext():
+    lock = lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext()
+    with lock, failures.watch_peers(workdir, HEARTBEAT.value):
         recipe = json.loads(config.to_json_best_effort())
         changed = _changes(recipe, workdir)
         yield lambda: _keep_recipe(recipe, workdir, bool(changed))

@@ -1,175 +1,166 @@
-"""Hearing that a process of the run was lost, and ending with a line that says which.
+"""Notices that another process of the run is lost, names it, and ends this one with exit code 75.
 
-JAX watches over its processes by their heartbeats.  When one is lost, it says so in its log and
-aborts the others, which are waiting for the lost one inside a collective.  That log, written by
-C++ to file descriptor 2, is the only place that tells: nothing is raised, and of the callback that
-there is the argument cannot be turned into Python (jaxlib 0.10).  So the log is read.
+JAX ends the survivors, too, after a limit of its own or when process 0 is gone: by SIGABRT, which
+`launch.attempt` and `launch.local` turn into exit code 75.
 """
 
-import ctypes
+import contextlib
+import json
+import math
 import os
-import re
-import signal
-import socket
+import pathlib
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NoReturn
 
+import jax
+
 from pretrain.runtime.addresses import without_credentials
-from pretrain.runtime.errors import TRY_AGAIN
+from pretrain.runtime.errors import TRY_AGAIN, UserError
+from pretrain.runtime.json_files import write_json
 
-FATAL = "JAX distributed service detected fatal errors"
-ENTRY = re.compile(r"^(?=[IWEF]\d{4} )", re.MULTILINE)  # where an entry of the log begins
-OURS = re.compile(r"coordination_|preemption_sync_manager\.|CoordinationServiceError|client\.h:")
-SILENT = re.compile(r"stopped sending heartbeats\):\n((?:\d+\n)+)")
-BROKEN = re.compile(r"gloo|nccl|coordination|connection|socket|barrier|unavailable", re.IGNORECASE)
 AGAIN = "start the run again and it goes on from its last checkpoint"
-LIBC = ctypes.CDLL(None)
-LINGER = 2.0  # seconds that the first process stays, since it is what tells the others
 
 
-class Log:
-    """The log of JAX, read until this process ends: what it says of lost processes becomes a line.
+class Peers:
+    """The other processes of a run: each lives as long as its heartbeat file changes.
 
-    Everything else that is written to file descriptor 2 is passed on.
+    `workdir/heartbeats/<process>.alive` is compared with what was read before.  Clocks are not
+    compared, as those of two machines differ.
     """
 
-    def __init__(self, heartbeat: int, timeout: int):
-        """Begins to read; `heartbeat` and `timeout` are those of `processes.join`."""
-        self.heartbeat, self.timeout = heartbeat, timeout
-        self.joined, self.own, self.count = False, 0, 0
-        self.before, self.stderr = sys.stderr, os.dup(2)
-        read, write = os.pipe()
-        os.dup2(write, 2)
-        os.close(write)
-        # A terminal stays one, and what Python says needs no detour.
-        sys.stderr = os.fdopen(os.dup(self.stderr), "w", buffering=1, errors="backslashreplace")
-        self.aborts = _abort_slowly()
-        self.reader = threading.Thread(target=self._read, args=(read,), daemon=True)
-        self.reader.start()
+    def __init__(self, workdir, process: int, count: int, limit: float):
+        """Begins with no process seen alive, so that none that is starting up is blamed.
 
-    def join(self, own: int, count: int) -> None:
-        """From now on, the loss of a process is one; this is process `own` of `count`."""
-        self.own, self.count, self.joined = own, count, count > 1
-        if not self.joined:
-            self.close()
+        Args:
+            workdir: the folder of the run, which all processes share.
+            process: number of this process, from 0.
+            count: number of processes.
+            limit: seconds without a change after which a process counts as lost.
+        """
+        self.folder = pathlib.Path(workdir, "heartbeats")
+        self.process, self.count, self.limit = process, count, limit
+        self.period = min(10.0, limit / 6)
+        # Process 0 reads all files and writes into its own who is lost, the others read that one:
+        # if all read all, a pod of 500 hosts would read 250,000 files a period.
+        self.watched = range(1, count) if process == 0 else range(1)
+        self.contents: dict[int, dict] = {}
+        self.unchanged: dict[int, int] = {}  # looks in a row, of processes that were seen alive
 
-    def close(self) -> None:
-        """Leaves everything as it was: there are no other processes."""
-        os.dup2(self.stderr, 2)
-        sys.stderr = self.before
-        LIBC.signal(signal.SIGABRT, self.aborts)
+    def write(self, lost: Iterable[int] = (), has_ended: bool = False) -> None:
+        """Changes this process's own file; raises OSError if it cannot be written."""
+        content = {"time": time.time(), "lost": [*lost], "has_ended": has_ended}
+        write_json(self.folder / f"{self.process}.alive", content)
 
-    def _read(self, pipe: int) -> None:
-        while chunk := os.read(pipe, 1 << 16):
-            for entry in ENTRY.split(chunk.decode(errors="replace")):
-                if FATAL in entry:
-                    self._end([self._lost(entry)] if self.joined else self._missing(entry))
-                if not (ENTRY.match(entry) and OURS.search(entry)):
-                    os.write(self.stderr, entry.encode())
+    def find_lost(self) -> list[int]:
+        """Looks at the files once more and returns the numbers of the processes that are lost."""
+        lost: set[int] = set()
+        for number in self.watched:
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                # Read, not asked for its time: NFS may answer that from a cache of a minute.
+                content = json.loads((self.folder / f"{number}.alive").read_text())
+                if content != self.contents.setdefault(number, content):  # not an earlier life's
+                    self.unchanged[number] = 0
+                    lost |= {*content["lost"]}
+                elif number in self.unchanged and not content["has_ended"]:
+                    self.unchanged[number] += 1
+                self.contents[number] = content
+        # Looks are counted, not seconds: when this process itself was stopped for an hour, the
+        # others are not to blame.
+        looks = math.ceil(self.limit / self.period)
+        return sorted(lost | {number for number, n in self.unchanged.items() if n >= looks})
 
-    def _end(self, why: Iterable[str]) -> NoReturn:
-        if self.joined and self.own == 0:
-            time.sleep(LINGER)
-        os.write(self.stderr, b"error: ")
-        for part in why:
-            os.write(self.stderr, part.encode())
-        os.write(self.stderr, b"\n")
-        os._exit(TRY_AGAIN if self.joined else 1)
+    def watch(self, ended: threading.Event) -> None:
+        """Gives signs of life until the work has `ended`, or ends the process if one is lost."""
+        while not ended.is_set():
+            try:
+                self.write()
+                if lost := self.find_lost():
+                    self.end_process(lost)
+            except OSError:
+                self.unchanged.clear()  # what fails here may fail the others, who are not to blame
+            ended.wait(self.period)
+        with contextlib.suppress(OSError):
+            self.write(has_ended=True)
 
-    def _lost(self, entry: str) -> str:
-        """Why the run of joined processes ended."""
-        silence = f"no sign of life for {self.heartbeat} s"
-        silent = SILENT.search(entry)
-        lost = [int(number) for number in silent[1].split()] if silent else []
-        if self.own in lost:
-            return (
-                f"this process, {self.own} of {self.count}, gave {silence} and the others gave it "
-                f"up: {AGAIN}"
+    def end_process(self, lost: Sequence[int]) -> NoReturn:
+        """Prints who is lost, and ends this process."""
+        if self.process == 0:
+            self.write(lost)
+            # The others read this before they lose process 0, of which JAX would abort them.
+            time.sleep(1.5 * self.period + 1)
+        names = ", ".join(map(str, lost))
+        one, was = ("process", "was") if len(lost) == 1 else ("processes", "were")
+        why = f"no sign of life for {self.limit:g} s; what was printed there last may tell why"
+        with contextlib.suppress(OSError):  # nobody may read stderr any more
+            os.write(
+                2, f"error: {one} {names} of {self.count} {was} lost ({why}): {AGAIN}\n".encode()
             )
-        if not lost and self.own:  # it is the first process that does not answer
-            lost, silence = [0], silence if "DEADLINE" in entry else "its connection is broken"
-        if not lost:
-            return f"the processes of the run lost each other ({_status(entry)}): {AGAIN}"
-        names, many = ", ".join(map(str, sorted(lost))), len(lost) > 1
-        who = f"process{'es' * many} {names} of {self.count} {'were' if many else 'was'} lost"
-        return f"{who} ({silence}; what was said there last may tell why): {AGAIN}"
-
-    def _missing(self, entry: str) -> Iterator[str]:
-        """Why the processes never came together; what may take a while to find out comes last."""
-        address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
-        who = f"process {os.environ.get('JAX_PROCESS_ID', '')}".strip()
-        if "ALREADY_EXISTS" in entry:
-            yield f"another process of {address} says that it is this one, {who}: JAX_PROCESS_ID"
-            return
-        yield f"{who} waited {self.timeout} s (--join_timeout) for all of the run to join: "
-        late = address and "DEADLINE" in entry
-        yield _answer(address) if late else " ".join([_status(entry), address]).strip()
+        os._exit(TRY_AGAIN)  # an orderly end would wait for the lost one
 
 
-def _abort_slowly() -> int | None:
-    """From now on, a process that aborts first sleeps for as many seconds as SIGABRT's number, 6.
+@contextlib.contextmanager
+def watch_peers(workdir, limit: float) -> Iterator[None]:
+    """Ends this process with a line when another one of the run is lost inside of the block.
 
-    That is time to read what it has said.  The handler is a function of C: at that moment Python
-    may not be able to run.  Returns the handler before.
+    Where the block raises, the watch goes on: the error may follow from a loss, see `end`.
+
+    Args:
+        workdir: the folder of the run.
+        limit: seconds without a sign of life after which a process counts as lost.
     """
-    LIBC.signal.argtypes, LIBC.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
-    return LIBC.signal(signal.SIGABRT, ctypes.cast(LIBC.sleep, ctypes.c_void_p))
+    if jax.process_count() == 1:
+        yield
+        return
+    peers, ended = (
+        Peers(workdir, jax.process_index(), jax.process_count(), limit),
+        threading.Event(),
+    )
+    thread = threading.Thread(target=peers.watch, args=(ended,), daemon=True)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
 
 
-def _status(entry: str) -> str:
-    return entry.split("absl::Status: ")[-1].splitlines()[0]
+_jax_limit = 0.0  # seconds after which JAX aborts this process for the loss of another; 0: alone
 
 
-def _answer(address: str) -> str:
-    """What there is at the coordinator's address."""
-    host, _, port = address.rpartition(":")
-    named = f"JAX_COORDINATOR_ADDRESS={address}"
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
-    except socket.gaierror:
-        return f"the name in {named} is not known here"
-    except OSError:
-        return f"nobody listens at {named}, where process 0 should"
-    count = f"JAX_NUM_PROCESSES={os.environ.get('JAX_NUM_PROCESSES')}"
-    return f"somebody listens at {named}, but not all of {count} have come"
+def expect_peers(jax_limit: float) -> None:
+    """Says that this process is one of several, which JAX aborts `jax_limit` s after a loss."""
+    global _jax_limit
+    _jax_limit = jax_limit
 
 
-_log: Log | None = None
-
-
-def listen(heartbeat: int, timeout: int) -> Log:
-    """Begins to hear of processes that are lost."""
-    global _log
-    _log = Log(heartbeat, timeout)
-    return _log
-
-
-def several() -> bool:
-    """Has this run other processes, which are heard?"""
-    return _log is not None and _log.joined
+def is_multiprocess() -> bool:
+    """Returns whether this process has joined others."""
+    return _jax_limit > 0
 
 
 def end(code: int, message: str, error: BaseException | None = None) -> NoReturn:
     """Ends this process with a message; the others will notice, or have ended before.
 
-    The message is printed without the credentials of the addresses in it.
-    An `error` that can follow from the loss of another process is told of only if in so many
-    seconds none turns out to be lost: that line would say more.
+    The message is printed without the credentials of the addresses in it.  An `error` that may
+    follow from the loss of another process is printed in full only if none turns out to be lost.
     """
     message = without_credentials(message)  # a traceback's, too
-    if not (_log and _log.joined):
+    if not is_multiprocess():
         print(message, file=sys.stderr)
         sys.exit(code)
-    if _follows(error):
-        time.sleep(_log.heartbeat + 5)
+    if may_follow_loss(error):
+        wait = _jax_limit + 10
+        reason = without_credentials(f"{type(error).__name__}: {error}".splitlines()[0])
+        notice = f"failed ({reason}); looking for {wait:g} s whether a process is lost"
+        print(notice, file=sys.stderr, flush=True)
+        time.sleep(wait)
     print(message, file=sys.stderr, flush=True)
     os._exit(code)
 
 
-def _follows(error: BaseException | None) -> bool:
-    while error and not BROKEN.search(str(error)):
-        error = error.__cause__ or error.__context__
-    return error is not None
+def may_follow_loss(error: BaseException | None) -> bool:
+    """Returns whether an error may be that of a collective, which has no type of its own."""
+    while isinstance(error, UserError):
+        error = error.__cause__
+    return isinstance(error, Exception) and not isinstance(error, OSError)

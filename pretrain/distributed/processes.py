@@ -2,10 +2,12 @@
 
 import errno
 import os
+import pathlib
 import re
 import signal
 import socket
 import sys
+import threading
 from typing import Any
 
 import jax
@@ -17,6 +19,7 @@ from pretrain.runtime.errors import UserError
 
 LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]):")
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+JOINED = "QUARTET_JOINED"  # names a file in which `launch.attempt` wants to read who has joined
 
 
 def join(heartbeat: int = 60, timeout: int = 300) -> None:
@@ -26,11 +29,11 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
     and JAX_PROCESS_ID say it.  One process alone joins itself, since only a joined process
     finishes its step and saves when it is told to terminate.  Ctrl-C tells it so too, once.
 
-    A process that finds nobody to join ends with a line and exit code 1, one that later loses
-    another with exit code 75: the same command again goes on.
+    A process that finds nobody to join ends with a line and exit code 1.
 
     Args:
-        heartbeat: seconds without a sign of life after which a process counts as lost.
+        heartbeat: seconds without a sign of life after which a process counts as lost, see
+            `failures.watch_peers`.
         timeout: seconds to wait for all to join.
 
     Raises:
@@ -38,26 +41,37 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
     """
     if jax.distributed.is_initialized():  # by an earlier run of the same process
         return
-    told = _told()
-    signal.signal(signal.SIGINT, _terminate)
-    log = failures.listen(heartbeat, timeout)
-    told |= {"initialization_timeout": timeout, "heartbeat_timeout_seconds": heartbeat}
+    given = read_variables()
+    signal.signal(signal.SIGINT, ask_to_stop)
+    # JAX counts from the last beat, of which it sends one in half its limit: at three times ours
+    # it never speaks first, and still does where the processes share no workdir.
+    jax_limit = 3 * heartbeat
+    # Above our own limit, as JAX would abort without a line.
+    given |= {"heartbeat_timeout_seconds": jax_limit, "initialization_timeout": timeout + 60}
+    timer = threading.Timer(timeout, _end_unjoined, [timeout])
+    timer.daemon = True
+    timer.start()
     try:
-        jax.distributed.initialize(**told)
+        jax.distributed.initialize(**given)
     except (ValueError, RuntimeError) as error:
-        log.close()
-        if said := _variables():
+        if values := _list_variables():
             missing = " and no ".join(name for name in VARIABLES if not os.environ.get(name))
             why = f"but no {missing}" if missing else f"the processes cannot be joined: {error}"
-            raise UserError(f"{said}, {why}") from error
+            raise UserError(f"{values}, {why}") from error
         if isinstance(error, RuntimeError):
             raise
         _join_alone()  # there is no cluster that JAX knows
         return
-    if "process_id" not in told:
-        told |= {"process_id": jax.process_index(), "num_processes": jax.process_count()}
-    log.join(told["process_id"], told["num_processes"])
-    progress.set_process(told["process_id"], told["num_processes"])
+    finally:
+        timer.cancel()
+    if "process_id" not in given:
+        given |= {"process_id": jax.process_index(), "num_processes": jax.process_count()}
+    process, count = given["process_id"], given["num_processes"]
+    progress.set_process(process, count)
+    if count > 1:
+        failures.expect_peers(jax_limit)
+        if file := os.environ.get(JOINED):
+            pathlib.Path(file).write_text(f"process {process} of {count}")
 
 
 def _join_alone() -> None:
@@ -65,25 +79,50 @@ def _join_alone() -> None:
     jax.distributed.initialize(address, 1, 0, coordinator_bind_address=address)
 
 
-def _told() -> dict[str, Any]:
-    """What the variables say of the processes, as `jax.distributed.initialize` takes it."""
+def _end_unjoined(timeout: int) -> None:
+    """Ends the process with a line, as not all of the run have come."""
+    who = f"process {os.environ.get('JAX_PROCESS_ID', '')}".strip()
+    line = f"error: {who} waited {timeout} s (--join_timeout) for all of the run to join"
+    if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
+        line += f": {describe_coordinator(address)}"
+    print(line, file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def describe_coordinator(address: str) -> str:
+    """Returns what there is at the coordinator's address, in words."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
+    except OSError as error:
+        return f"nobody answers at JAX_COORDINATOR_ADDRESS={address}: {error.strerror or error}"
+    count = os.environ.get("JAX_NUM_PROCESSES")
+    return f"somebody answers at {address}, but not all of JAX_NUM_PROCESSES={count} have come"
+
+
+def read_variables() -> dict[str, Any]:
+    """Returns what the variables say of the processes, as `jax.distributed.initialize` takes it.
+
+    Raises:
+        UserError: they contradict each other, or the port is in use.
+    """
     names = {"process_id": "JAX_PROCESS_ID", "num_processes": "JAX_NUM_PROCESSES"}
-    given = {name: os.environ.get(variable, "") for name, variable in names.items()}
-    if not any(given.values()):
+    texts = {name: os.environ.get(variable, "") for name, variable in names.items()}
+    if not any(texts.values()):
         return {}
-    if not all(value.isdecimal() for value in given.values()):
-        raise UserError(f"{_variables()}: give both numbers, how many processes and which is this")
-    told: dict[str, Any] = {name: int(value) for name, value in given.items()}
-    if told["process_id"] >= told["num_processes"]:
-        raise UserError(f"{_variables()}: processes are numbered from 0")
+    if not all(text.isdecimal() for text in texts.values()):
+        raise UserError(f"{_list_variables()}: give both numbers, the count and this process's")
+    given: dict[str, Any] = {name: int(text) for name, text in texts.items()}
+    if given["process_id"] >= given["num_processes"]:
+        raise UserError(f"{_list_variables()}: processes are numbered from 0")
     address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
     if address and not (re.fullmatch(r".+:\d+", address) and _port(address) < 1 << 16):
-        raise UserError(f"{_variables()}: an address is a host and a port, as 10.0.0.1:1234")
-    if address and told["process_id"] == 0 and "JAX_COORDINATOR_BIND_ADDRESS" not in os.environ:
+        raise UserError(f"{_list_variables()}: an address is a host and a port, as 10.0.0.1:1234")
+    if address and given["process_id"] == 0 and "JAX_COORDINATOR_BIND_ADDRESS" not in os.environ:
         _check_free(_port(address))
         if LOOPBACK.match(address):  # by default JAX listens to the whole network
-            told["coordinator_bind_address"] = address
-    return told
+            given["coordinator_bind_address"] = address
+    return given
 
 
 def _port(address: str) -> int:
@@ -91,7 +130,7 @@ def _port(address: str) -> int:
 
 
 def _check_free(port: int) -> None:
-    """UserError if another program listens here, of which JAX itself may die without a word."""
+    """Raises UserError if another program listens here; JAX itself may die of that in silence."""
     family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
     with socket.socket(family) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -99,15 +138,18 @@ def _check_free(port: int) -> None:
             s.bind(("", port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
-                return  # it is not for us to know
-            raise UserError(f"{_variables()}: port {port} is in use on this machine") from error
+                return  # JAX will say what is wrong
+            raise UserError(
+                f"{_list_variables()}: port {port} is in use on this machine"
+            ) from error
 
 
-def _variables() -> str:
+def _list_variables() -> str:
     return " ".join(f"{name}={value}" for name in VARIABLES if (value := os.environ.get(name)))
 
 
-def _terminate(_signal, _frame) -> None:
+def ask_to_stop(_signal, _frame) -> None:
+    """Handles the first Ctrl-C as SIGTERM; a second one interrupts."""
     print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -120,7 +162,7 @@ def _free_port() -> int:
 
 
 class Stop:
-    """`stop()` is True once a process was told to terminate: in all of them at the same call."""
+    """Returns True from a call on, the same one in all processes, after one was sent SIGTERM."""
 
     def __init__(self):
         self.calls, self.asked = 0, False

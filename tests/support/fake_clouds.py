@@ -296,6 +296,12 @@ while True:
 """
 
 
+def find_child(process: subprocess.Popen) -> int:
+    """Returns the pid of the first program that a launcher has started."""
+    pids = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return int(pids.split()[0])
+
+
 def has_ended(pid: int) -> bool:
     """Whether there is no such process, or only its exit code."""
     try:

@@ -1,61 +1,78 @@
-"""News of lost processes become one line."""
+"""A process whose heartbeat file changes no more is lost; nobody else is blamed."""
 
-import os
+import threading
 
 import pytest
 
 from pretrain.distributed import failures
+from pretrain.distributed.failures import Peers, may_follow_loss
 from pretrain.runtime.errors import UserError
-
-UNHEALTHY = (
-    "F1122 01:22:48.261367    8527 client.h:80] Terminating process because the JAX distributed "
-    "service detected fatal errors. absl::Status: UNAVAILABLE: The following tasks are unhealthy "
-    "(stopped sending heartbeats):\n{}The tasks have crashed.\n\nRPC: /xla.PollForError"
-)
-
-GONE = "F1122 01:22:48 8527 client.h:80] absl::Status: UNAVAILABLE: Failed to send RPC\nmore"
-
-MUTE = "F1122 01:22:48 8527 client.h:80] absl::Status: DEADLINE_EXCEEDED: Deadline Exceeded\n\nRPC"
 
 
 @pytest.fixture
-def log():
-    """(this process) -> the log of a run of eight, not read."""
+def peers(tmp_path):
+    """(process of three) -> its view, where two looks without a change are too many."""
 
-    def log(own: int) -> failures.Log:
-        log = object.__new__(failures.Log)
-        log.heartbeat, log.timeout, log.own, log.count = 60, 300, own, 8
-        return log
+    def peers(process: int) -> Peers:
+        peers = Peers(tmp_path, process, 3, limit=2.0)
+        peers.period = 1.0
+        return peers
 
-    return log
-
-
-@pytest.mark.parametrize(
-    ("own", "entry", "line"),
-    [
-        (0, UNHEALTHY.format("5\n"), "process 5 of 8 was lost (no sign of life for 60 s; "),
-        (3, UNHEALTHY.format("5\n2\n"), "processes 2, 5 of 8 were lost (no sign of life for"),
-        (3, UNHEALTHY.format("3\n5\n"), "this process, 3 of 8, gave no sign of life for 60 s"),
-        (3, GONE, "process 0 of 8 was lost (its connection is broken; "),
-        (3, MUTE, "process 0 of 8 was lost (no sign of life for 60 s; "),
-        (0, GONE, "the processes of the run lost each other (UNAVAILABLE: Failed to send RPC)"),
-    ],
-)
-def test_what_the_log_says_becomes_a_line_naming_lost_processes(log, own, entry, line):
-    said = log(own)._lost(entry)
-    assert said.startswith(line)
-    assert said.endswith(": start the run again and it goes on from its last checkpoint")
-    assert "\n" not in said
+    return peers
 
 
-def test_what_is_no_news_of_processes_passes_through_unchanged(capfd):
-    log = failures.Log(60, 300)
-    os.write(2, b"I1122 1 a.cc:1] one\nE1122 1 coordination_service.cc:9] the\nother\n")
-    os.write(2, b"I1122 1 b.cc:1] two\nplain\n")
-    log.close()
-    log.reader.join(timeout=60)
-    os.write(2, b"after\n")
-    assert capfd.readouterr().err == "I1122 1 a.cc:1] one\nI1122 1 b.cc:1] two\nplain\nafter\n"
+def look(watcher: Peers, *living: Peers, times: int = 3) -> list[int]:
+    """Whom a process misses after some looks, before each of which the living give a sign."""
+    for _ in range(times):
+        for process in living:
+            process.write()
+        lost = watcher.find_lost()
+    return lost
+
+
+def test_the_first_process_names_those_that_fall_silent(peers):
+    first, second, third = (peers(number) for number in range(3))
+    assert look(first, second, third) == []
+    assert look(first, second, times=1) == []
+    assert look(first, second) == [2]
+    assert look(first) == [1, 2]
+
+
+def test_the_others_watch_the_first_and_hear_from_it_who_is_lost(peers):
+    first, second = peers(0), peers(1)
+    assert look(second, first) == []
+    first.write(lost=[2])
+    assert second.find_lost() == [2]
+    assert look(second, first, times=1) == []
+    assert look(second) == [0]
+
+
+def test_processes_that_start_up_or_have_ended_are_not_blamed(peers):
+    earlier, second, third = peers(0), peers(1), peers(2)
+    earlier.write(lost=[1])
+    assert look(second) == []  # whom a run before this one has lost
+    first = peers(0)
+    third.write()  # of a run before, too; process 1 has never written
+    assert look(first) == []
+    assert look(first, second) == []
+    second.write(has_ended=True)
+    assert look(first) == []
+
+
+def test_whoever_cannot_write_blames_nobody(peers, monkeypatch):
+    first, second = peers(0), peers(1)
+    assert look(first, second) == []
+    blamed, ended = [], threading.Event()
+    monkeypatch.setattr(first, "end_process", blamed.append)
+    monkeypatch.setattr(failures, "write_json", fail)
+    first.period, first.limit = 0.001, 0.002
+    threading.Timer(0.1, ended.set).start()
+    first.watch(ended)
+    assert not blamed
+
+
+def fail(*_):
+    raise OSError("no space left")
 
 
 @pytest.mark.parametrize(
@@ -63,13 +80,15 @@ def test_what_is_no_news_of_processes_passes_through_unchanged(capfd):
     [
         (ValueError("UNKNOWN: Gloo AllGather failed: Connection closed by peer"), True),
         (RuntimeError("INTERNAL: NCCL operation failed"), True),
+        (OSError("No space left on device"), False),
         (UserError("mesh data=3 does not use all of 4 devices"), False),
+        (KeyboardInterrupt(), False),
         (None, False),
     ],
 )
 def test_errors_that_a_lost_process_can_cause_are_told_apart(error, follows):
-    assert failures._follows(error) == follows
+    assert may_follow_loss(error) == follows
     if error:
         wrapped = UserError("a checkpoint could not be written")
         wrapped.__cause__ = error
-        assert failures._follows(wrapped) == follows
+        assert may_follow_loss(wrapped) == follows

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ def test_the_first_interrupt_asks_to_stop_and_the_second_interrupts(monkeypatch)
     monkeypatch.setattr(os, "kill", lambda pid, signum: sent.append((pid, signum)))
     before = signal.getsignal(signal.SIGINT)
     try:
-        processes._terminate(signal.SIGINT, None)
+        processes.ask_to_stop(signal.SIGINT, None)
         assert sent == [(os.getpid(), signal.SIGTERM)]
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
@@ -32,14 +33,17 @@ def test_a_process_that_joined_nothing_is_never_asked_to_stop():
 
 
 @pytest.fixture
-def told(monkeypatch):
+def announce(monkeypatch):
     """Sets the variables that say who takes part: address, count, number."""
 
-    def told(*values: str) -> None:
+    def announce(*values: str) -> None:
         for name, value in zip(processes.VARIABLES, values, strict=True):
-            monkeypatch.setenv(name, value)
+            if value:
+                monkeypatch.setenv(name, value)
+            else:
+                monkeypatch.delenv(name, raising=False)
 
-    return told
+    return announce
 
 
 @pytest.mark.parametrize(
@@ -54,61 +58,88 @@ def told(monkeypatch):
         (("a", "2", "1"), "an address is a host and a port"),
         (("a:70000", "2", "0"), "an address is a host and a port"),
         (("a:b", "2", "1"), "an address is a host and a port"),
+        (("", "2", "1"), "JAX_PROCESS_ID=1, but no JAX_COORDINATOR_ADDRESS"),
     ],
 )
-def test_variables_that_make_no_sense_are_refused_without_waiting(told, values, reason):
-    told(*values)
+def test_variables_that_make_no_sense_are_refused_without_waiting(announce, values, reason):
+    announce(*values)
     with pytest.raises(UserError, match=reason):
         processes.join()
 
 
-def test_a_port_in_use_is_refused_where_it_is_listened_at(told):
+def test_a_port_in_use_is_refused_where_it_is_listened_at(announce):
     with socket.create_server(("localhost", 0)) as other:
         address = f"localhost:{other.getsockname()[1]}"
-        told(address, "2", "0")
+        announce(address, "2", "0")
         with pytest.raises(UserError, match=r"port \d+ is in use on this machine"):
             processes.join()
-        told(address, "2", "1")
-        processes._told()
+        announce(address, "2", "1")
+        processes.read_variables()
 
 
-def test_variables_that_make_sense_are_taken_and_may_be_fewer(told):
-    told("10.0.0.1:1234", "4", "3")
-    assert processes._told() == {"process_id": 3, "num_processes": 4}
-    told("", "4", "3")
-    assert processes._told() == {"process_id": 3, "num_processes": 4}
-    told("", "", "")
-    assert processes._told() == {}
+def test_variables_that_make_sense_are_taken_and_may_be_fewer(announce):
+    announce("10.0.0.1:1234", "4", "3")
+    assert processes.read_variables() == {"process_id": 3, "num_processes": 4}
+    announce("", "4", "3")
+    assert processes.read_variables() == {"process_id": 3, "num_processes": 4}
+    announce("", "", "")
+    assert processes.read_variables() == {}
 
 
-JOIN = "import pretrain.distributed.processes as p; p.join(); print('joined', flush=True); input()"
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        (
+            "no-such-host.invalid:1234",
+            "nobody answers at JAX_COORDINATOR_ADDRESS=no-such-host.*: N",
+        ),
+        (free_address(), r"nobody answers at JAX_COORDINATOR_ADDRESS=.*: Connection refused"),
+        ("", "somebody answers at .*, but not all of JAX_NUM_PROCESSES=2 have come"),
+    ],
+)
+def test_what_is_at_the_coordinators_address_is_described(announce, address, reason):
+    with socket.create_server(("localhost", 0)) as server:
+        announce("", "2", "1")
+        address = address or f"localhost:{server.getsockname()[1]}"
+        assert re.match(reason, processes.describe_coordinator(address))
 
 
-def test_the_processes_of_one_machine_meet_where_no_other_can_come():
+JOIN = "import pretrain.distributed.processes as p; print('joining', flush=True); p.join(timeout=3)"
+
+
+def test_who_waits_in_vain_ends_and_listens_on_loopback_alone():
     address = free_address()
-    port = address.partition(":")[2]
-    own = dict(zip(processes.VARIABLES, (address, "1", "0"), strict=True))
+    own = dict(zip(processes.VARIABLES, (address, "2", "0"), strict=True))
     process = subprocess.Popen(
         [sys.executable, "-c", JOIN],
         cwd=ROOT,
         env=os.environ | own,
         text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        stderr=-1,
+        stdout=-1,
     )
-    assert process.stdout.readline() == "joined\n"
-    rows = "".join(pathlib.Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
-    process.communicate("\n")
-    (where,) = {
-        row.split()[1].rpartition(":")[0]
-        for row in rows.splitlines()
-        if f":{int(port):04X} " in row and " 0A " in row
-    }
-    assert where in {"0100007F", "0000000000000000FFFF00000100007F", f"{1 << 24:032X}"}
+    assert process.stdout.readline() == "joining\n"
+    listens_at: set[str] = set()
+    while not listens_at:
+        assert process.poll() is None
+        listens_at = read_listening(int(address.partition(":")[2]))
+    assert listens_at <= {"0100007F", "0000000000000000FFFF00000100007F", f"{1 << 24:032X}"}
+    _, said = process.communicate()
+    assert process.returncode == 1
+    start = "error: process 0 waited 3 s (--join_timeout) for all of the run to join: somebody"
+    assert said.splitlines()[-1].startswith(start)
 
 
-def test_a_coordinator_listens_where_it_is_asked_to(told, monkeypatch):
-    told("localhost:1234", "2", "0")
-    assert processes._told()["coordinator_bind_address"] == "localhost:1234"
+def read_listening(port: int) -> set[str]:
+    """The addresses at which this machine listens to a port."""
+    tables = [pathlib.Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    rows = [row.split() for table in tables for row in table.splitlines()[1:]]
+    places = [row[1].partition(":") for row in rows if row[3] == "0A"]
+    return {host for host, _, name in places if int(name, 16) == port}
+
+
+def test_a_coordinator_listens_where_it_is_asked_to(announce, monkeypatch):
+    announce("localhost:1234", "2", "0")
+    assert processes.read_variables()["coordinator_bind_address"] == "localhost:1234"
     monkeypatch.setenv("JAX_COORDINATOR_BIND_ADDRESS", "[::]:1234")
-    assert "coordinator_bind_address" not in processes._told()
+    assert "coordinator_bind_address" not in processes.read_variables()
