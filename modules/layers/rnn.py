@@ -17,6 +17,7 @@ from modules.kernels.recurrent_cells import (
 )
 from modules.kernels.recurrent_scan import scan_directions, state_dtype
 from modules.layers import params
+from modules.layers.gru import scan_reset_before
 
 
 @struct.dataclass
@@ -38,13 +39,16 @@ class Recurrent(nn.Module):
     Attributes:
         U: units of the cell.
         cell: "lstm" (with a projection: Sak et al. 2014, no peepholes), "gru" (Cho et al. 2014;
-            the reset acts on the state's product, as in cuDNN) or "rnn".
+            with `reset_gate`) or "rnn".
         D: width that an LSTM's output is projected to; 0: none, the output is U wide.
         Z: directions: 1 forwards, 2 backwards too.
         clip_cell, clip_projection: limits of an LSTM's cell and projection; 0: none.
         forget_bias: added to the forget gate where it is computed, as in TensorFlow: the
             parameter itself begins at 0.
         activation: of the plain RNN: "tanh" or "relu".
+        reset_gate: of a GRU: "after", the gate acts on the state's product, as in cuDNN; "before", on
+            the state itself, as in the paper.
+        bias: False: there are none but the `forget_bias`.
         unroll: positions per step of the scan.
     """
 
@@ -56,6 +60,8 @@ class Recurrent(nn.Module):
     clip_projection: float = 0.0
     forget_bias: float = 1.0
     activation: str = "tanh"
+    reset_gate: str = "after"
+    bias: bool = True
     unroll: int = 1
     dtype: str = "float32"
 
@@ -63,6 +69,7 @@ class Recurrent(nn.Module):
         super().__post_init__()
         params.check_choice(self, "cell", CELLS)
         params.check_choice(self, "activation", RNN_ACTIVATIONS)
+        params.check_choice(self, "reset_gate", ("after", "before"))
         params.check_choice(self, "dtype", params.DTYPES)
         if self.Z not in (1, 2):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
@@ -117,9 +124,9 @@ class Recurrent(nn.Module):
             None if x is None else jnp.moveaxis(x, 0, 2)
             for x in (x_BZLD.astype(self.dtype), not_reset_BZL, valid_BZL)
         )
-        y_ZLBD, state_ZB = scan_directions(
-            config, x_ZLBD, weights, state_ZB, not_reset_ZLB, valid_ZLB
-        )
+        is_before = self.cell == "gru" and self.reset_gate == "before"
+        scan = scan_reset_before if is_before else scan_directions
+        y_ZLBD, state_ZB = scan(config, x_ZLBD, weights, state_ZB, not_reset_ZLB, valid_ZLB)
         state_BZ = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), state_ZB)
         return constrain_sharding(jnp.moveaxis(y_ZLBD, 2, 0), "BZLD"), State(*state_BZ)
 
@@ -135,11 +142,13 @@ class Recurrent(nn.Module):
         wh_ZDGU = params.param(self, "wh_ZDGU", init, (Z, D, G, U), decay=True, dtype=self.dtype)
         # Biases are added to sums in float32: they stay as they are stored.
         wide = state_dtype(self.dtype)
-        b_ZGU = params.param(self, "b_ZGU", params.zeros, (Z, G, U), decay=False).astype(wide)
+        b_ZGU = jnp.zeros((Z, G, U), wide)
+        if self.bias:
+            b_ZGU = params.param(self, "b_ZGU", params.zeros, (Z, G, U), decay=False).astype(wide)
         bh_ZGU = wp_ZUD = None
         if self.cell == "lstm":
             b_ZGU = b_ZGU + jnp.zeros((G, 1), wide).at[2].set(self.forget_bias)
-        if self.cell == "gru":
+        if self.cell == "gru" and self.reset_gate == "after" and self.bias:
             # Only of the candidate does it matter on which side of the reset a bias stands.
             bh_ZU = params.param(self, "bh_ZU", params.zeros, (Z, U), decay=False).astype(wide)
             bh_ZGU = jnp.zeros((Z, G, U), wide).at[:, 2].set(bh_ZU)

@@ -9,6 +9,7 @@ import pytest
 
 from modules.layers.rnn import Recurrent, State
 from tests.support.compiler import quick_jit
+from tests.support.differences import numeric_gradients
 from tests.support.jaxpr import programs_in
 from tests.support.xlnet_inputs import off
 
@@ -19,6 +20,8 @@ LAYERS = {
     "lstmp": dict(cell="lstm", D=D, **CLIPS),
     "lstm_free": dict(cell="lstm", D=D, forget_bias=0.0),
     "gru": dict(cell="gru"),
+    "gru_paper": dict(cell="gru", reset_gate="before"),
+    "gru_bare": dict(cell="gru", bias=False),
     "tanh": dict(cell="rnn"),
     "relu": dict(cell="rnn", activation="relu"),
 }
@@ -61,13 +64,17 @@ def sigmoid(x):
 
 def read_word(model, w, x, c, h):
     """The cells as their papers have them: (c, h) after a word."""
-    a = [x @ w["wx"][:, gate] + w["b"][gate] for gate in range(w["wx"].shape[1])]
+    b = w.get("b", 0 * w["wx"][0])
+    a = [x @ w["wx"][:, gate] + b[gate] for gate in range(w["wx"].shape[1])]
     r = [h @ w["wh"][:, gate] for gate in range(len(a))]
     if model.cell == "rnn":
         return c, np.tanh(a[0] + r[0]) if model.activation == "tanh" else np.maximum(a[0] + r[0], 0)
     if model.cell == "gru":
         reset, update = sigmoid(a[0] + r[0]), sigmoid(a[1] + r[1])
-        return c, update * h + (1 - update) * np.tanh(a[2] + reset * (r[2] + w["bh"]))
+        product = reset * (r[2] + w.get("bh", 0))
+        if model.reset_gate == "before":
+            product = (reset * h) @ w["wh"][:, 2]
+        return c, update * h + (1 - update) * np.tanh(a[2] + product)
     i, j, f, o = (left + right for left, right in zip(a, r, strict=True))
     c = sigmoid(f + model.forget_bias) * c + sigmoid(i) * np.tanh(j)
     c = np.clip(c, -model.clip_cell, model.clip_cell) if model.clip_cell else c
@@ -137,6 +144,27 @@ def test_outputs_and_states_are_those_of_a_loop_over_words(name, one_text):
     if model.clip_cell:
         assert 0.05 < np.mean(np.abs(expected) == model.clip_projection) < 0.8
         assert 0.05 < np.mean(np.abs(expected_state.c_BZU) == model.clip_cell) < 0.8
+
+
+def test_gradients_of_the_paper_s_gru_are_those_of_differences():
+    model = layer("gru_paper", Z=1, dtype="float64")
+    params, state = wide(draw_params(model))
+    x_BZLX, (valid_BZL, reset_BZL) = wide(draw_text(directions=1)), (m[:, :1] for m in masks(False))
+
+    def total(*given):
+        own = dict(zip(params, given, strict=False))
+        y_BZLD, new = read_rows(model, own, given[-1], state, valid_BZL, reset_BZL)
+        return np.sin(y_BZLD).sum() + np.sin(new.h_BZD).sum()
+
+    def loss(params, x_BZLX):
+        y_BZLD, new = forward(model, params, x_BZLX, state, valid=valid_BZL, reset=reset_BZL)
+        return jnp.sin(y_BZLD).sum() + jnp.sin(new.h_BZD).sum()
+
+    with jax.enable_x64(True):
+        found = quick_jit(jax.grad(loss, (0, 1)))(params, x_BZLX)
+    expected = numeric_gradients(total, *params.values(), x_BZLX)
+    for own, their in zip([*(found[0][name] for name in params), found[1]], expected, strict=True):
+        np.testing.assert_allclose(own, their, atol=1e-5)
 
 
 def weigh_outputs(y, new):
@@ -236,6 +264,7 @@ def test_weights_begin_as_glorot_s_of_the_joined_product():
         (dict(cell="gru", D=4), "cell='gru' has no projection and no clips"),
         (dict(cell="rnn", clip_cell=3.0), "cell='rnn' has no projection and no clips"),
         (dict(activation="gelu"), "activation='gelu' is none of tanh, relu"),
+        (dict(reset_gate="never"), "reset_gate='never' is none of after, before"),
         (dict(Z=3), "Z=3 directions: there are 1 or 2"),
         (dict(dtype="int8"), "dtype='int8' is none of"),
     ],

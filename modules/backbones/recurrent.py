@@ -1,0 +1,196 @@
+"""Recurrent networks over words: RNN, GRU and LSTM, in one direction or in both.
+
+Zhang & Wang 2015 (arXiv 1508.01006) add up the states of two RNNs; Zhang et al. 2015 (Y15-1009)
+and Zhou et al. 2016 (P16-2034) those of two LSTMs.
+"""
+
+import functools
+import operator
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules.activation_sharding import constrain_sharding
+from modules.backbones import Output, refuse_arguments
+from modules.kernels.recurrent_cells import CELLS
+from modules.layers import params
+from modules.layers.dropout import Dropout
+from modules.layers.recurrent_masks import group_starts, refuse_mask, valid_positions
+from modules.layers.rnn import Recurrent, State, flip_backward_direction
+from modules.masks import Mask, at
+
+# [B, L, Z, U] to [B, L, D].
+MERGES: dict[str, Callable] = {
+    "sum": lambda h_BLZU: h_BLZU.sum(2),
+    "mean": lambda h_BLZU: h_BLZU.mean(2),
+    # Not prod, whose gradient divides by an entry that may be 0.
+    "mul": lambda h_BLZU: functools.reduce(operator.mul, jnp.moveaxis(h_BLZU, 2, 0)),
+    "concat": lambda h_BLZU: h_BLZU.reshape(*h_BLZU.shape[:2], -1),
+}
+SITES = ("output", "input")
+
+
+class Backbone(nn.Module):
+    """Words to states; every layer reads the directions of the one beneath, merged.
+
+    Attributes:
+        V, D: words, width of a word.
+        U, N, Z: units of a cell, layers, directions (1: left to right alone).
+        cell, reset_gate, activation: of `Recurrent`.
+        merge: of the directions' states: "sum", "mean", "mul" or "concat".
+        dropout: of the words' vectors.
+        rnn_dropout, rnn_dropout_at: of every layer's "output"; or of its "input", anew for each
+            direction, as in a released Att-BLSTM (`DropoutWrapper(cell, 0.7)` names that one).
+        init_scale: the vectors are drawn within this on both sides of 0.
+        unroll: positions per step of the scan over positions.
+    """
+
+    V: int
+    D: int = 100
+    U: int = 100
+    N: int = 1
+    Z: int = 2
+    cell: str = "lstm"
+    merge: str = "sum"
+    reset_gate: str = "after"
+    activation: str = "tanh"
+    dropout: float = 0.0
+    rnn_dropout: float = 0.0
+    rnn_dropout_at: str = "output"
+    init_scale: float = 0.1
+    dtype: str = "float32"
+    unroll: int = 1
+
+    def __post_init__(self):
+        super().__post_init__()
+        params.check_choice(self, "cell", CELLS)
+        params.check_choice(self, "merge", MERGES)
+        params.check_choice(self, "rnn_dropout_at", SITES)
+        params.check_choice(self, "dtype", params.DTYPES)
+        if self.Z not in (1, 2):
+            raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
+
+    def setup(self):
+        init = params.initializer("uniform", self.init_scale)
+        self.token_VD = params.param(self, "token_VD", init, (self.V, self.D), decay=True, depth=0)
+        self.layer = [
+            Recurrent(
+                self.U,
+                self.cell,
+                Z=self.Z,
+                activation=self.activation,
+                reset_gate=self.reset_gate,
+                unroll=self.unroll,
+                dtype=self.dtype,
+            )
+            for _ in range(self.N)
+        ]
+        params.set_depths(self, **{f"layer_{n}": n + 1 for n in range(self.N)})
+        self.drop, self.rnn_drop = Dropout(self.dropout), Dropout(self.rnn_dropout)
+
+    @property
+    def is_causal(self) -> bool:
+        """Reads from left to right alone."""
+        return self.Z == 1
+
+    @property
+    def width(self) -> int:
+        """Width of a state."""
+        return self.Z * self.U if self.merge == "concat" else self.U
+
+    def __call__(
+        self,
+        tokens,
+        *,
+        mask: Mask,
+        segments_BL=None,
+        positions_BL=None,
+        slots_BP=None,
+        memory: tuple[State, ...] | None = None,
+        train: bool,
+    ) -> Output:
+        """Computes the last layer's states, see `modules.backbones.Backbone`.
+
+        They are the same however a row is padded, and 0 at its padding.  With one direction a
+        group is read from a cleared state.
+        """
+        refuse_arguments("an LSTM", segments_BL=segments_BL, positions_BL=positions_BL)
+        *_, h_BLD, memory = self._read(tokens, mask, memory, train=train)
+        return Output(at(h_BLD, slots_BP), memory)
+
+    def refusal(self, mask: Mask) -> str:
+        """Says why a mask cannot be honoured; "" if it can."""
+        if mask.groups_BL is not None and self.Z == 2:
+            return "documents in one row are read in one direction: set model.Z=1"
+        return refuse_mask(mask, self.Z)
+
+    def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None) -> Output:
+        """Computes every layer's states, the words' vectors before: [N + 1, B, L, D].
+
+        Raises:
+            ValueError: words and states are not equally wide.
+        """
+        refuse_arguments("an LSTM", segments_BL=segments_BL)
+        if self.width != self.D:
+            raise ValueError(
+                f"words are {self.D} wide and states {self.width}: all layers together are read of "
+                f"a model with model.D={self.width}"
+            )
+        *all_BLD, memory = self._read(tokens, mask, memory, train=False)
+        return Output(jnp.stack(all_BLD), memory)
+
+    def initial_memory(self, B: int) -> tuple[State, ...] | None:
+        """Returns the state of B rows before their first word: zeros; None with two directions."""
+        if self.Z == 2:
+            return None
+        layer = Recurrent(self.U, self.cell, dtype=self.dtype, parent=None)
+        return (layer.initial_state(B),) * self.N
+
+    def example(self):
+        """Returns the smallest tokens, to make the parameters with."""
+        return jnp.zeros((1, 1), jnp.int32)
+
+    def table(self):
+        """Returns the words' vectors, [V, D]."""
+        return self.token_VD
+
+    def flops(self, B: int, L: int, P: int) -> float:
+        """Counts the operations of a training step on [B, L]."""
+        del P  # every state is computed, whether or not it is read
+        inputs = self.D + (self.N - 1) * self.width
+        return 6.0 * B * L * self.Z * CELLS[self.cell].G * self.U * (inputs + self.N * self.U)
+
+    def _read(self, tokens_BL, mask: Mask, memory, *, train: bool) -> list:
+        """Returns the words' vectors, every layer's states and, last, the memory."""
+        if reason := self.refusal(mask):
+            raise ValueError(reason)
+        if self.Z == 2:
+            refuse_arguments("a model with model.Z=2", memory=memory)
+        valid_BL = valid_positions(mask, *tokens_BL.shape)
+        x_BLD = params.reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
+        x_BLD = self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
+        reset_BL = group_starts(mask.groups_BL)
+        outputs, states = [x_BLD], []
+        memory = memory or self.initial_memory(len(tokens_BL)) or (None,) * self.N
+        for layer, state in zip(self.layer, memory, strict=True):
+            h_BLD, state = self._read_layer(layer, state, outputs[-1], valid_BL, reset_BL, train)
+            outputs.append(h_BLD)
+            states.append(state)
+        return [*outputs, tuple(states) if self.Z == 1 else None]
+
+    def _read_layer(self, layer, state, x_BLD, valid_BL, reset_BL, train: bool):
+        """Reads a text in all directions: their merged states [B, L, D], and the memory."""
+        is_at_input = self.rnn_dropout_at == "input"
+        x_BZLD, valid_BZL = (self._repeat(each) for each in (x_BLD, valid_BL))
+        if is_at_input:
+            x_BZLD = self.rnn_drop(x_BZLD, train=train)
+        reset_BZL = None if reset_BL is None else reset_BL[:, None]
+        h_BZLU, state = layer(x_BZLD, state, valid=valid_BZL, reset=reset_BZL)
+        h_BLZU = jnp.moveaxis(flip_backward_direction(h_BZLU, 1), 1, 2)
+        h_BLD = constrain_sharding(MERGES[self.merge](h_BLZU), "BLD")
+        return h_BLD if is_at_input else self.rnn_drop(h_BLD, train=train), state
+
+    def _repeat(self, x_BL):
+        """Repeats a text for every direction, in its order of reading: [B, Z, L]."""
+        return flip_backward_direction(jnp.stack([x_BL] * self.Z, 1), 1)

@@ -1,0 +1,37 @@
+"""Says what a mask means to layers that read word by word."""
+
+import jax.numpy as jnp
+
+from modules.masks import Mask
+
+KNOWN = {"is_causal", "lengths_B", "valid_BL", "groups_BL"}
+
+
+def refuse_mask(mask: Mask, Z: int) -> str:
+    """Says in a line why layers of Z directions cannot honour a mask; "" if they can."""
+    if others := [name for name in mask.fields() if name not in KNOWN]:
+        return (
+            f"an LSTM has read what came before and nothing else: causal masks, lengths and "
+            f"documents, not {', '.join(others)}"
+        )
+    if mask.is_causal and Z == 2:
+        return "the second direction of an LSTM with model.Z=2 sees what comes: set model.Z=1"
+    if not mask.is_causal and Z == 1:
+        return "an LSTM with model.Z=1 sees nothing of what comes: it needs a causal mask"
+    return ""
+
+
+def valid_positions(mask: Mask, B: int, L: int):
+    """Returns where a mask has text: bool [B, L]."""
+    valid_BL = jnp.ones((B, L), bool) if mask.valid_BL is None else mask.valid_BL
+    if mask.lengths_B is None:
+        return valid_BL
+    return valid_BL & (jnp.arange(L) < mask.lengths_B[:, None])
+
+
+def group_starts(groups):
+    """Returns where a group begins, [..., L]; what goes on from the memory is of group 0."""
+    if groups is None:
+        return None
+    before = jnp.concatenate([jnp.zeros_like(groups[..., :1]), groups[..., :-1]], axis=-1)
+    return groups != before

@@ -1,0 +1,139 @@
+"""The highest of all windows are Kim's, whose rows have zeros on either side."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from modules.backbones import text_cnn
+from modules.layers.pooling import highest
+from modules.masks import Mask
+from tests.support.compiler import quick_jit
+from tests.support.differences import numeric_gradients
+from tests.support.tiny_models import drawn
+from tests.support.xlnet_inputs import off
+
+V, D, L = 9, 3, 7
+FILTERS = ((2, 3), (3, 2), (4, 4))
+VALID_BL = np.arange(L) < np.array([[7], [1], [4]])
+TOKENS_BL = np.where(VALID_BL, np.random.default_rng(0).integers(1, V, VALID_BL.shape), 0)
+
+
+def model(**fields):
+    return text_cnn.Backbone(**dict(V=V, D=D, filters=FILTERS) | fields)
+
+
+def pooled(backbone, params, train=False):
+    mask = Mask(valid_BL=VALID_BL)
+    h_BLX = backbone.apply({"params": params}, TOKENS_BL, mask=mask, train=train).h
+    return highest(h_BLX, jnp.asarray(VALID_BL))
+
+
+def kim(activation, token_VD, kernels, bias_X):
+    """Sentence by sentence and window by window, with four zeros on either side and more."""
+    f = {"relu": lambda x: np.maximum(x, 0), "tanh": np.tanh}[activation]
+    rows = []
+    for tokens_L, valid_L in zip(TOKENS_BL, VALID_BL, strict=True):
+        x_LD = np.pad(token_VD[tokens_L[valid_L]], ((4, 8), (0, 0)))
+        best = []
+        for kernel_wDX in kernels:
+            w = len(kernel_wDX)
+            windows = [x_LD[i : i + w] for i in range(len(x_LD) - w + 1)]
+            best.append(np.max([np.einsum("wD,wDX->X", x, kernel_wDX) for x in windows], 0))
+        rows.append(f(np.concatenate(best) + bias_X))
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("activation", text_cnn.ACTIVATIONS)
+def test_maxima_and_gradients_are_those_of_every_window_of_zeros_and_words(activation):
+    backbone = model(activation=activation, dtype="float64")
+    rng = np.random.default_rng(1)
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape), drawn(backbone))
+    names = ["token_VD", *(f"kernel{w}_DX" for w, _ in FILTERS), "bias_X"]
+
+    def total(token_VD, *rest):
+        return np.sin(kim(activation, token_VD, rest[:-1], rest[-1])).sum()
+
+    given = [params[name] for name in names]
+    with jax.enable_x64(True):
+        ours = quick_jit(lambda p: pooled(backbone, p))(params)
+        grads = quick_jit(jax.grad(lambda p: jnp.sin(pooled(backbone, p)).sum()))(params)
+    np.testing.assert_allclose(ours, kim(activation, given[0], given[1:-1], given[-1]), atol=1e-6)
+    expected = numeric_gradients(total, *given)
+    for name, own in zip(names, expected, strict=True):
+        np.testing.assert_allclose(grads[name], own, atol=1e-5)
+
+
+def test_maxima_and_gradients_are_those_of_pytorch_s_conv2d():
+    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+    backbone = model()
+    params = jax.tree.map(np.asarray, drawn(backbone))
+    kernels = [torch.tensor(params[f"kernel{w}_DX"], requires_grad=True) for w, _ in FILTERS]
+    table = torch.tensor(params["token_VD"], requires_grad=True)
+    x = table[torch.from_numpy(TOKENS_BL)] * torch.from_numpy(VALID_BL)[..., None]
+    x = torch.nn.functional.pad(x, (0, 0, 4, 4))[:, None]  # one channel
+    ends = np.cumsum([0, *(many for _, many in FILTERS)])
+    maxima = []
+    for kernel, begin, end in zip(kernels, ends[:-1], ends[1:], strict=True):
+        bias = torch.tensor(params["bias_X"][begin:end])
+        y = torch.nn.functional.conv2d(x, kernel.permute(2, 0, 1)[:, None], bias)
+        maxima.append(torch.relu(y).amax((2, 3)))
+    theirs = torch.cat(maxima, 1)
+    theirs.square().sum().backward()
+
+    def loss(params):
+        h_BX = pooled(backbone, params)
+        return jnp.square(h_BX).sum(), h_BX
+
+    (_, ours), grads = quick_jit(jax.value_and_grad(loss, has_aux=True))(params)
+    assert off(ours, theirs.detach().numpy()) < 1e-6
+    assert off(grads["token_VD"], table.grad.numpy()) < 1e-6
+    for (w, _), kernel in zip(FILTERS, kernels, strict=True):
+        assert off(grads[f"kernel{w}_DX"], kernel.grad.numpy()) < 1e-6
+
+
+def test_filters_see_the_sum_of_both_tables_and_one_gets_no_gradient():
+    both, one = model(tables=("learned", "fixed")), model()
+    params = drawn(both)
+    summed = {name: x for name, x in params.items() if name != "fixed_VD"}
+    summed["token_VD"] = params["token_VD"] + params["fixed_VD"]
+    grads, ours = quick_jit(
+        jax.grad(lambda p: (pooled(both, p).sum(), pooled(both, p)), has_aux=True)
+    )(params)
+    np.testing.assert_allclose(ours, quick_jit(lambda p: pooled(one, p))(summed), rtol=1e-5)
+    assert not grads["fixed_VD"].any()
+    assert grads["token_VD"].any()
+
+
+def test_what_fills_rows_up_gets_no_gradient():
+    params = drawn(backbone := model())
+    grads = quick_jit(jax.grad(lambda p: jnp.square(pooled(backbone, p)).sum()))(params)
+    assert not grads["token_VD"][0].any()
+    assert np.abs(grads["token_VD"]).max(1)[np.unique(TOKENS_BL[VALID_BL])].min() > 0
+
+
+def test_kim_s_network_has_its_parameters():
+    backbone = text_cnn.Backbone(V=18_765)
+    shapes = jax.eval_shape(
+        lambda key: backbone.init(key, backbone.example(), mask=Mask(), train=False),
+        jax.random.key(0),
+    )
+    count = sum(x.size for x in jax.tree.leaves(shapes))
+    assert count == 18_765 * 300 + (3 + 4 + 5) * 300 * 100 + 300
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (Mask(is_causal=True), "sees what comes"),
+        (Mask(groups_BL=VALID_BL), "it takes lengths, not groups_BL"),
+    ],
+)
+def test_a_mask_that_it_cannot_honour_is_refused(mask, message):
+    with pytest.raises(ValueError, match=message):
+        model().init(jax.random.key(0), TOKENS_BL, mask=mask, train=False)
+
+
+def test_tables_that_there_are_not_are_refused():
+    with pytest.raises(ValueError, match=r"tables=\('frozen',\): one of learned, fixed, or both"):
+        model(tables=("frozen",))
