@@ -12,6 +12,7 @@ from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output, refuse_arguments
 from modules.layers import char_cnn, layer_stack, params
 from modules.layers.dropout import Dropout
+from modules.layers.recurrent_masks import group_starts, refuse_mask, valid_positions
 from modules.layers.rnn import Recurrent, State, flip_backward_direction
 from modules.masks import Mask, at
 
@@ -91,6 +92,11 @@ class Backbone(nn.Module):
         )
 
     @property
+    def has_separate_directions(self) -> bool:
+        """Reads a text for each direction, whose states share nothing but the words' vectors."""
+        return True
+
+    @property
     def is_causal(self) -> bool:
         """Reads from left to right alone."""
         return self.Z == 1
@@ -129,17 +135,7 @@ class Backbone(nn.Module):
 
     def refusal(self, mask: Mask) -> str:
         """Says why a mask cannot be honoured; "" if it can."""
-        known = {"is_causal", "lengths_B", "valid_BL", "groups_BL"}
-        if others := [name for name in mask.fields() if name not in known]:
-            return (
-                f"an LSTM has read what came before and nothing else: causal masks, lengths and "
-                f"documents, not {', '.join(others)}"
-            )
-        if mask.is_causal and self.Z == 2:
-            return "the second direction of an LSTM with model.Z=2 sees what comes: set model.Z=1"
-        if not mask.is_causal and self.Z == 1:
-            return "an LSTM with model.Z=1 sees nothing of what comes: it needs a causal mask"
-        return ""
+        return refuse_mask(mask, self.Z)
 
     def layer_states(
         self, tokens, *, mask: Mask, segments_BL=None, memory: State | None = None
@@ -175,12 +171,12 @@ class Backbone(nn.Module):
         """Reads one text in all directions: the layers' states in its own order, and the memory."""
         if reason := self.refusal(mask):
             raise ValueError(reason)
-        valid_BL = _valid(mask, *x_BLD.shape[:2])
+        valid_BL = valid_positions(mask, *x_BLD.shape[:2])
         x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
         x_BZLD, valid_BZL = (
             flip_backward_direction(jnp.stack([each] * self.Z, 1), 1) for each in (x_BLD, valid_BL)
         )
-        starts_BL = _starts(mask.groups_BL)
+        starts_BL = group_starts(mask.groups_BL)
         if starts_BL is not None and self.Z == 2:
             raise ValueError("documents in one row are read in one direction: set model.Z=1")
         fresh_BZL = None if starts_BL is None else starts_BL[:, None]
@@ -194,7 +190,7 @@ class Backbone(nn.Module):
         """Reads a text for each direction: the layers' states in its order, and the memory."""
         if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
             raise ValueError("a text for each direction is read under a causal mask of documents")
-        return self._apply_layers(x_BZLD, memory, None, _starts(mask.groups_BL), train=train)
+        return self._apply_layers(x_BZLD, memory, None, group_starts(mask.groups_BL), train=train)
 
     def _apply_layers(self, x_BZLD, memory, valid_BZL, fresh_BZL, *, train: bool):
         """Returns the input and what every layer makes of it, N + 1 in all, and the memory."""
@@ -221,19 +217,3 @@ class Backbone(nn.Module):
         cell = 2 * 2 * self.D * 4 * self.U + 2 * self.U * self.D
         word = self._characters(parent=None).flops(self.W) if self.inputs == "characters" else 0
         return 3.0 * B * self.Z * L * (word + self.N * cell)
-
-
-def _valid(mask: Mask, B: int, L: int):
-    """Returns where a mask has text: bool [B, L]."""
-    valid_BL = jnp.ones((B, L), bool) if mask.valid_BL is None else mask.valid_BL
-    if mask.lengths_B is None:
-        return valid_BL
-    return valid_BL & (jnp.arange(L) < mask.lengths_B[:, None])
-
-
-def _starts(groups):
-    """Returns where a group begins, [..., L]; what goes on from the memory is of group 0."""
-    if groups is None:
-        return None
-    before = jnp.concatenate([jnp.zeros_like(groups[..., :1]), groups[..., :-1]], axis=-1)
-    return groups != before

@@ -115,7 +115,8 @@ class Backbone(nn.Module):
         They are the same however a row is padded, and 0 at its padding.  With one direction a
         group is read from a cleared state.
         """
-        refuse_arguments("an LSTM", segments_BL=segments_BL, positions_BL=positions_BL)
+        del segments_BL  # words of all segments are read alike
+        refuse_arguments("an LSTM", positions_BL=positions_BL)
         *_, h_BLD, memory = self._read(tokens, mask, memory, train=train)
         return Output(at(h_BLD, slots_BP), memory)
 
@@ -131,7 +132,7 @@ class Backbone(nn.Module):
         Raises:
             ValueError: words and states are not equally wide.
         """
-        refuse_arguments("an LSTM", segments_BL=segments_BL)
+        del segments_BL
         if self.width != self.D:
             raise ValueError(
                 f"words are {self.D} wide and states {self.width}: all layers together are read of "

@@ -99,7 +99,8 @@ class Backbone(nn.Module):
 
         They are the same however a row is padded, and 0 at its padding.
         """
-        refuse_arguments("a CNN", segments_BL=segments_BL, positions_BL=positions_BL, memory=memory)
+        del segments_BL  # words of all segments are read alike
+        refuse_arguments("a CNN", positions_BL=positions_BL, memory=memory)
         if reason := self.refusal(mask):
             raise ValueError(reason)
         valid_BL = valid_positions(mask, *tokens.shape)

@@ -96,9 +96,8 @@ class Backbone(nn.Module):
 
         Rows are padded at their ends alone; there states are 0.
         """
-        refuse_arguments(
-            "an RCNN", segments_BL=segments_BL, positions_BL=positions_BL, memory=memory
-        )
+        del segments_BL  # words of all segments are read alike
+        refuse_arguments("an RCNN", positions_BL=positions_BL, memory=memory)
         if reason := self.refusal(mask):
             raise ValueError(reason)
         valid_BL = valid_positions(mask, *tokens.shape)

@@ -46,8 +46,8 @@ class Recurrent(nn.Module):
         forget_bias: added to the forget gate where it is computed, as in TensorFlow: the
             parameter itself begins at 0.
         activation: of the plain RNN: "tanh" or "relu".
-        reset_gate: of a GRU: "after", the gate acts on the state's product, as in cuDNN; "before", on
-            the state itself, as in the paper.
+        reset_gate: of a GRU, acts "after" the state's product, as in cuDNN, or "before" it on the
+            state itself, as in the paper.
         bias: False: there are none but the `forget_bias`.
         unroll: positions per step of the scan.
     """

@@ -137,6 +137,14 @@ def is_special(tokens_BL, special: Special, *names: str):
     return sum((tokens_BL == special_id(special, name) for name in names), start=tokens_BL < 0)
 
 
+def refuse_width(backbone, head) -> str:
+    """Says in a line why a head cannot read a backbone's states; "" if it can."""
+    width = getattr(backbone, "width", backbone.D)
+    if width == head.D:
+        return ""
+    return f"its states are {width} wide and the head reads {head.D}: set model.D={width}"
+
+
 def check_length(backbone, L: int) -> None:
     """UserError if a backbone has a number of positions, and a row is longer."""
     positions = getattr(backbone, "L", L)

@@ -81,7 +81,7 @@ class Objective(nn.Module):
 
     def refusal(self) -> str:
         """Says why the backbone cannot be trained so; "" if it can."""
-        if hasattr(self.backbone, "Z"):
+        if getattr(self.backbone, "has_separate_directions", False):
             return ""
         return (
             "a bidirectional LM needs layers of its own for each direction, which share nothing "

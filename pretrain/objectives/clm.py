@@ -6,7 +6,7 @@ from flax import linen as nn
 from modules.losses import cross_entropy
 from modules.masks import Mask, count_lengths
 from modules.metrics import Sum
-from pretrain.objectives import SPECIAL, Special
+from pretrain.objectives import SPECIAL, Special, refuse_width
 from pretrain.runtime.errors import UserError
 
 
@@ -60,11 +60,9 @@ class Objective(nn.Module):
             return reason
         if self.backbone.example().ndim > 2:
             return "a causal LM reads ids of tokens, not characters: set model.inputs='words'"
-        return (
-            ""
-            if self.backbone.is_causal
-            else "it reads left to right: set model.attention='causal'"
-        )
+        if not self.backbone.is_causal:
+            return "it reads left to right: set model.attention='causal'"
+        return refuse_width(self.backbone, self.head)
 
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""

@@ -10,7 +10,14 @@ from modules.layers import params
 from modules.losses import cross_entropy
 from modules.masks import Mask, count_lengths
 from modules.metrics import Sum
-from pretrain.objectives import SPECIAL, Special, corruption, is_special, special_id
+from pretrain.objectives import (
+    SPECIAL,
+    Special,
+    corruption,
+    is_special,
+    refuse_width,
+    special_id,
+)
 from pretrain.runtime.errors import UserError
 
 
@@ -88,14 +95,15 @@ class Objective(nn.Module):
         """Says why the backbone cannot be trained so; "" if it can."""
         if reason := self.backbone.refusal(Mask()):
             return reason
-        if getattr(self.backbone, "width", self.backbone.D) != self.backbone.D:
+        width = getattr(self.backbone, "width", self.backbone.D)
+        if getattr(self.backbone, "has_separate_directions", False) and width != self.backbone.D:
             return (
                 "no state sees both sides of a masked token: those of the directions lie side by "
                 "side, and a softmax reads one"
             )
-        return (
-            "it reads from both sides: set model.attention='bi'" if self.backbone.is_causal else ""
-        )
+        if self.backbone.is_causal:
+            return "it reads from both sides: set model.attention='bi'"
+        return refuse_width(self.backbone, self.head)
 
     def predicted(self, L: int) -> int:
         """How many of L positions are predicted at most."""

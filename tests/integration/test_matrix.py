@@ -22,6 +22,10 @@ BACKBONES = {
     "two_stream": dict(name="two_stream", M=4, reuse=6, **ATTENTION),
     "LSTM": dict(name="elmo", U=8, Z=1, inputs="words", **SIZES),
     "two LSTMs": dict(name="elmo", U=8, Z=2, inputs="words", **SIZES),
+    "GRU": dict(name="recurrent", cell="gru", U=8, Z=1, **SIZES),
+    "merged GRUs": dict(name="recurrent", cell="gru", U=8, Z=2, **SIZES),
+    "CNN": dict(name="text_cnn", V=V, D=8, filters=((2, 4), (3, 4)), activation="tanh"),
+    "RCNN": dict(name="text_rcnn", V=V, D=8, U=4, F=8),
 }
 OBJECTIVES = {
     "mlm": dict(nsp=False),
@@ -38,6 +42,18 @@ EMPTY = {
     ("plm", "two LSTMs"): "has read what came before and nothing else",
     ("bilm", "transformer"): "layers of its own for each direction.* set model.name='elmo'",
     ("bilm", "two_stream"): "layers of its own for each direction.* set model.name='elmo'",
+    ("mlm", "GRU"): "sees nothing of what comes: it needs a causal mask",
+    ("clm", "merged GRUs"): "the second direction .* sees what comes: set model.Z=1",
+    ("clm", "CNN"): "window around a word sees what comes",
+    ("clm", "RCNN"): "second context has read what comes",
+    ("plm", "GRU"): "has read what came before and nothing else",
+    ("plm", "merged GRUs"): "has read what came before and nothing else",
+    ("plm", "CNN"): "sees the words around: it takes lengths",
+    ("plm", "RCNN"): "has read all the other words: it takes lengths",
+    **{
+        ("bilm", name): "layers of its own for each direction.* set model.name='elmo'"
+        for name in ("GRU", "merged GRUs", "CNN", "RCNN")
+    },
 }
 FULL = [(o, b) for o in OBJECTIVES for b in BACKBONES if (o, b) not in EMPTY]
 
@@ -45,7 +61,7 @@ FULL = [(o, b) for o in OBJECTIVES for b in BACKBONES if (o, b) not in EMPTY]
 def build(name, backbone):
     """The objective on the backbone; one that is read from left to right says so."""
     fields = dict(BACKBONES[backbone])
-    if name == "clm" and fields["name"] != "elmo":
+    if name == "clm" and "H" in fields:
         fields["attention"] = "causal"
     return objectives.build(name, modules.build(**fields), SPECIAL, **OBJECTIVES[name])
 
