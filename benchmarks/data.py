@@ -13,7 +13,7 @@ from pathlib import Path
 from pretrain import cli
 from pretrain.data import prepare
 from pretrain.data.batches import build
-from pretrain.data.batches.loader import stream
+from pretrain.data.batches.loader import read_batches
 from pretrain.data.corpus.format import Corpus
 
 # XLNet's, GPT's and BERT's rows, long and short.
@@ -70,7 +70,7 @@ def deliver(corpus: Corpus, **fields) -> None:
         return sum(layout.batch(step)["tokens_BL"].size for step in range(BATCHES))
 
     def through_grain() -> int:
-        batches = zip(range(BATCHES), stream(layout), strict=False)
+        batches = zip(range(BATCHES), read_batches(layout), strict=False)
         return sum(batch["tokens_BL"].size for _, (_, batch) in batches)
 
     # In Grain the same batches pass through queues and threads: the difference is their cost.

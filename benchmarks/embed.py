@@ -181,9 +181,10 @@ def rate(embedder: Together, lines: list[str]) -> tuple[float, float]:
 
 def corpus() -> Iterator[str]:
     """Yields the sentences of the default corpus."""
-    for path in sources.find("sotu").inputs:
+    for path in sources.find_source("sotu").inputs:
         yield from (
-            x.text.strip() for x in sentences.pieces(text_files.read(path), "file", "split")
+            x.text.strip()
+            for x in sentences.cut_pieces(text_files.read_lines(path), "file", "split")
         )
 
 

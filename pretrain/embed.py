@@ -49,10 +49,10 @@ def sentences(path: Path) -> Iterator[str]:
     """The lines of a text without the blanks around them.
 
     Raises:
-        UserError: as `text_files.read`; or a line has no end.
+        UserError: as `text_files.read_lines`; or a line has no end.
     """
     held, number = "", 1
-    for part in text_files.read(path):
+    for part in text_files.read_lines(path):
         held += part
         if held.endswith("\n"):
             yield held.strip()
@@ -126,7 +126,7 @@ def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """What the vectors of a sentence depend on."""
     return {
         "weights": integrity.with_digest(describe(integrity.flatten(params))[0])["digest"],
-        "tokenizer": saved_files.digest(run.workdir / "tokenizer"),
+        "tokenizer": saved_files.hash_saved(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),
         "blocks": {"lines": LINES, "characters": CHARACTERS},

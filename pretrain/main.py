@@ -6,7 +6,7 @@ from flax.core import FrozenDict
 import modules
 from pretrain import cli, objectives
 from pretrain.data import batches, prepare
-from pretrain.data.batches.loader import phases
+from pretrain.data.batches.loader import list_phases
 from pretrain.data.batches.phases import build_training
 from pretrain.runtime.errors import TRY_AGAIN
 from pretrain.runtime.sections import call_section, name_section
@@ -37,7 +37,7 @@ def main(config, workdir) -> int:
     for name, changes in config.evals.items():
         with name_section(f"evals.{name}"):
             evals[name] = batches.build(corpus=corpus, **{**config.batches, **changes})
-    for layout in (*phases(train), *evals.values()):
+    for layout in (*list_phases(train), *evals.values()):
         objectives.check_length(backbone, layout.L)
     with cli.opened(config, workdir) as keep_recipe:
 

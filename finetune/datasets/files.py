@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pretrain.data.corpus.text_files import blocks
+from pretrain.data.corpus.text_files import read_blocks
 from pretrain.runtime.errors import UserError
 
 TYPE_NAMES = {
@@ -23,7 +23,7 @@ def text(path: str | Path, encoding: str = "utf-8") -> str:
     Raises:
         UserError: the file is missing, empty, cut short or not in the encoding, or holds NUL bytes.
     """
-    raw = b"".join(blocks(Path(path)))
+    raw = b"".join(read_blocks(Path(path)))
     try:
         decoded = raw.decode(encoding)
     except LookupError as error:

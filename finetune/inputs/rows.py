@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pretrain.data.tokenizers import Tokenizer
-from pretrain.data.tokenizers.character_ids import characters
+from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference.text_format import TextFormat, mark_ids
 from pretrain.runtime.errors import UserError
 
@@ -73,14 +73,14 @@ class RowBuilder:
         if not self.W:
             return [np.asarray(ids, np.int32) for ids in self.tokenizer.encode(list(texts))]
         words = self.tokenizer.words(texts)  # type: ignore[attr-defined]
-        return [characters(each, self.W) for each in words]
+        return [spell_words(each, self.W) for each in words]
 
     def marks(self, names: Sequence[str]) -> np.ndarray:
         """Returns the marks of these names, encoded as `tokens` encodes texts."""
         ids = [self._ids[name] for name in names]
         if not self.W:
             return np.array(ids, np.int32)
-        return characters([self.tokenizer.pieces[i] for i in ids], self.W)
+        return spell_words([self.tokenizer.pieces[i] for i in ids], self.W)
 
     def row(self, tokens: Sequence[np.ndarray], keep: Sequence[int] = ()) -> Row:
         """Frames texts' tokens as one row; where they are too many, the longest text loses its end.

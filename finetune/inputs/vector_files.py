@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pretrain.data.corpus.text_files import PACKINGS, blocks, decode_blocks
+from pretrain.data.corpus.text_files import PACKINGS, decode_blocks, read_blocks
 from pretrain.runtime.errors import UserError
 
 LONGEST = 1 << 12  # bytes of a word or a header; more, and a binary file is none
@@ -89,7 +89,7 @@ def _read_text(file: Path) -> Iterator[Record]:
 def _lines(file: Path) -> Iterator[str]:
     """Yields whole lines of any length, without blanks and carriage returns at their ends."""
     rest = ""
-    for text in decode_blocks(blocks(file), str(file)):
+    for text in decode_blocks(read_blocks(file), str(file)):
         *whole, rest = (rest + text).split("\n")
         yield from (line.rstrip(" \r") for line in whole)
     if rest:
@@ -140,7 +140,7 @@ class _Bytes:
     """The bytes of a file, taken from its beginning."""
 
     def __init__(self, file: Path):
-        self._blocks, self._held = blocks(file), b""
+        self._blocks, self._held = read_blocks(file), b""
 
     def read(self, size: int) -> bytes:
         """Reads so many bytes; EOFError if there are fewer."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finetune.inputs.rows import RowBuilder
-from pretrain.data.tokenizers.character_ids import characters
+from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.runtime.errors import UserError
 
 
@@ -75,7 +75,7 @@ def unknown(inputs: RowBuilder) -> np.ndarray:
     id_ = special["unk"] if "unk" in special else special["eod"]
     if not inputs.W:
         return np.array([id_], np.int32)
-    return characters([inputs.tokenizer.pieces[id_]], inputs.W)
+    return spell_words([inputs.tokenizer.pieces[id_]], inputs.W)
 
 
 def _parts(sentence: int, words: list[np.ndarray], room: int) -> Iterator[Part]:

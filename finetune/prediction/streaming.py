@@ -76,7 +76,7 @@ def pieces(path: str, header: int, size: int) -> Iterator[tuple[int, list[bytes]
 
     Blank lines go with what is behind them: at the end of a file they are none.
     """
-    lines = _lines(text_files.blocks(Path(path)))
+    lines = _lines(text_files.read_blocks(Path(path)))
     above = [line for _, line in zip(range(header), lines, strict=False)]
     first = header + 1
     held: list[bytes] = []

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from pretrain.formats.base import writing
+from pretrain.formats.base import explain_write_errors
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.locks import lock_workdir
 
@@ -28,11 +28,11 @@ def draft_folder(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
     draft = folder.absolute().with_name(f".{folder.absolute().name}.draft")
     with undo_folders(draft.parent):
         try:
-            with writing(folder):
+            with explain_write_errors(folder):
                 _remove_rests([draft], say)
                 draft.mkdir(parents=True)
             yield draft
-            with writing(folder):
+            with explain_write_errors(folder):
                 draft.rename(folder)
         except BaseException:
             remove(draft)
@@ -58,10 +58,10 @@ def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -
             _remove_rests([*reversed(places), draft], say)
         check_vacant(workdir, parts)
         try:
-            with writing(workdir):
+            with explain_write_errors(workdir):
                 draft.mkdir()
             yield draft
-            with writing(workdir):
+            with explain_write_errors(workdir):
                 for part, place in zip(parts, places, strict=True):
                     (draft / part).rename(place)
                 draft.rmdir()

@@ -19,7 +19,7 @@ from pretrain.conversion.importer import ORIGIN
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
 from pretrain.conversion.systems import System
 from pretrain.formats import Spec
-from pretrain.formats.base import writing
+from pretrain.formats.base import explain_write_errors
 from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import Run, opened
 from pretrain.runtime.errors import UserError
@@ -61,7 +61,7 @@ def export_weights(
     theirs = table.specs(shapes, jnp.dtype(dtype))
     specs = {name: theirs[name] for name in order}
     with drafts.draft_folder(folder, say) as draft:
-        with writing(folder):
+        with explain_write_errors(folder):
             module.write_config_and_tokenizer(run, draft, kind, dtype)
         form = module.KINDS[kind]
         writer = importlib.import_module(f"pretrain.formats.{form.format}").write

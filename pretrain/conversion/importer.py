@@ -22,7 +22,7 @@ from pretrain.conversion import drafts, systems
 from pretrain.conversion.name_map import Link, Reconciliation, Shapes, reconcile
 from pretrain.conversion.systems import ReleaseSpec, Source
 from pretrain.formats import Arrays, Spec
-from pretrain.formats.base import reading, writing
+from pretrain.formats.base import explain_read_errors, explain_write_errors
 from pretrain.inference.text_format import load_format
 from pretrain.inference.trained_run import Run, drawn, opened, shapes_of_head
 from pretrain.runtime import run_config
@@ -45,7 +45,7 @@ def detect_release(path: Path, kind: str = "", system: str = "") -> tuple[str, s
     if not os.path.exists(path):
         raise UserError(f"{path} does not exist")
     folder = path if path.is_dir() else path.parent
-    with reading(folder):
+    with explain_read_errors(folder):
         os.listdir(folder)  # patterns are silent about a folder that cannot be read
     fits = [
         (system_name, kind_name)
@@ -115,7 +115,7 @@ def import_weights(
         origin = _describe_origin(system, source, reconciliation, release)
         with drafts.draft_run(workdir, PARTS, say) as draft:
             _write(draft, arrays, reconciliation, shapes)
-            with writing(workdir):
+            with explain_write_errors(workdir):
                 release.tokenizer.save(draft / "tokenizer")
                 write_json(draft / ORIGIN, origin)
                 run_config.write_config(draft, _build_config(release, workdir))
@@ -218,12 +218,12 @@ def _describe_origin(
 
 
 def _list_files(folder: Path) -> list[Path]:
-    with reading(folder):
+    with explain_read_errors(folder):
         return [path for path in sorted(folder.iterdir()) if path.is_file()]
 
 
 def _hash_file(path: Path) -> str:
-    with reading(path), path.open("rb") as file:
+    with explain_read_errors(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -11,9 +11,9 @@ import numpy as np
 from modules.backbones import two_stream
 from modules.masks import Mask
 from pretrain.conversion.systems import Source
-from pretrain.data.tokenizers.character_ids import characters
+from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.formats.base import reading
+from pretrain.formats.base import explain_read_errors
 from pretrain.inference.trained_run import Run, backbone_params, head_params
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json
@@ -89,7 +89,7 @@ def _make_queries(blind_BL: np.ndarray) -> dict[str, Any]:
 
 def _read_array(source: Source, name: str) -> np.ndarray:
     """One of the .npy files; UserError if it is missing or broken."""
-    with reading(path := source.find_file(f"{name}.npy")):
+    with explain_read_errors(path := source.find_file(f"{name}.npy")):
         x = np.load(path)
         return x.astype(np.float32) if x.dtype == np.float64 else x
 
@@ -114,7 +114,7 @@ def compare_elmo(run: Run, source: Source) -> Differences:
     off = 0.0
     for number, rows in enumerate(made):
         with (
-            reading(path := source.find_file(f"lm_embeddings_{number}.hdf5")),
+            explain_read_errors(path := source.find_file(f"lm_embeddings_{number}.hdf5")),
             h5py.File(path) as file,
         ):
             expected = [np.concatenate(file[str(k)][()], -1) for k in range(len(rows))]
@@ -138,7 +138,7 @@ def _run_elmo(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[
     memory, made = model.initial_memory(len(texts)), []
     for batch in zip(*texts, strict=True):
         padded = [words + ["</S>"] * (longest - len(words)) for words in batch]
-        chars_BLW = np.stack([characters(words, model.W) for words in padded])
+        chars_BLW = np.stack([spell_words(words, model.W) for words in padded])
         valid_BL = np.arange(longest) < np.array([[len(words)] for words in batch])
         mask = Mask(valid_BL=valid_BL)
         h_NBLD, memory = states({"params": params}, chars_BLW, mask=mask, memory=memory)

@@ -12,5 +12,5 @@ Each config section is the keyword arguments of one function:
     corpus = prepare.prepare(**config.corpus)
     layout = phases.build_training(corpus, config.seed, config.optim.steps, config.batches)
     held_out = batches.build(corpus=corpus, split="held_out", **config.batches)
-    for step, batch in loader.stream(held_out, start=0, rows=slice(...)):
+    for step, batch in loader.read_batches(held_out, start=0, rows=slice(...)):
 """

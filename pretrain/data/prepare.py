@@ -46,20 +46,22 @@ def prepare(
 
     Args:
         tokens: `name` of a tokenizer and its fields, see its `settings`.
-        source, text_key, tfds_split, tfds_dir: see `sources.find`.
+        source, text_key, tfds_split, tfds_dir: see `sources.find_source`.
         documents, sentences, detokenise: how lines become documents and sentences, see
-            `sentences.pieces`.
+            `sentences.cut_pieces`.
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0 makes no such split.
         cache: the folder of all corpora, each of which has the hash of its inputs in its name.
-        verify: see `format.read`.
+        verify: see `format.open_corpus`.
 
     Raises:
         UserError: something is wrong with these, with the text (by file, line and byte), or with
             the corpus that `cache` holds.
     """
-    texts = source_lib.find(source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir)
-    sentence_lib.check(documents, sentences, detokenise)
+    texts = source_lib.find_source(
+        source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir
+    )
+    sentence_lib.check_options(documents, sentences, detokenise)
     # All that the tokens depend on: its hash is in the folder's name.  The split is not: it is made
     # when a corpus is opened.
     options = {
@@ -76,7 +78,7 @@ def prepare(
     if texts.has_links:  # an older corpus may hold a text once for each link to it
         options["links"] = "once"
     _create_cache(cache)
-    manifest = {"options": options, "inputs": input_hashes.hashes(texts.inputs, Path(cache))}
+    manifest = {"options": options, "inputs": input_hashes.hash_inputs(texts.inputs, Path(cache))}
     folder = Path(cache) / f"{texts.name}-{hash_manifest(manifest)}"
     # A finished corpus needs no lock, so that a cache can be read-only.
     if not folder.exists() or (partial_folder(folder).exists() and os.access(cache, os.W_OK)):
@@ -85,7 +87,7 @@ def prepare(
                 make_corpus(folder, texts, tokens, manifest)
             # This run's, or one of a process that was killed after the renaming.
             shutil.rmtree(partial_folder(folder), ignore_errors=True)
-    return format.read(folder, held_out, verify)
+    return format.open_corpus(folder, held_out, verify)
 
 
 def _create_cache(cache: str) -> None:
@@ -116,11 +118,11 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
     work = partial_folder(folder)
     work.mkdir(exist_ok=True)
     try:
-        stamps = [input_hashes.stamp(path) for path in source.inputs]
+        stamps = [input_hashes.stamp_file(path) for path in source.inputs]
         draft = work / "corpus"
-        _fill(work, draft, source, tokens, manifest)
+        _fill_draft(work, draft, source, tokens, manifest)
         # Text that grows under the reader would be cut off at an arbitrary place.
-        if stamps != [input_hashes.stamp(path) for path in source.inputs]:
+        if stamps != [input_hashes.stamp_file(path) for path in source.inputs]:
             shutil.rmtree(work)
             raise UserError("the text changed while it was read: start again when it is complete")
         sync_tree(draft)
@@ -132,18 +134,18 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
         raise UserError(f"{folder.parent}: no space left; the next run continues there") from error
 
 
-def _fill(work: Path, draft: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
+def _fill_draft(work: Path, draft: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
     options = manifest["options"]
     # The text is read twice, for the vocabulary and for the tokens, as it may not fit in memory.
     tokenizer = restore_or_learn_tokenizer(work / "tokenizer", read_pieces(source, options), tokens)
-    count = writer.write(work, read_pieces(source, options), tokenizer, options["paragraphs"])
+    count = writer.write_parts(work, read_pieces(source, options), tokenizer, options["paragraphs"])
     # Joining parts is quick: what a killed run joined is thrown away.
     shutil.rmtree(draft, ignore_errors=True)
     # Nor does a corpus hold the hidden drafts of files that a killed run was writing.
     hidden = shutil.ignore_patterns(".*")
     shutil.copytree(work / "tokenizer", draft / "tokenizer", ignore=hidden)
-    paths = [writer.path(work, number) for number in range(count)]
-    arrays = writer.join(paths, draft, tokenizer, options["paragraphs"])
+    paths = [writer.part_path(work, number) for number in range(count)]
+    arrays = writer.join_parts(paths, draft, tokenizer, options["paragraphs"])
     format.write_manifest(draft, manifest, arrays)
 
 
@@ -151,7 +153,7 @@ def read_pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence
     """Reads the text of a source as pieces; raises UserError if it has none."""
     piece, how = None, {name: options[name] for name in ("documents", "sentences", "detokenise")}
     for document in source.read():
-        for piece in sentence_lib.pieces(document, **how):
+        for piece in sentence_lib.cut_pieces(document, **how):
             yield piece
     if piece is None:
         raise UserError(f"source={options['source']!r} holds no text")
@@ -178,18 +180,18 @@ def restore_or_learn_tokenizer(
 def describe_changes(cache: Path, manifest: Mapping[str, Any]) -> str:
     """Says what changed since this source was last prepared with these options."""
     # The newest first: it is the one that the user remembers.
-    for path in sorted(cache.glob(f"*/{format.MANIFEST}"), key=_age):
+    for path in sorted(cache.glob(f"*/{format.MANIFEST}"), key=_order_by_age):
         try:
             before = json_files.read_sealed(path)
         except UserError:  # it is named when that corpus is opened
             continue
         if before.get("options") == manifest["options"] and isinstance(before.get("inputs"), dict):
-            what = input_hashes.difference(before["inputs"], manifest["inputs"])
+            what = input_hashes.describe_difference(before["inputs"], manifest["inputs"])
             return f": since {path.parent.name} {what or 'the order of the files changed'}"
     return ""
 
 
-def _age(path: Path) -> int:
+def _order_by_age(path: Path) -> int:
     return -path.stat().st_mtime_ns
 
 

@@ -29,7 +29,7 @@ class Reader(contextlib.ExitStack):
         self.path = Path(path)
         self.specs: dict[str, Spec] = {}
         self.others: dict[str, str] = {}
-        with reading(self.path):
+        with explain_read_errors(self.path):
             try:
                 self._open()
             except BaseException:  # the caller gets no object to close
@@ -39,7 +39,7 @@ class Reader(contextlib.ExitStack):
     def read(self, name: str) -> np.ndarray:
         """Reads one array, see `Arrays`."""
         spec = self.specs[name]
-        with reading(self.path):
+        with explain_read_errors(self.path):
             return np.asarray(self._read(name), spec.dtype, order="C")
 
     def _open(self) -> None:
@@ -58,7 +58,7 @@ class Reader(contextlib.ExitStack):
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
+def explain_read_errors(path: Path) -> Iterator[None]:
     """Turns whatever the block raises about a broken file into one kind of error.
 
     Raises:
@@ -82,7 +82,7 @@ def open_draft(path: Path) -> Iterator[Path]:
     Raises:
         UserError: it cannot be written.
     """
-    with writing(path):
+    with explain_write_errors(path):
         create_folder(path.parent)
         # One process writes a release, and large drafts of killed ones are not to pile up.
         with replace_file(path, f".{path.name}.draft") as draft:
@@ -90,7 +90,7 @@ def open_draft(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
+def explain_write_errors(path: Path) -> Iterator[None]:
     """Turns an OSError of the block into an error about `path`.
 
     Raises:
@@ -131,7 +131,7 @@ def expect_arrays(
     return take
 
 
-def size(spec: Spec) -> int:
+def count_bytes(spec: Spec) -> int:
     """Returns the bytes of an array."""
     # In Python's integers: a broken header may claim more than 2^64.
     return math.prod(spec.shape) * spec.dtype.itemsize

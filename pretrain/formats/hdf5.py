@@ -14,7 +14,14 @@ import h5py
 import numpy as np
 
 from pretrain.formats import Spec
-from pretrain.formats.base import INFLATED, Reader, check_plain, expect_arrays, open_draft, size
+from pretrain.formats.base import (
+    INFLATED,
+    Reader,
+    check_plain,
+    count_bytes,
+    expect_arrays,
+    open_draft,
+)
 
 
 def open_arrays(path: str | os.PathLike) -> "File":
@@ -31,7 +38,7 @@ class File(Reader):
 
     def _open(self) -> None:
         self._file = self.enter_context(h5py.File(self.path, "r"))
-        for name, dataset in _datasets(self._file, set()):
+        for name, dataset in _walk_datasets(self._file, set()):
             # Either could read any file of this machine into the weights.
             if dataset.external or dataset.is_virtual:
                 raise ValueError(f"{name} is kept in other files")
@@ -41,7 +48,7 @@ class File(Reader):
                 self._add(name, dataset.shape, dataset.dtype)
 
     def _read(self, name: str) -> np.ndarray:
-        dataset, claimed = self._file[name], size(self.specs[name])
+        dataset, claimed = self._file[name], count_bytes(self.specs[name])
         # Before it is allocated: a broken header may claim terabytes.
         stored = min(dataset.id.get_storage_size(), self.path.stat().st_size)
         if claimed > INFLATED * stored:
@@ -49,7 +56,9 @@ class File(Reader):
         return dataset[()]
 
 
-def _datasets(group: h5py.Group, visited: set[h5py.Group]) -> Iterator[tuple[str, h5py.Dataset]]:
+def _walk_datasets(
+    group: h5py.Group, visited: set[h5py.Group]
+) -> Iterator[tuple[str, h5py.Dataset]]:
     """Yields all datasets in a group and the groups within, with their full names.
 
     Raises:
@@ -65,7 +74,7 @@ def _datasets(group: h5py.Group, visited: set[h5py.Group]) -> Iterator[tuple[str
             raise ValueError(f"{full} is a link")
         item = group[name]
         if isinstance(item, h5py.Group):
-            yield from _datasets(item, visited)
+            yield from _walk_datasets(item, visited)
         elif isinstance(item, h5py.Dataset):
             yield full[1:], item
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 import google_crc32c
 import numpy as np
 
-from pretrain.formats.protobuf import take_bytes, varint
+from pretrain.formats.protobuf import decode_varint, take_bytes
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48  # bytes
 
 
-def table(data: bytes) -> dict[bytes, bytes]:
+def parse_table(data: bytes) -> dict[bytes, bytes]:
     """Parses a table into {key: value}, in its order.
 
     Raises:
@@ -28,13 +28,13 @@ def table(data: bytes) -> dict[bytes, bytes]:
     footer = data[-FOOTER:]
     if len(footer) < FOOTER or int.from_bytes(footer[-8:], "little") != MAGIC:
         raise ValueError("it does not end as a table of LevelDB does")
-    metadata, at = _handle(footer, 0)
-    index, _ = _handle(footer, at)
-    _block(data, *metadata)  # for its checksum alone
+    metadata, at = _decode_handle(footer, 0)
+    index, _ = _decode_handle(footer, at)
+    _read_block(data, *metadata)  # for its checksum alone
     pairs: dict[bytes, bytes] = {}
     last = None
-    for _, handle in _entries(_block(data, *index)):
-        for key, value in _entries(_block(data, *_handle(handle, 0)[0])):
+    for _, handle in _decode_entries(_read_block(data, *index)):
+        for key, value in _decode_entries(_read_block(data, *_decode_handle(handle, 0)[0])):
             if last is not None and key <= last:
                 raise ValueError(f"the keys {last!r} and {key!r} are out of order")
             pairs[key] = value
@@ -42,24 +42,24 @@ def table(data: bytes) -> dict[bytes, bytes]:
     return pairs
 
 
-def masked_crc(data: bytes | np.ndarray) -> int:
+def compute_masked_crc(data: bytes | np.ndarray) -> int:
     """Returns the CRC-32C of the bytes, rotated and with a constant added as LevelDB stores it."""
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
 
 
-def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
+def _decode_handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
     """Decodes (offset, size) of a block, and the byte after them."""
-    offset, at = varint(data, at)
-    size, at = varint(data, at)
+    offset, at = decode_varint(data, at)
+    size, at = decode_varint(data, at)
     return (offset, size), at
 
 
-def _block(data: bytes, offset: int, size: int) -> bytes:
+def _read_block(data: bytes, offset: int, size: int) -> bytes:
     """Returns the entries of a block, without offsets and checksum."""
     block, at = take_bytes(data, offset, size + 1)  # with the byte of its compression
     crc, _ = take_bytes(data, at, 4)
-    if masked_crc(block) != int.from_bytes(crc, "little"):
+    if compute_masked_crc(block) != int.from_bytes(crc, "little"):
         raise ValueError(f"the block at byte {offset} does not have its checksum")
     if block[-1]:  # the byte of its compression
         raise ValueError("its blocks are compressed, which TensorFlow's writer never does")
@@ -70,13 +70,13 @@ def _block(data: bytes, offset: int, size: int) -> bytes:
     return block[:end]
 
 
-def _entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _decode_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yields the (key, value) pairs of a block; a key shares its start with the one before."""
     at, key = 0, b""
     while at < len(block):
-        shared, at = varint(block, at)
-        more, at = varint(block, at)
-        length, at = varint(block, at)
+        shared, at = decode_varint(block, at)
+        more, at = decode_varint(block, at)
+        length, at = decode_varint(block, at)
         if shared > len(key):
             raise ValueError("a key goes on from a longer one than there is")
         rest, at = take_bytes(block, at, more)

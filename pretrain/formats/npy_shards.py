@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.lib import format as npy
 
-from pretrain.formats.base import Reader, reading
+from pretrain.formats.base import Reader, explain_read_errors
 
 SHAPES = "params_shapes.json"
 
@@ -31,8 +31,8 @@ class Folder(Reader):
     """See `pretrain.formats.Arrays`."""
 
     def _open(self) -> None:
-        with reading(self.path / SHAPES):
-            shapes = _shapes((self.path / SHAPES).read_text(encoding="utf-8"))
+        with explain_read_errors(self.path / SHAPES):
+            shapes = _parse_shapes((self.path / SHAPES).read_text(encoding="utf-8"))
         pieces = [self._piece(number) for number in range(self._count())]
         # Only sums and types tell a wrong folder: the format has neither names nor checksums.
         dtypes = {piece.dtype for piece in pieces}
@@ -56,7 +56,7 @@ class Folder(Reader):
     def _piece(self, number: int) -> np.ndarray:
         """Maps the numbers of a piece, which are read when they are used."""
         path = self.path / f"params_{number}.npy"
-        with reading(path):
+        with explain_read_errors(path):
             piece = npy.open_memmap(path, mode="r")
             if piece.ndim != 1:
                 raise ValueError(f"it is of shape {piece.shape}, not flat")
@@ -74,7 +74,7 @@ class Folder(Reader):
         return np.concatenate([np.empty(0, dtype), *parts]).reshape(shape)
 
 
-def _shapes(text: str) -> list[tuple[int, ...]]:
+def _parse_shapes(text: str) -> list[tuple[int, ...]]:
     """Parses a list of shapes; raises ValueError if it is none."""
     shapes = [tuple(shape) for shape in json.loads(text)]
     if not all(type(length) is int and length >= 0 for shape in shapes for length in shape):

@@ -10,7 +10,14 @@ import numpy as np
 from numpy.lib import format as npy
 
 from pretrain.formats import Spec
-from pretrain.formats.base import INFLATED, Reader, check_plain, expect_arrays, open_draft, size
+from pretrain.formats.base import (
+    INFLATED,
+    Reader,
+    check_plain,
+    count_bytes,
+    expect_arrays,
+    open_draft,
+)
 
 END = ".npy"
 HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -47,7 +54,7 @@ class File(Reader):
             raise ValueError(f"{name} is there twice")
         shape, _, dtype = HEADERS[npy.read_magic(file)](file)
         self._add(name, shape, dtype)
-        if name in self.specs and file.tell() + size(self.specs[name]) != info.file_size:
+        if name in self.specs and file.tell() + count_bytes(self.specs[name]) != info.file_size:
             raise ValueError(f"{name} of shape {shape} has {info.file_size} bytes")
         # Before it is allocated: a few bytes of zip may claim terabytes.
         if info.file_size > INFLATED * min(info.compress_size, self.path.stat().st_size):

@@ -10,7 +10,7 @@ FIXED = {1: 8, 5: 4}  # bytes of a number, by wire type
 VARINT, BYTES = 0, 2
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def decode_varint(data: bytes, at: int) -> tuple[int, int]:
     """Decodes the number that begins at byte `at`, seven bits to a byte.
 
     Returns:
@@ -38,7 +38,7 @@ def take_bytes(data: bytes, at: int, count: int) -> tuple[bytes, int]:
     return data[at : at + count], at + count
 
 
-def fields(message: bytes) -> dict[int, list[Any]]:
+def parse_fields(message: bytes) -> dict[int, list[Any]]:
     """Parses a message into the values of each field, in order.
 
     Numbers are ints, never negative; everything else is bytes.
@@ -49,17 +49,17 @@ def fields(message: bytes) -> dict[int, list[Any]]:
     values: dict[int, list[Any]] = {}
     at = 0
     while at < len(message):
-        tag, at = varint(message, at)
-        value, at = _value(message, at, tag & 7)
+        tag, at = decode_varint(message, at)
+        value, at = _decode_value(message, at, tag & 7)
         values.setdefault(tag >> 3, []).append(value)  # a field may repeat
     return values
 
 
-def _value(message: bytes, at: int, kind: int) -> tuple[Any, int]:
+def _decode_value(message: bytes, at: int, kind: int) -> tuple[Any, int]:
     if kind == VARINT:
-        return varint(message, at)
+        return decode_varint(message, at)
     if kind == BYTES:
-        count, at = varint(message, at)
+        count, at = decode_varint(message, at)
         return take_bytes(message, at, count)
     if kind not in FIXED:
         raise ValueError(f"a field of the unknown wire type {kind}")

@@ -17,7 +17,13 @@ import numpy as np
 from safetensors import safe_open
 
 from pretrain.formats import Spec
-from pretrain.formats.base import Reader, expect_arrays, open_draft, reading, size
+from pretrain.formats.base import (
+    Reader,
+    count_bytes,
+    expect_arrays,
+    explain_read_errors,
+    open_draft,
+)
 from pretrain.runtime.errors import UserError
 
 ONE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -55,9 +61,13 @@ class Safetensors(Reader):
 
     def _open(self) -> None:
         self._files: dict[str, Path] = {}
-        for path, promised in _plan(self.path).items():
+        for path, promised in _list_files(self.path).items():
             # The library says of a file without permission that there is none.
-            with reading(path), path.open("rb"), safe_open(path, framework="np") as file:
+            with (
+                explain_read_errors(path),
+                path.open("rb"),
+                safe_open(path, framework="np") as file,
+            ):
                 names = file.offset_keys()
                 if promised is not None and (wrong := promised ^ set(names)):
                     raise ValueError(f"{INDEX} and the file do not agree on {min(wrong)}")
@@ -74,11 +84,11 @@ class Safetensors(Reader):
     def _read(self, name: str) -> np.ndarray:
         path = self._files[name]
         # Opened anew: a mapping keeps all that was read through it in memory.
-        with reading(path), safe_open(path, framework="np") as file:
+        with explain_read_errors(path), safe_open(path, framework="np") as file:
             return file.get_tensor(name)
 
 
-def _plan(path: Path) -> dict[Path, set[str] | None]:
+def _list_files(path: Path) -> dict[Path, set[str] | None]:
     """Lists the files, in order, with the names that the index, if any, promises in each."""
     if path.is_file() and path.suffix == ".safetensors":
         return {path: None}
@@ -91,7 +101,7 @@ def _plan(path: Path) -> dict[Path, set[str] | None]:
 
 
 def _read_index(index: Path) -> dict[Path, set[str] | None]:
-    with reading(index):
+    with explain_read_errors(index):
         content = json.loads(index.read_text(encoding="utf-8"))
         places = content.get("weight_map") if isinstance(content, dict) else None
         if not isinstance(places, dict):
@@ -139,16 +149,16 @@ def write(
     """
     folder, take = Path(path), expect_arrays(specs, arrays)
     _check_writable(folder, specs)
-    shards = _shards(specs, shard_bytes)
+    shards = _split_shards(specs, shard_bytes)
     names = [f"model-{i:05}-of-{len(shards):05}.safetensors" for i in range(1, len(shards) + 1)]
     with contextlib.ExitStack() as drafts:  # files get their names from the last to the first
         if len(shards) == 1:
             names = [ONE]
         else:
             draft = drafts.enter_context(open_draft(folder / INDEX))
-            draft.write_text(_index(dict(zip(names, shards, strict=True))), encoding="utf-8")
+            draft.write_text(_format_index(dict(zip(names, shards, strict=True))), encoding="utf-8")
         for name, shard in zip(names, shards, strict=True):
-            _write(drafts.enter_context(open_draft(folder / name)), shard, take)
+            _write_file(drafts.enter_context(open_draft(folder / name)), shard, take)
 
 
 def _check_writable(folder: Path, specs: Mapping[str, Spec]) -> None:
@@ -161,28 +171,28 @@ def _check_writable(folder: Path, specs: Mapping[str, Spec]) -> None:
             raise UserError(f"{folder / name} is there already: delete it, or name another folder")
 
 
-def _shards(specs: Mapping[str, Spec], shard_bytes: int) -> list[dict[str, Spec]]:
+def _split_shards(specs: Mapping[str, Spec], shard_bytes: int) -> list[dict[str, Spec]]:
     shards, room = [dict[str, Spec]()], shard_bytes
     for name, spec in specs.items():  # an array is in one file, however large
-        if size(spec) > room and shards[-1]:
+        if count_bytes(spec) > room and shards[-1]:
             shards.append({})
             room = shard_bytes
         shards[-1][name] = spec
-        room -= size(spec)
+        room -= count_bytes(spec)
     return shards
 
 
-def _index(shards: Mapping[str, Mapping[str, Spec]]) -> str:
-    total = sum(size(spec) for shard in shards.values() for spec in shard.values())
+def _format_index(shards: Mapping[str, Mapping[str, Spec]]) -> str:
+    total = sum(count_bytes(spec) for shard in shards.values() for spec in shard.values())
     places = {name: file for file, shard in shards.items() for name in shard}
     return json.dumps({"metadata": {"total_size": total}, "weight_map": places}, indent=2) + "\n"
 
 
-def _write(path: Path, specs: Mapping[str, Spec], take: Callable[[str], np.ndarray]) -> None:
+def _write_file(path: Path, specs: Mapping[str, Spec], take: Callable[[str], np.ndarray]) -> None:
     begins, end = dict[str, int](), 0
     for name in sorted(specs, key=lambda name: -specs[name].dtype.itemsize):
-        begins[name], end = end, end + size(specs[name])
-    header = _header(specs, begins)
+        begins[name], end = end, end + count_bytes(specs[name])
+    header = _format_header(specs, begins)
     with path.open("wb") as file:
         file.write(header)
         for name in specs:  # they come in this order, and are placed by size
@@ -190,10 +200,10 @@ def _write(path: Path, specs: Mapping[str, Spec], take: Callable[[str], np.ndarr
             file.write(take(name).reshape(-1).view(np.uint8).data)
 
 
-def _header(specs: Mapping[str, Spec], begins: Mapping[str, int]) -> bytes:
+def _format_header(specs: Mapping[str, Spec], begins: Mapping[str, int]) -> bytes:
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}  # transformers insists on it
     for name, spec in specs.items():
-        place = [begins[name], begins[name] + size(spec)]
+        place = [begins[name], begins[name] + count_bytes(spec)]
         table[name] = {"dtype": NAMES[spec.dtype], "shape": spec.shape, "data_offsets": place}
     text = json.dumps(table, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # torch maps the arrays, which are to begin at eights

@@ -16,8 +16,8 @@ import ml_dtypes
 import numpy as np
 
 from pretrain.formats import Spec, leveldb
-from pretrain.formats.base import Reader, reading, size
-from pretrain.formats.protobuf import fields
+from pretrain.formats.base import Reader, count_bytes, explain_read_errors
+from pretrain.formats.protobuf import parse_fields
 from pretrain.runtime.errors import UserError
 
 DTYPES = {  # tensorflow/core/framework/types.proto
@@ -72,21 +72,23 @@ def open_arrays(path: str | os.PathLike) -> "Checkpoint":
         UserError: there is none, or the folder has several; the index is broken, or a data file
             is missing or too short.
     """
-    return Checkpoint(_index(Path(path)))
+    return Checkpoint(_find_index(Path(path)))
 
 
 class Checkpoint(Reader):
     """See `pretrain.formats.Arrays`; a variable's checksum is compared when it is read."""
 
     def _open(self) -> None:
-        table = leveldb.table(self.path.read_bytes())
+        table = leveldb.parse_table(self.path.read_bytes())
         if b"" not in table:
             raise ValueError("it has no header")
-        self._shards = _shards(table.pop(b""))
+        self._shards = _count_shards(table.pop(b""))
         self._pieces: dict[str, list[Piece]] = {}  # by variable
-        entries = {key: _entry(value) for key, value in table.items()}
+        entries = {key: _parse_entry(value) for key, value in table.items()}
         # A partitioned variable lists its slices, which are entries of their own.
-        parts = {slice_key(name, slice_) for name in entries for slice_ in entries[name].slices}
+        parts = {
+            encode_slice_key(name, slice_) for name in entries for slice_ in entries[name].slices
+        }
         for key, entry in entries.items():
             if key not in parts:
                 self._list(key.decode(), entry, entries)
@@ -96,16 +98,16 @@ class Checkpoint(Reader):
             self.others[name] = OTHERS.get(entry.dtype, f"DataType {entry.dtype}")
             return
         self.specs[name] = entry.spec  # of the whole, however it was partitioned
-        self._pieces[name] = _pieces(name, entry, entries)
+        self._pieces[name] = _find_pieces(name, entry, entries)
         for piece in self._pieces[name]:
             self._check(name, piece.entry)
 
     def _check(self, name: str, entry: Entry) -> None:
         """Raises ValueError unless the data file has as many bytes as the shape needs."""
-        if entry.size != size(entry.spec):
+        if entry.size != count_bytes(entry.spec):
             raise ValueError(f"{name} has {entry.size} bytes for {entry.spec}")
         path = self._data_file(entry)
-        with reading(path):
+        with explain_read_errors(path):
             if entry.offset + entry.size > path.stat().st_size:
                 raise ValueError(f"it ends before {name} does")
 
@@ -126,26 +128,26 @@ class Checkpoint(Reader):
 
     def _data(self, name: str, entry: Entry) -> np.ndarray:
         path = self._data_file(entry)
-        with reading(path):
+        with explain_read_errors(path):
             data = np.fromfile(path, np.uint8, entry.size, offset=entry.offset)
             # Before the bytes become numbers: any bits are numbers.
-            if leveldb.masked_crc(data) != entry.crc:
+            if leveldb.compute_masked_crc(data) != entry.crc:
                 raise ValueError(f"{name} does not have its checksum")
             return data.view(entry.spec.dtype).reshape(entry.shape)
 
 
-def _index(path: Path) -> Path:
+def _find_index(path: Path) -> Path:
     if path.is_dir():
-        return _index_within(path)
+        return _find_index_within(path)
     index = path if path.suffix == ".index" else path.with_name(f"{path.name}.index")
     if not index.exists():
         raise UserError(f"{path}: no TensorFlow V2 checkpoint: there is no {index.name}")
     return index
 
 
-def _index_within(folder: Path) -> Path:
+def _find_index_within(folder: Path) -> Path:
     """Finds the index that the file `checkpoint` names, else the only one in the folder."""
-    with reading(folder):
+    with explain_read_errors(folder):
         state = folder / "checkpoint"
         text = state.read_text() if state.exists() else ""
         indices = sorted(folder.glob("*.index"))
@@ -159,44 +161,46 @@ def _index_within(folder: Path) -> Path:
     raise UserError(f"{folder}: {several if indices else 'no TensorFlow V2 checkpoint is there'}")
 
 
-def _shards(header: bytes) -> int:
+def _count_shards(header: bytes) -> int:
     """Returns the number of data files in a BundleHeaderProto."""
-    shards, big_endian, version = _last(header, 1), _last(header, 2), _last(header, 3, b"")
-    if big_endian:
+    if _parse_last(header, 2):  # its byte order
         raise ValueError("it was written on a big-endian machine, which is not supported")
     # Newer writers say what a reader must know at least.
-    if (needed := _last(version, 2)) > 1:
+    if (needed := _parse_last(_parse_last(header, 3, b""), 2)) > 1:
         raise ValueError(f"only readers of version {needed} of the format understand it")
-    return shards
+    return _parse_last(header, 1)
 
 
-def _entry(message: bytes) -> Entry:
-    shape = fields(_last(message, 2, b""))
+def _parse_entry(message: bytes) -> Entry:
+    shape = parse_fields(_parse_last(message, 2, b""))
     if 3 in shape:  # unknown_rank
         raise ValueError("a variable of unknown rank")
     return Entry(  # by the field numbers of BundleEntryProto
-        dtype=_last(message, 1),
-        shape=tuple(_last(axis, 1) for axis in shape.get(2, [])),
-        shard=_last(message, 3),
-        offset=_last(message, 4),
-        size=_last(message, 5),
-        crc=_last(message, 6),
-        slices=[_extents(slice_) for slice_ in fields(message).get(7, [])],
+        dtype=_parse_last(message, 1),
+        shape=tuple(_parse_last(axis, 1) for axis in shape.get(2, [])),
+        shard=_parse_last(message, 3),
+        offset=_parse_last(message, 4),
+        size=_parse_last(message, 5),
+        crc=_parse_last(message, 6),
+        slices=[_parse_extents(slice_) for slice_ in parse_fields(message).get(7, [])],
     )
 
 
-def _extents(message: bytes) -> tuple[Extent, ...]:
+def _parse_extents(message: bytes) -> tuple[Extent, ...]:
     """Parses a TensorSliceProto: an extent for each axis."""
-    return tuple((_last(axis, 1), _last(axis, 2, -1)) for axis in fields(message).get(1, []))
+    return tuple(
+        (_parse_last(axis, 1), _parse_last(axis, 2, -1))
+        for axis in parse_fields(message).get(1, [])
+    )
 
 
-def _last(message: bytes, field: int, default=0):
+def _parse_last(message: bytes, field: int, default=0):
     """Returns the value of a field that should be there once at most."""
     # If there are several, the last counts, by the rules of protocol buffers.
-    return fields(message).get(field, [default])[-1]
+    return parse_fields(message).get(field, [default])[-1]
 
 
-def _pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> list[Piece]:
+def _find_pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> list[Piece]:
     """Finds the pieces that make up a variable.
 
     Raises:
@@ -206,40 +210,40 @@ def _pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> list[Pie
         return [Piece((), entry)]
     pieces = []
     for extents in entry.slices:
-        ranges = _ranges(extents, entry.shape)
-        part = entries.get(slice_key(name.encode(), extents))
+        ranges = _locate(extents, entry.shape)
+        part = entries.get(encode_slice_key(name.encode(), extents))
         shape = tuple(stop - start for start, stop in ranges)
         if part is None or part.slices or (part.dtype, part.shape) != (entry.dtype, shape):
             raise ValueError(f"{name} is partitioned, and its part {extents} is not there")
         pieces.append(Piece(ranges, part))
-    if not _fill(entry.shape, [piece.ranges for piece in pieces]):
+    if not _fills(entry.shape, [piece.ranges for piece in pieces]):
         raise ValueError(f"{name} is partitioned into parts that do not lie side by side")
     return pieces
 
 
-def _ranges(extents: tuple[Extent, ...], shape: tuple[int, ...]) -> tuple[Range, ...]:
+def _locate(extents: tuple[Extent, ...], shape: tuple[int, ...]) -> tuple[Range, ...]:
     return tuple(
         (0, whole) if length < 0 else (start, start + length)
         for (start, length), whole in zip(extents, shape, strict=True)
     )
 
 
-def _fill(shape: tuple[int, ...], parts: list[tuple[Range, ...]]) -> bool:
+def _fills(shape: tuple[int, ...], parts: list[tuple[Range, ...]]) -> bool:
     """Returns whether the parts, side by side along one axis, fill the shape."""
     whole = tuple((0, length) for length in shape)
     for axis, length in enumerate(shape):
         cuts = sorted(part[axis] for part in parts)
         joined = [*(start for start, _ in cuts), length] == [0, *(stop for _, stop in cuts)]
-        if joined and all(_without(part, axis) == _without(whole, axis) for part in parts):
+        if joined and all(_drop_axis(part, axis) == _drop_axis(whole, axis) for part in parts):
             return True
     return False
 
 
-def _without(ranges: tuple[Range, ...], axis: int) -> tuple[Range, ...]:
+def _drop_axis(ranges: tuple[Range, ...], axis: int) -> tuple[Range, ...]:
     return ranges[:axis] + ranges[axis + 1 :]
 
 
-def slice_key(name: bytes, extents: tuple[Extent, ...]) -> bytes:
+def encode_slice_key(name: bytes, extents: tuple[Extent, ...]) -> bytes:
     """Builds the key of a slice as EncodeTensorNameSlice does, of numbers in OrderedCode."""
     numbers = b"".join(encode_ordered(number) for extent in extents for number in extent)
     return b"\0" + name.replace(b"\0", b"\0\xff") + b"\0\1" + bytes([1, len(extents)]) + numbers

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pretrain.data.tokenizers import Tokenizer
-from pretrain.data.tokenizers.character_ids import characters
+from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference.trained_run import Run
 
 SPELLED = (1024, 128, 16)  # words at once that are read from their characters
@@ -55,7 +55,7 @@ class Characters:
     """Texts to their words, numbers of these, and spellings by number: no word is unknown."""
 
     def __init__(self, tokenizer: Any, W: int):
-        self.tokenizer, self.characters = tokenizer, functools.partial(characters, W=W)
+        self.tokenizer, self.characters = tokenizer, functools.partial(spell_words, W=W)
         spelled = {name: tokenizer.pieces[i] for name, i in tokenizer.special.items()}
         self.first = {spelled["bos"]: 0, spelled["eos"]: 1}
         self.meant = dict.fromkeys(self.first, spelled["unk"])

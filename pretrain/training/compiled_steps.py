@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 from modules import metrics
 from modules.activation_sharding import sharding_context
 from modules.layers.params import recording
-from pretrain.data.batches.loader import stream
+from pretrain.data.batches.loader import read_batches
 from pretrain.distributed.sharding import Layout
 from pretrain.training import optimizer
 from pretrain.training import train_state as state_lib
@@ -125,7 +125,7 @@ class Steps:
         """
         total: metrics.Metrics = {}
         carry = self._init_carry(data)()
-        for step, batch in itertools.islice(stream(data, 0, self.rows(data)), batches):
+        for step, batch in itertools.islice(read_batches(data, 0, self.rows(data)), batches):
             rng = jax.random.fold_in(self.eval_rng, step)
             sums, carry = self._evaluate(rng, params, carry, self.layout.put(batch, data.B))
             if stop():
@@ -140,7 +140,7 @@ class Steps:
         Rows that fill up the last batch are left out.  None if `stop()` asked to break off.
         """
         blocks: list[dict[str, np.ndarray]] = []
-        for _, batch in stream(data, 0, self.rows(data)):
+        for _, batch in read_batches(data, 0, self.rows(data)):
             arrays = self.layout.put(batch, data.B)
             outputs = {**self._predict(params, arrays), "weight_B": arrays["weight_B"]}
             blocks.append(multihost_utils.process_allgather(outputs, tiled=True))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from modules import plugins
 from pretrain.checkpoint.manager import Checkpoints
-from pretrain.data.batches.loader import phases, training
+from pretrain.data.batches.loader import list_phases, read_training
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.distributed.watchdog import Watch
@@ -115,7 +115,7 @@ def run(
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
-        batches = training(train, int(state.step), steps.rows)
+        batches = read_training(train, int(state.step), steps.rows)
         for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
             with watch(f"training on {data.B} x {data.L} tokens", step), profile(step):
                 state, metrics = steps.train(state, steps.layout.put(batch, data.B))
@@ -148,7 +148,7 @@ def build_steps(
         objective,
         tx,
         layout,
-        phases(train),
+        list_phases(train),
         seed=config.seed,
         parts=plan.parts,
         average=plan.average,

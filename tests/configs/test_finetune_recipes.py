@@ -156,7 +156,7 @@ FILES = {
 def recipe(tmp_path, monkeypatch):
     """(name, preset) -> the recipe, run where its files are; with a small model if it has none."""
     monkeypatch.chdir(tmp_path)
-    wordpiece.write(PIECES, tmp_path / "vocab.txt")
+    wordpiece.write_vocabulary(PIECES, tmp_path / "vocab.txt")
 
     def make(name, preset):
         for path, content in (FILES.get(name) or FILES[f"{name}:{preset}"]).items():

@@ -11,7 +11,7 @@ import modules
 from benchmarks.contest import synthetic_data
 from modules.layers.params import recording
 from pretrain import objectives
-from pretrain.data.batches.loader import phases
+from pretrain.data.batches.loader import list_phases
 from pretrain.data.batches.phases import build_training
 from pretrain.distributed.sharding import AXES
 from pretrain.runtime.errors import UserError
@@ -70,7 +70,7 @@ def test_every_preset_builds(recipe, preset):
     train = build_training(
         corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first_phase")
     )
-    params, infos = described(config, phases(train)[0].batch(0))
+    params, infos = described(config, list_phases(train)[0].batch(0))
     jax.eval_shape(tx.init, params)
     size = sum(math.prod(x.shape) for x in jax.tree.leaves(params))
     assert size > config.model.V * config.model.D

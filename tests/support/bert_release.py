@@ -47,7 +47,7 @@ def golden(folder):
     folder.mkdir(exist_ok=True)
     (folder / "bert_config.json").write_text(json.dumps(flags))
     pieces = PIECES + [f"piece{n}" for n in range(flags["vocab_size"])]
-    wordpiece.write(pieces[: flags["vocab_size"]], folder / "vocab.txt")
+    wordpiece.write_vocabulary(pieces[: flags["vocab_size"]], folder / "vocab.txt")
     npz.write(folder / "model.npz", specs(weights), weights.items())
     whole = cases.bert(weights, flags["num_attention_heads"])
     head = {name: whole.pop(name) for name in [*whole] if name.startswith(("transform", "bias_V"))}

@@ -53,7 +53,7 @@ def make(folder: Path, **fields: Any) -> Corpus:
 
 def find_source(source: str, **fields: str) -> sources.Source:
     """Finds a source with the recipe's defaults."""
-    return sources.find(
+    return sources.find_source(
         source, **{"text_key": "text", "tfds_split": "train", "tfds_dir": ""} | fields
     )
 

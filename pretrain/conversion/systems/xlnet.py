@@ -10,7 +10,7 @@ from pretrain.conversion import hugging_face, parity
 from pretrain.conversion.name_map import Link, Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data.tokenizers import sentencepiece, unigram
-from pretrain.formats.base import reading
+from pretrain.formats.base import explain_read_errors
 from pretrain.inference.trained_run import Run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import write_json
@@ -234,7 +234,7 @@ def read_tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenize
                 f"it out, or put {sentencepiece.MODEL} beside it"
             )
         path = source.find_file("tokenizer.json")
-        with reading(path):
+        with explain_read_errors(path):
             return unigram.Tokenizer.of(path.read_text("utf-8"), path)
     path, config = source.find_file(sentencepiece.MODEL), {}
     if source.has("tokenizer_config.json"):
@@ -244,7 +244,7 @@ def read_tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenize
         )
     lower = source.options.get("lower")
     lower = config.get("do_lower_case", False) if lower is None else lower
-    with reading(path):
+    with explain_read_errors(path):
         return sentencepiece.Tokenizer(path.read_bytes(), lower, config.get("keep_accents", False))
 
 

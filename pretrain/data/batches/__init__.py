@@ -57,7 +57,7 @@ class BatchLayout(BatchShapes, Protocol):
         ...
 
 
-def structs(names: str, shape: tuple[int, ...], dtype: Any) -> Shapes:
+def describe_arrays(names: str, shape: tuple[int, ...], dtype: Any) -> Shapes:
     """Returns one shape and dtype under each of the names, which spaces separate."""
     import jax  # not above: whoever only reads batches needs no JAX, as PyTorch's peers do
 

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches import Batch, Shapes, describe_arrays
 from pretrain.data.batches.document_stream import Stream, shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
-from pretrain.data.tokenizers.character_ids import table
+from pretrain.data.tokenizers.character_ids import get_table
 from pretrain.runtime.errors import UserError
 
 DOCUMENT, SENTENCE = 2, 1  # what opens at a token, in reading order; 0: neither
@@ -59,13 +59,13 @@ class BatchLayout(TextLayout):
         """Returns the arrays of a batch."""
         BZL = (self.B, 2, self.L)
         shapes = (
-            structs("tokens_BZL next_BZL", BZL, np.int32)
-            | structs("boundary_BZL", BZL, np.int8)
-            | structs("loss_mask_BZL", BZL, bool)
-            | structs("weight_B", (self.B,), np.float32)
+            describe_arrays("tokens_BZL next_BZL", BZL, np.int32)
+            | describe_arrays("boundary_BZL", BZL, np.int8)
+            | describe_arrays("loss_mask_BZL", BZL, bool)
+            | describe_arrays("weight_B", (self.B,), np.float32)
         )
         if self.characters:
-            shapes |= structs("chars_BZLW", (*BZL, self.characters), np.uint16)
+            shapes |= describe_arrays("chars_BZLW", (*BZL, self.characters), np.uint16)
         return shapes
 
     def open_text(self) -> None:
@@ -76,7 +76,7 @@ class BatchLayout(TextLayout):
         least = self.B if self.shuffle else 1
         self.require_windows(self.windows, self.L, least=least, field="L")
         self.set_epoch(self.windows, self.B)
-        self.table = table(self.corpus.tokenizer, self.characters) if self.characters else None
+        self.table = get_table(self.corpus.tokenizer, self.characters) if self.characters else None
 
     def open_epoch(self, number: int) -> Stream:
         order = self.documents

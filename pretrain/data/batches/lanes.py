@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches import Batch, Shapes, describe_arrays
 from pretrain.data.batches.document_stream import Places, Stream, make_rng, shuffle_array
 from pretrain.data.batches.pair_sampling import truncate_pair
 from pretrain.data.batches.text_layout import TextLayout
@@ -74,12 +74,12 @@ class BatchLayout(TextLayout):
         """Returns the arrays of a batch."""
         B, BL = (self.B,), (self.B, self.L)
         shapes = (
-            structs("tokens_BL segments_BL", BL, np.int32)
-            | structs("document_start_BL word_starts_BL", BL, bool)
-            | structs("consecutive_B", B, np.int32)
-            | structs("weight_B", B, np.float32)
+            describe_arrays("tokens_BL segments_BL", BL, np.int32)
+            | describe_arrays("document_start_BL word_starts_BL", BL, bool)
+            | describe_arrays("consecutive_B", B, np.int32)
+            | describe_arrays("weight_B", B, np.float32)
         )
-        return shapes | (structs("backward_B", B, bool) if self.bidirectional else {})
+        return shapes | (describe_arrays("backward_B", B, bool) if self.bidirectional else {})
 
     def open_text(self) -> None:
         self.windows = self.count_windows(self.reuse_len)

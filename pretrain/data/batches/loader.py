@@ -26,7 +26,7 @@ class BatchSource:
         return step, self.layout.batch(step, self.rows)
 
 
-def stream(
+def read_batches(
     layout: BatchLayout,
     start: int = 0,
     rows: slice = slice(None),
@@ -48,21 +48,21 @@ def stream(
     yield from dataset.to_iter_dataset(options)
 
 
-def phases(layout: BatchLayout | Phases) -> list[BatchLayout]:
+def list_phases(layout: BatchLayout | Phases) -> list[BatchLayout]:
     """Lists the layouts whose batches come in turn."""
     return [layout.first, layout.then] if isinstance(layout, Phases) else [layout]
 
 
-def training(
+def read_training(
     layout: BatchLayout | Phases, start: int, rows: Callable[[BatchLayout], slice]
 ) -> Iterator[tuple[BatchLayout, Batch]]:
     """Yields (the layout in force, `rows(layout)` of its batch) from step `start` on, for ever."""
     begin = 0
     if isinstance(layout, Phases):
-        first = stream(layout.first, start, rows(layout.first))
+        first = read_batches(layout.first, start, rows(layout.first))
         with contextlib.closing(first):
             for _, batch in itertools.islice(first, max(layout.steps - start, 0)):
                 yield layout.first, batch
         begin, layout = layout.steps, layout.then
-    for _, batch in stream(layout, max(start - begin, 0), rows(layout)):
+    for _, batch in read_batches(layout, max(start - begin, 0), rows(layout)):
         yield layout, batch

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches import Batch, Shapes, describe_arrays
 from pretrain.data.batches.document_stream import make_rng, shuffle_array
 from pretrain.data.batches.pair_sampling import Pairs, PairSampler, SentenceText, truncate_pairs
 from pretrain.data.batches.text_layout import TextLayout
@@ -72,11 +72,13 @@ class BatchLayout(TextLayout):
         """Returns the arrays of a batch."""
         B, BL = (self.B,), (self.B, self.L)
         shapes = (
-            structs("tokens_BL segments_BL", BL, np.int32)
-            | structs("valid_BL word_starts_BL", BL, bool)
-            | structs("weight_B", B, np.float32)
+            describe_arrays("tokens_BL segments_BL", BL, np.int32)
+            | describe_arrays("valid_BL word_starts_BL", BL, bool)
+            | describe_arrays("weight_B", B, np.float32)
         )
-        return shapes | (structs("consecutive_B", B, np.int32) if self.next_sentence else {})
+        return shapes | (
+            describe_arrays("consecutive_B", B, np.int32) if self.next_sentence else {}
+        )
 
     def open_text(self) -> None:
         special = self.corpus.tokenizer.special

@@ -13,7 +13,7 @@ class Phases:
     """The batches of `first` for `steps` steps, then those of `then` from its own step 0 on.
 
     BERT trains on rows of 128 tokens for 90% of its steps and on rows of 512 for the rest (Devlin
-    et al., 2019, A.2).  The position is one number still; see `loader.training`.
+    et al., 2019, A.2).  The position is one number still; see `loader.read_training`.
 
     Raises:
         UserError: there is no first step, or a layout ends.

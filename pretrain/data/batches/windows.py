@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches import Batch, Shapes, describe_arrays
 from pretrain.data.batches.document_stream import Stream, make_rng, shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 from pretrain.runtime.errors import UserError
@@ -77,17 +77,17 @@ class BatchLayout(TextLayout):
         """Returns the arrays of a batch."""
         B, BL = (self.B,), (self.B, self.L)
         framed = (
-            structs("tokens_BL", BL, np.int32)
-            | structs("document_start_BL word_starts_BL valid_BL", BL, bool)
-            | structs("weight_B", B, np.float32)
+            describe_arrays("tokens_BL", BL, np.int32)
+            | describe_arrays("document_start_BL word_starts_BL valid_BL", BL, bool)
+            | describe_arrays("weight_B", B, np.float32)
         )
         if self.framed:
             return framed
         return (
             framed
-            | structs("next_BL", BL, np.int32)
-            | structs("loss_mask_BL", BL, bool)
-            | structs("words_B bytes_B", B, np.float32)
+            | describe_arrays("next_BL", BL, np.int32)
+            | describe_arrays("loss_mask_BL", BL, bool)
+            | describe_arrays("words_B bytes_B", B, np.float32)
         )
 
     def open_text(self) -> None:

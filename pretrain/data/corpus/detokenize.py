@@ -19,8 +19,8 @@ ABBREVIATIONS = (
 KEEPS_DOT = re.compile(rf"[A-Za-z]|(?:\w+\.)+\w+|{'|'.join(ABBREVIATIONS.split())}")
 
 
-def wikitext(line: str) -> str:
-    """Turns a line of WikiText into running text, if `retokenise` can undo that.
+def join_wikitext(line: str) -> str:
+    """Turns a line of WikiText into running text, if `split_wikitext` can undo that.
 
     Dots, commas, hyphens and dashes inside numbers and words, punctuation, brackets, currency,
     quotes (by turns opening and closing) and apostrophes lose the blanks around them, and the line
@@ -29,11 +29,11 @@ def wikitext(line: str) -> str:
     text = _apply(JOIN, line.strip(" \n"))
     text += "\n" * line.endswith("\n")
     # Otherwise the perplexity per word would be that of another text.
-    return text if retokenise(text) == line else line
+    return text if split_wikitext(text) == line else line
 
 
-def retokenise(text: str) -> str:
-    """Returns the line of WikiText that `wikitext` made this from."""
+def split_wikitext(text: str) -> str:
+    """Returns the line of WikiText that `join_wikitext` made this from."""
     tokenised = _apply(PART, text.removesuffix("\n"))
     return (f" {tokenised} " if tokenised else " ") + "\n" * text.endswith("\n")
 
@@ -90,10 +90,13 @@ class Style(NamedTuple):
     line_words: int
 
 
-STYLES = {"": Style(str, 0), "wikitext": Style(wikitext, 1)}  # WikiText counts an <eos> per line
+STYLES = {
+    "": Style(str, 0),
+    "wikitext": Style(join_wikitext, 1),
+}  # WikiText counts an <eos> per line
 
 
-def check(detokenise: str) -> None:
+def check_style(detokenise: str) -> None:
     """Raises UserError if there is no such style."""
     if detokenise not in STYLES:
         raise UserError(f"detokenise={detokenise!r}: choose one of {', '.join(map(repr, STYLES))}")

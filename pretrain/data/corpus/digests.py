@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from pretrain.data.corpus.input_hashes import stamp
+from pretrain.data.corpus.input_hashes import stamp_file
 from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
@@ -32,7 +32,9 @@ LARGE, BLOCK, DRAWN = 64 << 20, 1 << 20, 32  # bytes, bytes, blocks
 SLOW = 1 << 30  # bytes that take seconds to read
 
 
-def check(folder: Path, arrays: Mapping[str, Mapping[str, Any]], whole: bool = False) -> None:
+def verify_arrays(
+    folder: Path, arrays: Mapping[str, Mapping[str, Any]], whole: bool = False
+) -> None:
     """Compares the arrays with their digests in the manifest.
 
     Args:
@@ -45,7 +47,7 @@ def check(folder: Path, arrays: Mapping[str, Mapping[str, Any]], whole: bool = F
     """
     record = folder.with_suffix(".verified")
     before = _read_record(record)
-    now = {name: _check(folder, name, arrays, before.get(name), whole) for name in arrays}
+    now = {name: _verify_array(folder, name, arrays, before.get(name), whole) for name in arrays}
     large = {name: entry for name, entry in now.items() if entry}
     if large != before:
         with contextlib.suppress(OSError):  # a cache that is only to be read
@@ -66,12 +68,12 @@ def _read_record(record: Path) -> dict[str, Any]:
         return {}
 
 
-def _check(
+def _verify_array(
     folder: Path, name: str, arrays: Mapping[str, Mapping[str, Any]], before: Any, whole: bool
 ) -> dict[str, Any] | None:
     """Checks a file; returns what the record keeps of a large one, None for a small one."""
     path, sha256 = folder / f"{name}.bin", arrays[name]["sha256"]
-    size, time = stamp(path)
+    size, time = stamp_file(path)
     key = {"size": size, "time": time, "sha256": sha256}
     is_unchanged = isinstance(before, dict) and key.items() <= before.items()
     if size >= LARGE and is_unchanged and not whole:
@@ -80,7 +82,7 @@ def _check(
         return before
     if size >= SLOW:
         say(f"verifying {path} ({size / 1e9:.1f} GB)")
-    digest, blocks, highest = _read(path, arrays[name]["dtype"])
+    digest, blocks, highest = _read_checksums(path, arrays[name]["dtype"])
     if digest != sha256:
         raise damage_error(folder, f"{path.name} is not what was written: its sha256 is another")
     # A tokenizer of fewer pieces than the ids need would read beyond an embedding's table.
@@ -91,7 +93,7 @@ def _check(
     return {**key, "blocks": blocks} if size >= LARGE else None
 
 
-def _read(path: Path, dtype: str) -> tuple[str, str, int]:
+def _read_checksums(path: Path, dtype: str) -> tuple[str, str, int]:
     """Returns the file's sha256, the CRC-32 of each block in 8 digits, and its maximum."""
     sha256, checksums, highest = hashlib.sha256(), list[str](), 0
     with path.open("rb") as file:

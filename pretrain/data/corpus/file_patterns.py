@@ -8,7 +8,7 @@ from pathlib import Path
 DEEP = "**"
 
 
-def find(pattern: str) -> tuple[list[Path], list[str]]:
+def find_files(pattern: str) -> tuple[list[Path], list[str]]:
     """Finds files by a glob, in which `**` descends into folders and links to folders, each once.
 
     Of several paths to one file the one with the fewest links is taken, then the first.
@@ -17,21 +17,21 @@ def find(pattern: str) -> tuple[list[Path], list[str]]:
         (the files, sorted by path; the links to others of them, or back to a folder above).
     """
     again = set[str]()
-    names = {str(Path(name)) for name in _matches(pattern, again)}
+    names = {str(Path(name)) for name in _find_matches(pattern, again)}
     paths: dict[str, list[str]] = {}
     for name in filter(os.path.isfile, names):
         paths.setdefault(os.path.realpath(name), []).append(name)
-    files = [min(same, key=_rank) for same in paths.values()]
+    files = [min(same, key=_rank_name) for same in paths.values()]
     again |= {name for same in paths.values() for name in same} - {*files}
     return sorted(map(Path, files)), sorted(again)
 
 
-def _rank(name: str) -> tuple[int, str]:
+def _rank_name(name: str) -> tuple[int, str]:
     path = Path(name)
     return sum(map(os.path.islink, (path, *path.parents))), name
 
 
-def _matches(pattern: str, again: set[str]) -> Iterator[str]:
+def _find_matches(pattern: str, again: set[str]) -> Iterator[str]:
     """Yields the paths that match; adds to `again` the folders that were entered before."""
     # `glob.glob(recursive=True)` would follow a link to its own folder 40 times.
     steps = pattern.split("/")
@@ -42,11 +42,11 @@ def _matches(pattern: str, again: set[str]) -> Iterator[str]:
     top = "/".join(steps[:at]) or ("/" if at else ".")
     rest = "/".join(steps[at + 1 :]) or "*"
     for base in glob.iglob(top):
-        for folder in _folders(base, again):
-            yield from _matches(os.path.join(glob.escape(folder), rest), again)
+        for folder in _walk_folders(base, again):
+            yield from _find_matches(os.path.join(glob.escape(folder), rest), again)
 
 
-def _folders(base: str, again: set[str]) -> Iterator[str]:
+def _walk_folders(base: str, again: set[str]) -> Iterator[str]:
     """Yields a folder and all below it that are not hidden."""
     # Links come last, so that a file is found by its own path if it has one here.
     visited, folders, links = set[str](), [base], list[str]()
@@ -58,13 +58,13 @@ def _folders(base: str, again: set[str]) -> Iterator[str]:
             continue
         visited.add(real)
         yield folder
-        for name in _below(folder):
+        for name in _list_folder(folder):
             path = os.path.join(folder, name)
             if os.path.isdir(path):
                 (links if os.path.islink(path) else folders).append(path)
 
 
-def _below(folder: str) -> list[str]:
+def _list_folder(folder: str) -> list[str]:
     try:
         return sorted(name for name in os.listdir(folder) if not name.startswith("."))
     except OSError:  # no folder, or not readable: glob passes over it too

@@ -62,12 +62,12 @@ class Corpus:
         return registry.load(self.folder / "tokenizer")
 
 
-def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
+def open_corpus(folder: Path, held_out: float, verify: bool = False) -> Corpus:
     """Opens a prepared corpus.
 
     Args:
         folder: the corpus.
-        held_out: the share of documents held out, see `split`.
+        held_out: the share of documents held out, see `split_documents`.
         verify: read even its large arrays whole, to compare them with what was written.
 
     Raises:
@@ -75,12 +75,12 @@ def read(folder: Path, held_out: float, verify: bool = False) -> Corpus:
     """
     # The cheap checks come first: options, then sizes, then contents.
     manifest = _read_manifest(folder)
-    splits = split(manifest["documents"], held_out)
-    arrays = (_map(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
+    splits = split_documents(manifest["documents"], held_out)
+    arrays = (_map_array(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
     tokens, documents, sentences, words, sizes, counts_V = arrays
-    digests.check(folder, manifest["arrays"], whole=verify)
-    if saved_files.digest(folder / "tokenizer") != manifest["tokenizer"]:
-        name = saved_files.damaged_file(folder / "tokenizer")
+    digests.verify_arrays(folder, manifest["arrays"], whole=verify)
+    if saved_files.hash_saved(folder / "tokenizer") != manifest["tokenizer"]:
+        name = saved_files.find_damaged_file(folder / "tokenizer")
         file = f"tokenizer/{name}" if name else "a file in tokenizer/"
         raise damage_error(folder, f"{file} is not what was written")
     return Corpus(folder, manifest, tokens, documents, sentences, words, sizes, counts_V, splits)
@@ -93,7 +93,10 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json_files.read_sealed(path)
         arrays = {name: manifest["arrays"][name] for name in ARRAYS}
-        described = {**_counts(arrays), "fingerprint": _fingerprint(manifest["tokenizer"], arrays)}
+        described = {
+            **_count_items(arrays),
+            "fingerprint": _hash_contents(manifest["tokenizer"], arrays),
+        }
         is_whole = described.items() <= manifest.items()
         is_whole &= all(map(_is_entry, arrays.values()))
     except UserError as error:
@@ -111,14 +114,16 @@ def _is_entry(array: dict[str, Any]) -> bool:
 
 def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any]) -> None:
     """Writes the manifest: counts, options and inputs, the sha256 of everything."""
-    vocabulary = saved_files.digest(folder / "tokenizer")
-    sums = {name: int(_map(folder, name, **arrays[name]).sum()) for name in ("words", "bytes")}
+    vocabulary = saved_files.hash_saved(folder / "tokenizer")
+    sums = {
+        name: int(_map_array(folder, name, **arrays[name]).sum()) for name in ("words", "bytes")
+    }
     json_files.write_sealed(
         folder / MANIFEST,
         dict(
-            **_counts(arrays),
+            **_count_items(arrays),
             **sums,
-            fingerprint=_fingerprint(vocabulary, arrays),
+            fingerprint=_hash_contents(vocabulary, arrays),
             tokenizer=vocabulary,
             arrays=arrays,
             **manifest,
@@ -126,7 +131,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any], arrays: dict[str, Any
     )
 
 
-def _counts(arrays: dict[str, Any]) -> dict[str, int]:
+def _count_items(arrays: dict[str, Any]) -> dict[str, int]:
     return {
         "documents": arrays["documents"]["size"] - 1,
         "sentences": arrays["sentences"]["size"] - 1,
@@ -135,13 +140,13 @@ def _counts(arrays: dict[str, Any]) -> dict[str, int]:
     }
 
 
-def _fingerprint(vocabulary: str, arrays: dict[str, Any]) -> str:
+def _hash_contents(vocabulary: str, arrays: dict[str, Any]) -> str:
     # In the order of ARRAYS, whatever the order in the manifest.
     contents = [vocabulary, *(arrays[name]["sha256"] for name in ARRAYS)]
     return hashlib.sha256(" ".join(contents).encode()).hexdigest()
 
 
-def _map(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> np.ndarray:
+def _map_array(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> np.ndarray:
     path = folder / f"{name}.bin"
     actual = path.stat().st_size if path.exists() else 0
     expected = size * np.dtype(dtype).itemsize
@@ -151,7 +156,7 @@ def _map(folder: Path, name: str, *, dtype: str, size: int, **_digest: str) -> n
     return np.asarray(np.memmap(path, dtype, "r"))
 
 
-def split(documents: int, held_out: float) -> dict[str, np.ndarray]:
+def split_documents(documents: int, held_out: float) -> dict[str, np.ndarray]:
     """Splits documents evenly: every n-th is held out, whatever is in it.
 
     Args:

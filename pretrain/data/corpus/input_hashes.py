@@ -12,14 +12,14 @@ from pretrain.runtime.progress import say
 REMEMBERED = "hashes.json"
 
 
-def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
+def hash_inputs(paths: list[Path], cache: Path) -> dict[str, str]:
     """Returns {path: sha256} of files; one of unchanged size and time is not read again."""
     record = cache / REMEMBERED
     entries = _read_record(record)
     by_name = {without_credentials(str(path.resolve())): path for path in paths}
-    stamps = {name: [*stamp(path)] for name, path in by_name.items()}
+    stamps = {name: [*stamp_file(path)] for name, path in by_name.items()}
     fresh = {
-        name: [*stamps[name], _sha256(path)]
+        name: [*stamps[name], _hash_input(path)]
         for name, path in by_name.items()
         if entries.get(name, [])[:2] != stamps[name]
     }
@@ -30,7 +30,7 @@ def hashes(paths: list[Path], cache: Path) -> dict[str, str]:
 
 
 def _read_record(record: Path) -> dict[str, list]:
-    """Reads what `hashes` wrote; {} where it is damaged, as files can be hashed again."""
+    """Reads what `hash_inputs` wrote; {} where it is damaged, as files can be hashed again."""
     if not record.exists():
         return {}
     try:
@@ -48,7 +48,7 @@ def _is_entry(entry: Any) -> bool:
     return isinstance(entry, list) and len(entry) == 3 and isinstance(entry[2], str)
 
 
-def stamp(path: Path) -> tuple[int, int | str]:
+def stamp_file(path: Path) -> tuple[int, int | str]:
     """Returns (bytes, nanoseconds of the last change, or another value that changes with it)."""
     status = path.stat()
     if files := getattr(path, "fs", None):  # of fsspec, where not every system has such a time
@@ -56,14 +56,14 @@ def stamp(path: Path) -> tuple[int, int | str]:
     return status.st_size, status.st_mtime_ns
 
 
-def _sha256(path: Path) -> str:
+def _hash_input(path: Path) -> str:
     try:
         return hash_file(path)
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
 
 
-def difference(old: dict[str, str], new: dict[str, str]) -> str:
+def describe_difference(old: dict[str, str], new: dict[str, str]) -> str:
     """Says "a.txt changed, b.txt is new": at most three files by name, the others counted."""
     lines = [f"{p} changed" for p in new if p in old and old[p] != new[p]]
     lines += [f"{p} is new" for p in new if p not in old]

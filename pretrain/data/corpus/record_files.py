@@ -48,22 +48,22 @@ def check_name(path: Path) -> None:
     is_packed = suffixes[-1:] and suffixes[-1] in text_files.PACKINGS
     suffix = next(iter(suffixes[-1 - bool(is_packed) :]), "")
     if suffix in TEXT_OF:
-        raise _refusal(path, suffix)
+        raise _refuse_records(path, suffix)
 
 
-def read(path: Path) -> Iterator[str]:
-    """Yields the lines of a text file, see `text_files.read`.
+def read_lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a text file, see `text_files.read_lines`.
 
     Raises:
         UserError: as there, and if the file begins as one of records does.
     """
-    blocks = text_files.blocks(path)
+    blocks = text_files.read_blocks(path)
     # The first block decides, and is then read on: a pipe or a bucket is not opened twice.
     first = next(blocks, b"")
     if kind := next((kind for magic, kind in MAGIC.items() if magic.match(first)), ""):
-        raise _refusal(path, kind)
+        raise _refuse_records(path, kind)
     texts = text_files.decode_blocks(itertools.chain([first] if first else [], blocks), str(path))
-    yield from text_files.lines(_check_head(texts, path))
+    yield from text_files.split_lines(_check_head(texts, path))
 
 
 def _check_head(texts: Iterable[str], path: Path) -> Iterator[str]:
@@ -74,13 +74,13 @@ def _check_head(texts: Iterable[str], path: Path) -> Iterator[str]:
         if len(head) >= HEAD:
             is_all = False
             break
-    if kind := _records(head, is_all):
-        raise _refusal(path, kind)
+    if kind := _recognise_records(head, is_all):
+        raise _refuse_records(path, kind)
     yield head
     yield from texts
 
 
-def _records(head: str, is_all: bool) -> str:
+def _recognise_records(head: str, is_all: bool) -> str:
     """Returns the suffix for a text that begins with objects in JSON; "" for any other.
 
     It parses the first three values: objects or lists of objects, and nothing else on the lines
@@ -115,7 +115,7 @@ def _is_cut(error: json.JSONDecodeError, head: str) -> bool:
     return error.pos >= len(head) - 8 or error.msg.startswith("Unterminated string")
 
 
-def _refusal(path: Path, suffix: str) -> UserError:
+def _refuse_records(path: Path, suffix: str) -> UserError:
     what, code = TEXT_OF[suffix]
     packing = path.suffix if path.suffix in text_files.PACKINGS else ""
     plain = str(path).removesuffix(packing)

@@ -35,13 +35,13 @@ NEVER_LAST = frozenset(TITLES.split())  # a name follows, capital or not
 SELDOM_LAST = frozenset((OTHERS + " " + MONTHS).split())  # a number or a small letter follows
 
 
-def pieces(
+def cut_pieces(
     lines: Iterable[str], documents: str, sentences: str, detokenise: str = ""
 ) -> Iterator[Piece]:
     """Cuts a document into pieces.
 
     Args:
-        lines: its lines, see `text_files.lines`.
+        lines: its lines, see `text_files.split_lines`.
         documents: "file", where blank lines part paragraphs, or "blank", where they part documents.
         sentences: "split" finds them by rule, "line" takes each line for one.  "whole" does too,
             but the text stays exactly as it is, with its line ends (a last line without one gets
@@ -50,7 +50,7 @@ def pieces(
     """
     gap, cut, style = GAPS[documents], CUTS[sentences], detokenisers.STYLES[detokenise]
     # Text that stays as it is has no paragraphs: its blank lines are part of it.
-    parts = _nowhere if (documents, sentences) == ("file", "whole") else str.isspace
+    parts = _is_never if (documents, sentences) == ("file", "whole") else str.isspace
     opens = DOCUMENT
     for blank, paragraph in itertools.groupby(lines, key=parts):
         if blank:
@@ -62,7 +62,7 @@ def pieces(
             opens = SENTENCE
 
 
-def _nowhere(_: str) -> bool:
+def _is_never(_: str) -> bool:
     return False
 
 
@@ -89,9 +89,9 @@ class Tally:
         return counts
 
 
-def check(documents: str, sentences: str, detokenise: str = "") -> None:
-    """Raises UserError if `pieces` does not know one of them."""
-    detokenisers.check(detokenise)
+def check_options(documents: str, sentences: str, detokenise: str = "") -> None:
+    """Raises UserError if `cut_pieces` does not know one of them."""
+    detokenisers.check_style(detokenise)
     for key, value, choices in (("documents", documents, GAPS), ("sentences", sentences, CUTS)):
         if value not in choices:
             raise UserError(f"{key}={value!r}: choose one of {', '.join(map(repr, choices))}")

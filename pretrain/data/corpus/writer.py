@@ -19,7 +19,7 @@ from pretrain.runtime.progress import Progress, say
 PART, BATCH = 1 << 22, 1 << 18  # characters of a file, and of a call of the tokenizer
 
 
-def write(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs: bool) -> int:
+def write_parts(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs: bool) -> int:
     """Tokenises into `work`/part-*.npz, and returns their number.
 
     Parts that a killed run left there are kept, since the text alone decides where they end.
@@ -28,16 +28,16 @@ def write(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs:
     closing = closing_tokens(tokenizer, paragraphs)
     for number, part in enumerate(group_pieces(pieces, PART)):
         mb += sum(len(piece.text) for piece in part) / 1e6
-        if not is_whole(path(work, number)):
-            arrays = encode(part, tokenizer, closing, first=number == 0)
+        if not is_whole(part_path(work, number)):
+            arrays = encode_part(part, tokenizer, closing, first=number == 0)
             tokens += len(arrays["tokens"])
-            save(path(work, number), arrays)
+            save_part(part_path(work, number), arrays)
         progress(mb, tokens)
     progress.close(mb, tokens)
     return number + 1
 
 
-def path(work: Path, number: int) -> Path:
+def part_path(work: Path, number: int) -> Path:
     """Returns the file of a part."""
     return work / f"part-{number:06}.npz"
 
@@ -56,7 +56,7 @@ def is_whole(part: Path) -> bool:
     return broken is None
 
 
-def save(part: Path, arrays: dict[str, np.ndarray]) -> None:
+def save_part(part: Path, arrays: dict[str, np.ndarray]) -> None:
     """Writes a part, whole or not at all."""
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
@@ -90,7 +90,7 @@ def closing_tokens(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarr
     return {opens: np.array(end, np.int32) for opens, end in ids.items()}
 
 
-def encode(
+def encode_part(
     part: list[Piece], tokenizer: Tokenizer, closing: dict[int, np.ndarray], first: bool
 ) -> dict[str, np.ndarray]:
     """Tokenises a part.
@@ -118,12 +118,12 @@ def encode(
         "tokens": np.concatenate(arrays).astype(token_dtype(tokenizer.V)),
         "documents": begins[opens == DOCUMENT],
         "sentences": np.unique(begins[opens != CONTINUED]),
-        "words": _sums(document, [piece.words for piece in part]),
-        "bytes": _sums(document, [piece.bytes for piece in part]),
+        "words": _sum_by_document(document, [piece.words for piece in part]),
+        "bytes": _sum_by_document(document, [piece.bytes for piece in part]),
     }
 
 
-def _sums(document: np.ndarray, values: list[int]) -> np.ndarray:
+def _sum_by_document(document: np.ndarray, values: list[int]) -> np.ndarray:
     sums = np.zeros(document[-1] + 1, np.int64)
     np.add.at(sums, document, values)
     return sums
@@ -172,7 +172,7 @@ class Sums(Array):
         return super().close()
 
 
-def join(
+def join_parts(
     paths: list[Path], folder: Path, tokenizer: Tokenizer, paragraphs: bool
 ) -> dict[str, dict[str, Any]]:
     """Joins parts to the arrays of a corpus in `folder`; returns their entries of the manifest."""
@@ -188,9 +188,9 @@ def join(
                 array.append(begins[begins > array.last])
             for name, array in sums.items():
                 array.append(part[name])
-            _count(tokens, counts, part["tokens"])
+            _append_tokens(tokens, counts, part["tokens"])
     # The last document has no successor that would end it.
-    _count(tokens, counts, closing_tokens(tokenizer, paragraphs)[DOCUMENT])
+    _append_tokens(tokens, counts, closing_tokens(tokenizer, paragraphs)[DOCUMENT])
     for array in boundaries.values():
         array.append(np.array([tokens.size]))
     histogram = Array(folder, "counts", np.int64)
@@ -199,6 +199,6 @@ def join(
     return {name: array.close() for name, array in arrays.items()}
 
 
-def _count(tokens: Array, counts: np.ndarray, values: np.ndarray) -> None:
+def _append_tokens(tokens: Array, counts: np.ndarray, values: np.ndarray) -> None:
     tokens.append(values)
     counts += np.bincount(values, minlength=len(counts))

@@ -12,7 +12,7 @@ import tokenizers as library
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
 
 from pretrain.data.tokenizers.bpe_files import MergeEncoder
-from pretrain.data.tokenizers.training import Merges, frequent, learn
+from pretrain.data.tokenizers.training import Merges, learn_pieces, rank_characters
 
 UNK = "<unk>"
 LAST = "</w>"  # after the piece that ends its word
@@ -60,7 +60,7 @@ class Tokenizer(MergeEncoder):
     def __post_init__(self):
         ids = {piece: i for i, piece in enumerate(self.pieces)}
         model = models.BPE(ids, self.merges, unk_token=UNK, end_of_word_suffix=LAST)
-        self._library = _words(model)
+        self._library = _build_library(model)
         self._library.normalizer = CLEANING
         self._library.decoder = decoders.BPEDecoder(suffix=LAST)
         self.V = len(self.pieces)
@@ -81,11 +81,11 @@ class Tokenizer(MergeEncoder):
     @staticmethod
     def learn_pieces(texts: list[str], V: int) -> tuple[list[str], Merges]:
         texts = [CLEANING.normalize_str(text) for text in texts]
-        letters, mark = frequent(texts), {"end_of_word_suffix": LAST}
-        return learn(texts, _words(models.BPE()), V, letters, [UNK], [EOD], **mark)
+        letters, mark = rank_characters(texts), {"end_of_word_suffix": LAST}
+        return learn_pieces(texts, _build_library(models.BPE()), V, letters, [UNK], [EOD], **mark)
 
 
-def _words(model: models.BPE) -> library.Tokenizer:
+def _build_library(model: models.BPE) -> library.Tokenizer:
     tokenizer = library.Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("|".join(WORDS)), "removed", invert=True)
     return tokenizer

@@ -14,7 +14,7 @@ from pretrain.data.tokenizers.training import (
     Merges,
     check_sample,
     check_size,
-    read,
+    read_text,
     sample_texts,
 )
 from pretrain.runtime.errors import UserError
@@ -63,7 +63,7 @@ class MergeEncoder(Encoder):
     def save(self, folder: Path) -> None:
         traits = json.dumps({"name": self.name}).encode()
         contents = dict(zip(SAVED, self._contents(), strict=True))
-        saved_files.write(folder, {**contents, TRAITS: traits})
+        saved_files.write_files(folder, {**contents, TRAITS: traits})
 
     def write(self, vocabulary: Path, merges: Path) -> None:
         """Writes the two files in the authors' format."""
@@ -91,8 +91,8 @@ class MergeEncoder(Encoder):
         Raises:
             UserError: one of them is not what it should be.
         """
-        ids = _table(vocabulary) | dict(more or {})
-        return cls.of(ids, _lines(read(merges)), (vocabulary, merges))
+        ids = _read_ids(vocabulary) | dict(more or {})
+        return cls.of(ids, _split_merges(read_text(merges)), (vocabulary, merges))
 
     @classmethod
     def of(cls, ids: Mapping[str, int], lines: Iterable[str], where: Files) -> Self:
@@ -109,11 +109,11 @@ class MergeEncoder(Encoder):
         vocabulary, merges = where
         # Ids are rows of an embedding table: none is missing, and none stands for two pieces.
         if {*map(type, ids.values())} - {int} or {*ids.values()} != {*range(len(ids))}:
-            raise _no_table(vocabulary)
+            raise _ids_error(vocabulary)
         if missing := {*cls.needed} - ids.keys():
             raise UserError(f"{vocabulary}: there is no {min(missing)!r} in it")
         pieces = sorted(ids, key=ids.__getitem__)
-        return cls(pieces, [_pair(line, ids, merges) for line in lines])
+        return cls(pieces, [_parse_pair(line, ids, merges) for line in lines])
 
     @classmethod
     def _settings(cls, V: int, model: str, sample: int) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class MergeEncoder(Encoder):
         if not model:
             return {"V": V, "sample": sample}
         # Known by their content: the files may lie elsewhere on another machine.
-        texts = [read(file) for file in cls._files(model)]
+        texts = [read_text(file) for file in cls._files(model)]
         return {"V": V, "model": hashlib.sha256("\0".join(texts).encode()).hexdigest()}
 
     @classmethod
@@ -136,27 +136,27 @@ class MergeEncoder(Encoder):
         raise UserError(f"tokens.model={model}: there is no {pairs} in this folder")
 
 
-def _table(path: Path) -> dict[str, int]:
+def _read_ids(path: Path) -> dict[str, int]:
     try:
-        ids = json.loads(read(path))
+        ids = json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        raise _no_table(path) from error
+        raise _ids_error(path) from error
     if not isinstance(ids, dict):
-        raise _no_table(path)
+        raise _ids_error(path)
     return ids
 
 
-def _no_table(path: Path) -> UserError:
+def _ids_error(path: Path) -> UserError:
     return UserError(f"{path}: is not a table of pieces and ids from 0 on")
 
 
-def _lines(text: str) -> list[str]:
+def _split_merges(text: str) -> list[str]:
     lines = text.removesuffix("\n").split("\n")
     # A line of merges may begin with "#", too: only the header is dropped.
     return lines[1:] if lines[0].startswith("#version") else lines
 
 
-def _pair(line: str, ids: Mapping[str, int], path: Path) -> tuple[str, str]:
+def _parse_pair(line: str, ids: Mapping[str, int], path: Path) -> tuple[str, str]:
     one, _, two = line.removesuffix("\r").partition(" ")
     if not {one, two, one + two} <= ids.keys():
         raise UserError(f"{path}: {line!r} are not two pieces that make a third")

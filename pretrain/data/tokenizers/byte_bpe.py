@@ -11,7 +11,7 @@ import tokenizers as library
 from tokenizers import decoders, models, pre_tokenizers
 
 from pretrain.data.tokenizers.bpe_files import MergeEncoder
-from pretrain.data.tokenizers.training import Merges, learn
+from pretrain.data.tokenizers.training import Merges, learn_pieces
 
 EOD = "<|endoftext|>"
 BLANKS = tuple(chr(0x100 + byte) for byte in b"\t\n\v\f\r ")  # the letters written for them
@@ -32,7 +32,7 @@ class Tokenizer(MergeEncoder):
 
     def __post_init__(self):
         ids = {piece: i for i, piece in enumerate(self.pieces)}
-        self._library = _words(models.BPE(ids, self.merges))
+        self._library = _build_library(models.BPE(ids, self.merges))
         self._library.decoder = decoders.ByteLevel()
         self.V = len(self.pieces)
         starts = (*BLANKS, EOD)
@@ -52,10 +52,10 @@ class Tokenizer(MergeEncoder):
 
     @staticmethod
     def learn_pieces(texts: list[str], V: int) -> tuple[list[str], Merges]:
-        return learn(texts, _words(models.BPE()), V, BYTES, last=[EOD])
+        return learn_pieces(texts, _build_library(models.BPE()), V, BYTES, last=[EOD])
 
 
-def _words(model: models.BPE) -> library.Tokenizer:
+def _build_library(model: models.BPE) -> library.Tokenizer:
     tokenizer = library.Tokenizer(model)
     # A blank before the first word would be lost in decoding: GPT-2 adds none.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

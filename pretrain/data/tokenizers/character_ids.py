@@ -13,7 +13,7 @@ BOS, EOS, BOW, EOW, PAD = range(256, 261)  # after the 256 bytes
 MARKS = {"<S>": BOS, "</S>": EOS}
 
 
-def characters(words: Sequence[str], W: int = 50) -> np.ndarray:
+def spell_words(words: Sequence[str], W: int = 50) -> np.ndarray:
     """Spells each word: BOW, at most W - 2 bytes, EOW, PAD up to W.
 
     Follows bilm-tf's UnicodeCharsVocabulary: a long word is cut between bytes, not characters;
@@ -30,7 +30,7 @@ def characters(words: Sequence[str], W: int = 50) -> np.ndarray:
     Raises:
         UserError: W has no room for a character.
     """
-    check(W)
+    check_width(W)
     spelled = [word.encode("utf-8", "ignore")[: W - 2] for word in words]
     n, sizes_n1 = len(spelled), np.array([len(word) for word in spelled], int)[:, None]
     ids_nW = np.full((n, W), PAD, np.uint16)
@@ -41,17 +41,17 @@ def characters(words: Sequence[str], W: int = 50) -> np.ndarray:
     np.put_along_axis(ids_nW, sizes_n1 + 1, np.uint16(EOW), axis=1)
     for i, word in enumerate(words):
         if word in MARKS:
-            ids_nW[i] = _mark(MARKS[word], W)
+            ids_nW[i] = _spell_mark(MARKS[word], W)
     return ids_nW
 
 
-def check(W: int) -> None:
+def check_width(W: int) -> None:
     """Raises UserError unless a word of W characters has room for one."""
     if W < 3:
         raise UserError(f"characters={W}: a word is its frame of 2 and at least one character")
 
 
-def _mark(character: int, W: int) -> np.ndarray:
+def _spell_mark(character: int, W: int) -> np.ndarray:
     return np.array([BOW, character, EOW] + [PAD] * (W - 3), np.uint16)
 
 
@@ -59,15 +59,15 @@ class Table:
     """The characters of all words of a tokenizer, computed on first use."""
 
     def __init__(self, tokenizer: Tokenizer, W: int):
-        check(W)
+        check_width(W)
         self.tokenizer, self.W = tokenizer, W
 
     @functools.cached_property
     def characters_VW(self) -> np.ndarray:  # noqa: N802
         """Spells every id: uint16 [V, W]; "bos" and "eos" are the marks, whatever their text."""
-        ids_VW = characters(self.tokenizer.pieces, self.W)
+        ids_VW = spell_words(self.tokenizer.pieces, self.W)
         for name, character in (("bos", BOS), ("eos", EOS)):
-            ids_VW[self.tokenizer.special[name]] = _mark(character, self.W)
+            ids_VW[self.tokenizer.special[name]] = _spell_mark(character, self.W)
         return ids_VW
 
 
@@ -76,6 +76,6 @@ class Table:
 _TABLES: weakref.WeakValueDictionary[tuple[int, int], Table] = weakref.WeakValueDictionary()
 
 
-def table(tokenizer: Tokenizer, W: int) -> Table:
+def get_table(tokenizer: Tokenizer, W: int) -> Table:
     """Returns the table of a tokenizer; the same object on every call, while one is in use."""
     return _TABLES.setdefault((id(tokenizer), W), Table(tokenizer, W))

@@ -5,7 +5,7 @@ import unicodedata
 from typing import NamedTuple
 
 
-def clean(text: str, lower: bool, keep_accents: bool) -> str:
+def clean_text(text: str, lower: bool, keep_accents: bool) -> str:
     """Cleans a text: one blank between words, `` and '' as ".
 
     Args:
@@ -35,7 +35,7 @@ class Cleaned(NamedTuple):
 
 
 def clean_with_origins(text: str, lower: bool, keep_accents: bool) -> Cleaned:
-    """Cleans a text like `clean`, and tells where each character comes from; slower."""
+    """Cleans a text like `clean_text`, and tells where each character comes from; slower."""
     chars: list[tuple[str, int, int]] = []
     for char, start, end in _join_words(text):
         letters = char if keep_accents else _drop_accents(char)

@@ -7,15 +7,15 @@ from typing import Any
 
 from modules import plugins
 from pretrain.data.tokenizers import TRAITS, Tokenizer
-from pretrain.data.tokenizers.saved_files import damaged_file
+from pretrain.data.tokenizers.saved_files import find_damaged_file
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section
 
 FOLDER = "pretrain.data.tokenizers"
 
 
-def kind(name: str):
-    """Loads the class of that name: `kind("sentencepiece")` is `sentencepiece.Tokenizer`.
+def load_kind(name: str):
+    """Loads the class of that name: `load_kind("sentencepiece")` is `sentencepiece.Tokenizer`.
 
     It has `settings(**fields)`, checking them and returning what the result depends on (files
     by their sha256); `learn(texts, **fields)`; and `load(folder)`.
@@ -28,12 +28,12 @@ def kind(name: str):
 
 def settings(name: str, **fields: Any) -> dict[str, Any]:
     """Checks the fields of a tokenizer, and returns what the result depends on."""
-    return {"name": name, **call_section("corpus.tokens", kind(name).settings, fields)}
+    return {"name": name, **call_section("corpus.tokens", load_kind(name).settings, fields)}
 
 
 def learn(texts: Iterator[str], name: str, **fields: Any) -> Tokenizer:
     """Learns a tokenizer from the texts, or loads a published one, as its fields say."""
-    learn_kind = kind(name).learn
+    learn_kind = load_kind(name).learn
     plugins.check_fields(learn_kind, fields, texts)
     return learn_kind(texts, **fields)
 
@@ -44,7 +44,7 @@ def load(folder: Path) -> Tokenizer:
     Raises:
         UserError: nothing was saved there, or a file is damaged.
     """
-    if (broken := damaged_file(folder)) and (folder / TRAITS).exists():
+    if (broken := find_damaged_file(folder)) and (folder / TRAITS).exists():
         raise UserError(
             f"{folder / broken} is damaged: it is not what was saved there; take the folder from "
             "a copy, or resume the run that it belongs to, which writes it again"
@@ -55,7 +55,7 @@ def load(folder: Path) -> Tokenizer:
         raise UserError(f"{folder}: no tokenizer was saved there") from error
     if not isinstance(name, str):
         raise UserError(f"{folder}: no tokenizer was saved there")
-    loader = kind(name)  # its own error names the kinds there are
+    loader = load_kind(name)  # its own error names the kinds there are
     try:
         tokenizer = loader.load(folder)
         tokenizer.encode(["a"])  # some notice only then that they have no model

@@ -15,7 +15,7 @@ class Tokenizer:
     def settings(folder: str) -> dict[str, Any]:
         """Hashes the files that `save` wrote in `folder`."""
         registry.load(Path(folder).expanduser())  # refused now, if there are none
-        return {"digest": saved_files.digest(Path(folder).expanduser())}
+        return {"digest": saved_files.hash_saved(Path(folder).expanduser())}
 
     @classmethod
     def learn(cls, texts: Iterator[str], folder: str) -> tokenizers.Tokenizer:

@@ -12,7 +12,7 @@ from pretrain.runtime.files import hash_file, write_file
 RECORD = "sha256.json"
 
 
-def write(folder: Path, files: Mapping[str, bytes]) -> None:
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Writes the files, then their hashes; nothing if all of that exists already.
 
     A link is replaced, be it the folder or a file.
@@ -30,7 +30,7 @@ def write(folder: Path, files: Mapping[str, bytes]) -> None:
     json_files.write_sealed(folder / RECORD, record)
 
 
-def damaged_file(folder: Path) -> str | None:
+def find_damaged_file(folder: Path) -> str | None:
     """Returns the name of a damaged file, or None; None too where no hashes were saved."""
     if not (folder / RECORD).exists():
         return None
@@ -38,10 +38,12 @@ def damaged_file(folder: Path) -> str | None:
         record = json_files.read_sealed(folder / RECORD)
     except UserError:
         return RECORD
-    return next((name for name, sha256 in record.items() if _sha256(folder / name) != sha256), None)
+    return next(
+        (name for name, sha256 in record.items() if _hash_or_empty(folder / name) != sha256), None
+    )
 
 
-def digest(folder: Path) -> str:
+def hash_saved(folder: Path) -> str:
     """Hashes all files of a saved tokenizer, without their hashes and drafts."""
     total = hashlib.sha256()
     for path in sorted(folder.iterdir()):
@@ -55,12 +57,14 @@ def _is_there(folder: Path, record: dict[str, str]) -> bool:
     with contextlib.suppress(UserError):
         is_own = not any(path.is_symlink() for path in paths)
         return (
-            is_own and json_files.read_sealed(paths[-1]) == record and damaged_file(folder) is None
+            is_own
+            and json_files.read_sealed(paths[-1]) == record
+            and find_damaged_file(folder) is None
         )
     return False
 
 
-def _sha256(path: Path) -> str:
+def _hash_or_empty(path: Path) -> str:
     try:
         return hash_file(path)
     except (OSError, ValueError):

@@ -18,7 +18,7 @@ import sentencepiece
 
 from pretrain.data.corpus import text_files as text_lib
 from pretrain.data.tokenizers import TRAITS, Offsets, fill_defaults, saved_files
-from pretrain.data.tokenizers.normalization import clean, clean_with_origins
+from pretrain.data.tokenizers.normalization import clean_text, clean_with_origins
 from pretrain.data.tokenizers.offsets import make_offsets
 from pretrain.data.tokenizers.training import check_size
 from pretrain.formats import protobuf
@@ -46,7 +46,7 @@ class Tokenizer:
 
     Attributes:
         model: the serialised SentencePiece model.
-        lower, keep_accents: see `normalization.clean`.
+        lower, keep_accents: see `normalization.clean_text`.
     """
 
     model: bytes
@@ -81,7 +81,7 @@ class Tokenizer:
         Args:
             V: the number of pieces.
             model: a published model file; "" learns one.
-            lower, keep_accents: see `normalization.clean`.
+            lower, keep_accents: see `normalization.clean_text`.
             sample: sentences to learn from; about 20 bytes of memory per character.
         """
         if sample <= 100:  # the library's own limit
@@ -104,11 +104,11 @@ class Tokenizer:
             tokenizer = cls(_read_model(model), *cleaning)
             check_size(options["V"], tokenizer.pieces, model)
             return tokenizer
-        cleaned = (clean(text, *cleaning) for text in texts)
-        return cls(_learn(_split_long(cleaned), options["V"], options["sample"]), *cleaning)
+        cleaned = (clean_text(text, *cleaning) for text in texts)
+        return cls(_learn_model(_split_long(cleaned), options["V"], options["sample"]), *cleaning)
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
-        cleaned = [clean(text, self.lower, self.keep_accents) for text in texts]
+        cleaned = [clean_text(text, self.lower, self.keep_accents) for text in texts]
         encoded = self._library.encode(cleaned, out_type=int, num_threads=os.cpu_count() or 1)
         return [self._split_commas(np.array(ids, np.int32)) for ids in encoded]
 
@@ -132,7 +132,7 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         traits = {"name": "sentencepiece", "lower": self.lower, "keep_accents": self.keep_accents}
-        saved_files.write(folder, {MODEL: self.model, TRAITS: json.dumps(traits).encode()})
+        saved_files.write_files(folder, {MODEL: self.model, TRAITS: json.dumps(traits).encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -168,8 +168,8 @@ def _parse_spans(message: bytes, text: str) -> Iterator[tuple[int, int, int]]:
     """Yields (id, start, end) of each piece in a SentencePieceText."""
     # Its spans count bytes of UTF-8, ours characters.
     places = np.cumsum([0, *(len(char.encode()) for char in text)])
-    for piece in protobuf.fields(message).get(2, []):
-        fields = protobuf.fields(piece)  # of SentencePieceText: id, begin, end
+    for piece in protobuf.parse_fields(message).get(2, []):
+        fields = protobuf.parse_fields(piece)  # of SentencePieceText: id, begin, end
         i, start, end = (fields.get(number, [0])[0] for number in (2, 4, 5))
         start, end = np.searchsorted(places, (start, end)).tolist()
         yield i, start, end
@@ -189,10 +189,10 @@ def _read_model(model: str) -> bytes:
 
 def _split_long(texts: Iterator[str]) -> Iterator[str]:
     for text in texts:
-        yield from text_lib.parts(text, LONGEST)
+        yield from text_lib.split_line(text, LONGEST)
 
 
-def _learn(sentences: Iterator[str], V: int, sample: int) -> bytes:
+def _learn_model(sentences: Iterator[str], V: int, sample: int) -> bytes:
     model, failures = io.BytesIO(), list[BaseException]()
     sentencepiece.set_random_generator_seed(0)  # it shuffles the sentences
     try:

@@ -52,7 +52,7 @@ class Encoder:
 # --- learning --------------------------------------------------------------------------------
 
 
-def learn(
+def learn_pieces(
     texts: list[str],
     blank: library.Tokenizer,
     V: int,
@@ -84,11 +84,11 @@ def learn(
     characters, _ = _train(blank, texts, vocab_size=0, **options)
     fixed = [*first, *sorted(characters)]
     if (least := len(fixed) + len(last)) > V:
-        raise _impossible(V, f"special tokens and single characters are {least} already")
+        raise _size_error(V, f"special tokens and single characters are {least} already")
     options |= dict(vocab_size=V - len(last), min_frequency=SELDOM, special_tokens=fixed)
     pieces, merges = _train(blank, texts, **options)
     if (most := len(pieces) + len(last)) < V:
-        raise _impossible(V, f"it has {most} pieces at most")
+        raise _size_error(V, f"it has {most} pieces at most")
     return [*pieces, *last], merges
 
 
@@ -99,7 +99,7 @@ def _train(blank: library.Tokenizer, texts: list[str], **options: Any) -> tuple[
     return sorted(vocabulary, key=vocabulary.__getitem__), [(one, two) for one, two in merges]
 
 
-def _impossible(V: int, reason: str) -> UserError:
+def _size_error(V: int, reason: str) -> UserError:
     return UserError(f"tokens.V={V}: this corpus cannot give it: {reason}")
 
 
@@ -117,7 +117,7 @@ def sample_texts(texts: Iterable[str], sample: int) -> list[str]:
     return chosen
 
 
-def frequent(texts: Iterable[str]) -> list[str]:
+def rank_characters(texts: Iterable[str]) -> list[str]:
     """Lists the commonest characters, which make up COVERAGE of the texts; no blanks."""
     counts = Counter[str]()
     for text in texts:
@@ -130,7 +130,7 @@ def frequent(texts: Iterable[str]) -> list[str]:
 # --- files -----------------------------------------------------------------------------------
 
 
-def read(path: Path) -> str:
+def read_text(path: Path) -> str:
     """Reads a published file, its line ends unchanged.
 
     Raises:

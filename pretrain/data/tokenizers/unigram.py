@@ -15,7 +15,7 @@ import tokenizers as library
 
 from pretrain.data.tokenizers import TRAITS, saved_files
 from pretrain.data.tokenizers.sentencepiece import SPECIAL, starts_word
-from pretrain.data.tokenizers.training import Encoder, read
+from pretrain.data.tokenizers.training import Encoder, read_text
 from pretrain.runtime.errors import UserError
 
 MODEL = "pieces.json"
@@ -47,7 +47,7 @@ class Tokenizer(Encoder):
     @staticmethod
     def settings(model: str) -> dict[str, Any]:
         """Hashes the published tokenizer.json `model`."""
-        return {"model": hashlib.sha256(read(Path(model).expanduser()).encode()).hexdigest()}
+        return {"model": hashlib.sha256(read_text(Path(model).expanduser()).encode()).hexdigest()}
 
     @classmethod
     def learn(cls, texts: Iterator[str], model: str) -> "Tokenizer":
@@ -56,7 +56,7 @@ class Tokenizer(Encoder):
         Raises:
             UserError: it cannot be read, or is of another kind.
         """
-        return cls.of(read(Path(model).expanduser()), model)
+        return cls.of(read_text(Path(model).expanduser()), model)
 
     @classmethod
     def of(cls, content: str, where: str | Path) -> "Tokenizer":
@@ -79,11 +79,11 @@ class Tokenizer(Encoder):
 
     def save(self, folder: Path) -> None:
         traits = json.dumps({"name": "unigram"})
-        saved_files.write(folder, {MODEL: self.model.encode(), TRAITS: traits.encode()})
+        saved_files.write_files(folder, {MODEL: self.model.encode(), TRAITS: traits.encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        return cls.of(read(folder / MODEL), folder / MODEL)
+        return cls.of(read_text(folder / MODEL), folder / MODEL)
 
 
 def _without_marks(model: str) -> str:

@@ -20,9 +20,9 @@ from pretrain.data.tokenizers.training import (
     Encoder,
     check_sample,
     check_size,
-    frequent,
-    learn,
-    read,
+    learn_pieces,
+    rank_characters,
+    read_text,
     sample_texts,
 )
 from pretrain.runtime.errors import UserError
@@ -102,7 +102,9 @@ class Tokenizer(Encoder):
         options = {"V": V, "lower": lower, "keep_accents": _keeps_accents(keep_accents, lower)}
         if not model:
             return options | {"sample": sample}
-        return options | {"model": hashlib.sha256(read(_path(model)).encode()).hexdigest()}
+        return options | {
+            "model": hashlib.sha256(read_text(_expand_path(model)).encode()).hexdigest()
+        }
 
     @classmethod
     def learn(cls, texts: Iterator[str], **fields: Any) -> "Tokenizer":
@@ -119,15 +121,15 @@ class Tokenizer(Encoder):
             check_size(V, pieces, model)
         else:
             cleaning = normalizers.BertNormalizer(lowercase=lower, strip_accents=not keep_accents)
-            pieces = _learn(sample_texts(texts, options["sample"]), V, cleaning)
+            pieces = _learn_vocabulary(sample_texts(texts, options["sample"]), V, cleaning)
         return cls(pieces, lower, keep_accents)
 
     def save(self, folder: Path) -> None:
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}
         # Without what BERT's own code does, which is the default in `load`.
         traits |= {x: value for x, usual in USUAL.items() if (value := getattr(self, x)) != usual}
-        files = {VOCABULARY: _content(self.pieces), TRAITS: json.dumps(traits).encode()}
-        saved_files.write(folder, files)
+        files = {VOCABULARY: _format_pieces(self.pieces), TRAITS: json.dumps(traits).encode()}
+        saved_files.write_files(folder, files)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -141,12 +143,12 @@ def _keeps_accents(keep_accents: bool | None, lower: bool) -> bool:
     return not lower if keep_accents is None else keep_accents
 
 
-def write(pieces: list[str], path: Path) -> None:
+def write_vocabulary(pieces: list[str], path: Path) -> None:
     """Writes a vocabulary in BERT's published form: a piece a line."""
-    path.write_bytes(_content(pieces))
+    path.write_bytes(_format_pieces(pieces))
 
 
-def _content(pieces: list[str]) -> bytes:
+def _format_pieces(pieces: list[str]) -> bytes:
     return "".join(f"{piece}\n" for piece in pieces).encode()
 
 
@@ -157,7 +159,7 @@ def read_vocabulary(model: str | Path) -> list[str]:
         UserError: it cannot be read, repeats a piece, or has not all of BERT's special pieces.
     """
     # Not by `splitlines`, to which some pieces are separators.
-    pieces = [line.removesuffix("\r") for line in read(_path(model)).split("\n")]
+    pieces = [line.removesuffix("\r") for line in read_text(_expand_path(model)).split("\n")]
     pieces = pieces[:-1] if not pieces[-1] else pieces
     if len(set(pieces)) < len(pieces):
         # By its lines, as the reader of a file of 30,000 lines needs them.
@@ -177,14 +179,14 @@ def check_special(pieces: list[str], where: str | Path) -> None:
         raise UserError(f"tokens.model={where}: is not a vocabulary of BERT: no {missing[0]}")
 
 
-def _path(model: str | Path) -> Path:
+def _expand_path(model: str | Path) -> Path:
     return Path(model).expanduser()
 
 
-def _learn(texts: list[str], V: int, cleaning: normalizers.Normalizer) -> list[str]:
+def _learn_vocabulary(texts: list[str], V: int, cleaning: normalizers.Normalizer) -> list[str]:
     texts = [cleaning.normalize_str(text) for text in texts]
     # A BPE with marks inside words gives pieces that WordPiece can look up.
     blank = library.Tokenizer(models.BPE())
     blank.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    letters, mark = frequent(texts), {"continuing_subword_prefix": INSIDE}
-    return learn(texts, blank, V, letters, list(SPECIAL.values()), **mark)[0]
+    letters, mark = rank_characters(texts), {"continuing_subword_prefix": INSIDE}
+    return learn_pieces(texts, blank, V, letters, list(SPECIAL.values()), **mark)[0]

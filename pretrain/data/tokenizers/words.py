@@ -108,7 +108,7 @@ class Tokenizer(Encoder):
     def save(self, folder: Path) -> None:
         words = "".join(f"{word}\n" for word in self.pieces).encode()
         traits = {"name": "words", "split": self.split, "lower": self.lower}
-        saved_files.write(folder, {VOCABULARY: words, TRAITS: json.dumps(traits).encode()})
+        saved_files.write_files(folder, {VOCABULARY: words, TRAITS: json.dumps(traits).encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -129,7 +129,9 @@ def _make_blank(split: str, lower: bool) -> library.Tokenizer:
 
 def _read_words(vocabulary: str) -> list[str]:
     """Reads the words of a file, one a line, the marks first."""
-    lines = [line.removesuffix("\r") for line in _read(vocabulary).removesuffix("\n").split("\n")]
+    lines = [
+        line.removesuffix("\r") for line in _read_text(vocabulary).removesuffix("\n").split("\n")
+    ]
     words = [line for line in lines if line != NO_WORD]
     if tuple(words[: len(MARKS)]) != MARKS:
         raise _vocabulary_error(
@@ -145,7 +147,7 @@ def _read_words(vocabulary: str) -> list[str]:
     return words
 
 
-def _read(vocabulary: str) -> str:
+def _read_text(vocabulary: str) -> str:
     try:
         return Path(vocabulary).expanduser().read_bytes().decode()
     except OSError as error:

@@ -56,7 +56,7 @@ def test_parties_are_balanced_and_counts_are_told(found):
 def test_every_paragraph_is_an_example_or_counted(found):
     paragraphs = sum(
         len(path.read_text().strip().replace("\n\n\n", "\n\n").split("\n\n"))
-        for path in sources.find("sotu").inputs
+        for path in sources.find_source("sotu").inputs
     )
     for label in ("party", "century"):
         reads = [found[split, label] for split in SPLITS]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from finetune.inputs.rows import RowBuilder, check_padding, truncate_lengths
 from pretrain.data.tokenizers import byte_bpe, sentencepiece, wordpiece, words
-from pretrain.data.tokenizers.character_ids import characters
+from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference.text_format import load_format
 from pretrain.runtime.errors import UserError
 from tests.support import gpt_releases
@@ -75,7 +75,7 @@ def test_gpt_s_rows_have_three_tokens_that_are_behind_the_vocabulary():
 def test_elmo_s_words_are_spelled_between_marks_of_their_own():
     made = RowBuilder(load_format("elmo"), spelled(), 12, W=10)
     found = row(made, "one new", "two")
-    expected = characters(["<S>", "one", "new", "</S>", "<S>", "two", "</S>"], 10)
+    expected = spell_words(["<S>", "one", "new", "</S>", "<S>", "two", "</S>"], 10)
     np.testing.assert_array_equal(found.ids, expected)
     assert made.arrays([found])["tokens_BLW"].shape == (1, 12, 10)
 

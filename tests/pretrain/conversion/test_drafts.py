@@ -14,7 +14,7 @@ import pytest
 from pretrain.checkpoint import streaming_writer
 from pretrain.conversion import exporter, importer
 from pretrain.formats import safetensors
-from pretrain.formats.base import writing
+from pretrain.formats.base import explain_write_errors
 from pretrain.runtime.errors import UserError
 from tests.support import array_files, bert_release
 from tests.support.failing_disk import DISK, FOREVER, digests, refused
@@ -32,7 +32,7 @@ def plain_checkpoint(monkeypatch):
 
     def write(workdir, step, leaves):
         folder = workdir / "checkpoints" / str(step)
-        with writing(folder):
+        with explain_write_errors(folder):
             folder.mkdir(parents=True)
             (folder / "arrays").write_bytes(b"".join(x.tobytes() for _, x in leaves))
 

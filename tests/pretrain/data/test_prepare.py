@@ -55,7 +55,7 @@ def record_calls(monkeypatch, name: str) -> list[tuple]:
 
 
 def test_a_prepared_corpus_is_not_prepared_nor_hashed_again(source, corpus, monkeypatch):
-    monkeypatch.setattr(writer, "write", None)
+    monkeypatch.setattr(writer, "write_parts", None)
     monkeypatch.setattr(input_hashes, "hash_file", None)
     assert load(source, corpus.folder.parent).fingerprint == corpus.fingerprint
 
@@ -99,11 +99,11 @@ def test_changed_inputs_are_noticed_and_named(tmp_path, capsys):
 def test_text_that_changes_while_it_is_read_is_refused(tmp_path, monkeypatch):
     source = write(tmp_path / "text")
 
-    def write_and_change(*args, write=writer.write):
+    def write_and_change(*args, write=writer.write_parts):
         (tmp_path / "text" / "000.txt").write_text("Something else.\n")
         return write(*args)
 
-    monkeypatch.setattr(writer, "write", write_and_change)
+    monkeypatch.setattr(writer, "write_parts", write_and_change)
     with pytest.raises(UserError, match="changed while it was read"):
         load(source, tmp_path)
     assert not list(tmp_path.glob("*/manifest.json"))
@@ -118,7 +118,7 @@ def test_a_killed_run_is_continued_to_the_same_bytes(source, corpus, tmp_path, m
     killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     finished = len(list(tmp_path.glob("*.partial/part-*.npz")))
-    encoded, joined = record_calls(monkeypatch, "encode"), record_calls(monkeypatch, "join")
+    encoded, joined = (record_calls(monkeypatch, name) for name in ("encode_part", "join_parts"))
     monkeypatch.setattr(writer, "PART", 3000)
     if finished:  # then the vocabulary is not learned again
         monkeypatch.setattr(registry, "learn", None)

@@ -12,7 +12,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from modules.layers import layer_stack
 from pretrain.aot import collectives, compiled_step, tpu_specs
-from pretrain.data.batches.loader import phases
+from pretrain.data.batches.loader import list_phases
 from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
@@ -49,7 +49,7 @@ class Run:
         devices = jax.devices()[: math.prod(shape)]
         layout = Layout(make_mesh(**dict(zip(AXES, shape, strict=True)), devices=devices))
         objective, train, _ = toys.build(config)
-        data, (tx, _) = phases(train)[0], optimizer.make(**config.optim)
+        data, (tx, _) = list_phases(train)[0], optimizer.make(**config.optim)
         steps = Steps(objective, tx, layout, [data], seed=config.seed, parts=parts)
         state, told = steps.init(), []
         for step in range(3):

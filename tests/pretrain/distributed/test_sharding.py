@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pretrain.checkpoint.manager import Checkpoints
-from pretrain.data.batches.loader import phases
+from pretrain.data.batches.loader import list_phases
 from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
@@ -54,7 +54,7 @@ class Run:
         devices = jax.devices()[: math.prod(shape)]
         layout = Layout(make_mesh(**dict(zip(AXES, shape, strict=True)), devices=devices))
         objective, train, _ = toys.build(config)
-        self.data = phases(train)[0]
+        self.data = list_phases(train)[0]
         tx, _ = optimizer.make(**config.optim)
         self.steps = Steps(objective, tx, layout, [self.data], seed=config.seed)
 

@@ -14,22 +14,22 @@ ITEMS = [(f"key/{i:03}".encode(), bytes(range(i))) for i in range(50)]
 
 @pytest.mark.parametrize("each", [1, 7, 50])
 def test_pairs_come_back_in_order_from_blocks_of_any_size(each):
-    assert list(leveldb.table(table(ITEMS, each)).items()) == ITEMS
+    assert list(leveldb.parse_table(table(ITEMS, each)).items()) == ITEMS
 
 
 def test_compressed_blocks_are_refused():
     with pytest.raises(ValueError, match="compressed"):
-        leveldb.table(table(ITEMS, compression=1))
+        leveldb.parse_table(table(ITEMS, compression=1))
 
 
 def test_keys_out_of_order_are_refused():
     with pytest.raises(ValueError, match="out of order"):
-        leveldb.table(table([(b"b", b""), (b"a", b"")]))
+        leveldb.parse_table(table([(b"b", b""), (b"a", b"")]))
 
 
 def outcome(data: bytes) -> dict[bytes, bytes]:
     try:
-        return leveldb.table(data)
+        return leveldb.parse_table(data)
     except (ValueError, struct.error):
         return {}
 

@@ -12,34 +12,38 @@ from pretrain.formats import protobuf
 @given(st.integers(0, 2**64 - 1), st.binary(max_size=300), st.floats(width=32, allow_nan=False))
 def test_fields_are_those_of_protobufs_own_library(number, text, real):
     messages = wrappers_pb2.UInt64Value(value=number), wrappers_pb2.BytesValue(value=text)
-    found = [protobuf.fields(message.SerializeToString()) for message in messages]
+    found = [protobuf.parse_fields(message.SerializeToString()) for message in messages]
     assert found == [{1: [value]} if value else {} for value in (number, text)]
-    fixed = protobuf.fields(struct_pb2.Value(number_value=real).SerializeToString())[2][0]
+    fixed = protobuf.parse_fields(struct_pb2.Value(number_value=real).SerializeToString())[2][0]
     assert struct_pb2.Value.FromString(b"\x11" + fixed.to_bytes(8, "little")).number_value == real
 
 
 def test_repeated_fields_are_all_there_in_order():
     values = struct_pb2.ListValue(values=[struct_pb2.Value(string_value=text) for text in "abc"])
-    found = protobuf.fields(values.SerializeToString())[1]
-    assert [protobuf.fields(value) for value in found] == [{3: [b"a"]}, {3: [b"b"]}, {3: [b"c"]}]
+    found = protobuf.parse_fields(values.SerializeToString())[1]
+    assert [protobuf.parse_fields(value) for value in found] == [
+        {3: [b"a"]},
+        {3: [b"b"]},
+        {3: [b"c"]},
+    ]
 
 
 @pytest.mark.parametrize("message", ["0a03616263", "08ffff03", "0d01020304", "110102030405060708"])
 def test_a_message_cut_short_is_refused(message):
     whole = bytes.fromhex(message)
-    assert protobuf.fields(whole)
+    assert protobuf.parse_fields(whole)
     for length in range(1, len(whole)):
         with pytest.raises(ValueError, match=r"no end|too early"):
-            protobuf.fields(whole[:length])
+            protobuf.parse_fields(whole[:length])
 
 
 def test_a_number_has_64_bits_and_ten_bytes_at_most():
-    assert protobuf.varint(b"\xff" * 9 + b"\x7f", 0) == (2**64 - 1, 10)
+    assert protobuf.decode_varint(b"\xff" * 9 + b"\x7f", 0) == (2**64 - 1, 10)
     with pytest.raises(ValueError, match="no end"):
-        protobuf.varint(b"\xff" * 10 + b"\x01", 0)
+        protobuf.decode_varint(b"\xff" * 10 + b"\x01", 0)
 
 
 @pytest.mark.parametrize("kind", [3, 4, 6, 7])
 def test_groups_and_unknown_kinds_are_refused(kind):
     with pytest.raises(ValueError, match=f"wire type {kind}"):
-        protobuf.fields(bytes([1 << 3 | kind, 0]))
+        protobuf.parse_fields(bytes([1 << 3 | kind, 0]))

@@ -8,7 +8,7 @@ import pytest
 from flax import linen as nn
 
 from modules.backbones import Output, text_mask
-from pretrain.data.tokenizers.character_ids import characters
+from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference import length_buckets
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import chosen
@@ -34,7 +34,7 @@ def framed(run, kind, line, params):
     before, after = ([tokenizer.special[name] for name in names] for names in (before, after))
     if kind == "bilm":
         words = line.split()
-        tokens = characters(["<S>", *words, "</S>"], LSTM["W"]).astype(np.int32)[None]
+        tokens = spell_words(["<S>", *words, "</S>"], LSTM["W"]).astype(np.int32)[None]
     else:
         ids = tokenizer.encode([line])[0]
         words = [tokenizer.pieces[i] for i in ids]

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, structs
+from pretrain.data.batches import Batch, Shapes, describe_arrays
 from pretrain.data.batches.document_stream import shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 
@@ -17,9 +17,9 @@ class BatchLayout(TextLayout):
         """Returns the arrays of a batch."""
         BL = (self.B, self.L)
         return (
-            structs("tokens_BL next_BL", BL, np.int32)
-            | structs("loss_mask_BL", BL, bool)
-            | structs("weight_B", (self.B,), np.float32)
+            describe_arrays("tokens_BL next_BL", BL, np.int32)
+            | describe_arrays("loss_mask_BL", BL, bool)
+            | describe_arrays("weight_B", (self.B,), np.float32)
         )
 
     def open_text(self) -> None:

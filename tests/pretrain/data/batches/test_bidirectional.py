@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pretrain.data import batches as layouts
-from pretrain.data.batches.loader import stream
+from pretrain.data.batches.loader import read_batches
 from tests.support.batch_text import order_of, read_epoch, sentences_of
 from tests.support.tokenizer_data import spell_word
 
@@ -69,7 +69,7 @@ def test_training_leaves_less_than_a_step_of_each_row_to_the_next_epoch(corpus_o
 def test_held_out_text_is_predicted_once_in_each_direction_in_order(corpus_of_words, B, L):
     layout = build(corpus_of_words, "held_out", B=B, L=L, characters=0)
     rows: list[list[list]] = [[[] for _ in range(B)] for _ in READ]
-    for _, batch in stream(layout, threads=1, prefetch=1):
+    for _, batch in read_batches(layout, threads=1, prefetch=1):
         predicted = batch["loss_mask_BZL"]
         np.testing.assert_array_equal(predicted.any((1, 2)), batch["weight_B"] == 1)
         for z, row in itertools.product((0, 1), range(B)):

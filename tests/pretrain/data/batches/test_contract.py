@@ -8,7 +8,7 @@ import pytest
 
 from modules import plugins
 from pretrain.data import batches
-from pretrain.data.batches.loader import stream
+from pretrain.data.batches.loader import read_batches
 from pretrain.runtime.errors import UserError
 from tests.support.batch_text import assert_same_batch
 
@@ -94,7 +94,7 @@ def test_held_out_rows_count_once_whatever_the_batch(case, build):
     weights = []
     for B in (4, 8, 20):
         layout = build(case, split="held_out", B=B)
-        read = [batch["weight_B"] for _, batch in stream(layout)]
+        read = [batch["weight_B"] for _, batch in read_batches(layout)]
         assert len(read) == layout.steps_per_epoch
         weights.append(np.concatenate(read))
     assert len({weight.sum() for weight in weights}) == 1

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pretrain.data import batches as layouts
-from pretrain.data.batches.loader import stream
+from pretrain.data.batches.loader import read_batches
 from tests.support.batch_text import order_of, text_of
 
 FIELDS: dict[str, Any] = {"B": 4, "L": 32, "reuse_len": 12}
@@ -168,7 +168,7 @@ def test_evaluation_reads_every_window_once(corpus):
     text = text_of(corpus, corpus.splits["held_out"])
     windows = -(-len(text) // 7)
     assert windows % layout.lanes, "this test wants filler"
-    batches = [batch for _, batch in stream(layout)]
+    batches = [batch for _, batch in read_batches(layout)]
     weights = np.stack([batch["weight_B"] for batch in batches])
     assert weights.sum() == 2 * windows
     for way, whole in ((0, text), (1, text[::-1])):

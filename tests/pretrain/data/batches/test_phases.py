@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pretrain.data import batches
-from pretrain.data.batches.loader import phases, training
+from pretrain.data.batches.loader import list_phases, read_training
 from pretrain.data.batches.phases import Phases
 from pretrain.runtime.errors import UserError
 from tests.support.batch_text import assert_same_batch
@@ -23,7 +23,7 @@ def build(corpus, steps=STEPS, **then):
 
 
 def read(layout, start, count, rows=lambda layout: slice(None)):
-    return list(itertools.islice(training(layout, start, rows), count))
+    return list(itertools.islice(read_training(layout, start, rows), count))
 
 
 @pytest.mark.parametrize("start", [0, STEPS - 1, STEPS, STEPS + 1])
@@ -33,7 +33,7 @@ def test_the_switch_is_exact_from_any_step(corpus, start):
         expected, at = (layout.first, step) if step < STEPS else (layout.then, step - STEPS)
         assert own is expected
         assert_same_batch(batch, expected.batch(at))
-    assert phases(layout) == [layout.first, layout.then]
+    assert list_phases(layout) == [layout.first, layout.then]
 
 
 def test_a_single_layout_goes_on_for_ever(corpus):
@@ -42,7 +42,7 @@ def test_a_single_layout_goes_on_for_ever(corpus):
     for step, (own, batch) in enumerate(read(layout, last, 3), last):
         assert own is layout
         assert_same_batch(batch, layout.batch(step))
-    assert phases(layout) == [layout]
+    assert list_phases(layout) == [layout]
 
 
 def test_hosts_together_see_the_global_batch_of_either_phase(corpus):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.data.corpus import detokenize, sentences
-from pretrain.data.corpus.detokenize import retokenise, wikitext
+from pretrain.data.corpus.detokenize import join_wikitext, split_wikitext
 from pretrain.data.corpus.text_files import LONGEST
 from pretrain.runtime.errors import UserError
 from tests.support import corpora
@@ -36,19 +36,19 @@ LEFT = ["Not spaced.\n", " two  blanks \n", " his 1,000th \n", " Foo. bar \n", "
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_line_becomes_running_text_and_back(line):
-    assert wikitext(line) == LINES[line]
-    assert retokenise(wikitext(line)) == line
+    assert join_wikitext(line) == LINES[line]
+    assert split_wikitext(join_wikitext(line)) == line
 
 
 @pytest.mark.parametrize("line", LEFT)
 def test_a_line_that_could_not_be_put_back_is_left(line):
-    assert wikitext(line) == line
+    assert join_wikitext(line) == line
 
 
 @pytest.mark.parametrize("unit", ["x", "a.", " ", "-", "'", '"', ". ", " .", "1 @,@ ", "@"])
 def test_an_endless_line_of_anything_ends_and_comes_back(unit):
     for line in (unit * LONGEST, f" {unit * LONGEST} \n"):
-        assert wikitext(line) == line or retokenise(wikitext(line)) == line
+        assert join_wikitext(line) == line or split_wikitext(join_wikitext(line)) == line
 
 
 def load(folder: Path, V: int):
@@ -74,7 +74,7 @@ def test_an_over_long_line_stays_as_it_is(tmp_path):
 
 def test_an_unknown_style_is_answered_with_the_known_ones():
     with pytest.raises(UserError, match="detokenise='ptb': choose one of '', 'wikitext'"):
-        detokenize.check("ptb")
+        detokenize.check_style("ptb")
 
 
 @pytest.mark.parametrize("split", ["valid", pytest.param("test", marks=pytest.mark.slow)])
@@ -83,14 +83,14 @@ def test_wikitext_2_becomes_text_and_back_with_the_literatures_counts(split):
     if not path.exists():
         pytest.skip(f"WikiText-2 is not at {path}")
     lines = re.findall(r"[^\n]*\n", path.read_text())
-    texts = [wikitext(line) for line in lines]
+    texts = [join_wikitext(line) for line in lines]
     changed = [(line, text) for line, text in zip(lines, texts, strict=True) if text != line]
-    assert all(retokenise(text) == line for line, text in changed)
+    assert all(split_wikitext(text) == line for line, text in changed)
     for size in (len, lambda part: len("".join(part).split())):
         assert size([line for line, _ in changed]) > 0.99 * size(lines)
     whole = "".join(texts)
     assert sum(map(whole.count, ("@-@", "@,@", "@.@", " ,"))) < 0.01 * len(lines)
-    pieces = list(sentences.pieces(lines, "file", "whole", "wikitext"))
+    pieces = list(sentences.cut_pieces(lines, "file", "whole", "wikitext"))
     words, ends = COUNTS[split]
     assert len(lines) == ends
     assert sum(piece.words for piece in pieces) == words + ends

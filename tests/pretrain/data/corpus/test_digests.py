@@ -40,34 +40,34 @@ def test_a_flipped_bit_of_any_array_is_named_at_start(copy):
         flip_bit(path, 4 * path.stat().st_size)
         for _ in range(2):
             with pytest.raises(UserError, match=rf"{copy} {DAMAGED}") as error:
-                format.read(copy, 0.1)
+                format.open_corpus(copy, 0.1)
             assert f"{name}.bin is not what was written" in str(error.value)
         flip_bit(path, 4 * path.stat().st_size)
-    format.read(copy, 0.1)
+    format.open_corpus(copy, 0.1)
 
 
 def test_a_large_array_is_read_whole_once_per_change(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 0)
-    format.read(copy, 0.1)
+    format.open_corpus(copy, 0.1)
     flip_bit(copy / "tokens.bin", 77)
-    format.read(copy, 0.1)  # nothing was drawn
+    format.open_corpus(copy, 0.1)  # nothing was drawn
     with pytest.raises(UserError, match=r"tokens\.bin is not what was written"):
-        format.read(copy, 0.1, verify=True)
+        format.open_corpus(copy, 0.1, verify=True)
     os.utime(copy / "tokens.bin")
     with pytest.raises(UserError, match=r"tokens\.bin is not what was written"):
-        format.read(copy, 0.1)
+        format.open_corpus(copy, 0.1)
 
 
 def test_damage_is_named_once_its_block_is_drawn(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 1)
-    format.read(copy, 0.1)
+    format.open_corpus(copy, 0.1)
     flip_bit(copy / "words.bin", 3)
     assert (copy / "words.bin").stat().st_size > digests.BLOCK
     random.seed(0)
 
     def read_often():
         for _ in range(64):
-            format.read(copy, 0.1)
+            format.open_corpus(copy, 0.1)
 
     with pytest.raises(UserError, match=r"words\.bin is not what was written"):
         read_often()
@@ -75,12 +75,12 @@ def test_damage_is_named_once_its_block_is_drawn(copy, large, monkeypatch):
 
 def test_a_damaged_record_of_large_arrays_is_written_anew(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 0)
-    format.read(copy, 0.1)
+    format.open_corpus(copy, 0.1)
     record = copy.with_suffix(".verified")
     whole = record.read_bytes()
     for content in (b"", whole[:-40], whole.replace(b"0", b"1", 1), b"[]", b'{"tokens": 5}'):
         record.write_bytes(content)
-        format.read(copy, 0.1)
+        format.open_corpus(copy, 0.1)
         assert record.read_bytes() == whole
 
 
@@ -94,7 +94,7 @@ def test_a_token_beyond_the_vocabulary_is_named(copy):
     rest = {name: manifest[name] for name in ("options", "inputs")}
     format.write_manifest(copy, rest, manifest["arrays"])
     with pytest.raises(UserError, match=r"tokens\.bin holds the id 150, but .* ends at 150"):
-        format.read(copy, 0.1)
+        format.open_corpus(copy, 0.1)
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
@@ -123,7 +123,7 @@ def remove_digests(folder: Path) -> None:
 
 def test_a_corpus_without_digests_of_its_files_opens(source, cache, copy, corpus, monkeypatch):
     remove_digests(copy)
-    monkeypatch.setattr(writer, "write", None)
+    monkeypatch.setattr(writer, "write_parts", None)
     assert load(source, cache).fingerprint == corpus.fingerprint
 
 
@@ -146,18 +146,18 @@ def test_a_damaged_manifest_is_named(copy, is_old):
         path.write_bytes(whole.replace(old, new, 1))
         assert path.read_bytes() != whole
         with pytest.raises(UserError, match=DAMAGED):
-            format.read(copy, 0.1)
+            format.open_corpus(copy, 0.1)
 
 
 @pytest.mark.slow
 def test_a_flipped_bit_of_a_manifest_changes_nothing_unsaid(copy):
     path = copy / "manifest.json"
-    manifest, rng, named = format.read(copy, 0.1).manifest, random.Random(1), 0
+    manifest, rng, named = format.open_corpus(copy, 0.1).manifest, random.Random(1), 0
     for _ in range(300):
         bit = rng.randrange(8 * path.stat().st_size)
         flip_bit(path, bit)
         try:
-            assert manifest.items() <= format.read(copy, 0.1).manifest.items()
+            assert manifest.items() <= format.open_corpus(copy, 0.1).manifest.items()
         except UserError:
             named += 1
         flip_bit(path, bit)
@@ -177,7 +177,7 @@ def test_a_damaged_tokenizer_of_a_corpus_is_named(copy):
         flip_bit(copy / "tokenizer" / "spiece.model", 4001)
         named = "a file in tokenizer/" if is_old else "tokenizer/spiece.model"
         with pytest.raises(UserError, match=rf"{named} is not what was written; remove"):
-            format.read(copy, 0.1)
+            format.open_corpus(copy, 0.1)
         flip_bit(copy / "tokenizer" / "spiece.model", 4001)
 
 
@@ -189,7 +189,7 @@ def test_damaged_hashes_are_computed_again(source, cache, corpus, capsys, conten
     record = cache / "hashes.json"
     whole = record.read_bytes()
     record.write_bytes(whole.replace(b"0", b"1", 1) if content is None else content)
-    monkeypatch.setattr(writer, "write", None)
+    monkeypatch.setattr(writer, "write_parts", None)
     assert load(source, cache).fingerprint == corpus.fingerprint
     assert "hashes.json is damaged: the text is hashed again" in capsys.readouterr().err
     assert json.loads(record.read_text()) == json.loads(whole)
@@ -200,7 +200,7 @@ def unfinished(source, tmp_path, monkeypatch):
     """A cache in which a corpus of small parts was begun."""
     monkeypatch.setattr(writer, "PART", 3000)
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "join", None)
+        patch.setattr(writer, "join_parts", None)
         with pytest.raises(TypeError):
             load(source, tmp_path)
     return tmp_path

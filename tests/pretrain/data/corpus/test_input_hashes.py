@@ -8,7 +8,7 @@ from tests.support.corpora import find_source
 
 def test_an_unchanged_file_on_a_bucket_is_not_read_again(bucket, tmp_path, monkeypatch):
     def hash_all() -> dict[str, str]:
-        return input_hashes.hashes(find_source(f"text:{bucket}/**/*.txt*").inputs, tmp_path)
+        return input_hashes.hash_inputs(find_source(f"text:{bucket}/**/*.txt*").inputs, tmp_path)
 
     one = hash_all()
     assert list(one) == [f"{bucket}/{name}" for name in ("a/c.txt.gz", "a/d.txt.zst", "b.txt")]
@@ -23,6 +23,6 @@ def test_an_unchanged_file_on_a_bucket_is_not_read_again(bucket, tmp_path, monke
 
 def test_at_most_three_changes_are_named():
     old, new = {"a": "1", "b": "1", "c": "1"}, {"a": "2", "d": "1"}
-    difference = input_hashes.difference(old, new)
+    difference = input_hashes.describe_difference(old, new)
     assert difference == "a changed, d is new, b is gone and 1 more"
-    assert input_hashes.difference(old, old) == ""
+    assert input_hashes.describe_difference(old, old) == ""

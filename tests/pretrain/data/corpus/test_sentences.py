@@ -48,7 +48,7 @@ def decode(corpus, number: int) -> str:
 
 def cut(lines: list[str], documents: str = "file", how: str = "whole") -> list[tuple[str, int]]:
     """Cuts lines into (text, what it opens)."""
-    pieces = sentences.pieces(lines, documents, how)
+    pieces = sentences.cut_pieces(lines, documents, how)
     return [(p.text if how == "whole" else p.text.strip(), p.opens) for p in pieces]
 
 
@@ -61,7 +61,7 @@ def test_pieces_are_cut_where_byte_level_tokens_end_anyway(texts):
     split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
     for text in texts:
         whole = text.replace("x" * 40_000, "x")  # a word so long is cut
-        pieces = [piece for piece, _ in cut([*text_files.lines([whole])])]
+        pieces = [piece for piece, _ in cut([*text_files.split_lines([whole])])]
         assert len(pieces) > 10
         joined = [word for piece in pieces for word, _ in split(piece)]
         assert joined == [word for word, _ in split(whole)]
@@ -100,8 +100,8 @@ def test_words_and_bytes_do_not_depend_on_the_parts(load, tmp_path, monkeypatch)
 def test_a_word_cut_in_two_counts_once(texts, how, longest):
     for text in texts[:2]:
         lines = [line + "\n" for line in text.split("\n")[:-1]]
-        parts = [part for line in lines for part in text_files.parts(line, longest)]
-        pieces = list(sentences.pieces(parts, "file", how))
+        parts = [part for line in lines for part in text_files.split_line(line, longest)]
+        pieces = list(sentences.cut_pieces(parts, "file", how))
         assert sum(piece.words for piece in pieces) == len(text.split())
         if how == "whole":  # else a part may happen to be blank, and is dropped
             assert sum(piece.bytes for piece in pieces) == len(text.encode())
@@ -117,7 +117,7 @@ def test_a_corpus_kept_whole_has_a_sentence_per_line():
 
 
 def test_parts_of_an_endless_line_begin_no_sentence():
-    lines = [*text_files.lines(["word " * 40_000 + "\nNext.\n"])]
+    lines = [*text_files.split_lines(["word " * 40_000 + "\nNext.\n"])]
     for how, last in (("line", SENTENCE), ("split", CONTINUED)):
         opens = [opens for _, opens in cut(lines, how=how)]
         assert opens == [DOCUMENT] + [CONTINUED] * (len(opens) - 2) + [last]
@@ -142,7 +142,7 @@ SENTENCES = "Ab. " * 30_000 + "x" * 100_000 + "!\n" + "poem\n" * 30_000
     ids=range(5),
 )
 def test_pieces_are_bounded_and_lose_nothing(text, how):
-    pieces = [*sentences.pieces([*text_files.lines([text])], "file", how)]
+    pieces = [*sentences.cut_pieces([*text_files.split_lines([text])], "file", how)]
     assert "".join(piece.text for piece in pieces) == text.removesuffix("\n") + "\n"
     assert max(len(piece.text) for piece in pieces) <= 2 * text_files.LONGEST + 1
 
@@ -155,7 +155,7 @@ def test_byte_order_mark_and_windows_line_ends_leave_no_trace(tmp_path):
     path = tmp_path / "windows.txt"
     path.write_bytes(b"\xef\xbb\xbfOne.\r\n\r\nTwo.\r\nThree.\r\n")
     expected = [("One.", DOCUMENT), ("Two.", PARAGRAPH), ("Three.", SENTENCE)]
-    assert cut([*text_files.read(path)], how="split") == expected
+    assert cut([*text_files.read_lines(path)], how="split") == expected
 
 
 def test_blank_lines_part_paragraphs_or_documents():
@@ -192,4 +192,4 @@ def test_a_sentence_runs_over_lines_up_to_a_blank_one():
 @pytest.mark.parametrize("field", ["documents", "sentences"])
 def test_an_unknown_option_is_answered_with_the_known_ones(field):
     with pytest.raises(UserError, match=f"{field}='pages': choose one of"):
-        sentences.check(**{"documents": "file", "sentences": "split"} | {field: "pages"})
+        sentences.check_options(**{"documents": "file", "sentences": "split"} | {field: "pages"})

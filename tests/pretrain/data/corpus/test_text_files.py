@@ -11,7 +11,7 @@ from pretrain.runtime.errors import UserError
 
 
 def read(path: Path) -> str:
-    return "".join(text_files.read(path))
+    return "".join(text_files.read_lines(path))
 
 
 def test_packed_files_read_as_the_plain_one(tmp_path):
@@ -56,15 +56,15 @@ def test_files_cut_short_are_named(tmp_path, packing):
     whole = pack(bytes(range(1, 100)) * 50)
     path.write_bytes(whole[:-9])
     with pytest.raises(UserError, match=r"cut\.txt.*cut short"):
-        list(text_files.blocks(path))
+        list(text_files.read_blocks(path))
     path.write_bytes(b"no such packing")
     with pytest.raises(UserError, match=r"cut\.txt.*broken"):
-        list(text_files.blocks(path))
+        list(text_files.read_blocks(path))
 
 
 def test_an_endless_line_comes_in_parts_that_end_between_words():
     line = "word " * 40_000
-    parts = list(text_files.lines([line[:100_001], line[100_001:]]))
+    parts = list(text_files.split_lines([line[:100_001], line[100_001:]]))
     assert "".join(parts) == line + "\n"
     assert max(map(len, parts)) <= text_files.LONGEST
     assert all(part.endswith(("word ", "\n")) for part in parts)

@@ -42,7 +42,9 @@ def folder(tmp_path_factory):
 
 
 def find(name, folder, text_key="text", tfds_split="train"):
-    return sources.find(f"tfds:{name}", text_key=text_key, tfds_split=tfds_split, tfds_dir=folder)
+    return sources.find_source(
+        f"tfds:{name}", text_key=text_key, tfds_split=tfds_split, tfds_dir=folder
+    )
 
 
 def test_each_example_is_a_document(folder):

@@ -75,7 +75,7 @@ def test_parts_of_an_endless_sentence_are_one_sentence():
     opens = [DOCUMENT, SENTENCE, CONTINUED, PARAGRAPH, DOCUMENT]
     pieces = [Piece("a b", what, 2, 3) for what in opens]
     closing = writer.closing_tokens(words, paragraphs=False)
-    arrays = writer.encode(pieces, words, closing, first=True)
+    arrays = writer.encode_part(pieces, words, closing, first=True)
     assert arrays["tokens"].tolist() == [3, 4, 1, 3, 4, 3, 4, 1, 3, 4, 1, 3, 4]
     assert arrays["sentences"].tolist() == [0, 3, 8, 11]
     assert arrays["documents"].tolist() == [0, 11]

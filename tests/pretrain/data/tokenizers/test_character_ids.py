@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pretrain.data.tokenizers import registry
-from pretrain.data.tokenizers.character_ids import Table, characters, table
+from pretrain.data.tokenizers.character_ids import Table, get_table, spell_words
 from pretrain.runtime.errors import UserError
 from tests.support import corpora
 from tests.support.tokenizer_data import spell_word
@@ -24,21 +24,21 @@ from tests.support.tokenizer_data import spell_word
     ],
 )
 def test_a_word_is_bow_its_first_bytes_eow_and_padding(word, ids):
-    assert characters([word], W=8).tolist() == [ids]
+    assert spell_words([word], W=8).tolist() == [ids]
 
 
 @pytest.mark.parametrize("W", [3, 8, 50])
 def test_many_words_at_once_are_as_each_alone(W):
     words = [*corpora.WORDS, "<S>", "naïve", "北京" * 9, "x" * 48, "y" * 49, "</S>", "", "\0"]
-    ids_nW = characters(words, W)
+    ids_nW = spell_words(words, W)
     assert ids_nW.tolist() == [spell_word(word, W) for word in words]
     assert ids_nW.dtype == np.uint16
-    assert characters([], W).shape == (0, W)
+    assert spell_words([], W).shape == (0, W)
 
 
 def test_a_word_without_room_is_refused():
     with pytest.raises(UserError, match="characters=2: "):
-        characters(["a"], W=2)
+        spell_words(["a"], W=2)
     with pytest.raises(UserError, match="characters=1: "):
         Table(registry.learn(iter(["a"]), "words"), 1)
 
@@ -53,6 +53,6 @@ def test_a_table_has_marks_by_id_and_words_by_spelling():
 
 def test_a_table_is_computed_once_for_each_tokenizer_and_width():
     one, two = (registry.learn(iter([text]), "words") for text in ("a b", "c d e"))
-    assert table(one, 9).characters_VW is table(one, 9).characters_VW
-    assert table(one, 8).characters_VW.shape == (5, 8)
-    assert table(two, 9).characters_VW.shape == (6, 9)
+    assert get_table(one, 9).characters_VW is get_table(one, 9).characters_VW
+    assert get_table(one, 8).characters_VW.shape == (5, 8)
+    assert get_table(two, 9).characters_VW.shape == (6, 9)

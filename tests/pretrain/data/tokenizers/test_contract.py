@@ -26,13 +26,13 @@ def learn_elsewhere(folder, hash_seed, threads):
     )
     words = [sys.executable, "-m", "tests.support.tokenizer_data", str(folder)]
     subprocess.run(words, cwd=ROOT, env=environment, check=True)
-    return [saved_files.digest(folder / kind) for kind in KINDS]
+    return [saved_files.hash_saved(folder / kind) for kind in KINDS]
 
 
 def test_any_process_learns_the_same_bytes(tmp_path, learned):
     for kind, tokenizer in learned.items():
         tokenizer.save(tmp_path / kind)
-    here = [saved_files.digest(tmp_path / kind) for kind in KINDS]
+    here = [saved_files.hash_saved(tmp_path / kind) for kind in KINDS]
     assert here == learn_elsewhere(tmp_path / "a", "1", "3")
 
 
@@ -73,7 +73,9 @@ def test_saved_and_loaded_it_is_the_same(learned, kind, tmp_path):
         assert loaded.special == learned[kind].special
         for one, other in zip(loaded.encode(TEXTS), learned[kind].encode(TEXTS), strict=True):
             np.testing.assert_array_equal(one, other)
-        assert saved_files.digest(tmp_path / "a") == saved_files.digest(tmp_path / f"{number}")
+        assert saved_files.hash_saved(tmp_path / "a") == saved_files.hash_saved(
+            tmp_path / f"{number}"
+        )
 
 
 @sized_kinds

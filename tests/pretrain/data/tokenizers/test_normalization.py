@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.data.tokenizers.normalization import clean, clean_with_origins
+from pretrain.data.tokenizers.normalization import clean_text, clean_with_origins
 from tests.support.tokenizer_data import ODD, TEXTS, keep_letters
 
 
@@ -11,7 +11,7 @@ from tests.support.tokenizer_data import ODD, TEXTS, keep_letters
 def test_the_clean_text_knows_where_it_comes_from(lower, keep_accents):
     for text in ODD + TEXTS[:20]:
         cleaned = clean_with_origins(text, lower, keep_accents)
-        assert cleaned.text == clean(text, lower, keep_accents)
+        assert cleaned.text == clean_text(text, lower, keep_accents)
         for char, start, end in zip(*cleaned, strict=True):
             assert keep_letters(char) in keep_letters(text[start:end])
 
@@ -28,4 +28,4 @@ def test_the_clean_text_knows_where_it_comes_from(lower, keep_accents):
     ],
 )
 def test_text_is_cleaned_as_xlnet_does(text, options, cleaned):
-    assert clean(text, **dict(lower=False, keep_accents=False) | options) == cleaned
+    assert clean_text(text, **dict(lower=False, keep_accents=False) | options) == cleaned

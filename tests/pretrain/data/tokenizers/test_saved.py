@@ -33,4 +33,4 @@ def test_whole_words_take_new_words_and_pieces_stay(learned, tmp_path):
     assert corpus.tokenizer.pieces[3:] == ["two", "one", "three", ".", "One"]
     assert corpus.tokens.tolist() == [7, 5, 3, 5, 5, 6, 1]
     corpus = prepare.prepare(tokens=saved | {"folder": str(tmp_path / "wordpiece")}, **read)
-    assert corpus.manifest["tokenizer"] == saved_files.digest(tmp_path / "wordpiece")
+    assert corpus.manifest["tokenizer"] == saved_files.hash_saved(tmp_path / "wordpiece")

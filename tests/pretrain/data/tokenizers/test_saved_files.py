@@ -71,12 +71,12 @@ def test_a_damaged_file_of_a_tokenizer_is_named(saved, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tokenizer_without_a_record_has_the_same_digest(saved, kind):
     before = registry.load(saved / kind)
-    digest = saved_files.digest(saved / kind)
+    digest = saved_files.hash_saved(saved / kind)
     (saved / kind / RECORD).unlink()
     again = registry.load(saved / kind)
     assert ids(again) == ids(before)
     np.testing.assert_array_equal(again.word_start_V, before.word_start_V)
-    assert saved_files.digest(saved / kind) == digest
+    assert saved_files.hash_saved(saved / kind) == digest
 
 
 def test_saving_again_mends_a_tokenizer(saved):

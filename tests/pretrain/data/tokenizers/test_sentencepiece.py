@@ -39,7 +39,7 @@ def test_words_start_at_blanks_angles_and_punctuation(tokenizer):
 def test_the_digest_knows_the_cleaning_of_text(tokenizer, tmp_path):
     type(tokenizer)(tokenizer.model).save(tmp_path / "a")
     type(tokenizer)(tokenizer.model, keep_accents=True).save(tmp_path / "b")
-    assert saved_files.digest(tmp_path / "a") != saved_files.digest(tmp_path / "b")
+    assert saved_files.hash_saved(tmp_path / "a") != saved_files.hash_saved(tmp_path / "b")
 
 
 def test_too_small_a_sample_is_refused():

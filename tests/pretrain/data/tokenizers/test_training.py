@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.data.tokenizers.training import frequent, sample_texts
+from pretrain.data.tokenizers.training import rank_characters, sample_texts
 
 
 def test_a_sample_is_drawn_from_the_whole_text():
@@ -13,6 +13,6 @@ def test_a_sample_is_drawn_from_the_whole_text():
 
 
 def test_characters_that_hardly_occur_have_no_piece():
-    assert frequent(["a" * 60_000, "b \n" * 60_000, "xyz"]) == ["a", "b"]
-    assert frequent(["abc"]) == ["a", "b", "c"]
-    assert frequent(["", " "]) == []
+    assert rank_characters(["a" * 60_000, "b \n" * 60_000, "xyz"]) == ["a", "b"]
+    assert rank_characters(["abc"]) == ["a", "b", "c"]
+    assert rank_characters(["", " "]) == []
