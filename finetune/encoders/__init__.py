@@ -30,29 +30,28 @@ class Encoder(Protocol):
     to all of them has one set of parameters.
 
     Attributes:
-        has_backbone_states: states are as wide as the backbone's and stand for them, so that a head
-            may use the backbone's own pooler.
+        has_backbone_states: the states are the backbone's, so that a head may use its pooler.
     """
 
     has_backbone_states: bool
 
     def each(self, batch: Mapping[str, Any], *, train: bool) -> jax.Array:
-        """Computes states [K, B, L, D], one for each use that they are put to (field `copies`)."""
+        """Computes states [K, B, L, D], one for each use of them (field `copies`)."""
         ...
 
     def __call__(self, batch: Mapping[str, Any], *, train: bool) -> jax.Array:
         """Computes states [B, L, D].
 
         Args:
-            batch: arrays of `RowBuilder`; `word_BL`, where there are words, marks the positions
-                that speak for them, and `own_BL` has ids of the task's own words.
+            batch: arrays of `RowBuilder`; where there are words, `word_BL` marks one position of
+                each, and `own_BL` has ids of the task's own words.
         """
         ...
 
     def add_losses(
         self, metrics: Metrics, h_BLD: jax.Array, rows: Mapping[str, Any], *, train: bool
     ) -> Metrics:
-        """Adds what the encoder trains besides the task to the task's metrics.
+        """Adds to the task's metrics the losses that the encoder trains besides.
 
         Args:
             h_BLD: what the call returned for `rows`.
@@ -68,11 +67,12 @@ def build(backbone: nn.Module, name: str = "backbone", **fields: Any) -> nn.Modu
         plugins.FieldError: there is no such file, or the fields do not fit.
     """
     encoder = plugins.load(FOLDER, name, "Encoder").Encoder
-    given = {field: x for field, x in fields.items() if x is not None}
-    if isinstance(given.get("features"), Mapping):
-        copies = len(given.get("join", encoder.join))
-        given["features"] = build(backbone, **{"copies": copies, **given["features"]})
-    return plugins.construct(encoder, backbone, **given)
+    fields = {field: x for field, x in fields.items() if x is not None}
+    if isinstance(fields.get("features"), Mapping):
+        # One copy for each place of the stack that is fed: ELMo has weights for each (section 3.3).
+        copies = len(fields.get("join", encoder.join))
+        fields["features"] = build(backbone, **{"copies": copies, **fields["features"]})
+    return plugins.construct(encoder, backbone, **fields)
 
 
 _weights: dict[str, int] = {}

@@ -12,7 +12,7 @@ from pretrain.runtime.errors import UserError
 
 
 class Encoder(nn.Module):
-    """The backbone's last states, from which the next token is predicted, too.
+    """Computes the backbone's last states, from which the next token is predicted, too.
 
     Attributes:
         language_model_head: scores the next token; None: tied to the embedding, nothing besides.
@@ -46,8 +46,9 @@ class Encoder(nn.Module):
         return self.states.each(batch, train=train)
 
     def add_losses(self, metrics, h_BLD, rows, *, train: bool):
-        """Adds "lm_loss", the next token's, times the weight; several rows may share a weight."""
+        """Adds "lm_loss", that of the next tokens times the weight."""
         tokens_BL, valid_BL = rows["tokens_BL"], rows["valid_BL"]
+        # A weight is of an example, which may have several rows: orders of a pair, or options.
         real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
         weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
         states = h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL

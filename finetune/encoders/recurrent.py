@@ -18,17 +18,18 @@ from pretrain.runtime.errors import UserError
 
 
 class Encoder(nn.Module):
-    """A stack of BiLSTM layers over the positions that speak for words.
+    """Runs a stack of BiLSTM layers over the positions that stand for words.
 
     Attributes:
         features: the encoder whose states feed the stack; it has as many copies as `join` has
             places.  None: the last layer of the backbone.
         U: units in each direction.
-        layers: how many; dropout: of what comes out of each.
+        layers: BiLSTM layers.
+        dropout: of the output of each layer.
         join: places at which states are put beside what the stack reads: 0 is its input, n the
             output of layer n.
-        word_V, word_D: the task's own vectors of words, as many and as wide; 0: none.
-        word_dropout: of these.
+        word_V, word_D: number and width of the task's own word vectors; 0: none.
+        word_dropout: of these vectors.
     """
 
     has_backbone_states = False
@@ -69,9 +70,10 @@ class Encoder(nn.Module):
         self.drops = [Dropout(self.dropout) for _ in self.lstm]
 
     def __call__(self, batch: dict[str, Any], *, train: bool):
-        """Computes states [B, L, D] in float32; 0 of the LSTM where nothing is read."""
+        """Computes states [B, L, D] in float32; 0 at positions that the LSTM skips."""
         states = dict(zip(self.join, self.features.each(batch, train=train), strict=True))
         read_BL = batch.get("word_BL", batch["valid_BL"])
+        # The LSTM steps from word to word: pieces that stand for none are skipped.
         parts = [states[0].astype(jnp.float32)] if 0 in states else []
         if self.word_D:
             parts = [self.word_drop(self.word_VD[batch["own_BL"]], train=train), *parts]
