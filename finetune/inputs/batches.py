@@ -1,4 +1,4 @@
-"""Examples as batches: arrays in memory, an entry per example, in a new order each epoch."""
+"""Turns examples in memory into batches, in a new order each epoch."""
 
 import functools
 import hashlib
@@ -9,18 +9,20 @@ import jax
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays
+from pretrain.data.batches.document_stream import shuffle_array
 from pretrain.runtime.errors import UserError
 
 
 class Examples:
-    """A `pretrain.data.batches.BatchLayout` of examples that are arrays already.
+    """Reads batches of examples that are arrays already: a `pretrain.data.batches.BatchLayout`.
 
-    Training reads all examples once an epoch, the last batch of an epoch being completed by the
-    next one's first; else they are read once, in their order, and filled up with rows of weight 0.
+    Training reads all examples once an epoch, and completes the last batch of an epoch with the
+    first examples of the next.  Evaluation reads them once, in their order, and fills the last
+    batch up with rows of weight 0.
 
     Attributes:
-        L: positions of an entry, which may be several rows: forms or options of an example.
-        size: how many examples there are.
+        L: positions of an example, of all its rows: orders of a pair, or options.
+        size: number of examples.
     """
 
     def __init__(
@@ -46,7 +48,8 @@ class Examples:
         if not self.size:
             raise UserError("there are no examples")
         self.steps_per_epoch = -(-self.size // B)
-        self._draw_order = functools.lru_cache(2)(self._permute)
+        # Two, as a batch may span the end of an epoch.
+        self._draw_order = functools.lru_cache(2)(self._shuffle_epoch)
 
     def shapes(self) -> Shapes:
         """Returns the arrays of a batch."""
@@ -61,22 +64,23 @@ class Examples:
         numbers = np.arange(step * self.B, (step + 1) * self.B)[rows]
         real = numbers < self.size
         if self.shuffle:
-            numbers, real = self._shuffle(numbers), np.ones(len(numbers), bool)
+            numbers, real = self._find_examples(numbers), np.ones(len(numbers), bool)
         index = np.where(real, numbers, 0)
         batch = {name: x[index] for name, x in self.arrays.items()}
         return batch | {"weight_B": real.astype(np.float32)}
 
-    def _shuffle(self, numbers: np.ndarray) -> np.ndarray:
+    def _find_examples(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the examples at these places of all epochs, one order after the other."""
         epochs, places = np.divmod(numbers, self.size)
         return np.array(
             [self._draw_order(int(e))[p] for e, p in zip(epochs, places, strict=True)], np.int64
         )
 
-    def _permute(self, epoch: int) -> np.ndarray:
-        return np.random.default_rng((self.seed, epoch)).permutation(self.size)
+    def _shuffle_epoch(self, epoch: int) -> np.ndarray:
+        return shuffle_array(np.arange(self.size), self.seed, epoch)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Returns, as JSON, everything that a position depends on, to compare on resume."""
+        """Returns as JSON all that batches depend on; a resumed run must have the same."""
         digest = hashlib.sha256()
         for name in sorted(self.arrays):
             digest.update(name.encode() + np.ascontiguousarray(self.arrays[name]).tobytes())
