@@ -1,4 +1,4 @@
-"""What a fine-tuning job begins with: a pretrained run's model, tokenizer and weights, or none."""
+"""Initializes a fine-tuning job with a pretrained run's model, tokenizer and weights, or none."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ LANGUAGE_MODEL_HEAD = "encoder/language_model_head/"
 
 
 class Start(NamedTuple):
-    """What a job begins with.
+    """Model, tokenizer and weights that a job begins with.
 
     Attributes:
         text_format: the name of the way in which texts are framed.
@@ -42,7 +42,7 @@ class Start(NamedTuple):
             tokens of the text format.
         tokenizer: of that run, or learned from the training texts.
         run: the pretrained run; None where training is from scratch.
-        execution: the section of the pretrained run, and what the recipe says otherwise.
+        execution: the section of the pretrained run, with the fields that the recipe changes.
         head: the section of the pretrained run.
     """
 
@@ -59,13 +59,13 @@ class Start(NamedTuple):
 
 
 def open_start(config: ConfigDict, texts: Callable[[], Any]) -> Start:
-    """Opens the run in config.init; "": takes what config.text_format, .tokens and .model say.
+    """Opens the run in config.init; for "" builds from config.text_format, .tokens and .model.
 
     Args:
-        texts: () -> the training texts, of which a vocabulary can be learned.
+        texts: () -> the training texts; a vocabulary is learned from them without a run.
 
     Raises:
-        UserError: there is no run, or config.model is of another size than it.
+        UserError: there is no run, or config.model has another size than the run's.
     """
     changes = dict(config.get("model", {}))
     execution = {name: x for name, x in config.get("execution", {}).items() if x is not None}
@@ -84,58 +84,57 @@ def start_from(
     execution: Mapping[str, Any] = MappingProxyType({}),
     text_format: str = "",
 ) -> Start:
-    """Begins with a pretrained run, and gives its embedding rows for the format's new tokens.
+    """Begins with a pretrained run; V grows by the text format's new tokens.
 
     Args:
         changes, execution: fields of these sections that differ from the run's.
-        text_format: another than the run's.
+        text_format: in place of the run's; "": the run's.
 
     Raises:
         UserError: the model would be of another size.
     """
-    own = run.config.model.to_dict()
-    if wrong := [x for x in changes if x not in FREE and own.get(x) != changes[x]]:
-        what = ", ".join(f"{x}={changes[x]!r} instead of {own.get(x)!r}" for x in wrong)
+    model = run.config.model.to_dict()
+    if wrong := [x for x in changes if x not in FREE and model.get(x) != changes[x]]:
+        what = ", ".join(f"{x}={changes[x]!r} instead of {model.get(x)!r}" for x in wrong)
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
     text_format = text_format or format_name(run.config)
     new = len(load_format(text_format).new_tokens)
-    grown = {"V": own["V"] + new} if new else {}
+    grown = {"V": model["V"] + new} if new else {}
     execution = {**run.config.get("execution", {}), **execution}
     head = dict(run.config.get("head", {}))
-    return Start(text_format, {**own, **changes, **grown}, run.tokenizer, run, execution, head)
+    return Start(text_format, {**model, **changes, **grown}, run.tokenizer, run, execution, head)
 
 
 def restore_backbone(
-    start: Start, say: Callable[[str], None], afresh: bool = False
+    start: Start, say: Callable[[str], None], random_init: bool = False
 ) -> Callable[[Any], Any]:
-    """Returns a function from fresh parameters to those with the pretrained backbone in place.
-
-    It tells `say` what became of every parameter: restored, new, or of the pretrained run and
-    ignored.
+    """Returns a function that puts the pretrained backbone into randomly initialized parameters.
 
     Args:
-        afresh: they all stay as they are.
+        say: called with a line for every parameter: restored, new, or ignored.
+        random_init: the parameters stay as they are.
     """
 
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
         if start.run is None:
             say("all parameters are new: init is ''")
             return params
-        if afresh:
+        if random_init:
             say(f"all parameters are new: of {start.run.workdir} only tokenizer and architecture")
             return params
         layout, backbone = Layout(make_mesh(data=1, fsdp=-1)), start.run.backbone
         shapes = jax.eval_shape(lambda: drawn(backbone))
+        # Spread over all devices: the run's weights and the job's are in memory together.
         weights, step = start.run.weights(layout.like({"backbone": shapes}), "backbone/")
-        fresh, old = integrity.flatten(params), integrity.flatten(weights)
-        if any(name.startswith(LANGUAGE_MODEL_HEAD) for name in fresh):
+        new, old = integrity.flatten(params), integrity.flatten(weights)
+        if any(name.startswith(LANGUAGE_MODEL_HEAD) for name in new):
             head = integrity.flatten(head_params(start.run, layout))
             old |= {LANGUAGE_MODEL_HEAD + name: x for name, x in head.items()}
         merged, table = {}, []
-        for name, x in fresh.items():
+        for name, x in new.items():
             merged[name], outcome = _merge(name, x, old.get(name))
             table.append(f"{name} {list(x.shape)}: {outcome}")
-        table += [f"{name}: ignored, has no place here" for name in old.keys() - fresh.keys()]
+        table += [f"{name}: ignored, has no place here" for name in old.keys() - new.keys()]
         say(f"weights of {start.run.workdir}, step {step}:")
         for line in table:
             say(f"  {line}")
@@ -144,14 +143,15 @@ def restore_backbone(
     return prepare
 
 
-def _merge(name: str, fresh: jax.Array, old: jax.Array | None) -> tuple[jax.Array, str]:
-    """Returns a parameter and what became of it; more rows than there were are new."""
+def _merge(name: str, new: jax.Array, old: jax.Array | None) -> tuple[jax.Array, str]:
+    """Returns a parameter and what became of it; rows beyond the pretrained ones stay new."""
     if old is None:
-        return fresh, "new"
-    if old.shape == fresh.shape:
-        return jax.device_put(old, fresh.sharding), "restored"
+        return new, "new"
+    if old.shape == new.shape:
+        return jax.device_put(old, new.sharding), "restored"
     rows = old.shape[0]
-    if old.shape[1:] != fresh.shape[1:] or rows > fresh.shape[0]:
-        raise UserError(f"{name}: {fresh.shape} here, {old.shape} in the pretrained run")
-    joined = jax.jit(lambda o, f: jnp.concatenate([o, f[rows:]]), out_shardings=fresh.sharding)
-    return joined(np.asarray(old), fresh), f"restored, and {fresh.shape[0] - rows} new rows"
+    if old.shape[1:] != new.shape[1:] or rows > new.shape[0]:
+        raise UserError(f"{name}: {new.shape} here, {old.shape} in the pretrained run")
+    concatenate = jax.jit(lambda o, n: jnp.concatenate([o, n[rows:]]), out_shardings=new.sharding)
+    # Through the host: the two are sharded differently, as rows of another number are.
+    return concatenate(np.asarray(old), new), f"restored, and {new.shape[0] - rows} new rows"

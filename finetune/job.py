@@ -1,4 +1,4 @@
-"""A fine-tuning job: examples, rows, task and layouts, built from a recipe or from a workdir."""
+"""Builds a fine-tuning job, its examples, task and layouts, from a recipe or from a workdir."""
 
 import json
 import math
@@ -22,18 +22,19 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
 from pretrain.runtime.sections import call_section, name_section
 
-TASK = "task.json"  # beside config.json: the section `task` with all that follows from the data
+TASK = "task.json"  # beside config.json: the section `task`, with labels and the like of the data
 SPLITS = ("train", "dev", "test")
 
 
 class Job(NamedTuple):
-    """Everything that the loop is called with.
+    """Holds what the training loop is called with.
 
     Attributes:
+        start: model, tokenizer and weights to begin with.
         examples: by split, as read.
         section: the recipe's `task`.
         data, task: the halves of `finetune.tasks`.
-        train, evals: layouts.
+        train, evals: batch layouts, the latter by split.
     """
 
     start: initialize.Start
@@ -50,7 +51,7 @@ class Job(NamedTuple):
 
 
 class TunedRun(NamedTuple):
-    """A fine-tuned run, opened to be used."""
+    """A fine-tuned run with both halves of its task."""
 
     run: Run
     data: tasks.TaskData
@@ -61,7 +62,7 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     """Reads the data and builds the job of a recipe; config.optim.steps is set from its epochs.
 
     Raises:
-        UserError: something in the recipe or in the data is not as it should be.
+        UserError: the recipe or the data is malformed.
     """
     examples = read_examples(config, say)
     if "train" not in examples:
@@ -76,6 +77,7 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
         config.optim.steps = math.ceil(train.size * config.epochs / config.batches.B)
     for name in ("warmup", "unfreeze_every"):
         if 0 < config.optim.get(name, 0) < 1:
+            # Shares of all steps, which are known only now.
             config.optim[name] = round(config.optim[name] * config.optim.steps)
     return Job(start, examples, fields, data, task, train, evals)
 
@@ -98,7 +100,7 @@ def load_job(workdir: Path) -> TunedRun:
 
 
 def save_job(job: Job, workdir: Path) -> None:
-    """Leaves beside the recipe what else it takes to use the job's weights."""
+    """Saves the tokenizer and the task beside the recipe: with the weights they are a run."""
     job.start.tokenizer.save(workdir / "tokenizer")
     write_json(workdir / TASK, job.section | job.data.to_config())
 
@@ -111,13 +113,13 @@ def build_task(
     Args:
         fields: the section `task`, of the recipe or as `save_job` left it.
         L: positions of a row.
-        examples: of training; none where `fields` say already what follows from them.
+        examples: of training; none where `fields` hold already what follows from them.
 
     Raises:
-        UserError: a field is not what it can be, or the backbone reads no such rows.
+        UserError: a field has no such value, or the backbone reads no such rows.
     """
     backbone = start.backbone()
-    inputs = build_rows(start, backbone, L)
+    inputs = build_inputs(start, backbone, L)
     with name_section("task"):
         data = tasks.build_data(inputs, examples, **fields)
         return data, tasks.build_task(backbone, data, language_model_head=start.head, **fields)
@@ -133,9 +135,9 @@ def build_layouts(
     train = Examples(arrays, seed=config.seed, shuffle=True, **fields)
     fields["B"] = config.batches.get("eval_B", 32)
     evals = {}
-    for split, found in examples.items():
-        if split != "train" and all(map(has_labels, found)):
-            arrays = held_out_arrays(data, found, split)
+    for split, rows in examples.items():
+        if split != "train" and all(map(has_labels, rows)):
+            arrays = build_held_out_arrays(data, rows, split)
             check_padding(arrays, data.inputs.format.padding)
             evals[split] = Examples(arrays, **fields)
     return train, evals
@@ -162,16 +164,16 @@ def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, l
 
 
 def draw_examples(examples: list[dict], count: int) -> list[dict]:
-    """Draws so many of them, the same ones each time, in their order."""
+    """Draws `count` examples, the same ones for every seed, in their order."""
     numbers = shuffle_array(np.arange(len(examples)), 0)[:count]
     return [examples[i] for i in sorted(numbers)]
 
 
-def held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str) -> tasks.Arrays:
-    """Makes the arrays of a held-out split.
+def build_held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str) -> tasks.Arrays:
+    """Builds the arrays of a held-out split.
 
     Raises:
-        UserError: training shows none of their labels, which may go by other names there.
+        UserError: training shows none of their labels, as where they have other names.
     """
     arrays = data.arrays(examples)
     for name in arrays.keys() & {"label_B", "label_BL"}:
@@ -183,7 +185,7 @@ def held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str) -> t
 
 
 def has_labels(example: dict) -> bool:
-    """Tells whether what is to be predicted is known of an example."""
+    """Returns whether the label, tags, answers or relevance of an example are known."""
     names = ("label", "labels", "answers", "relevance")
     return bool(
         example.get("impossible") or any(example.get(name) not in (None, []) for name in names)
@@ -202,11 +204,11 @@ def iter_texts(examples: list[dict]) -> Iterator[str]:
             yield " ".join(example["words"])
 
 
-def build_rows(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
-    """Builds what puts texts into rows as this backbone reads them.
+def build_inputs(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
+    """Builds the `RowBuilder` that turns texts into rows for a backbone.
 
     Raises:
-        UserError: it reads no row of L, or that has no room for text.
+        UserError: the backbone reads no rows of L, or these have no room for text.
     """
     positions = getattr(backbone, "L", L)
     if positions < L:
@@ -222,9 +224,9 @@ def build_rows(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
 
 
 def resolve_recipe(job: Job, config: ConfigDict) -> ConfigDict:
-    """Returns the recipe with all of the model in it: what is kept beside the weights."""
-    whole = json.loads(config.to_json_best_effort())
+    """Returns the recipe with the whole model, as it is saved beside the weights."""
+    recipe = json.loads(config.to_json_best_effort())
     start = dict(
         text_format=job.start.text_format, execution=job.start.execution, head=job.start.head
     )
-    return ConfigDict(whole | dict(model=dict(job.start.model), **start))
+    return ConfigDict(recipe | dict(model=dict(job.start.model), **start))

@@ -1,4 +1,4 @@
-"""Fine-tune a pretrained model:
+"""Fine-tunes a pretrained model:
 
 python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/bert-base
 """
@@ -27,29 +27,30 @@ flags.adopt_module_key_flags(cli)
 
 
 def main(config, workdir) -> int:
-    """Trains config.num_seeds jobs that differ in their seed, and tells what they came to.
+    """Trains config.num_seeds jobs that differ in their seed, and prints their scores.
 
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
     """
     seeds = config.get("num_seeds", 1)
-    found = []
+    scores = []
     for number in range(seeds):
         seeded = config.copy_and_resolve_references()
         seeded.seed = config.seed + number
-        values, done = one(seeded, workdir / f"seed-{number}" if seeds > 1 else workdir)
-        if not done:
+        values, is_done = train_job(seeded, workdir / f"seed-{number}" if seeds > 1 else workdir)
+        if not is_done:
             return TRY_AGAIN
-        found.append(values)
+        scores.append(values)
     if seeds > 1:
-        spread(found)
+        print_seed_stats(scores)
     return 0
 
 
-def one(config, workdir) -> tuple[dict[str, float | None], bool]:
-    """One job: what the evaluation that counts said, and whether training is done.
+def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
+    """Trains the job of one seed, and writes the predictions of its best weights.
 
-    It leaves the predictions of the weights that count.
+    Returns:
+        (numbers of the evaluation that counts, whether the job is done)
 
     Raises:
         UserError: as `summary.check`, of a job that is done.
@@ -58,7 +59,7 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
     job = jobs.build_job(config, say)
     with cli.opened(jobs.resolve_recipe(job, config), workdir) as keep_recipe:
 
-        def keep():
+        def save_recipe_and_job():
             keep_recipe()
             jobs.save_job(job, workdir)
 
@@ -72,63 +73,69 @@ def one(config, workdir) -> tuple[dict[str, float | None], bool]:
             prepare,
             cli.ACCEPT_CHANGES.value,
             job.score,
-            keep=keep,
+            keep=save_recipe_and_job,
             extra_hooks=hooks,
         )
         # The first process has written what all are about to read.
         multihost_utils.sync_global_devices("trained")
-        found, done = result.best, result.finished
-        if done:
-            summary.check(result.state, found.values if found else {})
-        if found is not None:
-            job.data.tune(found.values)
+        best, is_done = result.best, result.finished
+        if is_done:
+            summary.check(result.state, best.values if best else {})
+        if best is not None:
+            # Predictions use what is tuned, as SQuAD 2.0's threshold: it is saved before them.
+            job.data.tune(best.values)
             jobs.save_job(job, workdir)
-            done = done and predictions(job, workdir, config.mesh)
+            is_done = is_done and write_predictions(job, workdir, config.mesh)
     if jax.process_index() == 0:
-        told(config, workdir, int(result.state.step), found, done)
-    return found.values if found else {}, done
+        print_summary(config, workdir, int(result.state.step), best, is_done)
+    return best.values if best else {}, is_done
 
 
-def predictions(job: jobs.Job, workdir: Path, mesh) -> bool:
-    """Writes what the best weights tell of each held-out example; False: told to terminate."""
+def write_predictions(job: jobs.Job, workdir: Path, mesh) -> bool:
+    """Writes the best weights' predictions of all held-out examples.
+
+    Returns:
+        False if the process was told to terminate before the end.
+    """
     predictor = Predictor(jobs.load_job(workdir), Layout(loop.make_mesh(**mesh)))
     (workdir / "predictions").mkdir(exist_ok=True)
     for split in job.evals:
         try:
-            lines, *_ = predictor.lines(job.examples[split])
+            # Every process predicts, as a step spans all devices; the first one writes.
+            lines, *_ = predictor.predict_lines(job.examples[split])
         except TerminatedError:
             return False
         if jax.process_index() == 0:
             out = workdir / "predictions" / f"{split}.jsonl"
-            with submissions.draft(out) as file, submissions.jsonl(file) as write:
+            with submissions.open_draft(out) as file, submissions.write_jsonl(file) as write:
                 for example, line in zip(job.examples[split], lines, strict=True):
                     write(example, line)
     return True
 
 
-def told(config, workdir: Path, step: int, found: Evaluation | None, done: bool) -> None:
-    """Prints how far training came, what the evaluation that counts said, and what to type next."""
-    steps, best = config.optim.steps, config.train.best
+def print_summary(config, workdir: Path, step: int, best: Evaluation | None, is_done: bool) -> None:
+    """Prints how far training came, the evaluation that counts, and the next command."""
+    steps, name = config.optim.steps, config.train.best
     why = ""
-    if found and done and step < steps:
-        why = f": {found.since} evaluations did not better the best"
-    print(f"{'Finished' if done else 'Stopped'} at step {step} of {steps}{why}.")
-    if found:
-        which = f"best by {best}" if best else "last"
-        print(f"{workdir}, step {found.step} ({which}):")
-        print("  " + "  ".join(f"{name} {results.shown(x)}" for name, x in found.values.items()))
-    if done and found:
-        print(f"What it tells of them: {workdir / 'predictions'}.")
-    if done:
+    if best and is_done and step < steps:
+        why = f": {best.since} evaluations did not better the best"
+    print(f"{'Finished' if is_done else 'Stopped'} at step {step} of {steps}{why}.")
+    if best:
+        which = f"best by {name}" if name else "last"
+        print(f"{workdir}, step {best.step} ({which}):")
+        print("  " + "  ".join(f"{k} {results.format_score(x)}" for k, x in best.values.items()))
+    if is_done and best:
+        print(f"Predictions: {workdir / 'predictions'}.")
+    if is_done:
         print(f"Next: python -m finetune.predict --workdir={workdir} in out.jsonl")
     else:
         print("Next: the same command again goes on from here.")
 
 
-def spread(found: list[dict[str, float | None]]) -> None:
-    """Prints the mean and the standard deviation over the seeds."""
-    for name in found[0]:
-        values = [math.nan if (x := each[name]) is None else x for each in found]
+def print_seed_stats(scores: list[dict[str, float | None]]) -> None:
+    """Prints the mean and the standard deviation of each metric over the seeds."""
+    for name in scores[0]:
+        values = [math.nan if (x := seed[name]) is None else x for seed in scores]
         deviation = statistics.stdev(values)
         print(f"{name}: {statistics.mean(values):.4f} +- {deviation:.4f} of {len(values)} seeds")
 

@@ -1,7 +1,7 @@
-"""What a fine-tuned run tells of a file:  python -m finetune.predict --workdir=runs/sst2 in out
+"""Predicts the examples of a file:  python -m finetune.predict --workdir=runs/sst2 in out
 
-`in` is read as the run's recipe has it, a block at a time, and `out` has a line of JSON for each
-example, in the order of `in`: its place, its "id" if it has one, and what is told.  With
+`in` is read as the run's recipe has it, a block at a time.  `out` has a line of JSON for each
+example, in the order of `in`: its place, its "id" if it has one, and the prediction.  With
 --submission=glue it is "index<TAB>prediction", as that benchmark's server takes it, with
 --submission=squad an object from ids to answers.  Where `in` has the labels, too, the task's
 metrics are printed.
@@ -17,8 +17,8 @@ from absl import flags
 
 from finetune import job
 from finetune.prediction import streaming
-from finetune.prediction.predictor import Predictor, predict
-from finetune.prediction.submissions import WRITERS, draft
+from finetune.prediction.predictor import Predictor, predict_blocks
+from finetune.prediction.submissions import WRITERS, open_draft
 from pretrain import cli
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -31,39 +31,39 @@ FIELDS = flags.DEFINE_string(
     "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
 )
 SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has for this: test.")
-ROWS = flags.DEFINE_integer("rows", 0, "That are read at once; default: the recipe's eval_B.", 0)
+ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
 SUBMISSION = flags.DEFINE_enum("submission", "", ["", "glue", "squad"], "As a benchmark wants it.")
 SCORE = flags.DEFINE_bool("score", True, "Print metrics where labels are there; holds those rows.")
 
 
-def fields(config: Any, format: str, split: str, more: str) -> tuple[str, dict[str, Any]]:
-    """The format of the input and its fields: the recipe's where it is the recipe's format.
+def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str, dict[str, Any]]:
+    """Returns the format of the input and its fields: the recipe's where it is that format.
 
     Raises:
         UserError: the recipe has no such split, or `more` is no JSON object.
     """
-    own = config.data.to_dict()
-    named = {name: own.pop(name, None) for name in job.SPLITS}
+    shared = config.data.to_dict()
+    splits = {name: shared.pop(name, None) for name in job.SPLITS}
     of_split: dict[str, Any] = {}
     if split:
-        if not named.get(split):
-            there = ", ".join(name for name, value in named.items() if value)
-            raise UserError(f"--split={split}: the recipe has {there}")
-        of_split = named[split] if isinstance(named[split], dict) else {}
+        if not splits.get(split):
+            names = ", ".join(name for name, value in splits.items() if value)
+            raise UserError(f"--split={split}: the recipe has {names}")
+        of_split = splits[split] if isinstance(splits[split], dict) else {}
     try:
         changes = json.loads(more)
     except (ValueError, RecursionError) as error:
         raise UserError(f"--fields={more!r} is not JSON: {error}") from error
     if not isinstance(changes, dict):
         raise UserError(f'--fields={more!r} should be an object, as \'{{"label": ""}}\'')
-    own = own | of_split
-    usual = own.pop("format", "")
-    own.pop("path", None)
-    return (format, changes) if format not in ("", usual) else (usual, own | changes)
+    fields = shared | of_split
+    usual = fields.pop("format", "")
+    fields.pop("path", None)  # the input takes its place
+    return (format, changes) if format not in ("", usual) else (usual, fields | changes)
 
 
-def files(words: list[str], overwrite: bool) -> tuple[str, Path]:
-    """The input, and the file to write.
+def check_paths(words: list[str], overwrite: bool) -> tuple[str, Path]:
+    """Returns the input, and the file to write.
 
     Raises:
         UsageError: that is not what the command line names.
@@ -78,18 +78,19 @@ def files(words: list[str], overwrite: bool) -> tuple[str, Path]:
 
 
 def main(words: list[str]) -> None:
-    """Opens the run in --workdir, and writes what it tells of a file."""
-    source, out = files(words, flags.FLAGS.overwrite)
+    """Writes the predictions of the run in --workdir for a file."""
+    source, out = check_paths(words, flags.FLAGS.overwrite)
     processes.join()
     tuned = job.load_job(Path(str(cli.WORKDIR.value)).expanduser().absolute())
-    format, own = fields(tuned.run.config, FORMAT.value, SPLIT.value, FIELDS.value)
+    format, fields = resolve_format(tuned.run.config, FORMAT.value, SPLIT.value, FIELDS.value)
     predictor = Predictor(tuned, Layout(make_mesh()), ROWS.value)
     first = jax.process_index() == 0
-    target = draft(out) if first else open(os.devnull, "w")  # noqa: SIM115
+    # Every process predicts, as a batch spans all devices; the first one writes.
+    target = open_draft(out) if first else open(os.devnull, "w")  # noqa: SIM115
     with target as file, WRITERS[SUBMISSION.value](file) as write:
-        told = say if first else (lambda _: None)
-        found = streaming.blocks(source, format, own)
-        values = predict(predictor, found, write, told, SCORE.value)
+        notify = say if first else (lambda _: None)
+        blocks = streaming.read_blocks(source, format, fields)
+        values = predict_blocks(predictor, blocks, write, notify, SCORE.value)
     if first and values:
         print("  ".join(f"{name} {value:.4f}" for name, value in values.items()))
 

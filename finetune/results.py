@@ -1,4 +1,4 @@
-"""What fine-tuned runs came to, side by side:  python -m finetune.results runs/a runs/b"""
+"""Compares the results of fine-tuned runs:  python -m finetune.results runs/a runs/b"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,20 +14,20 @@ class Result(NamedTuple):
     """The evaluation that counts: the best by train.best, where a run has that, or the last.
 
     Attributes:
-        begun: what the run began with.
+        init: the run whose weights training began with, or that they were random.
         step: of the evaluation.
-        values: what it said, by name, as "dev/accuracy"; None: not finite.
+        values: its numbers by name, as "dev/accuracy"; None: not finite.
         since: how many evaluations came after it.
     """
 
-    begun: str
+    init: str
     step: int
     values: dict[str, float | None]
     since: int
 
 
-def result(workdir: Path) -> Result | None:
-    """Of a fine-tuned run; None: nothing has been evaluated.
+def read_result(workdir: Path) -> Result | None:
+    """Reads the result of a fine-tuned run; None: nothing has been evaluated.
 
     Raises:
         UserError: the folder holds no fine-tuned run.
@@ -37,41 +37,44 @@ def result(workdir: Path) -> Result | None:
     config = run_config.read_config(workdir)
     if "init" not in config:
         raise UserError(f"{workdir} holds a run that was not fine-tuned")
-    found = [x for x in logging.read_lines(workdir / "metrics.jsonl") if any("/" in k for k in x)]
-    if not found:
+    # A line of an evaluation has names like "dev/loss", one of training has not.
+    lines = [x for x in logging.read_lines(workdir / "metrics.jsonl") if any("/" in k for k in x)]
+    if not lines:
         return None
     best = config["train"]["best"]
     name, sign = best.removeprefix("-"), -1 if best.startswith("-") else 1
-    told = [x for x in found if logging.is_number(x.get(name))]
-    line = max(told, key=lambda x: sign * x[name]) if told else found[-1]
+    finite = [x for x in lines if logging.is_number(x.get(name))]
+    line = max(finite, key=lambda x: sign * x[name]) if finite else lines[-1]
     scratch = "random weights" if config.get("random_init") or not config["init"] else ""
-    begun = ", ".join(filter(None, [scratch, config["init"]]))
+    init = ", ".join(filter(None, [scratch, config["init"]]))
     values = {k: v for k, v in line.items() if "/" in k}
-    return Result(begun, line["step"], values, len(found) - 1 - found.index(line))
+    return Result(init, line["step"], values, len(lines) - 1 - lines.index(line))
 
 
-def table(workdirs: Sequence[Path]) -> str:
-    """A row for each run and a column for each metric that any of them has; losses are left out.
+def format_table(workdirs: Sequence[Path]) -> str:
+    """Formats a row for each run and a column for each metric that any of them has.
+
+    Losses are left out.
 
     Raises:
-        UserError: see `result`.
+        UserError: see `read_result`.
     """
-    found = {str(workdir): result(workdir) for workdir in workdirs}
-    names = dict.fromkeys(k for x in found.values() if x for k in x.values if "loss" not in k)
+    results = {str(workdir): read_result(workdir) for workdir in workdirs}
+    names = dict.fromkeys(k for x in results.values() if x for k in x.values if "loss" not in k)
     rows = [["run", "begun with", "step", *names]]
-    for workdir, x in found.items():
+    for workdir, x in results.items():
         if x is None:
             rows.append([workdir, "not evaluated yet", *["-"] * (1 + len(names))])
         else:
-            cells = [shown(x.values[k]) if k in x.values else "-" for k in names]
-            rows.append([workdir, x.begun, str(x.step), *cells])
+            cells = [format_score(x.values[k]) if k in x.values else "-" for k in names]
+            rows.append([workdir, x.init, str(x.step), *cells])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "\n".join(lines)
 
 
-def shown(value: float | None) -> str:
-    """A metric, for a person; "nan" where it was not finite."""
+def format_score(value: float | None) -> str:
+    """Formats a metric to four decimals; "nan" where it was not finite."""
     return f"{value:.4f}" if logging.is_number(value) else "nan"
 
 
@@ -79,7 +82,7 @@ def main(words: list[str]) -> None:
     """Prints the table of the runs named on the command line."""
     if not words:
         raise UsageError("name the runs: python -m finetune.results runs/a runs/b")
-    print(table([Path(name) for name in words]))
+    print(format_table([Path(name) for name in words]))
 
 
 if __name__ == "__main__":

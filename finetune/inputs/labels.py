@@ -1,28 +1,28 @@
-"""Labels of held-out examples that training never showed: each counts as an error, and is named."""
+"""Counts labels of held-out examples that training lacks as errors, and names them."""
 
 from collections.abc import Iterable
 
 from pretrain.runtime.errors import UserError
 
-UNKNOWN = -1  # the number of a label that an example does not have
-UNSEEN = -2  # of one that it has, and that is none of the task's
-NAMED = 9  # at most, of those that are new
+UNKNOWN = -1  # the id of a label that an example does not have
+UNSEEN = -2  # the id of a label that none of the task's is
+MOST_NAMED = 9  # in one note
 
 
 class Unseen:
-    """The labels of a task that are none of those it learned.
+    """Labels that are none of those a task learned.
 
     Attributes:
-        closed: there are no such labels: one that comes up is a mistake.
+        closed: an unseen label is an error of the data, which ends the job.
     """
 
     def __init__(self, closed: bool):
         self.closed = closed
         self._places: dict[str, str] = {}  # of each label, where it came up first
-        self._told = 0
+        self._noted = 0
 
     def number(self, label: str, known: Iterable[str], where: str) -> int:
-        """UNSEEN; the label is to be named.
+        """Returns UNSEEN, and remembers the label for the next notes.
 
         Raises:
             UserError: the labels are closed.
@@ -33,11 +33,11 @@ class Unseen:
         return UNSEEN
 
     def notes(self) -> list[str]:
-        """A line that names the labels which came up since the last call, if there are any."""
-        new = [f"{label!r} ({where})" for label, where in self._places.items()][self._told :]
-        self._told = len(self._places)
+        """Returns a line that names the labels unseen since the last call, if there are any."""
+        new = [f"{label!r} ({where})" for label, where in self._places.items()][self._noted :]
+        self._noted = len(self._places)
         if not new:
             return []
-        more = f" and {len(new) - NAMED:,} more" * (len(new) > NAMED)
-        names = ", ".join(new[:NAMED]) + more
+        more = f" and {len(new) - MOST_NAMED:,} more" * (len(new) > MOST_NAMED)
+        names = ", ".join(new[:MOST_NAMED]) + more
         return [f"labels that training never showed count as errors, not in the loss: {names}"]

@@ -16,9 +16,10 @@ def group_options(arrays: dict[str, Any], options: int) -> dict[str, Any]:
 
 
 def flatten_options(batch: dict[str, Any]) -> tuple[dict[str, Any], int]:
-    """Returns the inverse of `group_options`, and O; 1 where examples have one row each.
+    """Flattens a batch of O rows an example to one of rows; other arrays stay as they are.
 
-    Whatever else the batch holds stays as it is.
+    Returns:
+        (the batch, O); O is 1 where examples have one row each.
     """
     single = {grouped: name for name, grouped in GROUPED.items()}
     options = batch["valid_BOL"].shape[1] if "valid_BOL" in batch else 1

@@ -1,4 +1,4 @@
-"""A question and a window of its context as a row, and where in it the context stands."""
+"""Frames a question and a window of its context as a row."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -6,42 +6,45 @@ from typing import NamedTuple
 import numpy as np
 
 from finetune.inputs.rows import Row, RowBuilder
-from finetune.inputs.sliding_windows import owners, windows
+from finetune.inputs.sliding_windows import assign_tokens, split_windows
 from pretrain.runtime.errors import UserError
 
 
 class Context(NamedTuple):
-    """A text: its tokens as the backbone reads them, and where these stand among its characters."""
+    """Tokens of a text, and the characters [start, end) of each."""
 
     tokens: np.ndarray
     starts: np.ndarray
     ends: np.ndarray
 
 
-class Piece(NamedTuple):
+class QuestionWindow(NamedTuple):
     """A question with one window of its context, as a row.
 
     Attributes:
-        example: which question.
+        example: the number of the question.
         window: tokens of the context.
-        first: where the first of them stands among the row's L positions.
-        own: [L of the window], bool: of all windows this shows the token best.
+        row: question and window.
+        first: position of the window's first token among the row's L.
+        is_best: [len(window)], bool: no other window shows the token with more context.
     """
 
     example: int
     window: range
     row: Row
     first: int
-    own: np.ndarray
+    is_best: np.ndarray
 
 
 class Questions:
-    """Turns examples {"question", "context", "where"} into rows, the same ones each time.
+    """Turns examples {"question", "context", "where"} into rows.
+
+    Predictions are read by making the rows again, so they are the same each time.
 
     Attributes:
         stride: tokens from one window to the next.
         max_query: tokens of a question; more are cut off.
-        notes: what the user should know.
+        notes: lines for the user.
     """
 
     def __init__(self, inputs: RowBuilder, stride: int, max_query: int):
@@ -49,19 +52,21 @@ class Questions:
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Rows are made again for each evaluation: what is said of them is kept once."""
+        """Adds a note unless it is there: rows are made again for each evaluation."""
         if text not in self.notes:
             self.notes.append(text)
 
-    def contexts(self, examples: Sequence[dict]) -> dict[str, Context]:
-        """Each text once."""
+    def encode_contexts(self, examples: Sequence[dict]) -> dict[str, Context]:
+        """Encodes each context once, as many questions share it."""
         texts = list(dict.fromkeys(x["context"] for x in examples))
         offsets = self.inputs.tokenizer.offsets(texts)
-        found = zip(texts, self.inputs.tokens(texts), offsets, strict=True)
-        return {text: Context(tokens, own.starts, own.ends) for text, tokens, own in found}
+        encoded = zip(texts, self.inputs.tokens(texts), offsets, strict=True)
+        return {text: Context(tokens, at.starts, at.ends) for text, tokens, at in encoded}
 
-    def pieces(self, examples: Sequence[dict], contexts: dict[str, Context]) -> Iterator[Piece]:
-        """All windows of all examples, in their order.
+    def iter_windows(
+        self, examples: Sequence[dict], contexts: dict[str, Context]
+    ) -> Iterator[QuestionWindow]:
+        """Yields all windows of all examples, in their order.
 
         Raises:
             UserError: a question leaves no room for its context.
@@ -78,19 +83,20 @@ class Questions:
                     f"{example['where']}: a row of batches.L={self.inputs.L} has no room for the "
                     f"context beside {len(question)} tokens of the question: raise batches.L"
                 )
-            found = windows(len(tokens), room, self.stride)
-            whose = owners(found, len(tokens))
-            for i, window in enumerate(found):
-                row, first = self._row(question, tokens[window.start : window.stop])
-                yield Piece(number, window, row, first, whose[window.start : window.stop] == i)
+            windows = split_windows(len(tokens), room, self.stride)
+            best_N = assign_tokens(windows, len(tokens))
+            for i, window in enumerate(windows):
+                at = slice(window.start, window.stop)
+                row, first = self._frame(question, tokens[at])
+                yield QuestionWindow(number, window, row, first, best_N[at] == i)
 
-    def _row(self, question: np.ndarray, window: np.ndarray) -> tuple[Row, int]:
+    def _frame(self, question: np.ndarray, window: np.ndarray) -> tuple[Row, int]:
         """Frames question and window in the format's order."""
         place = 0 if self.inputs.format.context_first else 1
         row = self.inputs.row([window, question] if place == 0 else [question, window])
         return row, self.inputs.place(row).start + max(row.starts[place], 0)
 
-    def null(self, row: Row) -> int:
-        """The position that stands for no answer: [CLS], or what takes its part."""
+    def find_null(self, row: Row) -> int:
+        """Returns the position that stands for no answer: [CLS], or the format's counterpart."""
         place = self.inputs.place(row)
         return place.stop - 1 if self.inputs.format.pool == "last" else place.start

@@ -1,7 +1,7 @@
-"""Puts texts into rows of tokens, as a system's text format frames them.
+"""Frames texts as rows of tokens, in a system's text format.
 
-Formats of the published systems, with the rows they make, are `pretrain.inference.text_formats`.
-More texts than two go on in the same manner.
+The published systems' formats, with pictures of their rows, are in
+`pretrain.inference.text_formats`.  A third text follows the second as that follows the first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ class Row(NamedTuple):
     """Texts in one row.
 
     Attributes:
-        ids: [n], of tokens; of words where these are spelled.
-        segments: [n].
-        starts: where each text's first token stands in the row, or -1 if it was cut away.
-        cut: how many tokens were left out.
+        ids: [n] tokens, or [n, W] characters of words.
+        segments: [n], the number of each token's text.
+        starts: index of each text's first token in the row; -1 if nothing of it is left.
+        cut: number of tokens left out.
     """
 
     ids: np.ndarray
@@ -35,8 +35,8 @@ class RowBuilder:
     """Turns texts into arrays for a backbone.
 
     Attributes:
-        format: how the system frames texts.
-        new: rows that the embedding needs beyond the pretrained ones, for the format's new tokens.
+        format: the system's text format.
+        new: rows of the embedding that pretraining lacked, for the format's new tokens.
         L: positions of a row.
     """
 
@@ -53,9 +53,9 @@ class RowBuilder:
         """
         Args:
             W: characters of a word; 0: the backbone reads ids.
-            V: rows of the embedding, the last of which are the new tokens'; 0: the tokenizer has
-                one fewer for each of these.
-            S: segments that the backbone tells apart; None: as many as the format.
+            V: rows of the embedding, whose last are the new tokens'; 0: they follow those of
+                the tokenizer.
+            S: segments of the backbone; None: as many as the format has.
 
         Raises:
             UserError: the tokenizer lacks a mark.
@@ -64,41 +64,43 @@ class RowBuilder:
         self.S = format.segments if S is None else min(S, format.segments)
         self.new = len(format.new_tokens)
         first = V - self.new if V else tokenizer.V
-        learned = {name: first + i for i, name in enumerate(format.new_tokens)}
-        known = [name for name in format.marks if name not in learned]
-        self._ids = learned | dict(zip(known, mark_ids(known, tokenizer.special), strict=True))
+        # At the end of the table, which may be padded: an id between is then no token at all.
+        new_ids = {name: first + i for i, name in enumerate(format.new_tokens)}
+        names = [name for name in format.marks if name not in new_ids]
+        self._ids = new_ids | dict(zip(names, mark_ids(names, tokenizer.special), strict=True))
 
     def tokens(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Encodes each text: ids [n], or characters [n, W] where words are spelled."""
         if not self.W:
             return [np.asarray(ids, np.int32) for ids in self.tokenizer.encode(list(texts))]
         words = self.tokenizer.words(texts)  # type: ignore[attr-defined]
-        return [spell_words(each, self.W) for each in words]
+        return [spell_words(text, self.W) for text in words]
 
     def marks(self, names: Sequence[str]) -> np.ndarray:
-        """Returns the marks of these names, encoded as `tokens` encodes texts."""
+        """Encodes the marks of these names as `tokens` encodes texts."""
         ids = [self._ids[name] for name in names]
         if not self.W:
             return np.array(ids, np.int32)
         return spell_words([self.tokenizer.pieces[i] for i in ids], self.W)
 
     def row(self, tokens: Sequence[np.ndarray], keep: Sequence[int] = ()) -> Row:
-        """Frames texts' tokens as one row; where they are too many, the longest text loses its end.
+        """Frames the tokens of texts as one row; too long a row loses the end of its longest text.
 
         Args:
-            keep: numbers of the texts that must not lose any, if others can.
+            keep: numbers of the texts that lose tokens only where no other has any.
         """
-        form, last = self.format, len(tokens) - 1
-        extra = len(form.before) + last * len(form.between) + len(form.after) + len(form.last)
-        kept, cut = truncate_lengths([len(x) for x in tokens], self.L - extra, keep)
-        parts, segments, starts = [self.marks(form.before)], [0] * len(form.before), []
-        for number, (text, n) in enumerate(zip(tokens, kept, strict=True)):
+        format, last = self.format, len(tokens) - 1
+        marks = len(format.before) + last * len(format.between) + len(format.after)
+        room = self.L - marks - len(format.last)
+        lengths, cut = truncate_lengths([len(x) for x in tokens], room, keep)
+        parts, segments, starts = [self.marks(format.before)], [0] * len(format.before), []
+        for number, (text, n) in enumerate(zip(tokens, lengths, strict=True)):
             starts.append(len(segments) if n else -1)
-            marks = self.marks(form.between if number < last else form.after)
-            parts += [text[:n], marks]
-            segments += [number] * (n + len(marks))
-        parts.append(self.marks(form.last))
-        segments += [form.last_segment] * len(form.last)
+            behind = self.marks(format.between if number < last else format.after)
+            parts += [text[:n], behind]
+            segments += [number] * (n + len(behind))  # a mark is of the text before it
+        parts.append(self.marks(format.last))
+        segments += [format.last_segment] * len(format.last)
         return Row(np.concatenate(parts), np.array(segments, np.int32), starts, cut)
 
     def arrays(self, rows: Sequence[Row]) -> dict[str, np.ndarray]:
@@ -114,11 +116,12 @@ class RowBuilder:
         for i, row in enumerate(rows):
             at = self.place(row)
             tokens[i, at], valid_BL[i, at], segments_BL[i, at] = row.ids, True, row.segments
-        made = {"tokens_BLW" if self.W else "tokens_BL": tokens, "valid_BL": valid_BL}
-        return made | ({"segments_BL": np.minimum(segments_BL, self.S - 1)} if self.S else {})
+        arrays = {"tokens_BLW" if self.W else "tokens_BL": tokens, "valid_BL": valid_BL}
+        # Texts beyond the backbone's segments share its last.
+        return arrays | ({"segments_BL": np.minimum(segments_BL, self.S - 1)} if self.S else {})
 
     def place(self, row: Row) -> slice:
-        """Returns the positions, of L, at which a row stands."""
+        """Returns the positions of L that a row takes, beside its padding."""
         n = len(row.ids)
         return slice(self.L - n, self.L) if self.format.padding == "left" else slice(0, n)
 
@@ -126,10 +129,10 @@ class RowBuilder:
 def truncate_lengths(
     lengths: Sequence[int], room: int, keep: Sequence[int] = ()
 ) -> tuple[list[int], int]:
-    """Fits lengths into a room: the longest gives up a token at a time, as in BERT's code.
+    """Shortens lengths to fit a room: the longest loses a token at a time, as in BERT's code.
 
     Returns:
-        (lengths, how many tokens were given up)
+        (lengths, number of tokens lost)
     """
     left = list(lengths)
     over = max(sum(left) - max(room, 0), 0)
@@ -137,16 +140,15 @@ def truncate_lengths(
         while group and sum(left) > room and max(left[i] for i in group) > 0:
             longest = max(group, key=lambda i: left[i])
             others = [left[i] for i in group if i != longest]
-            spare = left[longest] - max(others, default=0)
-            left[longest] -= max(1, min(sum(left) - max(room, 0), spare))
+            # Many tokens at once, which one at a time would take from this text alone.
+            lead = left[longest] - max(others, default=0)
+            left[longest] -= max(1, min(sum(left) - max(room, 0), lead))
     return left, over
 
 
 def check_padding(arrays: Mapping[str, np.ndarray], side: str) -> None:
-    """Raises a UserError if a row has padding anywhere but on this side.
-
-    A backbone may take the number of valid positions for their places.
-    """
+    """Raises a UserError if a row has padding anywhere but on this side."""
+    # Kernels take a row's number of valid positions for their places.
     for name in ("valid_BL", "valid_BOL"):
         if name in arrays:
             valid = arrays[name] if side == "right" else arrays[name][..., ::-1]

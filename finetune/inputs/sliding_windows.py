@@ -1,4 +1,4 @@
-"""A text too long for a row, read in windows that overlap: which there are, and whose a token is.
+"""Splits a text too long for a row into overlapping windows, and assigns its tokens to them.
 
 Follows BERT's run_squad.py (Devlin et al. 2019), whose windows XLNet's has, too.
 """
@@ -8,33 +8,35 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def windows(n: int, room: int, stride: int) -> list[range]:
-    """Ranges of at most `room` tokens that cover all `n`, each `stride` after the one before it.
+def split_windows(n: int, room: int, stride: int) -> list[range]:
+    """Splits `n` tokens into ranges of at most `room`, each `stride` after the one before it.
 
-    Room smaller than the stride is the stride.  A text without tokens has one empty window.
+    A stride larger than the room is the room.  A text without tokens has one empty window.
     """
     stride = min(stride, room)
     starts = range(0, max(n - room, 0) + stride, stride)
     return [range(start, min(start + room, n)) for start in starts]
 
 
-def owners(found: Sequence[range], n: int) -> np.ndarray:
-    """[n]: the number of the window in which each token has the most context.
+def assign_tokens(windows: Sequence[range], n: int) -> np.ndarray:
+    """Returns [n], the number of the window in which each of n tokens has the most context.
 
-    That is the lesser of the tokens before and behind it, and a hundredth of the window's length;
-    of equals the first window.
+    The context is the lesser of the tokens before and behind, plus a hundredth of the window's
+    length.  The first of equal windows counts.
     """
-    best_N, whose_N = np.full(n, -np.inf), np.zeros(n, np.int32)
-    for number, window in enumerate(found):
+    most_N, number_N = np.full(n, -np.inf), np.zeros(n, np.int32)
+    for number, window in enumerate(windows):
         place = np.arange(len(window))
-        own = np.minimum(place, place[::-1]) + 0.01 * len(window)
+        context = np.minimum(place, place[::-1]) + 0.01 * len(window)
         at = slice(window.start, window.stop)
-        whose_N[at] = np.where(own > best_N[at], number, whose_N[at])
-        best_N[at] = np.maximum(own, best_N[at])
-    return whose_N
+        number_N[at] = np.where(context > most_N[at], number, number_N[at])
+        most_N[at] = np.maximum(context, most_N[at])
+    return number_N
 
 
-def touched(starts: np.ndarray, ends: np.ndarray, start: int, end: int) -> tuple[int, int] | None:
-    """The first and the last token that have any of the characters [start, end); None: none has."""
-    (found,) = np.nonzero(np.maximum(starts, start) < np.minimum(ends, end))
-    return (int(found[0]), int(found[-1])) if len(found) else None
+def find_tokens(
+    starts: np.ndarray, ends: np.ndarray, start: int, end: int
+) -> tuple[int, int] | None:
+    """Returns the first and the last token with any of the characters [start, end), if any has."""
+    (tokens,) = np.nonzero(np.maximum(starts, start) < np.minimum(ends, end))
+    return (int(tokens[0]), int(tokens[-1])) if len(tokens) else None

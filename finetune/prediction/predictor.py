@@ -1,4 +1,4 @@
-"""A fine-tuned run that tells of examples, a block of them at a time, by its best weights."""
+"""Predicts examples with the best weights of a fine-tuned run, a block of them at a time."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -16,21 +16,24 @@ from pretrain.runtime.errors import TerminatedError
 from pretrain.runtime.progress import say
 from pretrain.training.compiled_steps import Steps
 
-EVERY = 5.0  # seconds
+NOTICE_EVERY = 5.0  # seconds
 
 Outputs = dict[str, np.ndarray]
 
 
 class Predictor:
-    """A fine-tuned run that tells of examples, on all devices of a machine.
+    """Predicts with a fine-tuned run, on all devices of a machine.
 
     Attributes:
         data, task: the halves of `finetune.tasks`.
-        step: that the weights are of: those that did best, where the run kept them.
+        step: of the weights, which are the best where the run kept them; -1 before they are read.
     """
 
     def __init__(self, tuned: job.TunedRun, layout: Layout, rows: int = 0):
-        """`rows`: of a batch, rounded up to what the devices divide; 0: the recipe's eval_B."""
+        """
+        Args:
+            rows: of a batch, rounded up to what the devices divide; 0: the recipe's eval_B.
+        """
         self.run, self.data, self.task = tuned
         self.layout, self.L = layout, self.run.config.batches.L
         rows = rows or self.run.config.batches.get("eval_B", 32)
@@ -40,14 +43,14 @@ class Predictor:
         self._params: Any = None
 
     def __call__(self, examples: Sequence[dict]) -> Outputs:
-        """What the task's `predict` gives of all rows of these examples.
+        """Computes the task's `predict` of all rows of these examples.
 
         Raises:
             UserError: the run has no weights.
             TerminatedError: the process was told to terminate.
         """
         batches = Examples(self.data.arrays(examples), B=self.B, L=self.L)
-        if self._steps is None:
+        if self._steps is None:  # the first examples show the shapes to compile for
             self._steps = Steps(self.task, optax.identity(), self.layout, [batches], seed=0)
             self._params, self.step = self.run.weights(self._steps.like.params)
         outputs = self._steps.predict(self._params, batches, self._stop)
@@ -55,71 +58,76 @@ class Predictor:
             raise TerminatedError("told to terminate before the end: there is no result")
         return outputs
 
-    def lines(self, examples: Sequence[dict]) -> tuple[list[dict], list[dict], Outputs]:
-        """What is told of each example, and those whose labels are known with their outputs."""
-        known = [job.has_labels(example) for example in examples]
+    def predict_lines(self, examples: Sequence[dict]) -> tuple[list[dict], list[dict], Outputs]:
+        """Predicts each example, as JSON.
+
+        Returns:
+            (a prediction of each example, the examples whose labels are known, their outputs)
+        """
+        is_labelled = [job.has_labels(example) for example in examples]
         lines: list[dict] = [{}] * len(examples)
         labelled: list[dict] = []
-        outputs: Outputs = {}
-        for kind in set(known):
-            numbers = [i for i, own in enumerate(known) if own == kind]
+        labelled_outputs: Outputs = {}
+        # Apart, as an example may have several rows: only the task can say whose outputs are whose.
+        for has_labels in set(is_labelled):
+            numbers = [i for i, x in enumerate(is_labelled) if x == has_labels]
             chosen = [examples[i] for i in numbers]
-            found = self(chosen)
-            for i, line in zip(numbers, self.data.format_predictions(chosen, found), strict=True):
+            outputs = self(chosen)
+            for i, line in zip(numbers, self.data.format_predictions(chosen, outputs), strict=True):
                 lines[i] = line
-            if kind:
-                labelled, outputs = chosen, found
-        return lines, labelled, outputs
+            if has_labels:
+                labelled, labelled_outputs = chosen, outputs
+        return lines, labelled, labelled_outputs
 
 
-def predict(
+def predict_blocks(
     predictor: Predictor,
-    found: Iterable[streaming.Read],
+    blocks: Iterable[streaming.Read],
     write: Callable[[dict, dict], None],
     say: Callable[[str], None] = say,
     score: bool = True,
 ) -> dict[str, float]:
-    """Tells of all examples, a block at a time.
+    """Predicts all examples, a block at a time.
 
     Args:
-        write: is called with each example and what is told of it.
-        say: is told how far it is, and what the user should know.
-        score: labelled examples are kept, all of them, and scored.
+        write: called with each example and its prediction.
+        say: called with lines of progress, and with what the user should know.
+        score: labelled examples are scored; all of them stay in memory until the end.
 
     Returns:
         The task's metrics on the examples whose labels are known; {}: there are none.
     """
-    kept: list[dict] = []
-    held: list[Outputs] = []
-    done, said, notes = 0, time.monotonic(), predictor.data.notes
-    for block in found:
-        lines, labelled, outputs = predictor.lines(block.examples)
+    scored: list[dict] = []
+    parts: list[Outputs] = []
+    count, last_notice, notes = 0, time.monotonic(), predictor.data.notes
+    for block in blocks:
+        lines, labelled, outputs = predictor.predict_lines(block.examples)
         for example, line in zip(block.examples, lines, strict=True):
             write(example, line)
         if labelled and score:
-            kept += labelled
-            held.append(outputs)
-        done += len(lines)
+            scored += labelled
+            parts.append(outputs)
+        count += len(lines)
         for note in dict.fromkeys([*block.notes, *notes]):
             say(note)
         notes.clear()
-        if time.monotonic() - said > EVERY:
-            said = time.monotonic()
-            say(f"{done:,} examples")
-    say(f"{done:,} examples, by the weights of step {predictor.step}")
-    return predictor.data.scores(kept, joined(held)) if kept else {}
+        if time.monotonic() - last_notice > NOTICE_EVERY:
+            last_notice = time.monotonic()
+            say(f"{count:,} examples")
+    say(f"{count:,} examples, by the weights of step {predictor.step}")
+    return predictor.data.scores(scored, join_outputs(parts)) if scored else {}
 
 
-def joined(outputs: Sequence[Outputs]) -> Outputs:
-    """One after the other; where one has more options than another, zeros take their place."""
-    found = {}
-    for name in outputs[0]:
-        parts = [each[name] for each in outputs]
+def join_outputs(blocks: Sequence[Outputs]) -> Outputs:
+    """Concatenates the outputs of blocks, padded with zeros to the most options of any."""
+    joined = {}
+    for name in blocks[0]:
+        parts = [block[name] for block in blocks]
         shape = np.max([x.shape[1:] for x in parts], axis=0).astype(int)
-        found[name] = np.concatenate(
+        joined[name] = np.concatenate(
             [
                 np.pad(x, [(0, 0), *((0, n - m) for n, m in zip(shape, x.shape[1:], strict=True))])
                 for x in parts
             ]
         )
-    return found
+    return joined

@@ -1,4 +1,4 @@
-"""Examples of a file a block at a time: of a file of lines never more than a block is in memory."""
+"""Reads the examples of a file a block at a time, of a file of lines never more into memory."""
 
 import re
 import tempfile
@@ -13,23 +13,23 @@ from pretrain.data.corpus import text_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section, name_section
 
-SIZE = 4096  # lines, or examples
+BLOCK_SIZE = 4096  # lines, or examples
 WIDE = ("utf-16", "utf-32")  # encodings in which the byte of "\n" is not always a line's end
 
 
-def blocks(
+def read_blocks(
     path: str, format: str, fields: Mapping[str, Any], size: int | None = None
 ) -> Iterator[Read]:
-    """What `datasets.read` finds in a file or folder, so many examples at a time, in its order.
+    """Yields what `datasets.read` finds in a file or folder, `size` examples at a time, in order.
 
-    Tables without quotes and JSON lines are read in pieces; what else there is as a whole.  Places
+    Tables without quotes and JSON lines are read in parts, all other formats as a whole.  Places
     and errors name the lines of the file itself.
 
     Raises:
         UserError: as `datasets.read`.
     """
-    size = size or SIZE
-    header = lines_above(path, format, fields)
+    size = size or BLOCK_SIZE
+    header = count_header_lines(path, format, fields)
     if header is None:
         whole = call_section("fields", datasets.read, fields, format=format, path=path)
         for at in range(0, len(whole.examples), size):
@@ -39,19 +39,20 @@ def blocks(
     with name_section("fields"):
         plugins.check_fields(read, fields, path)
     with tempfile.TemporaryDirectory() as folder:
-        piece = Path(folder) / unpacked(path)
-        for number, lines in pieces(path, header, size):
-            piece.write_bytes(b"".join(lines))
-            found = _placed(lambda: read(str(piece), **fields), piece, path, number - header)
-            count += len(found.examples)
-            if found.examples or found.notes:
-                yield found
+        # A format reads files, so each part is one, under the extension that names its kind.
+        part = Path(folder) / drop_packing(path)
+        for number, lines in split_lines(path, header, size):
+            part.write_bytes(b"".join(lines))
+            block = _read_part(lambda: read(str(part), **fields), part, path, number - header)
+            count += len(block.examples)
+            if block.examples or block.notes:
+                yield block
     if not count:
         raise UserError(f"{path} holds no examples")
 
 
-def lines_above(path: str, format: str, fields: Mapping[str, Any]) -> int | None:
-    """How many lines name the columns; None where an example may be more than a line."""
+def count_header_lines(path: str, format: str, fields: Mapping[str, Any]) -> int | None:
+    """Counts the lines that name the columns; None where an example may be more than a line."""
     if format == "multiple_choice":
         return 0
     if format not in ("table", "ranking") or fields.get("encoding", "").lower()[:6] in WIDE:
@@ -65,55 +66,57 @@ def lines_above(path: str, format: str, fields: Mapping[str, Any]) -> int | None
     return int(kind != "lines" and fields.get("header", True))
 
 
-def unpacked(path: str) -> str:
-    """The name of the file without that of a packing."""
-    own = Path(path)
-    return own.stem if own.suffix in table.PACKED else own.name
+def drop_packing(path: str) -> str:
+    """Returns the name of a file without the extension of a packing."""
+    name = Path(path)
+    return name.stem if name.suffix in table.PACKED else name.name
 
 
-def pieces(path: str, header: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
-    """So many lines at a time below the header's, and the number of the first below it, from 1.
+def split_lines(path: str, header: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Splits a file into parts of `size` lines, each below the lines of the header.
 
-    Blank lines go with what is behind them: at the end of a file they are none.
+    Yields:
+        (number of the first line below the header, from 1; the lines)
     """
-    lines = _lines(text_files.read_blocks(Path(path)))
+    lines = _iter_lines(text_files.read_blocks(Path(path)))
     above = [line for _, line in zip(range(header), lines, strict=False)]
     first = header + 1
-    held: list[bytes] = []
+    part: list[bytes] = []
     for line in lines:
-        if len(held) >= size and line.strip() and held[-1].strip():
-            yield first, above + held
-            first, held = first + len(held), []
-        held.append(line)
-    if held or first == header + 1:
-        yield first, above + held
+        # Blank lines stay with the lines behind them, as those at the end of a file count for none.
+        if len(part) >= size and line.strip() and part[-1].strip():
+            yield first, above + part
+            first, part = first + len(part), []
+        part.append(line)
+    if part or first == header + 1:  # also of an empty file, whose error the format raises
+        yield first, above + part
 
 
-def _lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
+def _iter_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    unfinished: list[bytes] = []  # joined once a line ends: a line may span many blocks
     for block in blocks:
         *ended, rest = block.split(b"\n")
         for line in ended:
-            yield b"".join([*held, line, b"\n"])
-            held = []
-        held.append(rest)
-    if last := b"".join(held):
+            yield b"".join([*unfinished, line, b"\n"])
+            unfinished = []
+        unfinished.append(rest)
+    if last := b"".join(unfinished):
         yield last
 
 
-def _placed(read: Callable[[], Read], piece: Path, path: str, before: int) -> Read:
-    """What is read, under the name and the lines of the file that the piece is of."""
-    place = re.compile(re.escape(str(piece)) + r"(, line )?(\d+)?")
+def _read_part(read: Callable[[], Read], part: Path, path: str, before: int) -> Read:
+    """Reads a part of a file; places, notes and errors name the lines of the file."""
+    place = re.compile(re.escape(str(part)) + r"(, line )?(\d+)?")
 
-    def own(said: str) -> str:
+    def rename(message: str) -> str:
         return place.sub(
-            lambda m: f"{path}{m[1]}{int(m[2]) + before - 1}" if m[2] else f"{path}", said
+            lambda m: f"{path}{m[1]}{int(m[2]) + before - 1}" if m[2] else f"{path}", message
         )
 
     try:
-        found = read()
+        block = read()
     except UserError as error:
-        raise UserError(own(str(error))) from error
-    for example in found.examples:
-        example["where"] = own(example["where"])
-    return Read(found.examples, [own(note) for note in found.notes])
+        raise UserError(rename(str(error))) from error
+    for example in block.examples:
+        example["where"] = rename(example["where"])
+    return Read(block.examples, [rename(note) for note in block.notes])

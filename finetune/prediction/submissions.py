@@ -1,4 +1,4 @@
-"""What is told of examples as files: lines of JSON, and what GLUE's and SQuAD's servers take."""
+"""Writes predictions as lines of JSON, or as the servers of GLUE and SQuAD take them."""
 
 import contextlib
 import json
@@ -11,8 +11,8 @@ from pretrain.runtime.files import replace_file
 
 
 @contextlib.contextmanager
-def draft(out: Path) -> Iterator[IO[str]]:
-    """A file that takes its name when all is in it.
+def open_draft(out: Path) -> Iterator[IO[str]]:
+    """Opens a file that takes its name when all is in it.
 
     Raises:
         UserError: it cannot be written.
@@ -25,8 +25,8 @@ def draft(out: Path) -> Iterator[IO[str]]:
 
 
 @contextlib.contextmanager
-def jsonl(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
-    """A line of JSON for each example."""
+def write_jsonl(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
+    """Gives a function that writes a line of JSON for each example."""
 
     def write(example: dict, line: dict) -> None:
         place = {name: example[name] for name in ("id", "where") if name in example}
@@ -36,26 +36,26 @@ def jsonl(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
 
 
 @contextlib.contextmanager
-def glue(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
-    """A table of the ids, or numbers from 0, and the labels or numbers told."""
+def write_glue(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
+    """Gives a function that writes a table row: the id, or a number from 0, and the prediction."""
     count = 0
     file.write("index\tprediction\n")
 
     def write(example: dict, line: dict) -> None:
         nonlocal count
-        told = line.get("label", line.get("value"))
-        if told is None:
+        value = line.get("label", line.get("value"))
+        if value is None:
             raise UserError("--submission=glue: GLUE's tasks are of classify and regress")
-        told = f"{told:.6g}" if isinstance(told, float) else told
-        file.write(f"{example.get('id', count)}\t{told}\n")
+        value = f"{value:.6g}" if isinstance(value, float) else value
+        file.write(f"{example.get('id', count)}\t{value}\n")
         count += 1
 
     yield write
 
 
 @contextlib.contextmanager
-def squad(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
-    """One object, id to answer; "" where there is none."""
+def write_squad(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
+    """Gives a function that collects answers, written at the end as one object by id."""
     answers = {}
 
     def write(example: dict, line: dict) -> None:
@@ -67,4 +67,4 @@ def squad(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
     json.dump(answers, file, ensure_ascii=False)
 
 
-WRITERS = {"": jsonl, "glue": glue, "squad": squad}
+WRITERS = {"": write_jsonl, "glue": write_glue, "squad": write_squad}

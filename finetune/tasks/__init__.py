@@ -31,30 +31,30 @@ class TaskData(Protocol):
     """The host's half: `TaskData(inputs, examples, **fields)` of the training examples.
 
     Attributes:
-        notes: lines that the user should know, as how many texts were cut.
+        notes: lines for the user, as the number of texts that were cut.
     """
 
     inputs: RowBuilder
     notes: list[str]
 
     def arrays(self, examples: Sequence[dict]) -> Arrays:
-        """Makes the arrays that the module reads, with an entry for each row."""
+        """Builds the arrays that the module reads, with an entry for each row."""
         ...
 
     def training_arrays(self, examples: Sequence[dict]) -> Arrays:
-        """Makes the arrays of the training set; mostly `arrays`."""
+        """Builds the arrays of the training set; mostly `arrays`."""
         ...
 
     def scores(self, examples: Sequence[dict], outputs: Arrays) -> dict[str, float]:
-        """Computes the task's metrics of what `Task.predict` gave for the examples' rows."""
+        """Computes the task's metrics from the outputs of `Task.predict` for the examples' rows."""
         ...
 
     def format_predictions(self, examples: Sequence[dict], outputs: Arrays) -> list[dict]:
-        """Says what is predicted of each example, as JSON."""
+        """Formats the prediction of each example as JSON."""
         ...
 
     def to_config(self) -> dict[str, Any]:
-        """Returns the fields that make this half again without examples, as JSON."""
+        """Returns the fields to build this half without examples, as JSON."""
         ...
 
     def encoder_fields(self) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class TaskData(Protocol):
         ...
 
     def tune(self, values: Mapping[str, float | None]) -> None:
-        """Takes what is chosen on the evaluation that counts, after training."""
+        """Sets what the best evaluation decides, as a threshold, after training."""
         ...
 
 
@@ -83,7 +83,7 @@ class Task(Protocol):
         ...
 
     def predict(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        """Computes what `TaskData.scores` reads, an entry for each row."""
+        """Computes the outputs that `TaskData.scores` reads, with an entry for each row."""
         ...
 
     def flops(self, B: int, L: int) -> float:
@@ -92,7 +92,7 @@ class Task(Protocol):
 
 
 class Defaults:
-    """What most host halves do about training arrays, fields of the encoder, and tuning."""
+    """Implements the methods of `TaskData` that most tasks have alike."""
 
     def training_arrays(self, examples: Sequence[dict]) -> Arrays:
         """Returns the arrays of `arrays`."""
@@ -116,11 +116,11 @@ def load_kind(name: str) -> ModuleType:
 
 
 def build_data(inputs: RowBuilder, examples: Sequence[dict], name: str, **fields: Any) -> TaskData:
-    """Builds the host's half of a section `task`, whatever it says of the other half."""
-    own = {field: x for field, x in fields.items() if field not in MODULE}
+    """Builds the host's half of a section `task`; fields of the other half are ignored."""
+    host = {field: x for field, x in fields.items() if field not in MODULE}
     kind = load_kind(name).TaskData
-    plugins.check_fields(kind, own, inputs, examples)
-    return kind(inputs, examples, **own)
+    plugins.check_fields(kind, host, inputs, examples)
+    return kind(inputs, examples, **host)
 
 
 def build_task(

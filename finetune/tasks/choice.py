@@ -1,4 +1,4 @@
-"""Multiple choice: each option is read behind what all share, and the best of them is told.
+"""Chooses among options, each read behind the texts that all share.
 
     BERT     [CLS] passage [SEP] question option [SEP]
     XLNet    passage <sep> question option <sep> <cls>
@@ -19,7 +19,7 @@ from flax import linen as nn
 from finetune import encoders
 from finetune.inputs.options import flatten_options, group_options
 from finetune.inputs.rows import Row, RowBuilder, truncate_lengths
-from finetune.inputs.texts import cut_notes
+from finetune.inputs.texts import note_cuts
 from finetune.metrics import classification
 from finetune.tasks import Defaults
 from finetune.tasks.classify import build_classifier
@@ -41,9 +41,9 @@ class TaskData(Defaults):
     ):
         """
         Args:
-            gap: where the last text has this, the option takes its place (RACE: "_"), unless the
-                format reads question and option apart (GPT).  "": it stands behind the text.
-            options: of a row, at least; as many as an example has, if that is more.
+            gap: the option replaces this in the last text (RACE: "_"), unless the format
+                separates question and option (GPT); "": it stands behind the text.
+            options: least of a row; more where an example has more.
         """
         self.inputs, self.gap = inputs, gap
         self.options = most_options([options, 2], examples)
@@ -59,29 +59,29 @@ class TaskData(Defaults):
         return plugins.construct(Task, backbone, encoder, classifier, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Makes tokens_BOL and the like; there_BO: the options there are; label_B, -1: unknown."""
+        """Builds tokens_BOL and the like; there_BO, the real options; label_B, -1: not known."""
         options = most_options([self.options], examples)
         rows, there_BO = self.rows(examples, options), np.zeros((len(examples), options), bool)
         for there_O, example in zip(there_BO, examples, strict=True):
             there_O[: len(example["choices"])] = True
-        self.notes += cut_notes(rows, self.inputs.L)
+        self.notes += note_cuts(rows, self.inputs.L)
         label_B = [-1 if x["label"] is None else x["label"] for x in examples]
         grouped = group_options(self.inputs.arrays(rows), options)
         return grouped | {"there_BO": there_BO, "label_B": np.array(label_B, np.int32)}
 
     def rows(self, examples: Sequence[dict], options: int) -> list[Row]:
-        """Frames so many of each example; where it has fewer, its last stands for the others."""
+        """Frames `options` rows of each example, repeating its last option."""
         parts = [self.texts(example) for example in examples]
         tokens = iter(self.inputs.tokens([x for front, ends in parts for x in (*front, *ends)]))
         rows = []
         for front, ends in parts:
             shared = [next(tokens) for _ in front]
-            own = [self.row(shared, next(tokens)) for _ in ends]
-            rows += own + own[-1:] * (options - len(own))
+            filled = [self.row(shared, next(tokens)) for _ in ends]
+            rows += filled + filled[-1:] * (options - len(filled))
         return rows
 
     def texts(self, example: dict) -> tuple[list[str], list[str]]:
-        """Splits an example into what all options share, and how each goes on."""
+        """Splits an example into the texts that all options share, and the last text of each."""
         (*front, last), choices = example["texts"], example["choices"]
         if self.inputs.format.separate_choice:
             return [*front, f" {last}" if front else last], choices
@@ -96,8 +96,8 @@ class TaskData(Defaults):
         texts = 2 if is_separate else len(parts)
         room = self.inputs.L - len(self.inputs.row([end[:0]] * texts).ids)
         keep = range(len(parts))[-2 if is_separate and len(front) > 1 else -1 :]
-        kept, cut = truncate_lengths([len(x) for x in parts], room, keep)
-        parts = [x[:n] for x, n in zip(parts, kept, strict=True)]
+        lengths, cut = truncate_lengths([len(x) for x in parts], room, keep)
+        parts = [x[:n] for x, n in zip(parts, lengths, strict=True)]
         if is_separate:
             parts = [np.concatenate(parts[:-1]), parts[-1]]
         return self.inputs.row(parts)._replace(cut=cut)
@@ -117,19 +117,19 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Says the number of the best option of each example, from 0, and all probabilities."""
-        found = []
+        """Formats the number of the best option, from 0, and the probabilities of all."""
+        lines = []
         for logits_O in self.option_logits(examples, outputs):
             share_O = np.exp(logits_O - logits_O.max())
             share_O /= share_O.sum()
-            found.append(
+            lines.append(
                 {"label": int(logits_O.argmax()), "probabilities": share_O.round(6).tolist()}
             )
-        return found
+        return lines
 
 
 def most_options(least: Sequence[int], examples: Sequence[dict]) -> int:
-    """Returns the most options that an example has, or the least that there are to be."""
+    """Returns the most options of an example, or the least to build if that is more."""
     return max([*least, *(len(example["choices"]) for example in examples)])
 
 
@@ -151,7 +151,7 @@ def score_options(encoder, head: Classifier, batch, *, train: bool):
 
 
 class Task(nn.Module):
-    """A number for each option, trained by the cross entropy of the right one."""
+    """Scores each option, trained by the cross entropy of the right one."""
 
     backbone: nn.Module
     encoder: nn.Module

@@ -1,4 +1,4 @@
-"""Classes of texts: one text, a pair, or more; told from the state that speaks for the row.
+"""Classifies one text, a pair, or more, from the state that stands for the row.
 
 Devlin et al. 2019, section 4.1; Yang et al. 2019; Radford et al. 2018, whose language model may
 be trained along.
@@ -16,7 +16,7 @@ from finetune import encoders
 from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
 from finetune.inputs.options import flatten_options
 from finetune.inputs.rows import RowBuilder
-from finetune.inputs.texts import text_arrays
+from finetune.inputs.texts import frame_texts
 from finetune.metrics import classification
 from finetune.tasks import Defaults
 from modules import plugins
@@ -73,8 +73,8 @@ class TaskData(Defaults):
         return plugins.construct(Task, backbone, encoder, classifier, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Makes rows in the system's format, and labels: their ids, UNKNOWN or UNSEEN."""
-        arrays, notes = text_arrays(self.inputs, examples, self.both)
+        """Builds rows in the system's format, and labels: their ids, UNKNOWN or UNSEEN."""
+        arrays, notes = frame_texts(self.inputs, examples, self.both)
         arrays["label_B"] = np.array([self.label_id(x) for x in examples], np.int32)
         self.notes += notes + self.unseen.notes()
         return arrays
@@ -99,7 +99,7 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Says the likeliest label of each example, and the probabilities of all."""
+        """Formats the likeliest label of each example, and the probabilities of all."""
         logits_BC = outputs["logits_BC"].astype(np.float64)
         share_BC = np.exp(logits_BC - logits_BC.max(-1, keepdims=True))
         share_BC /= share_BC.sum(-1, keepdims=True)
@@ -124,9 +124,9 @@ def build_classifier(
     """Builds the head of a row.
 
     Args:
-        pool: "": the place whose state speaks for the row in the inputs' format.
-        summary: "": the backbone's pooler if it has one; "tanh" for a state picked out of a
-            bidirectional row; else "none", as of an encoder that has states of its own.
+        pool: kind of pooling; "": the place whose state stands for the row in the text format.
+        summary: of `Classifier`; "": the backbone's pooler if it has one, "tanh" if it is
+            bidirectional; "none" if causal, or if the encoder has states of its own.
     """
     has_pooler = getattr(backbone, "pooler", False)
     is_own = not encoder.has_backbone_states
@@ -145,7 +145,7 @@ def build_classifier(
 
 
 class Task(nn.Module):
-    """A classifier of rows, trained by the cross entropy of the classes.
+    """Classifies rows, trained by the cross entropy of the classes.
 
     Attributes:
         encoder, head: from rows to states, and from these to logits.
@@ -168,6 +168,7 @@ class Task(nn.Module):
         logits_BC, h_BLD, rows = self.logits(batch, train=train)
         label_B, weight_B = jnp.maximum(batch["label_B"], 0), batch["weight_B"]
         known_B = weight_B * (batch["label_B"] >= 0)
+        # An unseen label is in no loss, as it has no logit, but a miss in the accuracy.
         missed_B = weight_B * (batch["label_B"] == UNSEEN)
         log_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BC), label_B[:, None], axis=1)[:, 0]
         each_B = known_B * jnp.array(self.weights or (1.0,) * self.head.C)[label_B]

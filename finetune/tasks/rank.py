@@ -1,4 +1,4 @@
-"""Ranking: candidates of a query are scored one by one, and trained to stand in the right order.
+"""Ranks the candidates of a query, scored one by one and trained on their order.
 
 A row is a query with O of its candidates, each read as a pair of texts, query first.  Pairwise
 losses follow Burges et al. 2005 (RankNet) and Herbrich et al. 2000, listwise ones Cao et al. 2007.
@@ -16,7 +16,7 @@ from flax import linen as nn
 from finetune import encoders
 from finetune.inputs.options import group_options
 from finetune.inputs.rows import Row, RowBuilder
-from finetune.inputs.texts import cut_notes
+from finetune.inputs.texts import note_cuts
 from finetune.metrics.ranking import GAINS, rank_scores
 from finetune.tasks import Defaults
 from finetune.tasks.choice import score_options
@@ -49,9 +49,9 @@ class TaskData(Defaults):
         """
         Args:
             options: candidates of a row.
-            rows: of a query in training, at most; 0: so many that all candidates are read.
+            rows: most of a query in training; 0: as many as its candidates need.
             ks, gain: of `ranking.rank_scores`.
-            seed: of which candidates stand together in training.
+            seed: of the candidates' random rows in training.
         """
         del examples
         if options < 2:
@@ -81,9 +81,9 @@ class TaskData(Defaults):
         return plugins.construct(Task, backbone, encoder, classifier, **named, **loss)
 
     def training_arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Makes arrays as `arrays` does, in which each row has a relevant candidate.
+        """Builds arrays as `arrays` does, in which each row has a relevant candidate.
 
-        Queries that tell nothing are left out.
+        Queries without an order to learn are left out.
 
         Raises:
             UserError: no query has a relevant candidate and another.
@@ -93,8 +93,8 @@ class TaskData(Defaults):
             relevance = np.maximum(example["relevance"] or [0.0], 0)
             if relevance.max() > relevance.min():
                 order = shuffle_array(np.arange(len(relevance)), self.seed, number)
-                drawn = group_candidates(relevance, self.options, order)[: self.most or None]
-                groups += [(example, numbers) for numbers in drawn]
+                rows = group_candidates(relevance, self.options, order)[: self.most or None]
+                groups += [(example, numbers) for numbers in rows]
         if not groups:
             raise UserError("no query of the training set has a relevant candidate and another")
         used = len({id(example) for example, _ in groups})
@@ -106,7 +106,7 @@ class TaskData(Defaults):
         return self._arrays(groups)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Makes rows of all candidates in their order, as many of a query as they need.
+        """Builds rows of all candidates in their order, as many of a query as they need.
 
         Returns:
             tokens_BOL and the like; there_BO; relevance_BO, NaN: not known.
@@ -124,11 +124,12 @@ class TaskData(Defaults):
         rows, there_BO, relevance_BO = [], *np.zeros((2, len(groups), self.options), np.float32)
         for b, (example, numbers) in enumerate(groups):
             query = tokens[example["query"]]
-            own = [self._row(query, tokens[example["candidates"][i]]) for i in numbers]
-            rows += own + own[-1:] * (self.options - len(own))
+            pairs = [self._row(query, tokens[example["candidates"][i]]) for i in numbers]
+            rows += pairs + pairs[-1:] * (self.options - len(pairs))
             relevance = example["relevance"] or [math.nan] * len(example["candidates"])
-            there_BO[b, : len(own)], relevance_BO[b, : len(own)] = 1, np.take(relevance, numbers)
-        self.notes += cut_notes(rows, self.inputs.L)
+            there_BO[b, : len(pairs)] = 1
+            relevance_BO[b, : len(pairs)] = np.take(relevance, numbers)
+        self.notes += note_cuts(rows, self.inputs.L)
         grouped = group_options(self.inputs.arrays(rows), self.options)
         return grouped | {"there_BO": there_BO > 0, "relevance_BO": relevance_BO}
 
@@ -142,13 +143,13 @@ class TaskData(Defaults):
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[list[float]]:
         """Returns the scores of each query's candidates."""
-        found, at = [], 0
+        scores, at = [], 0
         for example in examples:
             n = len(example["candidates"])
             rows = -(-n // self.options)
-            found.append(outputs["logits_BO"][at : at + rows].ravel()[:n].astype(float).tolist())
+            scores.append(outputs["logits_BO"][at : at + rows].ravel()[:n].astype(float).tolist())
             at += rows
-        return found
+        return scores
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """Computes the metrics of `finetune.metrics.ranking`."""
@@ -158,23 +159,24 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Says the scores of each query's candidates in their order, and the ranking."""
+        """Formats the scores of each query's candidates in their order, and the ranking."""
         return [
-            {"scores": own, "ranking": np.argsort(-np.array(own), kind="stable").tolist()}
-            for own in self.candidate_scores(examples, outputs)
+            {"scores": scores, "ranking": np.argsort(-np.array(scores), kind="stable").tolist()}
+            for scores in self.candidate_scores(examples, outputs)
         ]
 
 
-def group_candidates(relevance: np.ndarray, size: int, drawn: np.ndarray) -> list[list[int]]:
+def group_candidates(relevance: np.ndarray, size: int, shuffled: np.ndarray) -> list[list[int]]:
     """Puts candidates' numbers into rows of at most `size`.
 
     Each candidate stands in a row, and those of each grade are spread over all rows; a relevant
     one is repeated where a row would be without.
 
     Args:
-        drawn: all candidates' numbers in the order in which those of a grade are spread.
+        shuffled: all candidates' numbers in the order in which those of a grade are spread.
     """
-    order = drawn[np.argsort(-relevance[drawn], kind="stable")].tolist()
+    order = shuffled[np.argsort(-relevance[shuffled], kind="stable")].tolist()
+    # With size - 1 a row has room for the relevant candidate that it may lack.
     count = 1 if len(order) <= size else math.ceil(len(order) / (size - 1))
     rows = [order[r::count] for r in range(count)]
     relevant = [i for i in order if relevance[i] > 0]
@@ -202,7 +204,7 @@ def listnet(logits_BO, relevance_BO, there_BO, margin):
 
 
 def hinge(logits_BO, relevance_BO, there_BO, margin):
-    """Computes what the lead of the more relevant lacks of the margin, the mean over pairs."""
+    """Computes by how much the more relevant misses the margin, the mean over pairs."""
     lead_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, there_BO)
     return _mean(jax.nn.relu(margin - lead_BOO), pairs_BOO)
 
@@ -235,9 +237,9 @@ LOSSES: dict[str, Callable] = {
 
 
 class Task(nn.Module):
-    """Scores of candidates, trained on their order.
+    """Scores candidates, trained on their order.
 
-    Rows in which nothing is more relevant than another count nothing.
+    Rows whose candidates are all equally relevant weigh nothing.
 
     Attributes:
         loss: of `LOSSES`: "softmax" and "listnet" are listwise, "hinge" and "logistic"

@@ -1,4 +1,4 @@
-"""Numbers of texts, as how alike two sentences are: the squared error is trained.
+"""Predicts a number of texts, as the similarity of two sentences, by squared error.
 
 Devlin et al. 2019, section 4.1 (STS-B).
 """
@@ -13,7 +13,7 @@ from flax import linen as nn
 from finetune import encoders
 from finetune.inputs.options import flatten_options
 from finetune.inputs.rows import RowBuilder
-from finetune.inputs.texts import text_arrays
+from finetune.inputs.texts import frame_texts
 from finetune.metrics import classification
 from finetune.tasks import Defaults
 from finetune.tasks.classify import build_classifier, check_metrics
@@ -53,8 +53,8 @@ class TaskData(Defaults):
         return plugins.construct(Task, backbone, encoder, classifier, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Makes rows in the system's format, and numbers; NaN where one is not known."""
-        arrays, notes = text_arrays(self.inputs, examples, self.both)
+        """Builds rows in the system's format, and numbers, NaN where one is not known."""
+        arrays, notes = frame_texts(self.inputs, examples, self.both)
         self.notes += notes
         return arrays | {"label_B": np.array([self.number(x) for x in examples], np.float32)}
 
@@ -77,12 +77,12 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Says the number of each example."""
+        """Formats the number of each example."""
         return [{"value": float(x)} for x in outputs["value_B"]]
 
 
 class Task(nn.Module):
-    """One number of a row, trained by its squared error."""
+    """Predicts a number of a row, trained by its squared error."""
 
     backbone: nn.Module
     encoder: nn.Module

@@ -1,8 +1,7 @@
-"""Questions about a text, answered by a span of it, or by that it has no answer.
+"""Answers questions about a text by a span of it, or by none.
 
-Devlin et al. 2019, sections 4.2 and 4.3; with an end that knows its start, Yang et al. 2019.  A
-text that is too long for a row is read in windows; what is written of an answer is cut from the
-text as it was given.
+Devlin et al. 2019, sections 4.2 and 4.3; with an end conditioned on its start, Yang et al. 2019.  A
+text too long for a row is read in windows.  An answer is cut out of the text as it was given.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,9 @@ import optax
 from flax import linen as nn
 
 from finetune import encoders
-from finetune.inputs.question_windows import Context, Piece, Questions
+from finetune.inputs.question_windows import Context, Questions, QuestionWindow
 from finetune.inputs.rows import RowBuilder
-from finetune.inputs.sliding_windows import touched
+from finetune.inputs.sliding_windows import find_tokens
 from finetune.metrics import question_answering
 from finetune.tasks import Defaults
 from modules import plugins
@@ -24,15 +23,15 @@ from modules.heads import span
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
-TOP = {False: 20, True: 5}  # starts and ends of a row, by whether the end knows its start
+TOP = {False: 20, True: 5}  # starts and ends of a row, by whether the end depends on its start
 
 
 class Answer(NamedTuple):
-    """What was found for a question.
+    """The best answers to a question.
 
     Attributes:
-        texts: the likeliest first; none where no span was possible.
-        scores: log-probabilities, but for a constant.
+        texts: the likeliest first; none where no span is permitted.
+        scores: log-probabilities, up to a constant.
         none: the probability that there is no answer.
     """
 
@@ -60,28 +59,30 @@ class TaskData(Defaults):
         """
         Args:
             stride, max_query: of `Questions`.
-            max_answer: tokens of an answer that is told.
-            conditional: the end knows its start; None: where the text format says so (XLNet).
+            max_answer: most tokens of an answer.
+            conditional: the end depends on its start; None: as the text format has it (XLNet).
             unanswerable: some questions have no answer (SQuAD 2.0); None: if one in training has
-                none.  Where there are none, a held-out one all the same counts as an error.
-            threshold: of the probability that there is none, above which none is told; below 0:
-                the one that does best on dev, and 0.5 before that is known.
-            n_best: so many answers of each question are told, with probabilities; 1: no list.
+                none.  If False, a held-out question without an answer counts as an error.
+            threshold: probability of no answer above which none is given; below 0: the best on
+                dev, and 0.5 until that is known.
+            n_best: answers listed for each question, with probabilities; 1: no list.
         """
-        own = inputs.format.conditional_end if conditional is None else conditional
-        has = any(x["impossible"] for x in examples) if unanswerable is None else unanswerable
+        if conditional is None:
+            conditional = inputs.format.conditional_end
+        if unanswerable is None:
+            unanswerable = any(x["impossible"] for x in examples)
         self.inputs, self.questions = inputs, Questions(inputs, stride, max_query)
         self.notes, self._is_noted = self.questions.notes, False
         self.fields = dict(
             stride=stride,
             max_query=max_query,
             max_answer=max_answer,
-            conditional=own,
-            unanswerable=has,
+            conditional=conditional,
+            unanswerable=unanswerable,
             threshold=threshold,
             n_best=n_best,
         )
-        self.conditional, self.unanswerable = own, has
+        self.conditional, self.unanswerable = conditional, unanswerable
         self.threshold = threshold if threshold >= 0 else 0.5
         self.max_answer, self.n_best = max_answer, n_best
         for name in ("stride", "max_query", "max_answer", "n_best"):
@@ -100,42 +101,41 @@ class TaskData(Defaults):
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task` whose head is independent or conditional; the loss has no fields."""
-        own = {"dropout": 0.1, **head}
-        top = own.pop("top", TOP[self.conditional])
-        kind = span.HEADS[self.conditional]
-        return plugins.construct(
-            Task, backbone, encoder, plugins.construct(kind, **own), top, **loss
-        )
+        fields = {"dropout": 0.1, **head}
+        top = fields.pop("top", TOP[self.conditional])
+        own_head = plugins.construct(span.HEADS[self.conditional], **fields)
+        return plugins.construct(Task, backbone, encoder, own_head, top, **loss)
 
     # --- to rows ---------------------------------------------------------------------------------
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Makes rows in the system's format, in the order of the examples, several of a long one.
+        """Builds rows in the system's format, in the order of the examples, several of a long one.
 
-        context_BL: where an answer may be.  null_B: the position that stands for no answer, [CLS]
-        or what takes its part.  start_B, end_B: the answer's, or null_B where this window has it
-        not whole; -1 where it is not known.
+        Returns:
+            The arrays of `RowBuilder.arrays`; context_BL, where an answer may be; null_B, the
+            position that stands for no answer; start_B and end_B, the answer's, null_B in a window
+            without the whole answer, -1 where it is not known.
         """
-        contexts = self.questions.contexts(examples)
-        pieces = list(self.questions.pieces(examples, contexts))
-        made = self.inputs.arrays([piece.row for piece in pieces])
+        contexts = self.questions.encode_contexts(examples)
+        windows = list(self.questions.iter_windows(examples, contexts))
+        arrays = self.inputs.arrays([window.row for window in windows])
         answers = [self._answer(x, contexts[x["context"]]) for x in examples]
-        context_BL, null_B = np.zeros_like(made["valid_BL"]), np.zeros(len(pieces), np.int32)
-        targets_B2 = np.zeros((len(pieces), 2), np.int32)
-        for i, piece in enumerate(pieces):
-            context_BL[i, piece.first : piece.first + len(piece.window)] = True
-            null_B[i] = self.questions.null(piece.row)
-            targets_B2[i] = _target(answers[piece.example], piece, null_B[i])
+        context_BL, null_B = np.zeros_like(arrays["valid_BL"]), np.zeros(len(windows), np.int32)
+        targets_B2 = np.zeros((len(windows), 2), np.int32)
+        for i, window in enumerate(windows):
+            context_BL[i, window.first : window.first + len(window.window)] = True
+            null_B[i] = self.questions.find_null(window.row)
+            targets_B2[i] = _target(answers[window.example], window, null_B[i])
         start_B, end_B = targets_B2.T.copy()
         self._note_unanswerable(examples)
-        return made | dict(context_BL=context_BL, null_B=null_B, start_B=start_B, end_B=end_B)
+        return arrays | dict(context_BL=context_BL, null_B=null_B, start_B=start_B, end_B=end_B)
 
     def _note_unanswerable(self, examples: Sequence[dict]) -> None:
         places = [x["where"] for x in examples if x["impossible"]]
         if places and not self.unanswerable and not self._is_noted:
             self._is_noted = True
-            what = "a question without an answer, which training never showed"
-            self.notes.append(f"{places[0]}: {what}: each counts as an error")
+            text = "a question without an answer, which training never showed"
+            self.notes.append(f"{places[0]}: {text}: each counts as an error")
 
     def _answer(self, example: dict, context: Context) -> tuple[int, int] | None:
         """Finds the tokens of the first answer; (-1, -1): there is none, None: it is not known."""
@@ -145,10 +145,10 @@ class TaskData(Defaults):
             return None
         first = example["answers"][0]
         start, end = first["start"], first["start"] + len(first["text"])
-        found = touched(context.starts, context.ends, start, end)
-        if found is None:
+        tokens = find_tokens(context.starts, context.ends, start, end)
+        if tokens is None:
             self.questions.note(f"{example['where']}: no token is in the answer {first['text']!r}")
-        return found
+        return tokens
 
     # --- and back --------------------------------------------------------------------------------
 
@@ -156,29 +156,30 @@ class TaskData(Defaults):
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray], count: int = 1
     ) -> list[Answer]:
         """Finds the best `count` different answers of each example, over its windows."""
-        contexts = self.questions.contexts(examples)
-        found: list[list[tuple[float, int, int]]] = [[] for _ in examples]
+        contexts = self.questions.encode_contexts(examples)
+        candidates: list[list[tuple[float, int, int]]] = [[] for _ in examples]
         none_N = np.full(len(examples), np.inf)
-        for i, piece in enumerate(self.questions.pieces(examples, contexts)):
+        for i, window in enumerate(self.questions.iter_windows(examples, contexts)):
             row = {name: x[i] for name, x in outputs.items()}
-            found[piece.example] += _possible(piece, row, self.max_answer)
-            none_N[piece.example] = min(none_N[piece.example], row["none_B"])
-        pairs = zip(examples, found, none_N.tolist(), strict=True)
+            candidates[window.example] += _permitted(window, row, self.max_answer)
+            # As run_squad.py: one window that shows an answer is enough.
+            none_N[window.example] = min(none_N[window.example], row["none_B"])
+        triples = zip(examples, candidates, none_N.tolist(), strict=True)
         return [
-            self._best_answers(x["context"], contexts[x["context"]], possible, none, count)
-            for x, possible, none in pairs
+            self._best_answers(x["context"], contexts[x["context"]], permitted, none, count)
+            for x, permitted, none in triples
         ]
 
     def _best_answers(
         self,
         text: str,
         context: Context,
-        possible: list[tuple[float, int, int]],
+        permitted: list[tuple[float, int, int]],
         none: float,
         count: int,
     ) -> Answer:
         best: dict[str, float] = {}
-        for score, start, end in sorted(possible, key=lambda x: -x[0]):
+        for score, start, end in sorted(permitted, key=lambda x: -x[0]):
             if len(best) == count:
                 break
             if answer := text[context.starts[start] : context.ends[end]].strip():
@@ -187,28 +188,24 @@ class TaskData(Defaults):
         return Answer([*best], [*best.values()], float(_sigmoid(odds)))
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Computes the official script's: SQuAD 2.0's if some are unanswerable, else 1.1's."""
-        found = self.answers(examples, outputs)
-        best = [next(iter(answer.texts), "") for answer in found]
+        """Computes the official metrics, of SQuAD 2.0 if some are unanswerable, else of 1.1."""
+        answers = self.answers(examples, outputs)
+        best = [next(iter(answer.texts), "") for answer in answers]
         truth = [[answer["text"] for answer in x["answers"]] for x in examples]
         if not self.unanswerable:
             right = [answer if texts else None for answer, texts in zip(best, truth, strict=True)]
             return question_answering.squad1(right, [texts or [""] for texts in truth])
-        none = [answer.none for answer in found]
+        none = [answer.none for answer in answers]
         return question_answering.squad2(best, truth, none, self.threshold)
 
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Says the answer of each example, "" for none, and how likely there is none."""
-        return [
-            self._line(example, answer)
-            for example, answer in zip(
-                examples, self.answers(examples, outputs, self.n_best), strict=True
-            )
-        ]
+        """Formats the answer of each example, "" for none, and the probability of none."""
+        answers = self.answers(examples, outputs, self.n_best)
+        return [self._format(x, answer) for x, answer in zip(examples, answers, strict=True)]
 
-    def _line(self, example: dict, answer: Answer) -> dict:
+    def _format(self, example: dict, answer: Answer) -> dict:
         silent = not answer.texts or (self.unanswerable and answer.none > self.threshold)
         line = {
             "id": example["id"],
@@ -222,25 +219,28 @@ class TaskData(Defaults):
         return line | {"n_best": [{"text": x, "probability": p} for x, p in pairs]}
 
 
-def _target(answer: tuple[int, int] | None, piece: Piece, null: int) -> tuple[int, int]:
-    """Returns the answer's positions in the row."""
+def _target(answer: tuple[int, int] | None, window: QuestionWindow, null: int) -> tuple[int, int]:
+    """Returns the positions of the answer's first and last token in the row."""
     if answer is None:
         return -1, -1
     first, last = answer
-    if first not in piece.window or last not in piece.window:
+    if first not in window.window or last not in window.window:
         return null, null
-    offset = piece.first - piece.window.start
+    offset = window.first - window.window.start
     return first + offset, last + offset
 
 
-def _possible(piece: Piece, row: dict[str, Any], longest: int) -> list[tuple[float, int, int]]:
+def _permitted(
+    window: QuestionWindow, row: dict[str, Any], longest: int
+) -> list[tuple[float, int, int]]:
     """Lists (score, first, last token of the context) of this row's permitted candidates."""
-    start_O, end_O = (row[name].astype(int) - piece.first for name in ("start_BO", "end_BO"))
-    n = len(piece.window)
+    start_O, end_O = (row[name].astype(int) - window.first for name in ("start_BO", "end_BO"))
+    n = len(window.window)
     may_O = (start_O >= 0) & (start_O <= end_O) & (end_O < n) & (end_O - start_O < longest)
-    may_O[may_O] = piece.own[start_O[may_O]]
+    # Elsewhere another window shows the start with more context.
+    may_O[may_O] = window.is_best[start_O[may_O]]
     chosen = zip(row["score_BO"][may_O], start_O[may_O], end_O[may_O], strict=True)
-    begin = piece.window.start
+    begin = window.window.start
     return [(float(score), begin + int(s), begin + int(e)) for score, s, e in chosen]
 
 
@@ -249,7 +249,7 @@ def _sigmoid(x: float) -> float:
 
 
 class Task(nn.Module):
-    """Starts and ends of answers, trained by their cross entropy.
+    """Predicts starts and ends of answers, trained by their cross entropy.
 
     Attributes:
         head: of `modules.heads.span`.

@@ -1,4 +1,4 @@
-"""A tag for each word: names, parts of speech, chunks; told from the word's first piece.
+"""Tags words with names, parts of speech or chunks, from the state of a word's first token.
 
 Devlin et al. 2019, section 5.3; with a chain of tags, Lample et al. 2016 (arXiv 1603.01360); on
 ELMo, Peters et al. 2018.
@@ -33,7 +33,7 @@ PIECES = ("first", "last")
 class TaskData(Defaults):
     """Turns examples {"words": [...], "labels": [...]} into rows, and outputs into tags.
 
-    How words become rows, and where in them their tags are told: see `finetune.inputs.words`.
+    See `finetune.inputs.words` for the rows and the words' places in them.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class TaskData(Defaults):
         """
         Args:
             labels: in order of their ids; none: those of the examples, sorted; with a scheme all
-                that it can write of their types.
+                tags of their types that it has.
             metrics: "accuracy" of words, "f1", "precision", "recall" of entities, "macro_f1" over
                 their types; none: f1, precision and recall with a scheme, else accuracy.
-            scheme: of `tag_schemes.SCHEMES`, in which the labels write entities; "": they do not.
-            convert_to: the scheme that is learned; "": the same.
-            strict: only soundly written entities count, see `tagging.entity_counts`.
-            piece: the one that tells a word's tag, "first" or "last" (which alone has seen the
-                whole word where states know only what came before).
-            own: words that occur so often in the examples have vectors of the task's own,
-                `task.encoder.word_D`; 0: none have.
-            vocabulary: these words, in lower case.
+            scheme: of `tag_schemes.SCHEMES`, in which the labels mark entities; "": they do not.
+            convert_to: the scheme to learn; "": the same.
+            strict: only well-formed entities count, see `tagging.entity_counts`.
+            piece: the token of a word that its tag is predicted from, "first" or "last" (the only
+                one that has read the whole word in a causal model).
+            own: words that occur this often in the examples have vectors of the task's own, of
+                width `task.encoder.word_D`; 0: none have.
+            vocabulary: these words, in lower case; none: found in the examples.
             closed: a label that is none of these is refused; False: it counts as an error, and its
                 word, with a CRF its row, is left out of the loss; None: refused if `labels`
                 are named.
@@ -74,12 +74,12 @@ class TaskData(Defaults):
         self.strict, self.piece, self.notes = strict, piece, list[str]()
         self.unseen = Unseen(bool(labels) if closed is None else closed)
         self._check(convert_to)
-        self.labels = list(labels) or self._found(examples)
+        self.labels = list(labels) or self._list_labels(examples)
         if len(self.labels) < 2:
             raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
-        self.number = {label: i for i, label in enumerate(self.labels)}
+        self._ids = {label: i for i, label in enumerate(self.labels)}
         sentences = [x["words"] for x in examples] if own else []
-        self.vocabulary = list(vocabulary) or words.frequent(sentences, own)
+        self.vocabulary = list(vocabulary) or words.list_frequent_words(sentences, own)
 
     def _check(self, convert_to: str) -> None:
         """Raises UserError where fields do not go together."""
@@ -94,12 +94,13 @@ class TaskData(Defaults):
         if self.piece not in PIECES:
             raise UserError(f"task.piece={self.piece!r} is none of {', '.join(PIECES)}")
 
-    def _found(self, examples: Sequence[dict]) -> list[str]:
-        """The labels to learn of these examples."""
-        found = {label for x in examples for label in self._tags(x) or ()}
+    def _list_labels(self, examples: Sequence[dict]) -> list[str]:
+        """Lists the labels to learn from these examples."""
+        present = {label for x in examples for label in self._convert(x) or ()}
         if not self.scheme:
-            return sorted(found)
-        types = sorted({tag_schemes.parse_tag(label).type for label in found - {"O"}})
+            return sorted(present)
+        # A tag that training lacks, as S-LOC, may be needed on dev all the same.
+        types = sorted({tag_schemes.parse_tag(label).type for label in present - {"O"}})
         letters = tag_schemes.get_scheme(self.learned).written.replace("O", "")
         return ["O"] + [f"{x}-{type_}" if type_ else x for type_ in types for x in letters]
 
@@ -122,17 +123,17 @@ class TaskData(Defaults):
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task`; `head` has the fields of `Emissions`, and `crf` and `constrained`."""
-        own = {"dropout": 0.1, **head}
-        chain = CRF(len(self.labels)) if own.pop("crf", False) else None
-        constrained = own.pop("constrained", False)
-        emissions = plugins.construct(Emissions, len(self.labels), **own)
+        fields = {"dropout": 0.1, **head}
+        chain = CRF(len(self.labels)) if fields.pop("crf", False) else None
+        constrained = fields.pop("constrained", False)
+        emissions = plugins.construct(Emissions, len(self.labels), **fields)
         labels = tuple(self.labels)
         return plugins.construct(
             Task, backbone, encoder, emissions, chain, labels, self.learned, constrained, **loss
         )
 
-    def _tags(self, example: dict) -> list[str] | None:
-        """In the scheme that is learned; UserError, with the place, if they break their own."""
+    def _convert(self, example: dict) -> list[str] | None:
+        """Converts the labels to the scheme to learn; UserError if they break the file's scheme."""
         tags, where = example["labels"], example["where"]
         if tags is None:
             return None
@@ -140,67 +141,68 @@ class TaskData(Defaults):
             raise UserError(f"{where}: {len(tags)} labels for {len(example['words'])} words")
         return tag_schemes.convert(tags, self.scheme, self.learned, where) if self.scheme else tags
 
-    def _ids(self, example: dict) -> list[int]:
-        """Numbers of the labels, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
-        tags, where = self._tags(example), example["where"]
+    def label_ids(self, example: dict) -> list[int]:
+        """Returns the labels' ids, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
+        tags, where = self._convert(example), example["where"]
         if tags is None:
             return [UNKNOWN] * len(example["words"])
         return [
-            self.number[tag] if tag in self.number else self.unseen.number(tag, self.labels, where)
+            self._ids[tag] if tag in self._ids else self.unseen.number(tag, self.labels, where)
             for tag in tags
         ]
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
-        """Makes rows in the system's format, several of a long sentence.
+        """Builds rows in the system's format, several of a long sentence.
 
-        Besides what `words.rows` makes: label_BL, UNKNOWN also where there is no word; and own_BL,
-        0 for a word that has no vector of its own, where there are any.
+        Returns:
+            The arrays of `words.frame_words`; label_BL, UNKNOWN also where there is no word; with a
+            vocabulary own_BL, ids of the task's own words, 0 of all others.
         """
         sentences, last = [x["words"] for x in examples], self.piece == "last"
-        ids = [self._ids(x) for x in examples]
-        made, notes = words.rows(self.inputs, sentences, last=last)
+        ids = [self.label_ids(x) for x in examples]
+        arrays, notes = words.frame_words(self.inputs, sentences, last=last)
         self.notes += notes + self.unseen.notes()
-        made["label_BL"] = words.spread(ids, made["word_BL"], UNKNOWN)
+        arrays["label_BL"] = words.scatter_to_words(ids, arrays["word_BL"], UNKNOWN)
         if self.vocabulary:
-            own = {word: i for i, word in enumerate(self.vocabulary, 1)}
-            numbers = [[own.get(word.lower(), 0) for word in each] for each in sentences]
-            made["own_BL"] = words.spread(numbers, made["word_BL"], 0)
-        return made
+            word_ids = {word: i for i, word in enumerate(self.vocabulary, 1)}
+            own = [[word_ids.get(word.lower(), 0) for word in sentence] for sentence in sentences]
+            arrays["own_BL"] = words.scatter_to_words(own, arrays["word_BL"], 0)
+        return arrays
 
     def tags(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[list[str]]:
         """Returns the tags of each example's words, in the scheme that was learned."""
         lengths = [len(x["words"]) for x in examples]
-        found = words.gathered(outputs["tag_BL"], outputs["word_BL"], lengths)
-        return [[self.labels[i] for i in ids] for ids in found]
+        tags = words.gather_from_words(outputs["tag_BL"], outputs["word_BL"], lengths)
+        return [[self.labels[i] for i in ids] for ids in tags]
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """Computes the task's metrics."""
-        pair = self.tags(examples, outputs), [self._tags(x) or [] for x in examples]
-        found: dict[str, float] = {}
+        pair = self.tags(examples, outputs), [self._convert(x) or [] for x in examples]
+        scores: dict[str, float] = {}
         if self.scheme:
-            found = tagging.entity_scores(*pair, self.learned if self.strict else None)
-        found["accuracy"] = tagging.token_accuracy(*pair)
-        return {name: found[name] for name in self.metrics}
+            scores = tagging.entity_scores(*pair, self.learned if self.strict else None)
+        scores["accuracy"] = tagging.token_accuracy(*pair)
+        return {name: scores[name] for name in self.metrics}
 
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Says the labels of each example's words, as its file would write them; the entities."""
+        """Formats the labels of each example's words in its file's scheme, and the entities."""
         return [
-            {"words": list(x["words"]), **self._line(tags)}
+            {"words": list(x["words"]), **self._format(tags)}
             for x, tags in zip(examples, self.tags(examples, outputs), strict=True)
         ]
 
-    def _line(self, tags: list[str]) -> dict:
+    def _format(self, tags: list[str]) -> dict:
         if not self.scheme:
             return {"labels": tags}
-        found = tag_schemes.entities(tags, self.learned if self.strict else None)
-        labels = tag_schemes.to_tags(found, len(tags), self.scheme)
-        return {"labels": labels, "entities": [e._asdict() for e in found]}
+        entities = tag_schemes.entities(tags, self.learned if self.strict else None)
+        labels = tag_schemes.to_tags(entities, len(tags), self.scheme)
+        return {"labels": labels, "entities": [e._asdict() for e in entities]}
 
 
 class Emissions(nn.Module):
-    """Scores of each tag at each position, [B, L, D] -> [B, L, C] float32."""
+    """Scores each tag at each position: [B, L, D] -> [B, L, C] float32."""
 
     C: int
     dropout: float
@@ -216,13 +218,13 @@ class Emissions(nn.Module):
 
 
 class Task(nn.Module):
-    """A tag for each word, trained each for itself, or all of a row as a path.
+    """Predicts a tag for each word, trained one by one or as the path of a row.
 
     Attributes:
         emissions: from states to scores of the tags.
-        chain: a CRF (`modules.heads.crf`) that scores paths; None: each tag stands for itself.
-        labels, scheme: the tags, and the scheme in which they write entities; "": they do not.
-        constrained: only what the scheme allows is predicted, whatever was learned.
+        chain: a CRF (`modules.heads.crf`) that scores paths; None: tags are independent.
+        labels, scheme: the tags, and the scheme in which they mark entities; "": they do not.
+        constrained: only transitions that the scheme allows are predicted.
     """
 
     backbone: nn.Module
@@ -251,6 +253,7 @@ class Task(nn.Module):
 
     def _word_losses(self, emissions_BLC, number_BL, weight_B):
         known_BL, label_BL = number_BL >= 0, jnp.maximum(number_BL, 0)
+        # An unseen label is in no loss, as it has no logit, but a miss in the accuracy.
         missed_BL = (number_BL == UNSEEN) * weight_B[:, None]
         weight_BL = known_BL * weight_B[:, None]
         log_BLC = jax.nn.log_softmax(emissions_BLC)
@@ -263,13 +266,14 @@ class Task(nn.Module):
         }
 
     def _path_loss(self, emissions_BLC, number_BL, weight_B):
-        """Computes the loss of every row's tags; a path with an unseen tag has none."""
+        """Computes the loss of every row's path."""
         known_BL, label_BL = number_BL >= 0, jnp.maximum(number_BL, 0)
+        # A path through an unseen tag has no probability to raise.
         weight_B = weight_B * ~(number_BL == UNSEEN).any(1)
         return {"loss": self.chain(emissions_BLC, label_BL, known_BL, weights_B=weight_B)}
 
     def predict(self, batch):
-        """Computes the tags at the words' places, elsewhere any; and where these are."""
+        """Computes tags, which count only at the words' places, and these places."""
         (emissions_BLC, _), word_BL = self.score_tags(batch, train=False), batch["word_BL"]
         if self.chain or self.constrained:
             tag_BL, _ = viterbi(emissions_BLC, self._transitions(), word_BL)
@@ -278,10 +282,10 @@ class Task(nn.Module):
         return {"tag_BL": tag_BL, "word_BL": word_BL}
 
     def _transitions(self) -> Chain:
-        """Returns what was learned of what follows what, within what the scheme allows."""
+        """Returns the scores of transitions, those that the scheme forbids excluded."""
         C = len(self.labels)
-        nothing = Chain(jnp.zeros(C), jnp.zeros(C), jnp.zeros((C, C)))
-        chain = self.chain.chain() if self.chain else nothing
+        even = Chain(jnp.zeros(C), jnp.zeros(C), jnp.zeros((C, C)))
+        chain = self.chain.chain() if self.chain else even
         if not self.constrained:
             return chain
         allowed = tag_schemes.allowed_transitions(self.labels, self.scheme)

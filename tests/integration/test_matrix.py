@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -15,7 +14,7 @@ from tests.support.compiler import quick_jit
 
 B, L, V = 2, 12, 30
 SPECIAL = {"cls": 0, "sep": 1, "pad": 2, "mask": 3, "unk": 4}
-SIZES = dict(V=V, D=8, N=2, dropout=0.0)
+SIZES = dict(V=V, D=8, N=1, dropout=0.0)
 ATTENTION = SIZES | dict(H=2, K=4, F=12, attention_dropout=0.0, init_scale=0.3)
 BACKBONES = {
     "transformer": dict(name="transformer", L=L, **ATTENTION),
@@ -101,12 +100,12 @@ def test_two_steps_on_one_batch_lower_its_loss(name, backbone):
     @quick_jit
     def train():
         carry = dict(objective.init(rngs, rows, train=True))
-        params, losses = carry.pop("params"), []
-        for _ in range(2):
+
+        def step(params, _):
             value, grads = jax.value_and_grad(loss)(params, carry)
-            params = jax.tree.map(lambda w, g: w - 0.05 * g, params, grads)
-            losses.append(value)
-        return jnp.stack([*losses, loss(params, carry)])
+            return jax.tree.map(lambda w, g: w - 0.05 * g, params, grads), value
+
+        return jax.lax.scan(step, carry.pop("params"), length=3)[1]
 
     losses = train()
     assert np.isfinite(losses).all()

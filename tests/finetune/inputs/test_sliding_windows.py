@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from finetune.inputs.sliding_windows import owners, touched, windows
+from finetune.inputs.sliding_windows import assign_tokens, find_tokens, split_windows
 
 
 def originals(n, room, stride):
@@ -37,10 +37,10 @@ def test_windows_and_owners_are_the_original_s_and_cover_every_token(room, strid
 
 
 def check_against_the_original(n, room, stride):
-    found = windows(n, room, stride)
+    found = split_windows(n, room, stride)
     assert found == originals(n, room, stride)
     assert set(itertools.chain(*found)) == set(range(n))
-    whose = owners(found, n)
+    whose = assign_tokens(found, n)
     assert whose.tolist() == [original_owner(found, token) for token in range(n)]
     assert all(token in found[number] for token, number in enumerate(whose))
 
@@ -49,8 +49,8 @@ def check_against_the_original(n, room, stride):
 def test_an_answer_of_half_the_overlap_lies_whole_in_the_window_of_its_start(room, stride):
     longest = (room - stride) // 2
     for n in range(1, 60):
-        found = windows(n, room, stride)
-        whose = owners(found, n)
+        found = split_windows(n, room, stride)
+        whose = assign_tokens(found, n)
         for length in range(1, longest + 1):
             for start in range(n - length + 1):
                 whole = [w for w in found if w.start <= start and start + length <= w.stop]
@@ -59,8 +59,8 @@ def test_an_answer_of_half_the_overlap_lies_whole_in_the_window_of_its_start(roo
 
 
 def test_no_token_is_one_empty_window():
-    assert windows(0, 5, 2) == [range(0)]
-    assert owners([range(0)], 0).shape == (0,)
+    assert split_windows(0, 5, 2) == [range(0)]
+    assert assign_tokens([range(0)], 0).shape == (0,)
 
 
 def test_the_tokens_of_an_answer_are_those_with_any_of_its_characters():
@@ -68,15 +68,15 @@ def test_the_tokens_of_an_answer_are_those_with_any_of_its_characters():
     for start, end in itertools.combinations(range(14), 2):
         any_of = [i for i in range(5) if set(range(starts[i], ends[i])) & set(range(start, end))]
         expected = (any_of[0], any_of[-1]) if any_of else None
-        found = touched(starts, ends, start, end)
+        found = find_tokens(starts, ends, start, end)
         assert found == expected
 
 
 def test_the_owners_of_a_long_text_take_memory_for_its_tokens_alone():
     n, room = 20_000, 24
-    found = windows(n, room, 4)
+    found = split_windows(n, room, 4)
     tracemalloc.start()
-    whose = owners(found, n)
+    whose = assign_tokens(found, n)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 50 * n

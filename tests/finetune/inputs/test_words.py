@@ -34,7 +34,7 @@ def made():
 def test_pieces_of_words_are_those_of_running_text(made, name):
     system = dict(zip(SYSTEMS.values(), SYSTEMS, strict=True)).get(name, "gpt")
     inputs = RowBuilder(load_format(system), learned(name), 8) if name == "bpe" else made(system, 8)
-    for sentence, found in zip(SENTENCES, words.pieces(inputs, SENTENCES), strict=True):
+    for sentence, found in zip(SENTENCES, words.encode_words(inputs, SENTENCES), strict=True):
         assert len(found) == len(sentence)
         whole = inputs.tokenizer.encode([" ".join(sentence)])[0]
         np.testing.assert_array_equal(np.concatenate(found), whole)
@@ -44,8 +44,8 @@ def test_pieces_of_words_are_those_of_running_text(made, name):
 @pytest.mark.parametrize("last", [False, True])
 def test_rows_are_the_pieces_in_order_and_places_those_of_each_word(made, system, last):
     inputs = made(system, 40)
-    each = [word for sentence in words.pieces(inputs, SENTENCES) for word in sentence]
-    arrays, _ = words.rows(inputs, SENTENCES, last=last)
+    each = [word for sentence in words.encode_words(inputs, SENTENCES) for word in sentence]
+    arrays, _ = words.frame_words(inputs, SENTENCES, last=last)
     tokens = arrays["tokens_BLW" if inputs.W else "tokens_BL"]
     speaks = [word[-1 if last else 0] for word in each]
     np.testing.assert_array_equal(tokens[arrays["word_BL"]], speaks)
@@ -59,9 +59,9 @@ def test_rows_are_the_pieces_in_order_and_places_those_of_each_word(made, system
 @pytest.mark.parametrize("L", [12, 17, 64])
 def test_a_long_sentence_is_read_in_as_few_rows_as_hold_it_and_no_word_is_parted(made, L):
     inputs = made("bert", L)
-    arrays, notes = words.rows(inputs, SENTENCES)
+    arrays, notes = words.frame_words(inputs, SENTENCES)
     row = 0
-    for found in words.pieces(inputs, SENTENCES):
+    for found in words.encode_words(inputs, SENTENCES):
         left = [len(word) for word in found]
         while left:
             held = arrays["word_BL"][row].sum()
@@ -69,7 +69,7 @@ def test_a_long_sentence_is_read_in_as_few_rows_as_hold_it_and_no_word_is_parted
             assert sum(left[: held + 1]) > L - 2 or held == len(left)
             left, row = left[held:], row + 1
     assert row == len(arrays["word_BL"])
-    longer = sum(sum(map(len, x)) > L - 2 for x in words.pieces(inputs, SENTENCES))
+    longer = sum(sum(map(len, x)) > L - 2 for x in words.encode_words(inputs, SENTENCES))
     assert notes == (
         [f"{longer} of 6 sentences are longer than {L} and read in parts"] if longer else []
     )
@@ -79,7 +79,7 @@ def test_a_word_longer_than_a_row_keeps_its_first_pieces_and_is_counted(made):
     inputs = made("bert", 8)
     whole = inputs.tokens(["bafegilomunsta"])[0]
     assert len(whole) > 6
-    arrays, notes = words.rows(inputs, [["ba", "bafegilomunsta", "."]])
+    arrays, notes = words.frame_words(inputs, [["ba", "bafegilomunsta", "."]])
     np.testing.assert_array_equal(arrays["tokens_BL"][1, 1:7], whole[:6])
     assert arrays["word_BL"].sum() == 3
     assert "1 words are longer than a row" in notes[-1]
@@ -88,7 +88,7 @@ def test_a_word_longer_than_a_row_keeps_its_first_pieces_and_is_counted(made):
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_a_word_of_no_pieces_is_told_too(made, system):
     inputs = made(system, 12)
-    arrays, _ = words.rows(inputs, [["", "ba"], [], ["\u00a0"]])
+    arrays, _ = words.frame_words(inputs, [["", "ba"], [], ["\u00a0"]])
     assert arrays["word_BL"].sum(1).tolist() == [2, 0, 1]
     tokenizer = inputs.tokenizer
     if system == "bert":
@@ -99,19 +99,19 @@ def test_a_word_of_no_pieces_is_told_too(made, system):
 
 
 def test_what_was_spread_over_rows_is_gathered_again(made):
-    word_BL = words.rows(made("xlnet", 12), [*SENTENCES, [], ["a"]])[0]["word_BL"]
+    word_BL = words.frame_words(made("xlnet", 12), [*SENTENCES, [], ["a"]])[0]["word_BL"]
     rng = np.random.default_rng(0)
     lengths = [*map(len, SENTENCES), 0, 1]
     values = [rng.integers(0, 99, n).tolist() for n in lengths]
-    spread_BL = words.spread(values, word_BL, -7)
+    spread_BL = words.scatter_to_words(values, word_BL, -7)
     assert (spread_BL[~word_BL] == -7).all()
-    assert words.gathered(spread_BL, word_BL, lengths) == values
+    assert words.gather_from_words(spread_BL, word_BL, lengths) == values
 
 
 def test_a_row_without_room_is_refused(made):
     with pytest.raises(UserError, match="L=2 leaves no room for a word"):
-        words.rows(made("bert", 2), [["ba"]])
+        words.frame_words(made("bert", 2), [["ba"]])
 
 
 def test_frequent_words_are_counted_in_lower_case():
-    assert words.frequent([["A", "b", "a"], ["B", "b", "c"]], 2) == ["b", "a"]
+    assert words.list_frequent_words([["A", "b", "a"], ["B", "b", "c"]], 2) == ["b", "a"]

@@ -12,7 +12,7 @@ from configs.finetune import common
 from finetune import datasets, job, predict
 from finetune.prediction import predictor as predictors
 from finetune.prediction import submissions
-from finetune.prediction.streaming import blocks
+from finetune.prediction.streaming import read_blocks
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UserError
@@ -76,9 +76,9 @@ FIELDS = dict(header=False, texts=(0,), label=1)
 def told(predictor, path, size=4096, fields=FIELDS, score=True):
     """(lines, metrics, what was said)."""
     lines, said = [], []
-    values = predictors.predict(
+    values = predictors.predict_blocks(
         predictor,
-        blocks(path, "table", fields, size),
+        read_blocks(path, "table", fields, size),
         lambda e, x: lines.append((e, x)),
         said.append,
         score,
@@ -122,7 +122,9 @@ def test_examples_whose_label_is_not_known_are_told_but_not_scored(one, tmp_path
         example["label"] = None
     lines = []
     found = [datasets.Read(examples[:6]), datasets.Read(examples[6:])]
-    values = predictors.predict(one, found, lambda e, x: lines.append((e, x)), lambda line: None)
+    values = predictors.predict_blocks(
+        one, found, lambda e, x: lines.append((e, x)), lambda line: None
+    )
     assert [line for _, line in lines] == [line for _, line in told(one, table(tmp_path))[0]]
     known = [(e["label"], x["label"]) for e, x in lines if e["label"] is not None]
     assert values["accuracy"] == pytest.approx(np.mean([a == b for a, b in known]))
@@ -133,12 +135,16 @@ def test_examples_whose_label_is_not_known_are_told_but_not_scored(one, tmp_path
 
 def test_outputs_of_more_and_fewer_options_are_joined():
     parts = [{"x_BO": np.ones((2, 3))}, {"x_BO": np.ones((1, 4))}]
-    assert predictors.joined(parts)["x_BO"].tolist() == [[1, 1, 1, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert predictors.join_outputs(parts)["x_BO"].tolist() == [
+        [1, 1, 1, 0],
+        [1, 1, 1, 0],
+        [1, 1, 1, 1],
+    ]
 
 
 def written(submission, pairs, folder):
     out = folder / "out"
-    with submissions.draft(out) as file, submissions.WRITERS[submission](file) as write:
+    with submissions.open_draft(out) as file, submissions.WRITERS[submission](file) as write:
         for example, line in pairs:
             write(example, line)
     return out.read_text()
@@ -161,12 +167,12 @@ def test_the_files_are_as_their_readers_want_them(tmp_path):
 def test_a_file_has_its_name_only_when_all_is_in_it(tmp_path):
     out = tmp_path / "out"
     out.write_text("before")
-    with pytest.raises(KeyError), submissions.draft(out) as file:
+    with pytest.raises(KeyError), submissions.open_draft(out) as file:
         file.write({}["half"])
     assert out.read_text() == "before"
     assert list(tmp_path.iterdir()) == [out]
     nowhere = tmp_path / "no" / "x"
-    with pytest.raises(UserError, match="cannot be written"), submissions.draft(nowhere):
+    with pytest.raises(UserError, match="cannot be written"), submissions.open_draft(nowhere):
         pass
 
 
@@ -174,10 +180,10 @@ def test_a_file_that_is_there_is_replaced_only_when_said(tmp_path):
     out = tmp_path / "out"
     out.write_text("before")
     with pytest.raises(UserError, match="is there already"):
-        predict.files(["in", str(out)], overwrite=False)
-    assert predict.files(["in", str(out)], overwrite=True) == ("in", out)
+        predict.check_paths(["in", str(out)], overwrite=False)
+    assert predict.check_paths(["in", str(out)], overwrite=True) == ("in", out)
     with pytest.raises(UserError, match="name two files"):
-        predict.files(["in"], overwrite=True)
+        predict.check_paths(["in"], overwrite=True)
 
 
 def test_the_input_is_read_as_the_recipe_s_files_are_unless_it_is_said_otherwise(tmp_path):
@@ -190,16 +196,16 @@ def test_the_input_is_read_as_the_recipe_s_files_are_unless_it_is_said_otherwise
         dev="",
     )
     shared = {"task": "rte"}
-    assert predict.fields(config, "", "", "{}") == ("glue", shared)
-    assert predict.fields(config, "", "test", "{}") == ("glue", shared | {"split": "test"})
-    given = predict.fields(config, "glue", "test", '{"split": "dev"}')
+    assert predict.resolve_format(config, "", "", "{}") == ("glue", shared)
+    assert predict.resolve_format(config, "", "test", "{}") == ("glue", shared | {"split": "test"})
+    given = predict.resolve_format(config, "glue", "test", '{"split": "dev"}')
     assert given == ("glue", shared | {"split": "dev"})
-    assert predict.fields(config, "table", "", '{"label": ""}') == ("table", {"label": ""})
+    assert predict.resolve_format(config, "table", "", '{"label": ""}') == ("table", {"label": ""})
     with pytest.raises(UserError, match="--split=dev: the recipe has train, test"):
-        predict.fields(config, "", "dev", "{}")
+        predict.resolve_format(config, "", "dev", "{}")
     for wrong in ("{", "[1]"):
         with pytest.raises(UserError, match="--fields="):
-            predict.fields(config, "", "", wrong)
+            predict.resolve_format(config, "", "", wrong)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from finetune import datasets
-from finetune.prediction.streaming import blocks
+from finetune.prediction.streaming import read_blocks
 from pretrain.runtime.errors import UserError
 
 TABLE = "".join(f"text {i}\t{i % 2}\n" for i in range(11))
@@ -45,7 +45,7 @@ def write(folder, name, content):
 def test_blocks_together_are_the_file_read_at_once(tmp_path, case, size):
     name, content, format, fields = FILES[case]
     path = write(tmp_path, name, content)
-    found = list(blocks(path, format, fields, size))
+    found = list(read_blocks(path, format, fields, size))
     assert all(len(block.examples) <= size for block in found)
     whole = datasets.read(format, path, **fields).examples
     assert [x for block in found for x in block.examples] == whole
@@ -53,7 +53,7 @@ def test_blocks_together_are_the_file_read_at_once(tmp_path, case, size):
 
 def test_no_more_than_a_block_is_read_before_it_is_asked_for(tmp_path):
     path = write(tmp_path, "a.tsv", "sentence\tlabel\n" + TABLE + "broken\n")
-    found = blocks(path, "table", {}, 4)
+    found = read_blocks(path, "table", {}, 4)
     first = list(itertools.islice(found, 2))
     assert sum(len(block.examples) for block in first) == 8
     with pytest.raises(UserError, match=r"/a\.tsv, line 13: 1 columns, and there should be 2"):
@@ -62,7 +62,7 @@ def test_no_more_than_a_block_is_read_before_it_is_asked_for(tmp_path):
 
 def test_what_is_left_out_is_named_by_the_lines_of_the_file(tmp_path):
     path = write(tmp_path, "a.tsv", "sentence\tlabel\n" + "broken\n" * 3 + TABLE + "broken\n")
-    found = list(blocks(path, "table", dict(strict=False), 3))
+    found = list(read_blocks(path, "table", dict(strict=False), 3))
     assert sum(len(block.examples) for block in found) == 11
     notes = [note for block in found for note in block.notes]
     assert [note.partition("the first at ")[2].partition(":")[0] for note in notes] == [
@@ -83,5 +83,5 @@ def test_what_is_left_out_is_named_by_the_lines_of_the_file(tmp_path):
 )
 def test_errors_name_the_file(tmp_path, content, fields, message):
     with pytest.raises(UserError, match=message) as caught:
-        list(blocks(write(tmp_path, "a.tsv", content), "table", fields, 2))
+        list(read_blocks(write(tmp_path, "a.tsv", content), "table", fields, 2))
     assert str(caught.value).count("/a.tsv") <= 1

@@ -14,7 +14,7 @@ import pytest
 
 from finetune import tasks
 from finetune.initialize import start_from
-from finetune.job import build_rows
+from finetune.job import build_inputs
 from finetune.prediction import submissions
 from finetune.tasks import span
 from modules.heads.span import HEADS
@@ -34,7 +34,7 @@ def inputs(run):
 
     def make(kind, L=L):
         start = start_from(run(kind))
-        return build_rows(start, start.backbone(), L)
+        return build_inputs(start, start.backbone(), L)
 
     return make
 
@@ -90,9 +90,9 @@ def test_the_tokens_of_the_answer_are_the_answer_s_and_every_answer_is_somewhere
     form = formed(own, examples)
     arrays = form.arrays(examples)
     tokens = arrays["tokens_BLW" if own.W else "tokens_BL"]
-    contexts = form.questions.contexts(examples)
+    contexts = form.questions.encode_contexts(examples)
     found = set()
-    for i, piece in enumerate(form.questions.pieces(examples, contexts)):
+    for i, piece in enumerate(form.questions.iter_windows(examples, contexts)):
         example, null = examples[piece.example], arrays["null_B"][i]
         start, end = arrays["start_B"][i], arrays["end_B"][i]
         assert arrays["valid_BL"][i, null]
@@ -277,7 +277,7 @@ def told_of(form, examples, seed=0):
 
 def brute(form, example, pieces, outputs, longest):
     """({text: its best score}, the least none) by looking at every span of every window."""
-    context = form.questions.contexts([example])[example["context"]]
+    context = form.questions.encode_contexts([example])[example["context"]]
     best: dict[str, float] = {}
     for i, piece in pieces:
         scores_LL = outputs["score_BO"][i].reshape(L, L)
@@ -303,8 +303,8 @@ def test_the_best_span_over_all_windows_is_told_by_the_text_as_it_was_given(inpu
         examples = [x | {"context": x["context"].title(), "answers": []} for x in examples]
     form = formed(inputs(kind), examples, max_answer=3, n_best=4)
     outputs = told_of(form, examples)
-    contexts = form.questions.contexts(examples)
-    pieces = list(enumerate(form.questions.pieces(examples, contexts)))
+    contexts = form.questions.encode_contexts(examples)
+    pieces = list(enumerate(form.questions.iter_windows(examples, contexts)))
     for number, (example, line) in enumerate(
         zip(examples, form.format_predictions(examples, outputs), strict=True)
     ):
@@ -343,7 +343,7 @@ def test_none_is_told_above_the_threshold_and_scored_by_the_script_of_squad_2(in
         lines = form.format_predictions(both, outputs)
         assert [line["prediction_text"] == "" for line in lines] == [x > threshold for x in odds]
         answer = io.StringIO()
-        with submissions.squad(answer) as write:
+        with submissions.write_squad(answer) as write:
             for example, line in zip(both, lines, strict=True):
                 write(example, line)
         assert json.loads(answer.getvalue()) == {x["id"]: x["prediction_text"] for x in lines}

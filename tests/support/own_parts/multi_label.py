@@ -11,7 +11,7 @@ from flax import linen as nn
 
 from finetune import encoders
 from finetune.inputs.rows import RowBuilder
-from finetune.inputs.texts import text_arrays
+from finetune.inputs.texts import frame_texts
 from finetune.tasks import Defaults
 from modules.heads.classifier import Classifier
 from modules.metrics import Sum
@@ -40,7 +40,7 @@ class TaskData(Defaults):
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Makes rows, and which labels are true of each: [B, C]."""
-        arrays, notes = text_arrays(self.inputs, examples, False)
+        arrays, notes = frame_texts(self.inputs, examples, False)
         self.notes += notes
         true_BC = [[label in x["label"].split() for label in self.labels] for x in examples]
         return arrays | {"true_BC": np.array(true_BC)}
