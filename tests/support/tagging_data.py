@@ -78,8 +78,12 @@ def task(made, **fields):
 
 
 def batch(made, examples=EXAMPLES):
-    arrays = made.arrays(examples)
-    return arrays | {"weight_B": np.ones(len(arrays["word_BL"]), np.float32)}
+    return add_weights(made.arrays(examples))
+
+
+def add_weights(arrays):
+    """Completes arrays to a batch."""
+    return arrays | {"weight_B": np.ones(len(next(iter(arrays.values()))), np.float32)}
 
 
 def drawn(module, rows, scale=0.4):

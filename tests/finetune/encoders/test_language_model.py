@@ -1,17 +1,22 @@
-"""GPT-1's second loss scores by the language-model head that was pretrained."""
+"""GPT-1's second loss is of the next tokens, scored by the head that was pretrained."""
 
 import shutil
 
 import jax
 import numpy as np
+import pytest
 from ml_collections import ConfigDict
 
 from finetune import initialize
 from finetune.job import build_task
+from modules.backbones import text_mask
 from modules.heads import language_model
 from pretrain.checkpoint import manager
 from pretrain.inference.trained_run import opened
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config, write_config
+from tests.support import text_tasks
+from tests.support.tagging_data import told
 from tests.support.tiny_models import drawn, run
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -38,3 +43,30 @@ def test_the_pretrained_head_is_restored_beside_its_backbone(run, tmp_path):
     assert len(got_V) > head.V  # the format's new tokens have biases of their own
     np.testing.assert_array_equal(got_V[: head.V], biases["bias_V"])
     np.testing.assert_array_equal(got_V[head.V :], 0)
+
+
+def test_the_next_tokens_loss_is_added_and_the_task_s_unchanged():
+    case, plain = (build_with(weight) for weight in (0.5, 0.0))
+    metrics, _ = case.run(case.params, case.batch)
+    loss = plain.run(case.params, case.batch)[0]["loss"]
+    assert float(metrics["loss"].total) == pytest.approx(float(loss.total))
+    backbone, params = text_tasks.gpt()[1], case.params["backbone"]
+    tokens_BL, valid_BL = case.batch["tokens_BL"], case.batch["valid_BL"]
+    mask = text_mask(backbone, valid_BL=valid_BL)
+    h_BLD = told(backbone, params, tokens_BL, None, mask=mask, train=False).h
+    logits_BLV = np.float64(h_BLD) @ np.float64(params["token_VD"]).T
+    log_BLV = logits_BLV - np.log(np.exp(logits_BLV).sum(-1, keepdims=True))
+    next_BL = np.take_along_axis(log_BLV[:, :-1], tokens_BL[:, 1:, None], 2)[..., 0]
+    read_BL = valid_BL[:, 1:]
+    assert float(metrics["lm_loss"].weight) == read_BL.sum()
+    expected = -0.5 * (next_BL * read_BL).sum()
+    assert float(metrics["lm_loss"].total) == pytest.approx(expected, rel=1e-4)
+
+
+def build_with(weight):
+    return text_tasks.build(text_tasks.gpt(), language_model=weight)
+
+
+def test_a_backbone_that_reads_both_ways_is_refused():
+    with pytest.raises(UserError, match="reads from left to right"):
+        text_tasks.build(text_tasks.bert(), language_model=0.5)

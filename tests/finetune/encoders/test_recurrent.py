@@ -3,10 +3,9 @@
 import jax
 import numpy as np
 import pytest
-from flax import linen as nn
 
 import modules
-from finetune import encoders, tasks
+from finetune import tasks
 from modules.backbones import text_mask
 from modules.layers.rnn import Recurrent
 from pretrain.runtime.errors import UserError
@@ -70,31 +69,6 @@ def test_each_use_has_an_average_of_its_own(case, found):
         assert not np.allclose(before, after)
 
 
-def slopes(task, params, rows):
-    loss = lambda p: task.apply({"params": p}, rows, train=False)["loss"].total  # noqa: E731
-    return quick_jit(jax.grad(loss))(params)
-
-
-def test_a_frozen_backbone_has_no_gradient_and_all_else_has(case):
-    task, params, rows = case
-    found = slopes(task, params, rows)
-    assert not any(x.any() for x in jax.tree.leaves(found.pop("backbone")))
-    assert all(x.any() for x in jax.tree.leaves(found))
-
-
-def test_the_mixes_weights_are_held_near_0_by_the_penalty(case):
-    task, params, rows = case
-    free = tagging_data.task(
-        tagging_data.form("elmo", own=OWN), encoder=FIELDS | dict(features=FEATURES | dict(l2=0.0))
-    )
-    held, plain = (
-        tagging_data.told(m, params, rows, "__call__", train=False)["loss"] for m in (task, free)
-    )
-    w_N = params["encoder"]["features"]["mixed"]["w_N"]
-    expected = 0.5 * np.square(w_N).sum()
-    assert (held.total - plain.total) / held.weight == pytest.approx(expected, rel=1e-3)
-
-
 def test_words_that_are_rare_share_a_vector(case):
     _, _, rows = case
     words = [word for x in EXAMPLES for word in x["words"]]
@@ -115,41 +89,10 @@ def test_states_join_the_stack_after_its_first_layer(case):
     assert params["encoder"]["features"]["mixed"]["w_N"].shape[0] == 2
 
 
-def test_the_last_states_of_the_backbone_are_its_own(case):
-    task, params, rows = case
-    backbone = task.backbone.clone(parent=None)
-    states = tagging_data.told(
-        encoders.build(backbone), {"backbone": params["backbone"]}, rows, "__call__", train=False
-    )
-    given = dict(mask=text_mask(backbone, valid_BL=rows["valid_BL"]), train=False)
-    top = tagging_data.told(backbone, params["backbone"], rows["tokens_BLW"], None, **given).h
-    np.testing.assert_array_equal(states, top)
-
-
-def test_two_tasks_on_one_encoder_share_its_parameters(case):
-    _, _, rows = case
-    backbone = modules.build(**tagging_data.BACKBONES["elmo"])
-    encoder = encoders.build(backbone)
-    one, other = (tagging_data.form("elmo").build_task(backbone, encoder, {}, {}) for _ in range(2))
-
-    class Both(nn.Module):
-        one: nn.Module
-        other: nn.Module
-
-        def __call__(self, batch, *, train):
-            return self.one(batch, train=train), self.other(batch, train=train)
-
-    shapes = jax.eval_shape(lambda: Both(one, other).init(jax.random.key(0), rows, train=False))
-    assert shapes["params"]["one"].keys() == {"backbone", "emissions"}
-    assert shapes["params"]["other"].keys() == {"emissions"}
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (dict(language_model=0.5), "reads from left to right"),
         (dict(language_model=0.5, encoder=dict(frozen=True)), "without task.encoder.frozen"),
-        (dict(encoder=dict(window=4)), "of a backbone with a memory"),
         (dict(encoder=dict(name="recurrent", word_D=3)), "word_D=3 with 0 words"),
         (dict(encoder=dict(name="recurrent", word_V=3)), "word_D=0 with 3 words"),
         (dict(encoder=dict(name="recurrent", join=(2,))), "places from 0, the input, to 1"),

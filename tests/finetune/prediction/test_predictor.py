@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from configs.finetune import common
-from finetune import datasets, job, predict
+from finetune import datasets, job
 from finetune.prediction import predictor as predictors
-from finetune.prediction import submissions
 from finetune.prediction.streaming import read_blocks
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import write_config
 from tests.support import choice_data as cases
 from tests.support import tiny_runs as toys
@@ -140,72 +138,6 @@ def test_outputs_of_more_and_fewer_options_are_joined():
         [1, 1, 1, 0],
         [1, 1, 1, 1],
     ]
-
-
-def written(submission, pairs, folder):
-    out = folder / "out"
-    with submissions.open_draft(out) as file, submissions.WRITERS[submission](file) as write:
-        for example, line in pairs:
-            write(example, line)
-    return out.read_text()
-
-
-def test_the_files_are_as_their_readers_want_them(tmp_path):
-    place = {"where": "a.tsv, line 1"}
-    labels = [(place, {"label": "entailment"}), ({**place, "id": "7"}, {"label": "1"})]
-    assert written("glue", labels, tmp_path) == "index\tprediction\n0\tentailment\n7\t1\n"
-    assert written("glue", [(place, {"value": 3.25})], tmp_path).endswith("\n0\t3.25\n")
-    answers = [({"id": "q1"}, {"prediction_text": "é"}), ({"id": "q2"}, {"prediction_text": ""})]
-    assert json.loads(written("squad", answers, tmp_path)) == {"q1": "é", "q2": ""}
-    lines = [json.loads(x) for x in written("", labels, tmp_path).splitlines()]
-    assert lines == [{**place, "label": "entailment"}, {**place, "id": "7", "label": "1"}]
-    for submission, wrong in (("glue", answers), ("squad", labels)):
-        with pytest.raises(UserError, match=f"--submission={submission}: "):
-            written(submission, wrong, tmp_path)
-
-
-def test_a_file_has_its_name_only_when_all_is_in_it(tmp_path):
-    out = tmp_path / "out"
-    out.write_text("before")
-    with pytest.raises(KeyError), submissions.open_draft(out) as file:
-        file.write({}["half"])
-    assert out.read_text() == "before"
-    assert list(tmp_path.iterdir()) == [out]
-    nowhere = tmp_path / "no" / "x"
-    with pytest.raises(UserError, match="cannot be written"), submissions.open_draft(nowhere):
-        pass
-
-
-def test_a_file_that_is_there_is_replaced_only_when_said(tmp_path):
-    out = tmp_path / "out"
-    out.write_text("before")
-    with pytest.raises(UserError, match="is there already"):
-        predict.check_paths(["in", str(out)], overwrite=False)
-    assert predict.check_paths(["in", str(out)], overwrite=True) == ("in", out)
-    with pytest.raises(UserError, match="name two files"):
-        predict.check_paths(["in"], overwrite=True)
-
-
-def test_the_input_is_read_as_the_recipe_s_files_are_unless_it_is_said_otherwise(tmp_path):
-    config = common.base()
-    config.data = dict(
-        format="glue",
-        task="rte",
-        train=dict(path="g", split="train"),
-        test=dict(path="g", split="test"),
-        dev="",
-    )
-    shared = {"task": "rte"}
-    assert predict.resolve_format(config, "", "", "{}") == ("glue", shared)
-    assert predict.resolve_format(config, "", "test", "{}") == ("glue", shared | {"split": "test"})
-    given = predict.resolve_format(config, "glue", "test", '{"split": "dev"}')
-    assert given == ("glue", shared | {"split": "dev"})
-    assert predict.resolve_format(config, "table", "", '{"label": ""}') == ("table", {"label": ""})
-    with pytest.raises(UserError, match="--split=dev: the recipe has train, test"):
-        predict.resolve_format(config, "", "dev", "{}")
-    for wrong in ("{", "[1]"):
-        with pytest.raises(UserError, match="--fields="):
-            predict.resolve_format(config, "", "", wrong)
 
 
 @pytest.mark.slow

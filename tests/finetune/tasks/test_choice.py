@@ -167,13 +167,6 @@ def test_the_loss_is_the_softmax_over_an_example_s_own_options(ready, grad):
     assert float(sums["loss"].weight) == 3
 
 
-def test_four_examples_are_learned_by_heart(ready):
-    _, rows, module, params, _ = ready("bert")
-    before, after = cases.fell(module, params, dict(rows, label_B=np.array([1, 0, 1, 1])))
-    assert before > 0.5
-    assert after < 0.05
-
-
 def test_scores_and_lines_know_how_many_options_there_are():
     made = form("bert")
     outputs = {"logits_BO": np.array([[0, 2, 1], [3, 1, 9], [1, 4, 9], [0, 0, 0]], np.float32)}

@@ -193,15 +193,6 @@ def test_pairs_in_the_right_order_are_counted(ready, learned):
     ]
 
 
-def test_the_order_is_learned_by_heart(ready):
-    made, _, _, params = ready
-    rows = cases.batch(made.training_arrays(EXAMPLES))
-    module = cases.task(made, loss={"name": "hinge"})
-    before, after = cases.fell(module, params, rows)
-    assert before > 0.5
-    assert after < 0.05
-
-
 def test_scores_and_lines_put_the_rows_of_a_query_together():
     made = form(ks=(1,))
     outputs = {"logits_BO": np.full((6, 4), -9.0, np.float32)}

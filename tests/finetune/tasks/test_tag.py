@@ -5,7 +5,6 @@ import json
 
 import jax
 import numpy as np
-import optax
 import pytest
 
 from finetune.metrics import tag_schemes
@@ -155,31 +154,6 @@ def test_what_is_kept_makes_the_same_form_and_task():
 
 
 # --- the device's part ---------------------------------------------------------------------------
-
-
-def test_four_examples_are_learned_and_told():
-    made = tagging_data.form("bert")
-    module, rows = tagging_data.task(made), tagging_data.batch(made)
-    params = tagging_data.drawn(module, rows, 0.2)
-    tx = optax.adam(2e-2)
-
-    def step(state, _):
-        def loss(params):
-            loss = module.apply(
-                {"params": params}, rows, train=True, rngs={"dropout": jax.random.key(0)}
-            )["loss"]
-            return loss.total / loss.weight
-
-        value, slopes = jax.value_and_grad(loss)(state[0])
-        updates, opt = tx.update(slopes, state[1])
-        return (optax.apply_updates(state[0], updates), opt), value
-
-    run = quick_jit(lambda state: jax.lax.scan(step, state, length=80))
-    (params, _), losses = run((params, tx.init(params)))
-    assert losses[-1] < 0.05 < losses[0]
-    outputs = tagging_data.told(module, params, rows)
-    assert made.scores(EXAMPLES, outputs)["f1"] == 1
-    assert [line["labels"] for line in made.format_predictions(EXAMPLES, outputs)] == TRUTH
 
 
 # BERT's padding is on the right, XLNet's on the left.

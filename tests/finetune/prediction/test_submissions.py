@@ -1,0 +1,42 @@
+"""Files of predictions are as their readers want them, and whole."""
+
+import json
+
+import pytest
+
+from finetune.prediction import submissions
+from pretrain.runtime.errors import UserError
+
+
+def written(submission, pairs, folder):
+    out = folder / "out"
+    with submissions.open_draft(out) as file, submissions.WRITERS[submission](file) as write:
+        for example, line in pairs:
+            write(example, line)
+    return out.read_text()
+
+
+def test_the_files_are_as_their_readers_want_them(tmp_path):
+    place = {"where": "a.tsv, line 1"}
+    labels = [(place, {"label": "entailment"}), ({**place, "id": "7"}, {"label": "1"})]
+    assert written("glue", labels, tmp_path) == "index\tprediction\n0\tentailment\n7\t1\n"
+    assert written("glue", [(place, {"value": 3.25})], tmp_path).endswith("\n0\t3.25\n")
+    answers = [({"id": "q1"}, {"prediction_text": "é"}), ({"id": "q2"}, {"prediction_text": ""})]
+    assert json.loads(written("squad", answers, tmp_path)) == {"q1": "é", "q2": ""}
+    lines = [json.loads(x) for x in written("", labels, tmp_path).splitlines()]
+    assert lines == [{**place, "label": "entailment"}, {**place, "id": "7", "label": "1"}]
+    for submission, wrong in (("glue", answers), ("squad", labels)):
+        with pytest.raises(UserError, match=f"--submission={submission}: "):
+            written(submission, wrong, tmp_path)
+
+
+def test_a_file_has_its_name_only_when_all_is_in_it(tmp_path):
+    out = tmp_path / "out"
+    out.write_text("before")
+    with pytest.raises(KeyError), submissions.open_draft(out) as file:
+        file.write({}["half"])
+    assert out.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [out]
+    nowhere = tmp_path / "no" / "x"
+    with pytest.raises(UserError, match="cannot be written"), submissions.open_draft(nowhere):
+        pass

@@ -1,0 +1,39 @@
+"""The command reads what the recipe names, and writes where nothing is."""
+
+import pytest
+
+from configs.finetune import common
+from finetune import predict
+from pretrain.runtime.errors import UserError
+
+
+def test_a_file_that_is_there_is_replaced_only_when_said(tmp_path):
+    out = tmp_path / "out"
+    out.write_text("before")
+    with pytest.raises(UserError, match="is there already"):
+        predict.check_paths(["in", str(out)], overwrite=False)
+    assert predict.check_paths(["in", str(out)], overwrite=True) == ("in", out)
+    with pytest.raises(UserError, match="name two files"):
+        predict.check_paths(["in"], overwrite=True)
+
+
+def test_the_input_is_read_as_the_recipe_s_files_are_unless_it_is_said_otherwise(tmp_path):
+    config = common.base()
+    config.data = dict(
+        format="glue",
+        task="rte",
+        train=dict(path="g", split="train"),
+        test=dict(path="g", split="test"),
+        dev="",
+    )
+    shared = {"task": "rte"}
+    assert predict.resolve_format(config, "", "", "{}") == ("glue", shared)
+    assert predict.resolve_format(config, "", "test", "{}") == ("glue", shared | {"split": "test"})
+    given = predict.resolve_format(config, "glue", "test", '{"split": "dev"}')
+    assert given == ("glue", shared | {"split": "dev"})
+    assert predict.resolve_format(config, "table", "", '{"label": ""}') == ("table", {"label": ""})
+    with pytest.raises(UserError, match="--split=dev: the recipe has train, test"):
+        predict.resolve_format(config, "", "dev", "{}")
+    for wrong in ("{", "[1]"):
+        with pytest.raises(UserError, match="--fields="):
+            predict.resolve_format(config, "", "", wrong)
