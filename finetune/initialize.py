@@ -1,5 +1,6 @@
 """Initializes a fine-tuning job with a pretrained run's model, tokenizer and weights, or none."""
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +13,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 import modules
+from finetune import word_vectors
 from pretrain.checkpoint import integrity
 from pretrain.data import tokenizers
 from pretrain.data.tokenizers import registry
@@ -44,6 +46,7 @@ class Start(NamedTuple):
         run: the pretrained run; None where training is from scratch.
         execution: the section of the pretrained run, with the fields that the recipe changes.
         head: the section of the pretrained run.
+        vectors: what the words' embedding begins with; None: it is drawn, or pretrained.
     """
 
     text_format: str
@@ -52,28 +55,45 @@ class Start(NamedTuple):
     run: Run | None
     execution: dict[str, Any]
     head: dict[str, Any]
+    vectors: word_vectors.Table | None = None
 
     def backbone(self) -> nn.Module:
         """Builds the backbone."""
         return call_section("model", modules.build, self.model, execution=self.execution)
 
 
-def open_start(config: ConfigDict, texts: Callable[[], Any]) -> Start:
+def open_start(
+    config: ConfigDict, texts: Callable[[], Any], held_out: Callable[[], Any] = tuple
+) -> Start:
     """Opens the run in config.init; for "" builds from config.text_format, .tokens and .model.
 
     Args:
         texts: () -> the training texts; a vocabulary is learned from them without a run.
+        held_out: () -> the other texts, whose words are known if they have a vector.
 
     Raises:
         UserError: there is no run, or config.model has another size than the run's.
     """
     changes = dict(config.get("model", {}))
     execution = {name: x for name, x in config.get("execution", {}).items() if x is not None}
+    vectors = config.get("vectors", {})
     if not config.init:
         tokenizer = call_section("tokens", registry.learn, config.tokens, texts=texts())
+        table = None
+        if vectors.get("path"):
+            parts = dict(texts=texts(), held_out=held_out(), seed=config.seed)
+            build = functools.partial(word_vectors.build_table, tokenizer)
+            tokenizer, table = call_section("vectors", build, vectors, **parts)
         new = len(load_format(config.text_format).new_tokens)
-        sized = {"V": tokenizer.V + new} if changes.get("V", 0) is None else {}
-        return Start(config.text_format, changes | sized, tokenizer, None, execution, {})
+        sizes = {"V": tokenizer.V + new, "D": table and table.rows_VD.shape[1]}
+        # What a recipe leaves open follows from the texts, and from the vectors.
+        sized = {name: x for name, x in sizes.items() if changes.get(name, 0) is None}
+        if None in sized.values():
+            raise UserError("model.D: say how wide the words' vectors are, or name vectors.path")
+        model = changes | sized
+        return Start(config.text_format, model, tokenizer, None, execution, {}, table)
+    if vectors.get("path"):
+        raise UserError(f"vectors.path: {config.init} has an embedding already: leave one out")
     run = opened(Path(config.init).expanduser())
     return start_from(run, changes, execution, config.get("text_format", ""))
 
@@ -118,7 +138,9 @@ def restore_backbone(
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
         if start.run is None:
             say("all parameters are new: init is ''")
-            return params
+            for note in start.vectors.notes if start.vectors else ():
+                say(f"  {note}")
+            return start.vectors.place(params) if start.vectors else params
         if random_init:
             say(f"all parameters are new: of {start.run.workdir} only tokenizer and architecture")
             return params

@@ -15,6 +15,7 @@ from finetune import datasets, initialize, tasks
 from finetune.inputs.batches import Examples
 from finetune.inputs.labels import UNSEEN
 from finetune.inputs.rows import RowBuilder, check_padding
+from finetune.inputs.splits import draw_splits
 from pretrain.data.batches.document_stream import shuffle_array
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import Run, opened
@@ -24,6 +25,7 @@ from pretrain.runtime.sections import call_section, name_section
 
 TASK = "task.json"  # beside config.json: the section `task`, with labels and the like of the data
 SPLITS = ("train", "dev", "test")
+DRAWN = ("folds", "fold", "dev_share", "split_seed")  # fields of `data` that are of `draw_splits`
 
 
 class Job(NamedTuple):
@@ -65,9 +67,10 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
         UserError: the recipe or the data is malformed.
     """
     examples = read_examples(config, say)
-    if "train" not in examples:
-        raise UserError("data.train is to name the training examples")
-    start = initialize.open_start(config, lambda: iter_texts(examples["train"]))
+    held_out = [x for split, found in examples.items() if split != "train" for x in found]
+    start = initialize.open_start(
+        config, lambda: iter_texts(examples["train"]), lambda: iter_texts(held_out)
+    )
     fields = config.task.to_dict()
     data, task = build_task(start, fields, config.batches.L, examples["train"])
     train, evals = build_layouts(config, data, examples)
@@ -144,8 +147,9 @@ def build_layouts(
 
 
 def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]]:
-    """Reads the examples of each split that config.data names."""
+    """Reads the examples of each split that config.data names, and draws those that it asks for."""
     fields = config.data.to_dict()
+    drawn = {name: fields.pop(name) for name in DRAWN if name in fields}
     paths = {split: fields.pop(split, None) for split in SPLITS}
     examples = {}
     for split, path in paths.items():
@@ -160,7 +164,12 @@ def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, l
             say(f"  {config.max_train_examples:,} of them are trained on")
         for note in whole.notes:
             say(f"  {note}")
-    return examples
+    if "train" not in examples:
+        raise UserError("data.train is to name the training examples")
+    splits = draw_splits(examples, **drawn)
+    if any(drawn.get(name) for name in ("folds", "dev_share")):
+        say("drawn: " + ", ".join(f"{split} {len(found):,}" for split, found in splits.items()))
+    return splits
 
 
 def draw_examples(examples: list[dict], count: int) -> list[dict]:

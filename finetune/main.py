@@ -3,6 +3,7 @@
 python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/bert-base
 """
 
+import itertools
 import math
 import statistics
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import jax
 from absl import flags
 from jax.experimental import multihost_utils
+from ml_collections import ConfigDict
 
 from finetune import initialize, results
 from finetune import job as jobs
@@ -18,6 +20,7 @@ from finetune.prediction.predictor import Predictor
 from pretrain import cli
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import TRY_AGAIN, TerminatedError
+from pretrain.runtime.json_files import write_json
 from pretrain.runtime.progress import say
 from pretrain.training import loop, summary
 from pretrain.training.hooks import Evaluation
@@ -25,25 +28,45 @@ from pretrain.training.recipe_hooks import build_hooks
 
 flags.adopt_module_key_flags(cli)
 
+STATS = "stats.json"  # means and deviations over seeds and folds, beside their folders
+
 
 def main(config, workdir) -> int:
-    """Trains config.num_seeds jobs that differ in their seed, and prints their scores.
+    """Trains a job for each seed and each fold of a recipe, and prints their scores.
 
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
     """
-    seeds = config.get("num_seeds", 1)
-    scores = []
-    for number in range(seeds):
-        seeded = config.copy_and_resolve_references()
-        seeded.seed = config.seed + number
-        values, is_done = train_job(seeded, workdir / f"seed-{number}" if seeds > 1 else workdir)
+    recipes, scores = list_jobs(config), {}
+    for name, own in recipes.items():
+        values, is_done = train_job(own, workdir / name)
         if not is_done:
             return TRY_AGAIN
-        scores.append(values)
-    if seeds > 1:
-        print_seed_stats(scores)
+        scores[name] = values
+    if len(recipes) > 1 and jax.process_index() == 0:
+        write_json(workdir / STATS, {"jobs": scores, **compute_stats(list(scores.values()))})
+        print_stats(list(scores.values()), "folds" if config.data.get("folds") else "seeds")
     return 0
+
+
+def list_jobs(config) -> dict[str, ConfigDict]:
+    """Lists the recipes of config.num_seeds jobs, times the folds if data.fold names none.
+
+    Returns:
+        By folder within the workdir; "": itself, of a single job.
+    """
+    count, folds = config.get("num_seeds", 1), config.data.get("folds", 0)
+    has_folds = folds > 0 and config.data.get("fold") is None
+    recipes = {}
+    for number, fold in itertools.product(range(count), range(folds if has_folds else 1)):
+        own = config.copy_and_resolve_references()
+        own.seed = config.seed + number
+        if has_folds:
+            with own.unlocked():
+                own.data.fold = fold
+        parts = [f"seed-{number}"] * (count > 1) + [f"fold-{fold}"] * has_folds
+        recipes["/".join(parts)] = own
+    return recipes
 
 
 def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
@@ -132,12 +155,21 @@ def print_summary(config, workdir: Path, step: int, best: Evaluation | None, is_
         print("Next: the same command again goes on from here.")
 
 
-def print_seed_stats(scores: list[dict[str, float | None]]) -> None:
-    """Prints the mean and the standard deviation of each metric over the seeds."""
+def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, float]]:
+    """Computes the mean and the standard deviation of each metric over several jobs."""
+    stats: dict[str, dict[str, float]] = {"mean": {}, "deviation": {}}
     for name in scores[0]:
-        values = [math.nan if (x := seed[name]) is None else x for seed in scores]
-        deviation = statistics.stdev(values)
-        print(f"{name}: {statistics.mean(values):.4f} +- {deviation:.4f} of {len(values)} seeds")
+        values = [math.nan if (x := job[name]) is None else x for job in scores]
+        stats["mean"][name] = statistics.mean(values)
+        stats["deviation"][name] = statistics.stdev(values)
+    return stats
+
+
+def print_stats(scores: list[dict[str, float | None]], what: str) -> None:
+    """Prints the mean and the standard deviation of each metric over the seeds or the folds."""
+    stats = compute_stats(scores)
+    for name, mean in stats["mean"].items():
+        print(f"{name}: {mean:.4f} +- {stats['deviation'][name]:.4f} of {len(scores)} {what}")
 
 
 if __name__ == "__main__":

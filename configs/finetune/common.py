@@ -16,6 +16,13 @@ def base() -> ConfigDict:
     config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
     config.text_format = ""  # how texts are framed; "": as in pretraining
     config.tokens = ConfigDict()  # from scratch
+    config.vectors = dict(  # of words, from a file, to begin with from scratch; "": they are drawn
+        path="",
+        scale=0.25,
+        match_variance=False,
+        lower=True,
+        tables=("backbone/token_VD",),
+    )
     config.execution = dict(remat=None, unroll=None)  # None: as in pretraining
     config.optim = dict(  # warmup and unfreeze_every below 1 are shares of all steps
         name="adamw",
@@ -35,6 +42,18 @@ def base() -> ConfigDict:
     )
     config.train.update(best="", stop_after=0, log_every=50, eval_every=200, save_every=500, keep=1)
     return config
+
+
+def adadelta(**fields) -> dict:
+    """Returns the section `optim` of AdaDelta, whose rate is 1 from the first step to the last."""
+    own = dict(name="adadelta", lr=1.0, rho=0.95, eps=1e-6, l2=0.0, clip_value=0.0)
+    return constant(**{**own, **fields})
+
+
+def constant(**fields) -> dict:
+    """Returns a section `optim` with a constant rate and nothing else than its fields say."""
+    none = dict(warmup=0.0, weight_decay=0.0, clip=0.0, freeze="")
+    return dict(steps=0, decay="constant", **{**none, **fields})
 
 
 def encoder(name: str = "backbone", **fields) -> dict:

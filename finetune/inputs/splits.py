@@ -14,7 +14,7 @@ def draw_splits(
     examples: Mapping[str, list[dict]],
     *,
     folds: int = 0,
-    fold: int = 0,
+    fold: int | None = None,
     dev_share: float = 0.0,
     split_seed: int = 0,
 ) -> dict[str, list[dict]]:
@@ -24,7 +24,7 @@ def draw_splits(
         examples: as read, by split.
         folds: so many equal parts are drawn of the training examples, and one is the test set; 0:
             none are.
-        fold: the number of that part, from 0.
+        fold: the number of that part, from 0; None: the first.
         dev_share: share of what is left to train on that is drawn as the development set.
         split_seed: the same parts are drawn each time.
 
@@ -33,6 +33,7 @@ def draw_splits(
     """
     splits, key = dict(examples), [split_seed]
     if folds:
+        fold = fold or 0
         if "test" in splits:
             raise UserError(f"data.folds={folds} draws the test set: leave out data.test")
         if not 0 <= fold < folds:
@@ -45,7 +46,7 @@ def draw_splits(
             raise UserError(f"data.dev_share={dev_share} draws the development set: drop data.dev")
         size = len(splits["train"])
         order = shuffle_array(np.arange(size), *key, 1)
-        chosen = order[: round(dev_share * size)]
+        chosen = order[: max(round(dev_share * size), 1)]
         splits["train"], splits["dev"] = _take(splits["train"], chosen, "dev_share")
     return {split: splits[split] for split in ("train", "dev", "test") if split in splits}
 

@@ -65,6 +65,13 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "mesh": {"data fsdp tensor": dataclasses.replace(COUNT, besides=-1)},  # -1: what remains
     "corpus": {"held_out": SHARE_BELOW_1},
+    "data": {
+        "folds fold": COUNT_OR_NONE,
+        "dev_share": SHARE_BELOW_1,
+        "split_seed": SEED,
+        "classes": COUNT,
+    },
+    "vectors": {"scale": NOT_NEGATIVE},
     "tokens": {"V sample": COUNT, "types": COUNT_OR_NONE},
     "batches": {
         "B L eval_B reuse_len": COUNT,
@@ -77,7 +84,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "V W S M reuse window highways": COUNT_OR_NONE,
         "Z": Range(1, 2, is_whole=True),
         "clamp": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
-        "dropout attention_dropout": SHARE_BELOW_1,
+        "dropout attention_dropout rnn_dropout": SHARE_BELOW_1,
         "epsilon": POSITIVE,
         "init_scale position_scale clip_cell clip_projection": NOT_NEGATIVE,
     },

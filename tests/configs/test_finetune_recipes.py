@@ -111,6 +111,18 @@ def pairs(folder, *labels, header=("index", "sentence1", "sentence2", "label"), 
     return glue(folder, header, *rows, **more)
 
 
+# Words' vectors, of which some are of the examples' words.
+WORDS = ("a", "is", "film", "good", "the", "cab", "who", "when")
+GLOVE = "".join(f"{word} 0.5 -1.25\n" for word in WORDS)
+WORD2VEC = f"{len(WORDS)} 2\n" + "".join(f"{word} \0\0\0\0\0\0\0\0" for word in WORDS)
+REVIEWS = "".join(f"{n % 2} a {'good' if n % 2 else 'bad'} film {n}\n" for n in range(20))
+TREES = "(4 (2 a) (3 (4 good) (2 film)))\n(1 (2 it) (0 bored))\n(2 (2 a) (2 film))\n"
+TREE_FILES = alike(TREES, *(f"trees/{part}.txt" for part in jobs.SPLITS))
+VECTORS = {"GoogleNews-vectors-negative300.bin": WORD2VEC} | alike(
+    GLOVE, "glove.6B.50d.txt", "glove.6B.100d.txt"
+)
+
+
 TWO_WAY = ("entailment", "not_entailment")
 FILES = {
     "conll2003": alike(NEWS, "eng.train", "eng.testa", "eng.testb"),
@@ -141,11 +153,18 @@ FILES = {
     "race": alike(json.dumps(EXAM), *(f"RACE/{part}/high/1.txt" for part in jobs.SPLITS)),
     "rank": alike(RANKED, "train.tsv", "dev.tsv"),
     "rte": alike(IMPLIED, "train.csv", "dev.csv"),
-    "semeval2010": alike(RELATED, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
+    "recurrent": VECTORS | alike(RELATED * 4, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
+    "semeval2010:att_blstm": VECTORS | alike(RELATED * 4, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
+    "semeval2010:tuned": alike(RELATED, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
     "squad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json"),
     "squad2": alike(asked(ANSWERS, NO_ANSWER), "train-v2.0.json", "dev-v2.0.json"),
     "sst2": alike(FILMS, *(f"stsa.binary.{part}" for part in jobs.SPLITS)),
     "stsb": alike(SIMILAR, *(f"stsb-en-{part}.csv" for part in jobs.SPLITS)),
+    "textcnn": VECTORS
+    | TREE_FILES
+    | alike(REVIEWS, "rt-polarity.all", "subj.all")
+    | alike(QUESTIONS * 4, "TREC.train", "TREC.test"),
+    "textrcnn": VECTORS | TREE_FILES,
     "trec": alike(QUESTIONS, "TREC.train", "TREC.test"),
     "wnut17": alike(TWEETS, "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
     "xquad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json", "xquad.en.json"),
@@ -213,7 +232,19 @@ def test_every_preset_builds_a_job_and_is_judged_by_the_metric_it_names(recipe, 
 
 
 # Below a task: what has more than one dimension and is a bias all the same, or a task's own scores.
-SPARED = {"b_ZGU", "bq_HK", "bk_HK", "bv_HK", "transition_CC", "w_N", "carry_X", "transform_X"}
+SPARED = {
+    "bh_ZU",
+    "end_ZU",
+    "fixed_VD",
+    "b_ZGU",
+    "bq_HK",
+    "bk_HK",
+    "bv_HK",
+    "transition_CC",
+    "w_N",
+    "carry_X",
+    "transform_X",
+}
 
 
 @pytest.mark.parametrize(("name", "preset"), CASES)
@@ -260,7 +291,7 @@ def test_a_question_s_class_is_what_stands_before_the_colon_and_all_of_it_withou
 
 
 def test_marked_words_stand_between_signs_and_a_wrong_direction_is_wrong(recipe):
-    made = jobs.build_job(recipe("semeval2010", ""), quiet)
+    made = jobs.build_job(recipe("semeval2010", "tuned"), quiet)
     examples, scores = made.examples["test"], []
     assert examples[0]["texts"] == ["The $ kitchen $ is part of the # house #."]
     there, other, back = (made.data.labels.index(x["label"]) for x in examples)

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from configs.finetune import common
 from finetune import initialize
 from finetune import job as jobs
+from pretrain.runtime.errors import UserError
 from pretrain.training import logging
 from tests.support import tagging_data, tiny_jobs
 from tests.support.tiny_jobs import table
@@ -15,6 +17,8 @@ from tests.support.tiny_runs import assert_same
 
 pytest_plugins = ["tests.support.tiny_runs"]
 __all__ = ["run", "table"]
+
+VECTORS = ("token_VD", "fixed_VD")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -67,3 +71,48 @@ def test_a_network_from_scratch_learns_a_task(table, tmp_path):
     tiny_jobs.train(recipe, tmp_path / "run", said.append)
     assert "all parameters are new: init is ''" in said
     assert logging.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]["dev/accuracy"] > 0.9
+
+
+@pytest.fixture
+def words(table, tmp_path):
+    """A recipe of a network over words, whose vectors are in a file."""
+    (tmp_path / "glove.txt").write_text("ab 1 2\ncd 3 4\nheld 5 6\n")
+    (tmp_path / "test.tsv").write_text("ab held unheard\tyes\t1\n")
+    recipe = tiny_jobs.recipe(table, **{"data.test": str(tmp_path / "test.tsv"), "optim.steps": 3})
+    recipe.text_format, recipe.tokens = "words", ConfigDict(dict(name="words"))
+    model = dict(name="text_cnn", V=None, D=None, filters=((2, 4),), tables=("learned", "fixed"))
+    recipe.model = ConfigDict(model)
+    tables = ("backbone/token_VD", "backbone/fixed_VD")
+    recipe.vectors.update(path=str(tmp_path / "glove.txt"), tables=tables)
+    recipe.task.head.update(pool="max", scale=0.0)
+    recipe.optim = common.adadelta(max_norm={"head/w_DC": 1e-3}, l2=0.1)
+    recipe.optim.steps = 3
+    return recipe
+
+
+def test_words_begin_with_the_vectors_of_a_file_and_padding_stays_zero(words, tmp_path):
+    said = []
+    params = tiny_jobs.train(words, tmp_path / "run", said.append).params
+    assert "glove.txt: 3 of 11 words have vectors (27.3%)" in "".join(said)
+    tuned = jobs.load_job(tmp_path / "run")
+    pieces = tuned.run.tokenizer.pieces
+    rows = {name: dict(zip(pieces, params["backbone"][name], strict=True)) for name in VECTORS}
+    for word, vector_D in {"ab": (1, 2), "cd": (3, 4), "held": (5, 6)}.items():
+        np.testing.assert_array_equal(rows["fixed_VD"][word], vector_D)
+        assert (rows["token_VD"][word] != np.array(vector_D)).any()  # learned, or shrunk by l2
+    assert "unheard" not in pieces
+    for name in VECTORS:
+        np.testing.assert_array_equal(params["backbone"][name][0], 0)
+    assert 0 < np.linalg.norm(params["head"]["w_DC"], axis=0).max() <= 1e-3 * (1 + 1e-5)
+
+
+def test_vectors_are_refused_of_an_embedding_that_is_there(run, words):
+    words.init, words.model = str(run("mlm").workdir), ConfigDict()
+    with pytest.raises(UserError, match=r"vectors\.path: .* has an embedding already"):
+        jobs.build_job(words, tiny_jobs.ignore)
+
+
+def test_a_width_that_nothing_says_is_asked_for(words):
+    words.vectors.path = ""
+    with pytest.raises(UserError, match=r"model\.D: say how wide the words' vectors are"):
+        jobs.build_job(words, tiny_jobs.ignore)

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import itertools
+import json
 import os
 import pathlib
 import shutil
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from absl import flags
 from absl.testing import flagsaver
+from ml_collections import ConfigDict
 
 from finetune import job as jobs
 from finetune import main
@@ -174,8 +176,28 @@ def test_seeds_are_runs_of_their_own_with_mean_and_deviation(run, table, tmp_pat
         assert (tmp_path / "runs" / seed / "checkpoints" / "2").exists()
         predicted = (tmp_path / "runs" / seed / "predictions" / "dev.jsonl").read_text()
         assert len(predicted.splitlines()) == 24
-    main.print_seed_stats([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}])
+    main.print_stats([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}], "seeds")
     assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
+
+
+def test_folds_are_jobs_of_every_seed_whose_mean_is_written(tmp_path, capsys):
+    data = dict(train="a", folds=3, fold=None)
+    config = ConfigDict(dict(seed=5, num_seeds=2, data=data))
+    recipes = main.list_jobs(config)
+    assert list(recipes) == [f"seed-{s}/fold-{f}" for s in range(2) for f in range(3)]
+    assert {(x.seed, x.data.fold) for x in recipes.values()} == {
+        (s, f) for s in (5, 6) for f in range(3)
+    }
+    config.data.fold = 1
+    assert list(main.list_jobs(config)) == ["seed-0", "seed-1"]
+    config.update(num_seeds=1, data=data)
+    scores = [({"test/accuracy": x}, True) for x in (0.5, 0.7, 0.9)]
+    with mock.patch.object(main, "train_job", side_effect=scores):
+        main.main(config, tmp_path)
+    assert capsys.readouterr().out == "test/accuracy: 0.7000 +- 0.2000 of 3 folds\n"
+    written = json.loads((tmp_path / main.STATS).read_text())
+    assert written["jobs"]["fold-2"] == {"test/accuracy": 0.9}
+    assert written["deviation"] == pytest.approx({"test/accuracy": 0.2})
 
 
 def test_predictions_that_were_broken_off_are_still_to_be_made(tmp_path):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from finetune.word_vectors import build_table
-from pretrain.data import tokenizers
+from pretrain.data.tokenizers import registry
 from pretrain.runtime.errors import UserError
 
 TRAIN, TEST = ["The cat sat", "the Rat sat"], ["a cat sits", "blorb sits"]
@@ -18,7 +18,7 @@ def build(tmp_path):
     (tmp_path / "glove.txt").write_text(FILE)
 
     def build(seed=0, lower=True, **fields):
-        tokenizer = tokenizers.learn(iter(TRAIN), name="words", split="blank")
+        tokenizer = registry.learn(iter(TRAIN), name="words", split="blank")
         path = str(tmp_path / "glove.txt")
         return build_table(tokenizer, TRAIN, TEST, seed, path=path, lower=lower, **fields)
 

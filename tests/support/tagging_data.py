@@ -57,7 +57,7 @@ def tokenizer(system):
 
 def learned(system, texts, tokens):
     """The system's kind of tokenizer, as large as `tokens` says."""
-    if system == "elmo":
+    if system in ("elmo", "words"):
         return registry.learn(texts, name="words", split="blank")
     name, V = tokens[system]
     return registry.learn(texts, name=name, V=V)

@@ -21,6 +21,9 @@ BACKBONES = {
     "gpt": ("gpt", dict(name="transformer", **tagging_data.WIDTHS, **cases.GPT1, L=64)),
     "gpt2": ("gpt", tagging_data.BACKBONES["gpt"]),
     "xlnet": ("xlnet", tagging_data.BACKBONES["xlnet"] | {"M": 12}),
+    "recurrent": ("words", dict(name="recurrent", D=12, U=12)),
+    "text_cnn": ("words", dict(name="text_cnn", D=12, filters=((2, 8), (3, 8)))),
+    "text_rcnn": ("words", dict(name="text_rcnn", D=12, U=8, F=16)),
 }
 SENTENCES = [" ".join(x["words"]) for x in tagging_data.EXAMPLES]
 
