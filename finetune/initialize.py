@@ -41,7 +41,7 @@ class Start(NamedTuple):
     Attributes:
         text_format: the name of the way in which texts are framed.
         model: the section `model` of the pretrained run, or of the recipe; its V counts the new
-            tokens of the text format.
+            tokens of the text format.  {}: there is no backbone.
         tokenizer: of that run, or learned from the training texts.
         run: the pretrained run; None where training is from scratch.
         execution: the section of the pretrained run, with the fields that the recipe changes.
@@ -57,8 +57,10 @@ class Start(NamedTuple):
     head: dict[str, Any]
     vectors: word_vectors.Table | None = None
 
-    def backbone(self) -> nn.Module:
-        """Builds the backbone."""
+    def backbone(self) -> nn.Module | None:
+        """Builds the backbone, if there is one."""
+        if not self.model:
+            return None
         return call_section("model", modules.build, self.model, execution=self.execution)
 
 

@@ -91,7 +91,7 @@ def load_job(workdir: Path) -> TunedRun:
     Raises:
         UserError: it holds none.
     """
-    run = opened(workdir)
+    run = opened(workdir, needs_backbone=False)
     if not (workdir / TASK).exists():
         raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {TASK}")
     name, model = format_name(run.config), run.config.model.to_dict()
@@ -222,10 +222,13 @@ def build_inputs(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
     positions = getattr(backbone, "L", L)
     if positions < L:
         raise UserError(f"batches.L={L}: this model reads rows of at most {positions} tokens")
-    # Only the shape: processes must join each other before a device is touched.
-    example, S = jax.eval_shape(backbone.example), getattr(backbone, "S", None)
-    W = example.shape[2] if example.ndim == 3 else 0
-    inputs = RowBuilder(load_format(start.text_format), start.tokenizer, L, W=W, V=backbone.V, S=S)
+    sizes = {}
+    if backbone is not None:
+        # Only the shape: processes must join each other before a device is touched.
+        example = jax.eval_shape(backbone.example)
+        W = example.shape[2] if example.ndim == 3 else 0
+        sizes = dict(W=W, V=backbone.V, S=getattr(backbone, "S", None))
+    inputs = RowBuilder(load_format(start.text_format), start.tokenizer, L, **sizes)
     marks = len(inputs.row(inputs.tokens([""])).ids)
     if marks >= L:
         raise UserError(f"batches.L={L}: a row has {marks} marks, and then no room for a word")

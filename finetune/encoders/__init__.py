@@ -2,7 +2,7 @@
 
     backbone     the last layer of the pretrained backbone, or of a network from scratch
     scalar_mix   a weighted average of all layers of the backbone, as ELMo's
-    recurrent    an LSTM of the task's own, fed with one of the others
+    recurrent    an RNN of the task's own, fed with one of the others, or with words alone
 
 A name with a dot is a module of your own.
 """
@@ -15,6 +15,7 @@ import jax
 from flax import linen as nn
 
 from modules import plugins
+from modules.layers.char_words import CharWords
 from modules.metrics import Metrics
 from pretrain.checkpoint import integrity
 from pretrain.inference.trained_run import drawn
@@ -27,7 +28,8 @@ class Encoder(Protocol):
     """A Linen module from a batch to states; its file calls it `Encoder`.
 
     Its first field is the backbone, which several encoders and tasks may share: one module passed
-    to all of them has one set of parameters.
+    to all of them has one set of parameters.  It is None where a job has none; an encoder whose
+    class says `needs_backbone = False` can do without.
 
     Attributes:
         has_backbone_states: the states are the backbone's, so that a head may use its pooler.
@@ -44,7 +46,7 @@ class Encoder(Protocol):
 
         Args:
             batch: arrays of `RowBuilder`; where there are words, `word_BL` marks one position of
-                each, and `own_BL` has ids of the task's own words.
+                each, `own_BL` has ids of the task's own words, `own_chars_BLW` their characters.
         """
         ...
 
@@ -60,15 +62,24 @@ class Encoder(Protocol):
         ...
 
 
-def build(backbone: nn.Module, name: str = "backbone", **fields: Any) -> nn.Module:
+def build(backbone: nn.Module | None, name: str = "backbone", **fields: Any) -> nn.Module:
     """Builds an encoder on a backbone; a field that is None has the encoder's own default.
 
     Raises:
         plugins.FieldError: there is no such file, or the fields do not fit.
     """
     encoder = plugins.load(FOLDER, name, "Encoder").Encoder
+    if backbone is None and getattr(encoder, "needs_backbone", True):
+        raise plugins.FieldError(
+            f"encoder.name={name!r} reads a backbone: name a pretrained run in init, or a network "
+            "in model"
+        )
     fields = {field: x for field, x in fields.items() if x is not None}
-    if isinstance(fields.get("features"), Mapping):
+    if isinstance(fields.get("characters"), Mapping):
+        fields["characters"] = plugins.construct(CharWords, **fields["characters"])
+    if isinstance(fields.get("features"), Mapping) and not fields.get("join", encoder.join):
+        del fields["features"]  # joined nowhere
+    elif isinstance(fields.get("features"), Mapping):
         # One copy for each place of the stack that is fed: ELMo has weights for each (section 3.3).
         copies = len(fields.get("join", encoder.join))
         fields["features"] = build(backbone, **{"copies": copies, **fields["features"]})
@@ -88,6 +99,8 @@ def weights(backbone: nn.Module) -> int:
     return _weights[name]
 
 
-def training_flops(backbone: nn.Module, B: int, L: int) -> float:
+def training_flops(backbone: nn.Module | None, B: int, L: int) -> float:
     """Estimates operations of a training step: six for each token and each of the weights."""
+    if backbone is None:
+        return 0.0
     return 6.0 * B * L * weights(backbone)

@@ -5,6 +5,7 @@ overlap and split no word.  So every word is predicted once, and the words' plac
 in the order of the words.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from finetune.inputs.rows import RowBuilder
-from pretrain.data.tokenizers.character_ids import spell_words
+from pretrain.data.tokenizers.character_ids import PAD, spell_words
 from pretrain.runtime.errors import UserError
 
 
@@ -126,7 +127,23 @@ def gather_from_words(
     return [values[end - n : end] for n, end in zip(lengths, ends[1:], strict=True)]
 
 
-def list_frequent_words(sentences: Sequence[Sequence[str]], least: int) -> list[str]:
-    """Returns words in lower case that occur at least so often, the commonest first."""
-    counts = Counter(word.lower() for words in sentences for word in words)
+def scatter_characters(
+    sentences: Sequence[Sequence[str]], word_BL: np.ndarray, W: int
+) -> np.ndarray:
+    """Writes the characters of each word to its place, elsewhere padding: int16 [B, L, W]."""
+    chars_BLW = np.full((*word_BL.shape, W), PAD, np.int16)
+    chars_BLW[word_BL] = spell_words([x for words in sentences for x in words], W)
+    return chars_BLW
+
+
+def normalize_word(word: str, zero_digits: bool = False) -> str:
+    """Returns a word in lower case, with 0 for each of its digits if these are to be alike."""
+    return re.sub("[0-9]", "0", word.lower()) if zero_digits else word.lower()
+
+
+def list_frequent_words(
+    sentences: Sequence[Sequence[str]], least: int, zero_digits: bool = False
+) -> list[str]:
+    """Returns normalized words that occur at least so often, the commonest first."""
+    counts = Counter(normalize_word(word, zero_digits) for words in sentences for word in words)
     return [word for word, count in counts.most_common() if count >= least]

@@ -62,7 +62,7 @@ class TaskData(Protocol):
         ...
 
     def build_task(
-        self, backbone: nn.Module, encoder: nn.Module, head: dict, loss: dict
+        self, backbone: nn.Module | None, encoder: nn.Module, head: dict, loss: dict
     ) -> nn.Module:
         """Builds the module to train on an encoder; head and loss are sections of the recipe."""
         ...
@@ -75,7 +75,7 @@ class TaskData(Protocol):
 class Task(Protocol):
     """The half to train: a Linen module, as an objective is."""
 
-    backbone: nn.Module
+    backbone: nn.Module | None
     encoder: nn.Module
 
     def __call__(self, batch: Mapping[str, Any], *, train: bool) -> Metrics:
@@ -124,7 +124,7 @@ def build_data(inputs: RowBuilder, examples: Sequence[dict], name: str, **fields
 
 
 def build_task(
-    backbone: nn.Module,
+    backbone: nn.Module | None,
     data: TaskData,
     *,
     encoder: Mapping[str, Any] | None = None,

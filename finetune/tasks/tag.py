@@ -49,6 +49,8 @@ class TaskData(Defaults):
         piece: str = "first",
         own: int = 0,
         vocabulary: Sequence[str] = (),
+        zero_digits: bool = False,
+        own_characters: int = 0,
         closed: bool | None = None,
     ):
         """
@@ -65,6 +67,9 @@ class TaskData(Defaults):
             own: words that occur this often in the examples have vectors of the task's own, of
                 width `task.encoder.word_D`; 0: none have.
             vocabulary: these words, in lower case; none: found in the examples.
+            zero_digits: all digits are 0 in these words (Peters et al. 2017).
+            own_characters: characters of a word, with its two ends, that `task.encoder.characters`
+                read; 0: none.
             closed: a label that is none of these is refused; False: it counts as an error, and its
                 word, with a CRF its row, is left out of the loss; None: refused if `labels`
                 are named.
@@ -78,8 +83,9 @@ class TaskData(Defaults):
         if len(self.labels) < 2:
             raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
         self._ids = {label: i for i, label in enumerate(self.labels)}
+        self.zero_digits, self.own_characters = zero_digits, own_characters
         sentences = [x["words"] for x in examples] if own else []
-        self.vocabulary = list(vocabulary) or words.list_frequent_words(sentences, own)
+        self.vocabulary = list(vocabulary) or words.list_frequent_words(sentences, own, zero_digits)
 
     def _check(self, convert_to: str) -> None:
         """Raises UserError where fields do not go together."""
@@ -114,12 +120,15 @@ class TaskData(Defaults):
             strict=self.strict,
             piece=self.piece,
             vocabulary=self.vocabulary,
+            zero_digits=self.zero_digits,
+            own_characters=self.own_characters,
             closed=self.unseen.closed,
         )
 
     def encoder_fields(self) -> dict[str, Any]:
-        """Returns how many words have vectors of their own, where any have."""
-        return {"word_V": len(self.vocabulary) + 1} if self.vocabulary else {}
+        """Returns the numbers of the task's own words, and of a word's characters, if any."""
+        fields = {"word_V": len(self.vocabulary) + 1} if self.vocabulary else {}
+        return fields | ({"char_W": self.own_characters} if self.own_characters else {})
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task`; `head` has the fields of `Emissions`, and `crf` and `constrained`."""
@@ -156,7 +165,8 @@ class TaskData(Defaults):
 
         Returns:
             The arrays of `words.frame_words`; label_BL, UNKNOWN also where there is no word; with a
-            vocabulary own_BL, ids of the task's own words, 0 of all others.
+            vocabulary own_BL, ids of the task's own words, 0 of all others; with own_characters
+            own_chars_BLW.
         """
         sentences, last = [x["words"] for x in examples], self.piece == "last"
         ids = [self.label_ids(x) for x in examples]
@@ -165,8 +175,13 @@ class TaskData(Defaults):
         arrays["label_BL"] = words.scatter_to_words(ids, arrays["word_BL"], UNKNOWN)
         if self.vocabulary:
             word_ids = {word: i for i, word in enumerate(self.vocabulary, 1)}
-            own = [[word_ids.get(word.lower(), 0) for word in sentence] for sentence in sentences]
+            own = [
+                [word_ids.get(words.normalize_word(x, self.zero_digits), 0) for x in sentence]
+                for sentence in sentences
+            ]
             arrays["own_BL"] = words.scatter_to_words(own, arrays["word_BL"], 0)
+        if W := self.own_characters:
+            arrays["own_chars_BLW"] = words.scatter_characters(sentences, arrays["word_BL"], W)
         return arrays
 
     def tags(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[list[str]]:
@@ -227,7 +242,7 @@ class Task(nn.Module):
         constrained: only transitions that the scheme allows are predicted.
     """
 
-    backbone: nn.Module
+    backbone: nn.Module | None
     encoder: nn.Module
     emissions: Emissions
     chain: Any = None

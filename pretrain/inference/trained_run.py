@@ -26,7 +26,7 @@ class Run(NamedTuple):
     workdir: pathlib.Path
     config: ConfigDict
     tokenizer: tokenizers.Tokenizer
-    backbone: nn.Module
+    backbone: Any  # a Linen module; None where a task was learned by a network of its own alone
 
     @property
     def folder(self) -> pathlib.Path:
@@ -59,17 +59,20 @@ class Run(NamedTuple):
         return found[name], step
 
 
-def opened(workdir: str | pathlib.Path) -> Run:
+def opened(workdir: str | pathlib.Path, *, needs_backbone: bool = True) -> Run:
     """The run in this folder; nothing there is changed.
 
     Raises:
-        UserError: the folder holds no run.
+        UserError: the folder holds no run, or one without a backbone that is needed.
     """
     workdir = pathlib.Path(workdir).absolute()
     if not (workdir / "config.json").exists():
         raise UserError(f"{workdir} holds no run: it has no config.json")
     config = ConfigDict(read_config(workdir))
-    backbone = call_section("model", modules.build, config.model, execution=config.get("execution"))
+    backbone = None
+    if config.model or needs_backbone:
+        execution = config.get("execution")
+        backbone = call_section("model", modules.build, config.model, execution=execution)
     return Run(workdir, config, registry.load(workdir / "tokenizer"), backbone)
 
 

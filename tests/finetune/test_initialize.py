@@ -8,6 +8,9 @@ from ml_collections import ConfigDict
 from configs.finetune import common
 from finetune import initialize
 from finetune import job as jobs
+from finetune.prediction.predictor import Predictor
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.trained_run import opened
 from pretrain.runtime.errors import UserError
 from pretrain.training import logging
 from tests.support import tagging_data, tiny_jobs
@@ -116,3 +119,24 @@ def test_a_width_that_nothing_says_is_asked_for(words):
     words.vectors.path = ""
     with pytest.raises(UserError, match=r"model\.D: say how wide the words' vectors are"):
         jobs.build_job(words, tiny_jobs.ignore)
+
+
+def test_a_task_s_own_network_learns_and_predicts_without_a_backbone(tmp_path):
+    tagging_data.write_conll(tmp_path / "a.conll")
+    recipe = tiny_jobs.recipe(tmp_path / "a.conll", **{"optim.steps": 60, "optim.lr": 0.02})
+    recipe.train.update(eval_every=60, log_every=60, save_every=60)
+    recipe.text_format, recipe.tokens = "words", ConfigDict(dict(name="words"))
+    paths = dict.fromkeys(("train", "dev"), str(tmp_path / "a.conll"))
+    recipe.data = ConfigDict(dict(format="conll", **paths))
+    characters = dict(E=4, filters=((3, 8),))
+    own = dict(name="recurrent", U=8, cell="gru", word_D=4, join=(), characters=characters)
+    fields = dict(scheme="iob2", own=1, own_characters=9, encoder=own)
+    recipe.task = ConfigDict(dict(name="tag", **fields))
+    tiny_jobs.train(recipe, tmp_path / "run")
+    tuned = jobs.load_job(tmp_path / "run")
+    assert tuned.run.backbone is None
+    predict = Predictor(tuned, Layout(make_mesh(devices=jax.devices()[:1])))
+    found = tuned.data.tags(tagging_data.EXAMPLES, predict(tagging_data.EXAMPLES))
+    assert found == [x["labels"] for x in tagging_data.EXAMPLES]
+    with pytest.raises(UserError, match="model"):
+        opened(tmp_path / "run")

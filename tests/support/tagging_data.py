@@ -27,6 +27,13 @@ EXAMPLES = [
     }
     for i, line in enumerate(TEXT.split("\n"), 1)
 ]
+
+
+def write_conll(path):
+    """Writes the sentences as a file of words and tags."""
+    path.write_text(TEXT.replace("/", "\t").replace("\n", "\n\n").replace(" ", "\n") + "\n")
+
+
 LABELS = ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
 TOKENS = {"bert": ("wordpiece", 50), "gpt": ("byte_bpe", 270), "xlnet": ("sentencepiece", 44)}
 WIDTHS = dict(D=16, H=2, K=8, N=1, F=24, dropout=0.0, attention_dropout=0.0)

@@ -1,5 +1,7 @@
 """A task's LSTM reads words alone, and averages of layers of its own."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -78,15 +80,89 @@ def test_words_that_are_rare_share_a_vector(case):
     assert len(set(own)) == len(known) + 1
 
 
-def test_states_join_the_stack_after_its_first_layer(case):
-    _, params, rows = case
-    form = tagging_data.form("elmo", own=OWN)
-    task = tagging_data.task(form, encoder=FIELDS | dict(join=(1,)))
-    shapes = jax.eval_shape(lambda: task.init(jax.random.key(0), rows, train=False))["params"]
-    widths = [shapes["encoder"][f"lstm_{n}"]["wx_ZDGU"].shape[1] for n in (0, 1)]
-    D = 2 * tagging_data.BACKBONES["elmo"]["D"]
-    assert widths == [FIELDS["word_D"], 2 * FIELDS["U"] + D]
-    assert params["encoder"]["features"]["mixed"]["w_N"].shape[0] == 2
+TAGGER = dict(
+    name="recurrent",
+    U=3,
+    layers=2,
+    cell="gru",
+    word_D=2,
+    characters=dict(E=2, filters=((3, 4),)),
+    features=dict(name="backbone", frozen=True),
+)
+
+
+def read_gru(own, x_LD):
+    """Both directions of a GRU in float64."""
+    both = []
+    for z, order in ((0, slice(None)), (1, slice(None, None, -1))):
+        wx_DGU, wh_DGU, b_GU, bh_U = (
+            np.asarray(own[name][z], float) for name in ("wx_ZDGU", "wh_ZDGU", "b_ZGU", "bh_ZU")
+        )
+        h_U, states = np.zeros(len(bh_U)), []
+        for x_D in x_LD[order]:
+            a_GU = np.einsum("D,DGU->GU", x_D, wx_DGU) + b_GU
+            r_GU = np.einsum("D,DGU->GU", h_U, wh_DGU)
+            reset, update = (1 / (1 + np.exp(-(a_GU[g] + r_GU[g]))) for g in (0, 1))
+            h_U = (1 - update) * np.tanh(a_GU[2] + reset * (r_GU[2] + bh_U)) + update * h_U
+            states.append(h_U)
+        both.append(np.stack(states)[order])
+    return np.concatenate(both, -1)
+
+
+@pytest.mark.parametrize(
+    ("system", "join"),
+    [("bert", ()), ("gpt", (0,)), ("elmo", (1,)), ("xlnet", (2,)), ("bert", (0, 1))],
+)
+def test_states_of_any_backbone_join_where_they_are_asked_for(system, join):
+    form = tagging_data.form(system, own=1, own_characters=9)
+    fields = dict(encoder=TAGGER | dict(join=join))
+    task = tagging_data.task(form, **fields) if join else tasks.build_task(None, form, **fields)
+    rows = tagging_data.batch(form)
+    params = tagging_data.drawn(task, rows)
+
+    def parts(module):
+        own = module.encoder
+        h_KBLD = own.features.each(rows, train=False) if join else None
+        chars_BLD = own.characters(rows["own_chars_BLW"], train=False)
+        return own(rows, train=False), h_KBLD, chars_BLD
+
+    h_BLD, h_KBLD, chars_BLD = jax.device_get(
+        quick_jit(lambda p: task.apply({"params": p}, method=parts))(params)
+    )
+    own = params["encoder"]
+    for b, at in enumerate(rows["word_BL"]):
+        states = {n: h_KBLD[k, b, at] for k, n in enumerate(join)}
+        x_LD = np.concatenate([chars_BLD[b, at], own["word_VD"][rows["own_BL"][b, at]]], -1)
+        for n in range(3):
+            x_LD = read_gru(own[f"gru_{n - 1}"], x_LD) if n else x_LD
+            x_LD = np.concatenate([x_LD, states[n]], -1) if n in states else x_LD
+        np.testing.assert_allclose(h_BLD[b, at], x_LD, rtol=1e-4, atol=1e-5)
+    if join == (1,):  # the paper's place
+        loss = lambda p: task.apply({"params": p}, rows, train=False)["loss"].total  # noqa: E731
+        grads = quick_jit(jax.grad(loss))(params)
+        assert not any(x.any() for x in jax.tree.leaves(grads.pop("backbone")))
+        # Of bytes that no word has there is no gradient, but of the table as a whole.
+        assert all(x.any() for x in jax.tree.leaves(grads))
+
+
+@pytest.mark.parametrize(("layers", "below"), [(1, "word_VD"), (2, "lstm_0")])
+def test_the_input_of_every_layer_is_dropped_in_training(layers, below):
+    form = tagging_data.form("bert", own=1)
+    fields = dict(name="recurrent", U=2, layers=layers, word_D=3, join=(), input_dropout=1 - 1e-6)
+    task, rows = tasks.build_task(None, form, encoder=fields), tagging_data.batch(form)
+    params = tagging_data.drawn(task, rows)
+    own = params["encoder"]
+    other = {"encoder": own | {below: jax.tree.map(np.negative, own[below])}}
+
+    @functools.partial(quick_jit, static_argnums=1)
+    def encode(params, train):
+        rngs = {"dropout": jax.random.key(0)}
+        return task.apply(
+            {"params": params}, method=lambda x: x.encoder(rows, train=train), rngs=rngs
+        )
+
+    np.testing.assert_array_equal(encode(params, True), encode(params | other, True))
+    assert not np.allclose(encode(params, False), encode(params | other, False))
 
 
 @pytest.mark.parametrize(
@@ -97,6 +173,7 @@ def test_states_join_the_stack_after_its_first_layer(case):
         (dict(encoder=dict(name="recurrent", word_V=3)), "word_D=0 with 3 words"),
         (dict(encoder=dict(name="recurrent", join=(2,))), "places from 0, the input, to 1"),
         (dict(encoder=dict(name="recurrent", join=(1,))), "the input is empty"),
+        (dict(encoder=dict(name="recurrent", char_W=9)), "own_characters=9 and task.encoder.chara"),
     ],
 )
 def test_parts_without_what_they_need_are_refused(fields, message):
@@ -104,3 +181,12 @@ def test_parts_without_what_they_need_are_refused(fields, message):
     backbone = modules.build(**tagging_data.BACKBONES["elmo"])
     with pytest.raises((UserError, ValueError), match=message):
         tasks.build_task(backbone, form, **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"), [({}, "'backbone' reads a backbone"), (FIELDS, "joins the states of a")]
+)
+def test_without_a_backbone_its_readers_are_refused(fields, message):
+    form = tagging_data.form("bert", own=OWN)
+    with pytest.raises((UserError, ValueError), match=message):
+        tasks.build_task(None, form, encoder=fields | dict(features=None, word_V=None))

@@ -113,5 +113,15 @@ def test_a_row_without_room_is_refused(made):
         words.frame_words(made("bert", 2), [["ba"]])
 
 
+def test_characters_of_words_stand_at_their_places(made):
+    word_BL = words.frame_words(made("xlnet", 12), [*SENTENCES, ["a"]])[0]["word_BL"]
+    chars_BLW = words.scatter_characters([*SENTENCES, ["a"]], word_BL, 20)
+    assert (chars_BLW[~word_BL] == 260).all()
+    spelled = [bytes(x for x in chars_W if x < 256).decode() for chars_W in chars_BLW[word_BL]]
+    assert spelled == [word for words in SENTENCES for word in words] + ["a"]
+
+
 def test_frequent_words_are_counted_in_lower_case():
-    assert words.list_frequent_words([["A", "b", "a"], ["B", "b", "c"]], 2) == ["b", "a"]
+    sentences = [["A", "b1", "a"], ["B2", "b1", "b1"]]
+    assert words.list_frequent_words(sentences, 2) == ["b1", "a"]
+    assert words.list_frequent_words(sentences, 2, zero_digits=True) == ["b0", "a"]

@@ -145,12 +145,23 @@ def test_an_entity_of_an_unseen_type_counts_as_not_found():
 
 
 def test_what_is_kept_makes_the_same_form_and_task():
-    made = tagging_data.form("bert", convert_to="iobes", own=2)
+    fields = dict(convert_to="iobes", own=2, zero_digits=True, own_characters=9)
+    made = tagging_data.form("bert", **fields)
     again = tag.TaskData(made.inputs, [], **json.loads(json.dumps(made.to_config())))
     for name, x in made.arrays(EXAMPLES).items():
         np.testing.assert_array_equal(x, again.arrays(EXAMPLES)[name])
-    assert again.encoder_fields() == made.encoder_fields() == {"word_V": len(made.vocabulary) + 1}
+    expected = {"word_V": len(made.vocabulary) + 1, "char_W": 9}
+    assert again.encoder_fields() == made.encoder_fields() == expected
     assert again.labels == made.labels
+
+
+def test_digits_of_the_task_s_own_words_are_alike():
+    dates = [dict(words=["In", "1987", "2026"], labels=["O", "O", "O"], where="line 1")]
+    made = tagging_data.form("bert", examples=EXAMPLES + dates, own=2, zero_digits=True)
+    assert "0000" in made.vocabulary
+    arrays = made.arrays(dates)
+    rare, one, other = arrays["own_BL"][arrays["word_BL"]]
+    assert one == other > rare == 0
 
 
 # --- the device's part ---------------------------------------------------------------------------
