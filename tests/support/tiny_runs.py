@@ -155,6 +155,13 @@ def assert_same(one, other) -> None:
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(one), jax.device_get(other))
 
 
+def assert_sharded_like(x: jax.Array, like) -> None:
+    """Every device has its shard of an array, and no more."""
+    assert x.sharding.is_equivalent_to(like.sharding, x.ndim)
+    shape = like.sharding.shard_shape(x.shape)
+    assert {shard.data.shape for shard in x.addressable_shards} == {shape}
+
+
 # --- as a user at the keyboard ---------------------------------------------------------------
 
 
