@@ -148,9 +148,7 @@ def build_layouts(
 
 def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]]:
     """Reads the examples of each split that config.data names, and draws those that it asks for."""
-    fields = config.data.to_dict()
-    drawn = {name: fields.pop(name) for name in DRAWN if name in fields}
-    paths = {split: fields.pop(split, None) for split in SPLITS}
+    fields, paths, drawn = part_data_section(config)
     examples = {}
     for split, path in paths.items():
         if path is None or path == "":
@@ -170,6 +168,14 @@ def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, l
     if any(drawn.get(name) for name in ("folds", "dev_share")):
         say("drawn: " + ", ".join(f"{split} {len(found):,}" for split, found in splits.items()))
     return splits
+
+
+def part_data_section(config: ConfigDict) -> tuple[dict[str, Any], ...]:
+    """Parts config.data in fields of the reader, paths of splits, and fields of `draw_splits`."""
+    fields = config.data.to_dict()
+    paths = {split: fields.pop(split, None) for split in SPLITS}
+    drawn = {name: fields.pop(name) for name in DRAWN if name in fields}
+    return fields, paths, drawn
 
 
 def draw_examples(examples: list[dict], count: int) -> list[dict]:

@@ -42,8 +42,7 @@ def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str
     Raises:
         UserError: the recipe has no such split, or `more` is no JSON object.
     """
-    shared = config.data.to_dict()
-    splits = {name: shared.pop(name, None) for name in job.SPLITS}
+    shared, splits, _ = job.part_data_section(config)
     of_split: dict[str, Any] = {}
     if split:
         if not splits.get(split):

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
 from absl import flags
 
+from modules.backbones import text_mask
 from pretrain import cli
 from pretrain.checkpoint import integrity
 from pretrain.checkpoint.checksums import describe
@@ -26,6 +28,7 @@ from pretrain.inference.layer_selection import Choice, chosen
 from pretrain.inference.trained_run import Run, backbone_weights, opened
 from pretrain.runtime.errors import UsageError, UserError
 from pretrain.runtime.progress import say
+from pretrain.runtime.sections import name_section
 
 flags.declare_key_flag("workdir")
 LAYERS = flags.DEFINE_string("layers", "all", "all, top, mean, or numbers: 0,2; 0: the tokens.")
@@ -108,7 +111,8 @@ def embed(
     Raises:
         UserError: the text cannot be read, a line is too long, or `out` cannot be written.
     """
-    choice = chosen(layers, mix, count=run.config.model.N + 1)
+    choice = chosen(layers, mix, count=run.backbone.N + 1)
+    check_layers(run.backbone)
     digest, count = survey(source)
     layout = Layout(make_mesh())
     params, step = backbone_weights(run, layout)
@@ -120,6 +124,18 @@ def embed(
         fill(made, embedder, blocks(sentences(source)), progress(say, embedder, count))
         made.join(sentences(source))
     tell(embedder, say)
+
+
+def check_layers(backbone: Any) -> None:
+    """Raises a UserError if a model's layers are not equally wide, and so are not read together."""
+
+    def read():
+        mask = text_mask(backbone)
+        rng, tokens = jax.random.key(0), backbone.example()
+        return backbone.init(rng, tokens, mask=mask, method="layer_states")
+
+    with name_section("model"):
+        jax.eval_shape(read)
 
 
 def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:

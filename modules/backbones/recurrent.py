@@ -11,6 +11,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules import plugins
 from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output, refuse_arguments
 from modules.kernels.recurrent_cells import CELLS
@@ -130,11 +131,11 @@ class Backbone(nn.Module):
         """Computes every layer's states, the words' vectors before: [N + 1, B, L, D].
 
         Raises:
-            ValueError: words and states are not equally wide.
+            plugins.FieldError: words and states are not equally wide.
         """
         del segments_BL
         if self.width != self.D:
-            raise ValueError(
+            raise plugins.FieldError(
                 f"words are {self.D} wide and states {self.width}: all layers together are read of "
                 f"a model with model.D={self.width}"
             )

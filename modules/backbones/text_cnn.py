@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules import plugins
 from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output, refuse_arguments
 from modules.layers import params
@@ -119,10 +120,10 @@ class Backbone(nn.Module):
         """Computes the words' vectors and the states: [2, B, L, D].
 
         Raises:
-            ValueError: words and states are not equally wide.
+            plugins.FieldError: words and states are not equally wide.
         """
         if self.width != self.D:
-            raise ValueError(
+            raise plugins.FieldError(
                 f"words are {self.D} wide and states {self.width}: both together are read of a "
                 f"model with as many filters as model.D"
             )

@@ -8,6 +8,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules import plugins
 from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output, refuse_arguments
 from modules.kernels.dense import dense
@@ -121,10 +122,10 @@ class Backbone(nn.Module):
         """Computes the words' vectors and the states: [2, B, L, D].
 
         Raises:
-            ValueError: words and states are not equally wide.
+            plugins.FieldError: words and states are not equally wide.
         """
         if self.D != self.F:
-            raise ValueError(
+            raise plugins.FieldError(
                 f"words are {self.D} wide and states {self.F}: both together are read of a model "
                 f"with model.F={self.D}"
             )

@@ -3,7 +3,7 @@
 All of it is:
 
     run = finished.opened("runs/bert-mini")
-    embedder = Embedder(run, Layout(make_mesh()), chosen("all", count=run.config.model.N + 1))
+    embedder = Embedder(run, Layout(make_mesh()), chosen("all", count=run.backbone.N + 1))
     for sentence in embedder([(0, ["The state of the Union", "We"])]):
         print(sentence.number, sentence.tokens, sentence.vectors.shape)
 """

@@ -22,6 +22,8 @@ def test_the_input_is_read_as_the_recipe_s_files_are_unless_it_is_said_otherwise
     config.data = dict(
         format="glue",
         task="rte",
+        folds=3,
+        dev_share=0.1,  # of the recipe's own files, and not of the input
         train=dict(path="g", split="train"),
         test=dict(path="g", split="test"),
         dev="",

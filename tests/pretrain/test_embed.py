@@ -12,6 +12,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
+import modules
 from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference import embedding_file
@@ -189,3 +190,10 @@ def flags_as_they_are():
     with flagsaver.flagsaver():
         flags.FLAGS.mark_as_parsed()
         yield
+
+
+def test_layers_of_unequal_widths_are_refused_at_the_door():
+    backbone = modules.build("text_rcnn", V=5, D=4, U=3, F=6)
+    with pytest.raises(UserError, match=r"model: words are 4 .* states 6: .* model\.F=4"):
+        embed.check_layers(backbone)
+    embed.check_layers(modules.build("text_rcnn", V=5, D=4, U=3, F=4))
