@@ -20,13 +20,15 @@ import numpy as np
 from ml_collections import ConfigDict
 
 import modules
+from modules.backbones import init_params
 from pretrain import cli
 from pretrain.data.corpus import sentences, sources, text_files
 from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import Choice, chosen
-from pretrain.inference.trained_run import Run, drawn
+from pretrain.inference.run import Run
+from pretrain.inference.trained_run import build_run
 
 SHORT = 8  # words
 FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128))
@@ -132,7 +134,7 @@ def main(_) -> None:
         lines = list(itertools.islice(corpus(), many))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
         layout, ran = Layout(make_mesh()), run(name, lines)
-        choice, params = chosen("all", count=ran.config.model.N + 1), drawn(ran.backbone)
+        choice, params = chosen("all", count=ran.config.model.N + 1), init_params(ran.backbone)
         kinds = {"one by one": Alone} | ({"as published": AsPublished} if name != "bert" else {})
         together, *others = (
             kind(ran, layout, choice, params=params, cut=True)
@@ -193,7 +195,7 @@ def run(name: str, lines: list[str]) -> Run:
     _, text_format, tokens, model = SYSTEMS[name]
     config = ConfigDict(dict(text_format=text_format, model=model))
     tokenizer = registry.learn(iter(lines), **tokens)
-    return Run(Path(), config, tokenizer, modules.build(**model))
+    return build_run(Path(), config, tokenizer, modules.build(**model))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def read_rows(path: Path) -> tuple[list[str], list[str], list[float]]:
 
 def embed(workdir: str, texts: list[str], pool: str = "mean") -> np.ndarray:
     """Embeds texts as vectors of length 1, [texts, D]."""
-    run = trained_run.opened(workdir)
+    run = trained_run.load_run(workdir)
     top = chosen("top", count=run.config.model.N + 1)
     embedder = Embedder(run, Layout(make_mesh()), top, cut=True, pool=pool)
     # Batches are of similar length: sentences come in another order.

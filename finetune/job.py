@@ -11,14 +11,17 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from finetune import datasets, initialize, tasks
+from finetune import datasets, tasks
 from finetune.inputs.batches import Examples
 from finetune.inputs.labels import UNSEEN
 from finetune.inputs.rows import RowBuilder, check_padding
 from finetune.inputs.splits import draw_splits
-from pretrain.data.batches.document_stream import shuffle_array
+from finetune.start import Start, open_start
+from finetune.tuned_run import TunedRun
+from modules.heads import language_model
+from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.inference.text_format import format_name, load_format
-from pretrain.inference.trained_run import Run, opened
+from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
 from pretrain.runtime.sections import call_section, name_section
@@ -39,7 +42,7 @@ class Job(NamedTuple):
         train, evals: batch layouts, the latter by split.
     """
 
-    start: initialize.Start
+    start: Start
     examples: dict[str, list[dict]]
     section: dict[str, Any]
     data: tasks.TaskData
@@ -52,14 +55,6 @@ class Job(NamedTuple):
         return self.data.scores(self.examples[split], outputs)
 
 
-class TunedRun(NamedTuple):
-    """A fine-tuned run with both halves of its task."""
-
-    run: Run
-    data: tasks.TaskData
-    task: nn.Module
-
-
 def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     """Reads the data and builds the job of a recipe; config.optim.steps is set from its epochs.
 
@@ -68,9 +63,9 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     """
     examples = read_examples(config, say)
     held_out = [x for split, found in examples.items() if split != "train" for x in found]
-    start = initialize.open_start(
-        config, lambda: iter_texts(examples["train"]), lambda: iter_texts(held_out)
-    )
+    pretrained = load_run(Path(config.init).expanduser()) if config.init else None
+    texts = (lambda: iter_texts(examples["train"])), (lambda: iter_texts(held_out))
+    start = open_start(config, pretrained, *texts)
     fields = config.task.to_dict()
     data, task = build_task(start, fields, config.batches.L, examples["train"])
     train, evals = build_layouts(config, data, examples)
@@ -91,13 +86,13 @@ def load_job(workdir: Path) -> TunedRun:
     Raises:
         UserError: it holds none.
     """
-    run = opened(workdir, needs_backbone=False)
+    run = load_run(workdir, needs_backbone=False)
     if not (workdir / TASK).exists():
         raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {TASK}")
     name, model = format_name(run.config), run.config.model.to_dict()
     execution = dict(run.config.get("execution", {}))
     head = dict(run.config.get("head", {}))
-    start = initialize.Start(name, model, run.tokenizer, run, execution, head)
+    start = Start(name, model, run.tokenizer, run, execution, head)
     data, task = build_task(start, read_json(workdir / TASK), run.config.batches.L)
     return TunedRun(run, data, task)
 
@@ -109,7 +104,7 @@ def save_job(job: Job, workdir: Path) -> None:
 
 
 def build_task(
-    start: initialize.Start, fields: Mapping[str, Any], L: int, examples: Sequence[dict] = ()
+    start: Start, fields: Mapping[str, Any], L: int, examples: Sequence[dict] = ()
 ) -> tuple[tasks.TaskData, nn.Module]:
     """Builds both halves of a task: for training, for resuming it, and for predictions.
 
@@ -123,9 +118,11 @@ def build_task(
     """
     backbone = start.backbone()
     inputs = build_inputs(start, backbone, L)
+    with name_section("head"):
+        head = backbone and language_model.build(backbone, **start.head)
     with name_section("task"):
         data = tasks.build_data(inputs, examples, **fields)
-        return data, tasks.build_task(backbone, data, language_model_head=start.head, **fields)
+        return data, tasks.build_task(backbone, data, language_model_head=head, **fields)
 
 
 def build_layouts(
@@ -139,7 +136,7 @@ def build_layouts(
     fields["B"] = config.batches.get("eval_B", 32)
     evals = {}
     for split, rows in examples.items():
-        if split != "train" and all(map(has_labels, rows)):
+        if split != "train" and all(map(datasets.has_labels, rows)):
             arrays = build_held_out_arrays(data, rows, split)
             check_padding(arrays, data.inputs.format.padding)
             evals[split] = Examples(arrays, **fields)
@@ -199,14 +196,6 @@ def build_held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str
     return arrays
 
 
-def has_labels(example: dict) -> bool:
-    """Returns whether the label, tags, answers or relevance of an example are known."""
-    names = ("label", "labels", "answers", "relevance")
-    return bool(
-        example.get("impossible") or any(example.get(name) not in (None, []) for name in names)
-    )
-
-
 def iter_texts(examples: list[dict]) -> Iterator[str]:
     """Yields all text in examples."""
     for example in examples:
@@ -219,7 +208,7 @@ def iter_texts(examples: list[dict]) -> Iterator[str]:
             yield " ".join(example["words"])
 
 
-def build_inputs(start: initialize.Start, backbone: Any, L: int) -> RowBuilder:
+def build_inputs(start: Start, backbone: Any, L: int) -> RowBuilder:
     """Builds the `RowBuilder` that turns texts into rows for a backbone.
 
     Raises:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from finetune.inputs import vector_files
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import named_leaves
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.runtime.errors import UserError
 
@@ -33,7 +33,7 @@ class Table(NamedTuple):
         Raises:
             UserError: there is no such parameter, or it is of another width.
         """
-        flat = integrity.flatten(dict(params))
+        flat = named_leaves.flatten(dict(params))
         (V, D), tables = self.rows_VD.shape, {}
         for name in self.parameters:
             if name not in flat:
@@ -46,7 +46,7 @@ class Table(NamedTuple):
                 )
             put = jax.jit(lambda x, rows: x.at[: len(rows)].set(rows), out_shardings=old.sharding)
             tables[name] = put(old, self.rows_VD)
-        return dict(integrity.nest({**flat, **tables}))
+        return dict(named_leaves.nest({**flat, **tables}))
 
 
 def build_table(

@@ -8,6 +8,9 @@ the compiler's line, where the step does not fit.  --search tries meshes, remat 
 prints those that fit, the quickest first.
 """
 
+import functools
+import re
+
 import jax
 from absl import flags
 
@@ -15,8 +18,10 @@ from pretrain import cli
 from pretrain.aot import compiled_step, mesh_search, roofline, tpu_specs
 from pretrain.aot.compiled_step import Step
 from pretrain.aot.hlo_cost import saved_activations
+from pretrain.aot.mesh_search import Candidate, Outcome, too_large
 from pretrain.aot.roofline import Estimate
 from pretrain.aot.tpu_specs import Slice
+from pretrain.distributed.sharding import AXES
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 
@@ -39,21 +44,48 @@ def main(config) -> int:
     jax.config.update("jax_platforms", "cpu")  # whatever there is: these chips are described
     place = tpu_specs.parse_topology(TOPOLOGY.value)
     if SEARCH.value:
-        outcomes = mesh_search.search(config, place, MINUTES.value, say)
+        search = functools.partial(compile_candidate, config, place)
+        outcomes = mesh_search.search(config, len(place.devices), MINUTES.value, say, search)
         print("\n".join(mesh_search.format_table(outcomes)))
         return int(not any(x.seconds for x in outcomes))
     steps = compiled_step.steps(config, place)
-    made = [compiled_step.compiled(steps, data) for data in compiled_step.rows(config)]
-    for step in made:
+    compiled = [compiled_step.compile_step(steps, data) for data in compiled_step.rows(config)]
+    for step in compiled:
         work = roofline.estimate(step.program, place, list(steps.layout.mesh.devices.flat))
-        print("\n".join(told(step, work, place)), end="\n\n")
-    if refused := [step.refusal for step in made if step.refusal]:
+        print("\n".join(describe_step(step, work, place)), end="\n\n")
+    if refused := [step.refusal for step in compiled if step.refusal]:
         raise UserError("does not fit: " + "; ".join(refused))
     return 0
 
 
-def told(step: Step, work: Estimate, place: Slice) -> list[str]:
-    """Everything there is to say of a step, in lines."""
+def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
+    """Compiles one candidate on the recipe's longest rows and estimates its step."""
+    config = config.copy_and_resolve_references()
+    config.mesh.update(dict(zip(AXES, candidate.mesh, strict=True)))
+    config.batches.B = candidate.B
+    if candidate.remat:
+        config.execution.remat = candidate.remat
+    try:
+        steps = compiled_step.steps(config, target)
+        # The state's size is known without compiling, which takes minutes.
+        if (size := compiled_step.state_bytes(steps)) > target.chip.memory:
+            return too_large(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
+        step = compiled_step.compile_step(steps, compiled_step.rows(config)[-1])
+    except UserError as error:
+        return Outcome(candidate, why=str(error))
+    if step.refusal:
+        needed = re.search(r"\(([\d.]+\w)\) exceeds", step.refusal)
+        return too_large(candidate, f"it takes {needed[1]}" if needed else step.refusal)
+    mesh = steps.layout.mesh
+    seconds = roofline.estimate(step.program, target, list(mesh.devices.flat)).seconds
+    # Per chip, so that slices of different sizes compare.
+    tokens = step.data.B * step.data.L / mesh.size
+    share = step.flops / (seconds * target.chip.peak)
+    return Outcome(candidate, seconds, sum(step.memory.values()), tokens / seconds, share)
+
+
+def describe_step(step: Step, work: Estimate, place: Slice) -> list[str]:
+    """Returns the lines on memory, collectives and work of a step."""
     mesh = step.steps.layout.mesh
     over = " ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     return [
@@ -120,7 +152,7 @@ def _work(step: Step, work: Estimate, place: Slice) -> list[str]:
 
 
 def _trust(step: Step, work: Estimate) -> str:
-    """Whether what was counted in the program can be believed."""
+    """Returns a warning where the count of the program cannot be believed; else ""."""
     if work.flops < 0.9 * step.flops:
         return ": fewer than the model's, so some were not seen; do not trust it"
     if work.data_dependent_loops:

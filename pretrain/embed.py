@@ -17,7 +17,7 @@ from absl import flags
 
 from modules.backbones import text_mask
 from pretrain import cli
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import integrity, named_leaves
 from pretrain.checkpoint.checksums import describe
 from pretrain.data.corpus import text_files
 from pretrain.data.tokenizers import saved_files
@@ -25,7 +25,8 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import embedding_file
 from pretrain.inference.embedder import POOLS, Embedder
 from pretrain.inference.layer_selection import Choice, chosen
-from pretrain.inference.trained_run import Run, backbone_weights, opened
+from pretrain.inference.run import Run
+from pretrain.inference.trained_run import load_backbone_params, load_run
 from pretrain.runtime.errors import UsageError, UserError
 from pretrain.runtime.progress import say
 from pretrain.runtime.sections import name_section
@@ -115,7 +116,7 @@ def embed(
     check_layers(run.backbone)
     digest, count = survey(source)
     layout = Layout(make_mesh())
-    params, step = backbone_weights(run, layout)
+    params, step = load_backbone_params(run, layout)
     made_from = {"step": step, **described(run, params, choice), "pool": pool, "text": digest}
     embedder = Embedder(run, layout, choice, params=params, tokens=tokens, cut=cut, pool=pool)
     with embedding_file.opened(out, made_from) as made:
@@ -141,7 +142,7 @@ def check_layers(backbone: Any) -> None:
 def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """What the vectors of a sentence depend on."""
     return {
-        "weights": integrity.with_digest(describe(integrity.flatten(params))[0])["digest"],
+        "weights": integrity.with_digest(describe(named_leaves.flatten(params))[0])["digest"],
         "tokenizer": saved_files.hash_saved(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),
@@ -204,7 +205,7 @@ def files(words: list[str]) -> tuple[Path, Path]:
 def main(words: list[str]) -> None:
     """Restores the run in --workdir, and writes its vectors of a text."""
     source, out = files(words)
-    run = opened(str(cli.WORKDIR.value))
+    run = load_run(str(cli.WORKDIR.value))
     if DTYPE.value:
         run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
     options: dict[str, Any] = dict(

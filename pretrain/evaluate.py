@@ -63,7 +63,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
             can read.
         TerminatedError: the process was asked to stop before the end of the text.
     """
-    run = trained_run.opened(workdir)
+    run = trained_run.load_run(workdir)
     if "objective" not in run.config:
         raise UserError(f"{workdir} holds a run without an objective: it was fine-tuned")
     fields = changed(run.config.corpus, config.corpus)
@@ -83,7 +83,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         objectives.check_length(run.backbone, text.L)
     layout = Layout(make_mesh(data=1, fsdp=-1))
     steps = Steps(objective, optax.identity(), layout, [text], seed=run.config.seed)
-    params, step = run.weights(steps.like.params)
+    params, step = trained_run.load_weights(run, steps.like.params)
     total = steps.evaluate(params, text, processes.Stop())
     if total is None:
         raise TerminatedError("told to terminate before the end of the text: there is no result")

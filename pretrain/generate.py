@@ -15,7 +15,7 @@ from pretrain import cli
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.generator import Piece, Writer
 from pretrain.inference.sampling import Sampler
-from pretrain.inference.trained_run import opened
+from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 
 flags.declare_key_flag("workdir")
@@ -74,7 +74,7 @@ def main(_) -> None:
     """Restores the run in --workdir, and prints how it goes on from the prompts."""
     sampler = Sampler(0 if GREEDY.value else TEMPERATURE.value, TOP_K.value, TOP_P.value)
     rows, layout = prompts(), Layout(make_mesh(data=1, fsdp=-1))
-    writer = Writer(opened(str(cli.WORKDIR.value)), layout, sampler)
+    writer = Writer(load_run(str(cli.WORKDIR.value)), layout, sampler)
     stops = [stop.replace("\\n", "\n") for stop in STOP.value]
     given: dict[str, Any] = dict(tokens=TOKENS.value, stops=stops, seed=SEED.value)
     show(rows, writer.texts(rows, bos=BOS.value, **given))

@@ -71,3 +71,11 @@ def file_format(name: str) -> Any:
         return plugins.load(__name__, name, "read")
     except plugins.UnknownNameError as error:
         raise UserError(f"format.{error}") from error
+
+
+def has_labels(example: dict) -> bool:
+    """Returns whether the label, tags, answers or relevance of an example are known."""
+    names = ("label", "labels", "answers", "relevance")
+    return bool(
+        example.get("impossible") or any(example.get(name) not in (None, []) for name in names)
+    )

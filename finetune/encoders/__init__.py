@@ -15,10 +15,9 @@ import jax
 from flax import linen as nn
 
 from modules import plugins
-from modules.layers.char_words import CharWords
+from modules.backbones import init_params
 from modules.metrics import Metrics
-from pretrain.checkpoint import integrity
-from pretrain.inference.trained_run import drawn
+from pretrain.checkpoint import named_leaves
 
 FOLDER = "finetune.encoders"
 TABLES = ("token_VD", "position_LD", "segment_SD", "character_E", "softmax_VD")
@@ -26,6 +25,8 @@ TABLES = ("token_VD", "position_LD", "segment_SD", "character_E", "softmax_VD")
 
 class Encoder(Protocol):
     """A Linen module from a batch to states; its file calls it `Encoder`.
+
+    The file may also have `PARTS`: classes by the fields whose sections of a recipe they take.
 
     Its first field is the backbone, which several encoders and tasks may share: one module passed
     to all of them has one set of parameters.  It is None where a job has none; an encoder whose
@@ -68,15 +69,17 @@ def build(backbone: nn.Module | None, name: str = "backbone", **fields: Any) -> 
     Raises:
         plugins.FieldError: there is no such file, or the fields do not fit.
     """
-    encoder = plugins.load(FOLDER, name, "Encoder").Encoder
+    module = plugins.load(FOLDER, name, "Encoder")
+    encoder = module.Encoder
     if backbone is None and getattr(encoder, "needs_backbone", True):
         raise plugins.FieldError(
             f"encoder.name={name!r} reads a backbone: name a pretrained run in init, or a network "
             "in model"
         )
     fields = {field: x for field, x in fields.items() if x is not None}
-    if isinstance(fields.get("characters"), Mapping):
-        fields["characters"] = plugins.construct(CharWords, **fields["characters"])
+    for field, part in getattr(module, "PARTS", {}).items():
+        if isinstance(fields.get(field), Mapping):
+            fields[field] = plugins.construct(part, **fields[field])
     if isinstance(fields.get("features"), Mapping) and not fields.get("join", encoder.join):
         del fields["features"]  # joined nowhere
     elif isinstance(fields.get("features"), Mapping):
@@ -92,7 +95,7 @@ _weights: dict[str, int] = {}
 def weights(backbone: nn.Module) -> int:
     """Counts the numbers in a backbone's parameters that are no table's."""
     if (name := repr(backbone)) not in _weights:  # a backbone need not have a hash
-        shapes = integrity.flatten(jax.eval_shape(lambda: drawn(backbone)))
+        shapes = named_leaves.flatten(jax.eval_shape(lambda: init_params(backbone)))
         _weights[name] = sum(
             math.prod(x.shape) for name, x in shapes.items() if not name.endswith(TABLES)
         )

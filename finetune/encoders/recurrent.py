@@ -18,6 +18,8 @@ from modules.layers.dropout import Dropout
 from modules.layers.rnn import Recurrent
 from pretrain.runtime.errors import UserError
 
+PARTS = {"characters": CharWords}
+
 
 class Encoder(nn.Module):
     """Runs a stack of bidirectional layers over the positions that stand for words.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pretrain.data.batches.document_stream import shuffle_array
+from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.runtime.errors import UserError
 
 Examples = Sequence[dict]

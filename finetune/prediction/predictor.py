@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import optax
 
-from finetune import job
+from finetune import datasets
 from finetune.inputs.batches import Examples
-from finetune.prediction import streaming
+from finetune.tuned_run import TunedRun
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout
+from pretrain.inference.trained_run import load_weights
 from pretrain.runtime.errors import TerminatedError
 from pretrain.runtime.progress import say
 from pretrain.training.compiled_steps import Steps
@@ -29,7 +30,7 @@ class Predictor:
         step: of the weights, which are the best where the run kept them; -1 before they are read.
     """
 
-    def __init__(self, tuned: job.TunedRun, layout: Layout, rows: int = 0):
+    def __init__(self, tuned: TunedRun, layout: Layout, rows: int = 0):
         """
         Args:
             rows: of a batch, rounded up to what the devices divide; 0: the recipe's eval_B.
@@ -52,7 +53,7 @@ class Predictor:
         batches = Examples(self.data.arrays(examples), B=self.B, L=self.L)
         if self._steps is None:  # the first examples show the shapes to compile for
             self._steps = Steps(self.task, optax.identity(), self.layout, [batches], seed=0)
-            self._params, self.step = self.run.weights(self._steps.like.params)
+            self._params, self.step = load_weights(self.run, self._steps.like.params)
         outputs = self._steps.predict(self._params, batches, self._stop)
         if outputs is None:
             raise TerminatedError("told to terminate before the end: there is no result")
@@ -64,7 +65,7 @@ class Predictor:
         Returns:
             (a prediction of each example, the examples whose labels are known, their outputs)
         """
-        is_labelled = [job.has_labels(example) for example in examples]
+        is_labelled = [datasets.has_labels(example) for example in examples]
         lines: list[dict] = [{}] * len(examples)
         labelled: list[dict] = []
         labelled_outputs: Outputs = {}
@@ -82,7 +83,7 @@ class Predictor:
 
 def predict_blocks(
     predictor: Predictor,
-    blocks: Iterable[streaming.Read],
+    blocks: Iterable[datasets.Read],
     write: Callable[[dict, dict], None],
     say: Callable[[str], None] = say,
     score: bool = True,

@@ -18,7 +18,6 @@ from flax import linen as nn
 from finetune import encoders
 from finetune.inputs.rows import RowBuilder
 from modules import plugins
-from modules.heads.language_model import build as build_head
 from modules.metrics import Metrics
 
 FOLDER = "finetune.tasks"
@@ -131,7 +130,7 @@ def build_task(
     head: Mapping[str, Any] | None = None,
     loss: Mapping[str, Any] | None = None,
     language_model: float = 0.0,
-    language_model_head: Mapping[str, Any] | None = None,
+    language_model_head: nn.Module | None = None,
     **host: Any,
 ) -> nn.Module:
     """Composes the module to train; a field that is None has its owner's default.
@@ -140,7 +139,7 @@ def build_task(
         encoder: name and fields of an encoder.
         head, loss: fields of the task's head and loss.
         language_model: weight of the backbone's language model, trained along; 0: it is not.
-        language_model_head: the section `head` of the pretrained run.
+        language_model_head: that of the pretrained run; None: tied, with nothing besides.
         host: the rest of a section `task`, which is of the host's half.
     """
     del host
@@ -148,7 +147,7 @@ def build_task(
     fields = sections[0] | data.encoder_fields()
     if language_model:
         fields = _with_language_model(fields, language_model)
-        fields["language_model_head"] = build_head(backbone, **(language_model_head or {}))
+        fields["language_model_head"] = language_model_head
     return data.build_task(backbone, encoders.build(backbone, **fields), *sections[1:])
 
 

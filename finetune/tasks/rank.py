@@ -26,7 +26,7 @@ from modules.heads.classifier import Classifier
 from modules.kernels.softmax import softmax as masked_softmax
 from modules.layers import params
 from modules.metrics import Sum
-from pretrain.data.batches.document_stream import shuffle_array
+from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.runtime.errors import UserError
 
 CandidateGroup = tuple[dict, list[int]]  # an example, and which of its candidates

@@ -6,6 +6,8 @@ every backbone that can honour its mask; one that cannot says why (`Backbone.ref
 
 from typing import Any, NamedTuple, Protocol
 
+import jax
+
 from modules.masks import Mask
 
 
@@ -111,6 +113,12 @@ def text_mask(backbone: Any, **fields: Any) -> Mask:
     """
     same_length = getattr(backbone, "same_length", False)
     return Mask(is_causal=backbone.is_causal, same_length=same_length, **fields)
+
+
+def init_params(backbone: Any) -> Any:
+    """Initializes a backbone's parameters by itself, as where only their shapes are wanted."""
+    mask = text_mask(backbone)
+    return backbone.init(jax.random.key(0), backbone.example(), mask=mask, train=False)["params"]
 
 
 def refuse_arguments(who: str, **arguments: Any) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -145,3 +146,8 @@ def build(backbone: Any, **fields: Any) -> LanguageModelHead:
     # A parent and a name are not sizes: they say where the backbone stands in another module.
     own = {name: x for name, x in known.items() if name not in ("parent", "name")}
     return plugins.construct(LanguageModelHead, **{**own, **fields})
+
+
+def param_shapes(head: nn.Module) -> Any:
+    """Returns the shapes of a head's parameters; {}: it has none."""
+    return jax.eval_shape(head.init, jax.random.key(0)).get("params", {})

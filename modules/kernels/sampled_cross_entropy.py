@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from modules.activation_sharding import constrain_sharding, num_shards, reduce_to_shards
-from modules.kernels.softmax_cross_entropy import split_positions
+from modules.kernels import split_positions
 
 
 def reference(w_SD, shift_S, ids_S, h_BPD, target_logit_BP, targets_BP, weights_BP):

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from modules.activation_sharding import constrain_sharding, num_shards, reduce_to_shards
+from modules.kernels import split_positions
 
 
 def reference(w_VD, bias_V, h_BPD, targets_BP, weights_BP):
@@ -38,14 +39,6 @@ def softmax_cross_entropy(w_VD, bias_V, h_BPD, targets_BP, weights_BP, chunks: i
     """
     pieces = (split_positions(x, chunks) for x in (h_BPD, targets_BP, weights_BP))
     return _cross_entropy(w_VD, bias_V, *pieces)
-
-
-def split_positions(x_BP, chunks: int):
-    """Cuts [B, P, ...] to [chunks, B, P / chunks, ...], filled up with zeros."""
-    B, P, *rest = x_BP.shape
-    # Positions are cut, not rows: every device works on its rows in every chunk.
-    x_BP = jnp.pad(x_BP, [(0, 0), (0, -P % chunks)] + [(0, 0)] * len(rest))
-    return jnp.moveaxis(x_BP.reshape(B, chunks, -1, *rest), 1, 0)
 
 
 @jax.custom_vjp

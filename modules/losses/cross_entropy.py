@@ -5,6 +5,7 @@ import jax.numpy as jnp
 
 from modules.activation_sharding import constrain_sharding
 from modules.kernels import softmax_cross_entropy as kernel
+from modules.kernels import split_positions
 from modules.metrics import Metrics, Sum
 
 
@@ -45,7 +46,7 @@ def log_likelihood(h_BPD, w_VD, bias_V, targets_BP, *, chunks: int = 4):
         own_BP = jnp.take_along_axis(logits_BPV, targets_BP[..., None], axis=-1)[..., 0]
         return own_BP - jax.nn.logsumexp(logits_BPV, axis=-1)
 
-    pieces = tuple(kernel.split_positions(x, chunks) for x in (h_BPD, targets_BP))
+    pieces = tuple(split_positions(x, chunks) for x in (h_BPD, targets_BP))
     nats_BcP = jnp.moveaxis(jax.lax.map(score, pieces), 0, 1)
     return nats_BcP.reshape(len(targets_BP), -1)[:, : targets_BP.shape[1]]
 

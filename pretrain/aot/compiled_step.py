@@ -92,8 +92,8 @@ def steps(config, place: Slice) -> Steps:
     )
 
 
-def compiled(steps: Steps, data: BatchShapes) -> Step:
-    """The step on such batches, compiled.
+def compile_step(steps: Steps, data: BatchShapes) -> Step:
+    """Compiles the training step on such batches.
 
     Raises:
         UserError: the compiler fails for another reason than memory.

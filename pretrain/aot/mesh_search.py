@@ -1,14 +1,8 @@
 """Searches meshes, remat policies and batch sizes on a slice by compiling one after another."""
 
 import dataclasses
-import re
 import time
 from collections.abc import Callable, Iterator
-
-from pretrain.aot import compiled_step, roofline
-from pretrain.aot.tpu_specs import Slice
-from pretrain.distributed.sharding import AXES
-from pretrain.runtime.errors import UserError
 
 MAX_TENSOR = 8  # chips over which one product is split: with more, its collectives dominate
 BATCH_FACTORS = (1, 2, 4, 0.5, 0.25)  # of the recipe's batch size
@@ -70,11 +64,17 @@ def iter_meshes(chips: int, heads: int) -> Iterator[tuple[int, int, int]]:
                 yield data, rest // data, tensor
 
 
-def search(config, target: Slice, minutes: float, say: Callable[[str], None]) -> list[Outcome]:
+def search(
+    config,
+    chips: int,
+    minutes: float,
+    say: Callable[[str], None],
+    compile_candidate: Callable[[Candidate], Outcome],
+) -> list[Outcome]:
     """Compiles one candidate after another until the time is over, and reports each to `say`."""
     end = time.monotonic() + 60 * minutes
     outcomes: list[Outcome] = []
-    candidates = list_candidates(config, len(target.devices))
+    candidates = list_candidates(config, chips)
     for number, candidate in enumerate(candidates):
         left = f"{len(candidates) - number} of {len(candidates)} were not tried"
         if time.monotonic() > end:
@@ -82,7 +82,7 @@ def search(config, target: Slice, minutes: float, say: Callable[[str], None]) ->
             break
         try:
             known = _known_too_large(candidate, outcomes)
-            outcomes.append(known or compile_candidate(config, target, candidate))
+            outcomes.append(known or compile_candidate(candidate))
         except KeyboardInterrupt:  # the table of what is known is still printed
             say(f"interrupted: {left}")
             break
@@ -103,32 +103,6 @@ def _known_too_large(candidate: Candidate, outcomes: list[Outcome]) -> Outcome |
 def too_large(candidate: Candidate, why: str) -> Outcome:
     """Returns the outcome of a candidate that exceeds the chip's memory."""
     return Outcome(candidate, why=f"does not fit: {why}", is_too_large=True)
-
-
-def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
-    """Compiles one candidate on the recipe's longest rows and estimates its step."""
-    config = config.copy_and_resolve_references()
-    config.mesh.update(dict(zip(AXES, candidate.mesh, strict=True)))
-    config.batches.B = candidate.B
-    if candidate.remat:
-        config.execution.remat = candidate.remat
-    try:
-        steps = compiled_step.steps(config, target)
-        # The state's size is known without compiling, which takes minutes.
-        if (size := compiled_step.state_bytes(steps)) > target.chip.memory:
-            return too_large(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
-        step = compiled_step.compiled(steps, compiled_step.rows(config)[-1])
-    except UserError as error:
-        return Outcome(candidate, why=str(error))
-    if step.refusal:
-        needed = re.search(r"\(([\d.]+\w)\) exceeds", step.refusal)
-        return too_large(candidate, f"it takes {needed[1]}" if needed else step.refusal)
-    mesh = steps.layout.mesh
-    seconds = roofline.estimate(step.program, target, list(mesh.devices.flat)).seconds
-    # Per chip, so that slices of different sizes compare.
-    tokens = step.data.B * step.data.L / mesh.size
-    share = step.flops / (seconds * target.chip.peak)
-    return Outcome(candidate, seconds, sum(step.memory.values()), tokens / seconds, share)
 
 
 HEAD = (

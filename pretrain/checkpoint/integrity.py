@@ -18,18 +18,17 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from flax import traverse_util
 from jax.experimental import multihost_utils
 
 from pretrain.checkpoint import checksums
 from pretrain.checkpoint.errors import DamagedError, describe_error
+from pretrain.checkpoint.named_leaves import Leaves, flatten, nest
 from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.format_version import FORMAT, check_format
 from pretrain.runtime.json_files import read_json
 
-Leaves = dict[str, Any]  # "params/backbone/token_VD": an array, or the description of one
 ARRAYS = (jax.Array, np.ndarray)
 
 
@@ -47,17 +46,6 @@ class Restored(NamedTuple):
     position: dict
     step: int
     refused: dict[int, str]
-
-
-def flatten(tree: Any) -> Leaves:
-    """Returns {"params/backbone/token_VD": leaf}, in the order of `jax.tree.leaves`."""
-    named = jax.tree_util.tree_leaves_with_path(tree)
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in named}
-
-
-def nest(leaves: Leaves) -> dict:
-    """Returns {"params": {"backbone": {"token_VD": leaf}}}, the form that Orbax stores."""
-    return traverse_util.unflatten_dict(leaves, sep="/")
 
 
 def make_record(leaves: Mapping[str, dict], position: Mapping[str, Any]) -> dict:

@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from pretrain.checkpoint import checksums, integrity
+from pretrain.checkpoint import checksums, integrity, named_leaves
 from pretrain.checkpoint.errors import DamagedError, report_failure, write_error
 from pretrain.checkpoint.paths import folder_in, list_steps
 from pretrain.runtime.files import PathLike, unused_path
@@ -112,7 +112,7 @@ class Checkpoints:
         self.wait()
         if step in self.manager.all_steps():
             return
-        leaves = integrity.flatten(state)
+        leaves = named_leaves.flatten(state)
         # Before the arrays go to Orbax: its copies are what may be damaged.
         table, not_finite = checksums.describe(leaves)
         if not_finite:
@@ -120,7 +120,7 @@ class Checkpoints:
             raise FloatingPointError(f"step {step} is not saved, not finite: {names}")
         record = integrity.make_record(table, position)
         items = ocp.args.Composite(
-            state=ocp.args.PyTreeSave(integrity.nest(leaves)), record=ocp.args.JsonSave(record)
+            state=ocp.args.PyTreeSave(named_leaves.nest(leaves)), record=ocp.args.JsonSave(record)
         )
         with report_failure(self.folder):
             # The caller decides when to save, not the intervals of the manager.
@@ -142,7 +142,7 @@ class Checkpoints:
                 `like`, or there are checkpoints and none verifies; nothing is moved then.
         """
         self.wait()
-        restored = integrity.load_newest(self.folder, integrity.flatten(like))
+        restored = integrity.load_newest(self.folder, named_leaves.flatten(like))
         if restored is None:
             return None
         if restored.refused:
@@ -154,7 +154,7 @@ class Checkpoints:
         """Verifies checkpoint `step`; one that fails is moved aside, and a warning says why."""
         self.wait()
         try:
-            integrity.load(self.folder / str(step), integrity.flatten(like), within="")
+            integrity.load(self.folder / str(step), named_leaves.flatten(like), within="")
             return True
         except DamagedError as error:
             logging.warning("checkpoint %s is refused: %s", self.folder / str(step), error)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from orbax.checkpoint import v1 as ocp_v1
 
-from pretrain.checkpoint import checksums, integrity
+from pretrain.checkpoint import checksums, integrity, named_leaves
 from pretrain.checkpoint.errors import report_failure
 from pretrain.checkpoint.paths import folder_in
 from pretrain.runtime.files import PathLike, rename_folder
@@ -53,7 +53,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
             raise FloatingPointError(f"{name} is not finite")
         table |= row
         with report_failure(folder.parent), options:
-            ocp_v1.partial.save(draft, integrity.nest({name: x}))
+            ocp_v1.partial.save(draft, named_leaves.nest({name: x}))
         garbage += x.nbytes
         del x
         if garbage > GARBAGE:  # Orbax leaves a cycle that holds the array; the next needs its room

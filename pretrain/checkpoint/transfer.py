@@ -4,7 +4,7 @@ import pathlib
 
 import jax
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import integrity, named_leaves
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike
 
@@ -44,7 +44,7 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
     """
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
     # Not by `Checkpoints`, which would delete the other run's unfinished saves.
-    restored = integrity.load_newest(folder, integrity.flatten(like), within=within)
+    restored = integrity.load_newest(folder, named_leaves.flatten(like), within=within)
     if restored is None:
         raise UserError(f"there is no checkpoint in {folder} to take weights from")
     return jax.tree.unflatten(jax.tree.structure(like), restored.leaves.values()), restored.step

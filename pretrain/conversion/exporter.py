@@ -11,17 +11,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import integrity, named_leaves
 from pretrain.checkpoint.errors import DamagedError
 from pretrain.checkpoint.paths import list_steps
 from pretrain.conversion import drafts, systems
-from pretrain.conversion.importer import ORIGIN
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
-from pretrain.conversion.systems import System
+from pretrain.conversion.systems import ORIGIN, System
 from pretrain.formats import Spec
 from pretrain.formats.base import explain_write_errors
+from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
-from pretrain.inference.trained_run import Run, opened
+from pretrain.inference.trained_run import load_run, load_weights, weights_folder, weights_key
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json
 
@@ -49,7 +49,7 @@ def export_weights(
         UserError: there is no run, its system has no such kind, the run computes what theirs
             cannot, or `folder` is there already.
     """
-    run = opened(workdir)
+    run = load_run(workdir)
     module = find_system(run, kind, system)
     kind = choose_kind(module, run, kind)
     dtype = dtype or read_dtype(workdir)
@@ -144,16 +144,16 @@ def read_dtype(workdir: Path) -> str:
 
 def read_shapes(run: Run) -> dict[str, tuple[int, ...]]:
     """Reads the shapes of the run's parameters by name from its newest readable checkpoint."""
-    folder = run.folder / "checkpoints"
+    folder = weights_folder(run) / "checkpoints"
     for step in list_steps(folder):
         try:
             leaves = integrity.read_record(folder / str(step))["leaves"]
         except DamagedError:
             continue
         return {
-            name.removeprefix(f"{run.trained}/"): tuple(leaf["shape"])
+            name.removeprefix(f"{weights_key(run)}/"): tuple(leaf["shape"])
             for name, leaf in leaves.items()
-            if name.startswith(f"{run.trained}/")
+            if name.startswith(f"{weights_key(run)}/")
         }
     raise UserError(f"there is no checkpoint in {folder} to take weights from")
 
@@ -206,5 +206,5 @@ def read_parameter(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:
     like = jax.ShapeDtypeStruct(
         shape, jnp.float32, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])
     )
-    found, _ = run.weights(integrity.nest({name: like}), name)
-    return np.asarray(integrity.flatten(found)[name])
+    found, _ = load_weights(run, named_leaves.nest({name: like}), name)
+    return np.asarray(named_leaves.flatten(found)[name])

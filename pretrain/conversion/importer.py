@@ -16,20 +16,21 @@ import jax
 import numpy as np
 
 import modules
+from modules.backbones import init_params
 from modules.heads import language_model
-from pretrain.checkpoint import integrity, streaming_writer
+from pretrain.checkpoint import named_leaves, streaming_writer
 from pretrain.conversion import drafts, systems
 from pretrain.conversion.name_map import Link, Reconciliation, Shapes, reconcile
-from pretrain.conversion.systems import ReleaseSpec, Source
+from pretrain.conversion.systems import ORIGIN, ReleaseSpec, Source
 from pretrain.formats import Arrays, Spec
 from pretrain.formats.base import explain_read_errors, explain_write_errors
+from pretrain.inference.run import Run
 from pretrain.inference.text_format import load_format
-from pretrain.inference.trained_run import Run, drawn, opened, shapes_of_head
+from pretrain.inference.trained_run import load_run
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
 
-ORIGIN = "origin.json"
 PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run
 
 
@@ -119,7 +120,7 @@ def import_weights(
                 release.tokenizer.save(draft / "tokenizer")
                 write_json(draft / ORIGIN, origin)
                 run_config.write_config(draft, _build_config(release, workdir))
-            lines = _compare_outputs(module, opened(draft), source) if check else []
+            lines = _compare_outputs(module, load_run(draft), source) if check else []
     for line in [*describe_mapping(reconciliation, arrays.specs, shapes, release.missing), *lines]:
         say(line)
 
@@ -137,8 +138,11 @@ def _read_shapes(release: ReleaseSpec) -> dict[str, tuple[int, ...]]:
         head = language_model.build(backbone, **release.head)
     except (TypeError, ValueError) as error:
         raise UserError(f"its configuration makes no model of ours: {error}") from error
-    parts = {"backbone": jax.eval_shape(lambda: drawn(backbone)), "head": shapes_of_head(head)}
-    leaves = integrity.flatten(parts)
+    parts = {
+        "backbone": jax.eval_shape(lambda: init_params(backbone)),
+        "head": language_model.param_shapes(head),
+    }
+    leaves = named_leaves.flatten(parts)
     return {name: x.shape for name, x in leaves.items()} | release.heads
 
 

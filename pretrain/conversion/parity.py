@@ -14,7 +14,8 @@ from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats.base import explain_read_errors
-from pretrain.inference.trained_run import Run, backbone_params, head_params
+from pretrain.inference.run import Run
+from pretrain.inference.trained_run import load_backbone_params, load_head_params
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json
 
@@ -26,7 +27,7 @@ def difference(made: Any, expected: np.ndarray) -> float:
 
 
 def load_params(run: Run) -> Any:
-    return backbone_params(run, Layout(make_mesh()))
+    return load_backbone_params(run, Layout(make_mesh()))[0]
 
 
 # --- XLNet -----------------------------------------------------------------------------------
@@ -65,7 +66,7 @@ def _run_streams(run: Run, source: Source, predicts: bool):
     )
     if predicts:
         given |= _make_queries(_read_array(source, "input_query"))
-    params = load_params(run), head_params(run, Layout(make_mesh()))
+    params = load_params(run), load_head_params(run, Layout(make_mesh()))
     return _forward(model, params, tokens_BL, given)
 
 

@@ -2,7 +2,7 @@
 
 All of it is:
 
-    run = finished.opened("runs/bert-mini")
+    run = load_run("runs/bert-mini")
     embedder = Embedder(run, Layout(make_mesh()), chosen("all", count=run.backbone.N + 1))
     for sentence in embedder([(0, ["The state of the Union", "We"])]):
         print(sentence.number, sentence.tokens, sentence.vectors.shape)
@@ -25,9 +25,10 @@ from pretrain.distributed.sharding import Layout
 from pretrain.inference.embedding_inputs import SPELLED, Sentence, reader
 from pretrain.inference.layer_selection import Choice
 from pretrain.inference.length_buckets import ladder
+from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.throughput import Speed
-from pretrain.inference.trained_run import Run, backbone_params
+from pretrain.inference.trained_run import load_backbone_params
 from pretrain.runtime.errors import UserError
 
 POOLS = ("", "mean", "first")
@@ -84,7 +85,7 @@ class Embedder:
         """
         self.pool = pool
         self.run, self.layout, self.choice, self.tokens, self.cut = run, layout, choice, tokens, cut
-        self.params = backbone_params(run, layout) if params is None else params
+        self.params = load_backbone_params(run, layout)[0] if params is None else params
         self.read = reader(run)
         before, after, segments = load_format(format_name(run.config)).frame(run.tokenizer.special)
         self.before, self.after = self.read.marks(before), self.read.marks(after)

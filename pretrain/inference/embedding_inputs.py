@@ -7,7 +7,7 @@ import numpy as np
 
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.data.tokenizers.character_ids import spell_words
-from pretrain.inference.trained_run import Run
+from pretrain.inference.run import Run
 
 SPELLED = (1024, 128, 16)  # words at once that are read from their characters
 

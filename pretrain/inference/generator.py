@@ -2,7 +2,7 @@
 
 All of it is:
 
-    writer = Writer(finished.opened("runs/gpt2-mini"), Layout(make_mesh()))
+    writer = Writer(load_run("runs/gpt2-mini"), Layout(make_mesh()))
     for piece in writer.texts(["The state of", "We"], tokens=50):
         print(piece.row, piece.text)
 """
@@ -21,8 +21,9 @@ from modules.layers.attention import KVCache
 from modules.masks import Mask
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout
+from pretrain.inference.run import Run
 from pretrain.inference.sampling import Sampler
-from pretrain.inference.trained_run import Run, backbone_params, head_params
+from pretrain.inference.trained_run import load_backbone_params, load_head_params
 from pretrain.runtime.errors import UserError
 
 
@@ -130,7 +131,8 @@ class Writer:
             raise UserError(f"this run's model, {name}, is not causal: only causal models generate")
         self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
         if params is None:
-            params = {"backbone": backbone_params(run, layout), "head": head_params(run, layout)}
+            backbone, _ = load_backbone_params(run, layout)
+            params = {"backbone": backbone, "head": load_head_params(run, layout)}
         self.params = params
         self.speed = Speed(0)
         self._programs = functools.lru_cache(maxsize=8)(self._compiled)

@@ -10,7 +10,7 @@ from finetune import initialize
 from finetune import job as jobs
 from finetune.prediction.predictor import Predictor
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.inference.trained_run import opened
+from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from pretrain.training import logging
 from tests.support import tagging_data, tiny_jobs
@@ -139,4 +139,4 @@ def test_a_task_s_own_network_learns_and_predicts_without_a_backbone(tmp_path):
     found = tuned.data.tags(tagging_data.EXAMPLES, predict(tagging_data.EXAMPLES))
     assert found == [x["labels"] for x in tagging_data.EXAMPLES]
     with pytest.raises(UserError, match="model"):
-        opened(tmp_path / "run")
+        load_run(tmp_path / "run")

@@ -23,7 +23,7 @@ from finetune.prediction.predictor import TerminatedError
 from pretrain.checkpoint import integrity
 from pretrain.checkpoint.errors import DamagedError
 from pretrain.distributed import processes
-from pretrain.inference.trained_run import opened
+from pretrain.inference.trained_run import load_run, weights_folder
 from pretrain.runtime.errors import UserError
 from pretrain.training import hooks, loop
 from pretrain.training.keep_best import KeepBest
@@ -140,7 +140,7 @@ def test_training_ends_without_progress_and_the_best_is_what_is_opened(run, tabl
     state = train(config, tmp_path / "run")
     assert int(state.step) == 6  # the first evaluation is the best for ever
     assert read_best(tmp_path / "run")[0] == 2
-    assert opened(tmp_path / "run").folder == tmp_path / "run" / "best"
+    assert weights_folder(load_run(tmp_path / "run")) == tmp_path / "run" / "best"
     assert int(train(config, tmp_path / "run").step) == 6
 
 

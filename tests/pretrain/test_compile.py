@@ -3,16 +3,18 @@
 Tests that need the compiler for TPUs (pip install libtpu) are skipped where it is missing.
 """
 
+import dataclasses
 import importlib.util
 import os
 import re
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from pretrain import compile
-from pretrain.aot import roofline
+from pretrain.aot import compiled_step, mesh_search, roofline
 from tests.support import tiny_runs
 from tests.support.slices import compile_step, grid_devices, make_slice
 
@@ -25,7 +27,7 @@ def test_the_report_has_every_figure():
     step = compile_step("clm", data=2, fsdp=2, tensor=2)
     target = make_slice("v5e", 2, 4)
     estimate = roofline.estimate(step.program, target, grid_devices(2, 4))
-    lines = "\n".join(compile.told(step, estimate, target))
+    lines = "\n".join(compile.describe_step(step, estimate, target))
     for words in ("parameters", "activations", "fits", "all-reduce", "intensity", "tokens/s"):
         assert words in lines
 
@@ -81,3 +83,16 @@ def test_the_search_prints_compiled_meshes_by_speed():
     rates = [int(row.split()[-2].replace(",", "")) for row in ran.stdout.splitlines()[1:]]
     assert rates == sorted(rates, reverse=True)
     assert rates
+
+
+@pytest.mark.parametrize(
+    ("memory", "B", "why"),
+    [(1e4, 8, "the state alone takes"), (1e9, 6, "6 rows does not divide over 4")],
+)
+def test_impossible_candidates_are_refused_without_compiling(monkeypatch, memory, B, why):
+    monkeypatch.setattr(compiled_step, "compile_step", None)
+    target = make_slice("v5e", 2, 4, devices=jax.devices())
+    target = dataclasses.replace(target, chip=dataclasses.replace(target.chip, memory=memory))
+    candidate = mesh_search.Candidate((2, 2, 2), "full", B)
+    config = tiny_runs.get_config("clm")
+    assert why in compile.compile_candidate(config, target, candidate).why

@@ -104,7 +104,7 @@ def slowly(*sentence):
     time.sleep(0.2)
 vectors.add, embed.LINES = slowly, 3
 workdir, text, out = map(Path, sys.argv[1:])
-embed.embed(finished.opened(workdir), text, out, tokens=64)
+embed.embed(finished.load_run(workdir), text, out, tokens=64)
 """
 
 

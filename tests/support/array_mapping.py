@@ -8,8 +8,9 @@ import jax
 import numpy as np
 
 import modules
+from modules.backbones import init_params
 from modules.heads import language_model
-from pretrain.checkpoint import integrity, streaming_writer
+from pretrain.checkpoint import named_leaves, streaming_writer
 from pretrain.conversion.name_map import Shapes, Table, reconcile
 from pretrain.conversion.systems import ReleaseSpec
 from pretrain.formats import Spec
@@ -24,9 +25,9 @@ def shapes(
 ) -> dict[str, tuple[int, ...]]:
     """Of all parameters, by path, of a backbone and a head with these fields."""
     backbone = modules.build(**model)
-    own = trained_run.shapes_of_head(language_model.build(backbone, **(head or {})))
-    parts = {"backbone": jax.eval_shape(lambda: trained_run.drawn(backbone)), "head": own}
-    leaves = integrity.flatten(parts)
+    own = language_model.param_shapes(language_model.build(backbone, **(head or {})))
+    parts = {"backbone": jax.eval_shape(lambda: init_params(backbone)), "head": own}
+    leaves = named_leaves.flatten(parts)
     return {name: x.shape for name, x in leaves.items()}
 
 
@@ -76,7 +77,7 @@ def assert_same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarr
 
 def backbone(params: Mapping[str, np.ndarray]):
     """The tree of the backbone's parameters."""
-    return integrity.nest(dict(params))["backbone"]
+    return named_leaves.nest(dict(params))["backbone"]
 
 
 def run(described: ReleaseSpec, params: Mapping[str, np.ndarray], workdir: pathlib.Path):
@@ -91,4 +92,4 @@ def run(described: ReleaseSpec, params: Mapping[str, np.ndarray], workdir: pathl
         train=dict(average=0.0),
     )
     run_config.write_config(workdir, sections)
-    return trained_run.opened(workdir)
+    return trained_run.load_run(workdir)

@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import integrity, named_leaves
 from pretrain.conversion import importer
 from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers import wordpiece
@@ -51,7 +51,7 @@ def golden(folder):
     npz.write(folder / "model.npz", specs(weights), weights.items())
     whole = cases.bert(weights, flags["num_attention_heads"])
     head = {name: whole.pop(name) for name in [*whole] if name.startswith(("transform", "bias_V"))}
-    ours = integrity.flatten({"backbone": whole, "head": head})
+    ours = named_leaves.flatten({"backbone": whole, "head": head})
     return weights, {name: np.asarray(x) for name, x in ours.items()}
 
 

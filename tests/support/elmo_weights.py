@@ -8,7 +8,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import named_leaves
 from pretrain.conversion.systems import elmo
 from tests.support import array_mapping as cases
 
@@ -26,7 +26,7 @@ def fields(options: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def ours(theirs: Mapping[str, np.ndarray], kind: str, made: Mapping[str, Any]):
     """The backbone's and the head's parameters in one tree, of variables by their names."""
     shapes = cases.shapes({"name": "elmo", **made}, HEAD)
-    parts = integrity.nest(cases.read(elmo.build_table(kind, shapes), shapes, theirs))
+    parts = named_leaves.nest(cases.read(elmo.build_table(kind, shapes), shapes, theirs))
     return parts["backbone"] | parts.get("head", {})
 
 

@@ -8,10 +8,11 @@ import jax
 from ml_collections import ConfigDict
 
 import modules
-from pretrain.checkpoint.integrity import flatten
+from modules.backbones import init_params
+from pretrain.checkpoint.named_leaves import flatten
 from pretrain.conversion.systems import Source, gpt
 from pretrain.data.tokenizers import bpe, byte_bpe
-from pretrain.inference.trained_run import Run, drawn
+from pretrain.inference.trained_run import build_run
 from tests.support import transformer_inputs as cases
 
 SIZES = dict(V=261, D=128, H=2, K=64, N=2, F=512, L=12, dropout=0.1, attention_dropout=0.0)
@@ -36,7 +37,7 @@ def vocabulary(kind: str, V: int = SIZES["V"]):
 
 
 def shapes(model):
-    leaves = flatten({"backbone": jax.eval_shape(lambda: drawn(model))})
+    leaves = flatten({"backbone": jax.eval_shape(lambda: init_params(model))})
     return {name: x.shape for name, x in leaves.items()}
 
 
@@ -57,4 +58,6 @@ def source(folder, kind="hugging_face", arrays=None, tokens=None, config=None, *
 
 def run(kind: str, tokens=None, **fields):
     config = ConfigDict(dict(objective=dict(name="clm")))
-    return Run(pathlib.Path("runs/x"), config, tokens or vocabulary(kind), backbone(kind, **fields))
+    return build_run(
+        pathlib.Path("runs/x"), config, tokens or vocabulary(kind), backbone(kind, **fields)
+    )

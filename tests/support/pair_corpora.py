@@ -7,7 +7,7 @@ import numpy as np
 
 from pretrain.data import batches
 from pretrain.data.batches import pairs
-from pretrain.data.batches.document_stream import make_rng
+from pretrain.data.batches.shuffling import make_rng
 
 CLS, SEP, PAD, EOD = 3, 4, 5, 7
 

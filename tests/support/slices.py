@@ -25,4 +25,4 @@ def compile_step(recipe: str, **mesh: int) -> compiled_step.Step:
     config = tiny_runs.get_config(recipe)
     config.mesh.update(mesh)
     steps = compiled_step.steps(config, make_slice("v5e", 2, 4, devices=jax.devices()))
-    return compiled_step.compiled(steps, compiled_step.rows(config)[-1])
+    return compiled_step.compile_step(steps, compiled_step.rows(config)[-1])

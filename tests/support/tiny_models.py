@@ -13,7 +13,7 @@ from pretrain.checkpoint import manager
 from pretrain.data import prepare
 from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.inference.trained_run import opened
+from pretrain.inference.trained_run import load_run
 from pretrain.runtime import run_config
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -46,8 +46,8 @@ def run(toy, tmp_path_factory):
             tokenizer = prepare.prepare(**config.corpus).tokenizer
         tokenizer.save(workdir / "tokenizer")
         run_config.write_config(workdir, json.loads(config.to_json_best_effort()))
-        save(workdir, drawn(opened(workdir).backbone))
-        return opened(workdir)
+        save(workdir, drawn(load_run(workdir).backbone))
+        return load_run(workdir)
 
     return make
 

@@ -14,9 +14,11 @@ from modules import plugins
 from pretrain.conversion.name_map import Shapes, Table
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.formats import Spec
-from pretrain.inference.trained_run import Run
+from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json
+
+ORIGIN = "origin.json"  # beside a run's config.json: the release that it was imported from
 
 
 @dataclasses.dataclass(frozen=True)

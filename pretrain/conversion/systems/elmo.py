@@ -12,7 +12,7 @@ from pretrain.conversion import parity
 from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data.tokenizers import words
-from pretrain.inference.trained_run import Run
+from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import write_json
 

@@ -11,7 +11,7 @@ from pretrain.conversion import hugging_face
 from pretrain.conversion.name_map import Link, Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source, gpt_tokenizer
 from pretrain.conversion.systems.gpt_tokenizer import GPT1
-from pretrain.inference.trained_run import Run
+from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import write_json
 

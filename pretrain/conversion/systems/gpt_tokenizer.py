@@ -8,7 +8,7 @@ from pretrain.conversion import hugging_face
 from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers import bpe, byte_bpe
 from pretrain.data.tokenizers.bpe_files import SAVED
-from pretrain.inference.trained_run import Run
+from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import write_json
 

@@ -11,7 +11,7 @@ from pretrain.conversion.name_map import Link, Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data.tokenizers import sentencepiece, unigram
 from pretrain.formats.base import explain_read_errors
-from pretrain.inference.trained_run import Run
+from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import write_json
 

@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays
-from pretrain.data.batches.document_stream import Stream, shuffle_array
+from pretrain.data.batches.document_stream import Stream
+from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 from pretrain.data.tokenizers.character_ids import get_table
 from pretrain.runtime.errors import UserError

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays
-from pretrain.data.batches.document_stream import Places, Stream, make_rng, shuffle_array
+from pretrain.data.batches.document_stream import Places, Stream
 from pretrain.data.batches.pair_sampling import truncate_pair
+from pretrain.data.batches.shuffling import make_rng, shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 from pretrain.runtime.errors import UserError
 

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays
-from pretrain.data.batches.document_stream import make_rng, shuffle_array
 from pretrain.data.batches.pair_sampling import Pairs, PairSampler, SentenceText, truncate_pairs
+from pretrain.data.batches.shuffling import make_rng, shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 from pretrain.runtime.errors import UserError
 

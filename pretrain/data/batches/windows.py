@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays
-from pretrain.data.batches.document_stream import Stream, make_rng, shuffle_array
+from pretrain.data.batches.document_stream import Stream
+from pretrain.data.batches.shuffling import make_rng, shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 from pretrain.runtime.errors import UserError
 

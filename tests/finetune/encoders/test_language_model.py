@@ -9,10 +9,11 @@ from ml_collections import ConfigDict
 
 from finetune import initialize
 from finetune.job import build_task
+from finetune.start import open_start
 from modules.backbones import text_mask
 from modules.heads import language_model
 from pretrain.checkpoint import manager
-from pretrain.inference.trained_run import opened
+from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config, write_config
 from tests.support import text_tasks
@@ -26,14 +27,14 @@ __all__ = ["run"]
 def test_the_pretrained_head_is_restored_beside_its_backbone(run, tmp_path):
     workdir = shutil.copytree(run("clm").workdir, tmp_path / "run")
     write_config(workdir, read_config(workdir) | {"head": {"tied": True, "bias": True}})
-    backbone = opened(workdir).backbone
+    backbone = load_run(workdir).backbone
     head = language_model.build(backbone, bias=True)
     biases = {"bias_V": np.arange(backbone.V, dtype=np.float32)}
     checkpoints = manager.Checkpoints(workdir, asynchronous=False)
     checkpoints.save(9, {"params": {"backbone": drawn(backbone), "head": biases}}, {})
     checkpoints.close()
 
-    start = initialize.open_start(ConfigDict(dict(init=str(workdir))), list)
+    start = open_start(ConfigDict(), load_run(workdir), list)
     examples = [dict(texts=["a b"], label="x"), dict(texts=["c"], label="y")]
     data, task = build_task(start, dict(name="classify", language_model=0.5), 16, examples)
     batch = data.training_arrays(examples) | {"weight_B": np.ones(2, np.float32)}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from finetune import tasks
-from finetune.initialize import start_from
 from finetune.job import build_inputs
 from finetune.prediction import submissions
+from finetune.start import start_from
 from finetune.tasks import span
 from pretrain.runtime.errors import UserError
 from tests.support import tagging_data

@@ -5,17 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import integrity, manager, streaming_writer
+from pretrain.checkpoint import manager, named_leaves, streaming_writer
 from pretrain.checkpoint.paths import list_steps
 
 
 def test_a_checkpoint_written_piecemeal_is_restored_and_verified(tmp_path):
     arrays = {"params/a_D": np.arange(4, dtype=np.float32), "params/b/c_D": np.ones(2, np.float32)}
     streaming_writer.write(tmp_path, 7, arrays.items())
-    like = jax.tree.map(jnp.zeros_like, integrity.nest(arrays))
+    like = jax.tree.map(jnp.zeros_like, named_leaves.nest(arrays))
     found, position, step = manager.Checkpoints(tmp_path).restore(like)
     assert (step, position) == (7, {})
-    for name, x in integrity.flatten(found).items():
+    for name, x in named_leaves.flatten(found).items():
         np.testing.assert_array_equal(x, arrays[name])
 
 

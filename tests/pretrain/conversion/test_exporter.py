@@ -8,7 +8,7 @@ import pytest
 from pretrain.conversion import exporter
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats import npz, safetensors
-from pretrain.inference.trained_run import backbone_params, opened
+from pretrain.inference.trained_run import load_backbone_params, load_run
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release
 from tests.support.bert_release import import_release, leaves, rewrite
@@ -25,8 +25,8 @@ def test_out_and_in_again_changes_no_bit(run, tmp_path, kind):
     exporter.export_weights(run, out, lambda _: None, kind=kind)
     import_release(out, again)
     assert leaves(again) == leaves(run)
-    assert opened(again).tokenizer.pieces == opened(run).tokenizer.pieces
-    assert opened(again).config.objective == opened(run).config.objective
+    assert load_run(again).tokenizer.pieces == load_run(run).tokenizer.pieces
+    assert load_run(again).config.objective == load_run(run).config.objective
 
 
 def test_what_goes_out_as_it_came_is_the_same_to_the_bit(release, run, tmp_path):
@@ -46,7 +46,7 @@ def test_half_precision_goes_out_when_asked_and_then_stays(run, tmp_path, dtype)
     with safetensors.open_arrays(tmp_path / "half") as arrays:
         assert {spec.dtype for spec in arrays.specs.values()} == {jnp.dtype(dtype)}
         half = arrays.read("bert.pooler.dense.weight")
-    pool_DD = backbone_params(opened(run), layout())["pool_DD"]
+    pool_DD = load_backbone_params(load_run(run), layout())[0]["pool_DD"]
     np.testing.assert_array_equal(half, np.asarray(pool_DD).astype(dtype).T)
     import_release(tmp_path / "half", tmp_path / "run")
     assert {leaf["dtype"] for leaf in leaves(tmp_path / "run").values()} == {"float32"}

@@ -7,14 +7,14 @@ import jax
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import named_leaves
 from pretrain.conversion import exporter, importer
 from pretrain.conversion.systems import bert
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats import npz
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import chosen
-from pretrain.inference.trained_run import backbone_params, head_params, opened
+from pretrain.inference.trained_run import load_backbone_params, load_head_params, load_run
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release
 from tests.support import bert_release as cases
@@ -24,8 +24,9 @@ from tests.support.failing_disk import refused
 
 def test_what_came_in_is_what_the_golden_test_computes_with(run, tmp_path):
     _, expected = cases.golden(tmp_path / "again")
-    parts = dict(backbone=backbone_params, head=head_params)
-    params = integrity.flatten({x: read(opened(run), layout()) for x, read in parts.items()})
+    loaded = load_run(run)
+    backbone, _ = load_backbone_params(loaded, layout())
+    params = named_leaves.flatten(dict(backbone=backbone, head=load_head_params(loaded, layout())))
     assert params.keys() == expected.keys()
     for name, x in expected.items():
         np.testing.assert_array_equal(params[name], x)
@@ -36,7 +37,7 @@ def layout():
 
 
 def test_the_run_is_one_that_embeds(run):
-    embedder = Embedder(opened(run), layout(), chosen("top", count=4), pool="first")
+    embedder = Embedder(load_run(run), layout(), chosen("top", count=4), pool="first")
     [found] = embedder([(0, ["a bad cab"])])
     assert found.tokens[0] == "a"
     assert np.isfinite(found.vectors).all()
@@ -83,7 +84,7 @@ def test_an_import_that_broke_off_is_made_anew(release, run, tmp_path, monkeypat
     with pytest.raises(KeyboardInterrupt):
         import_release(release, tmp_path / "run")
     with pytest.raises(UserError, match="holds no run"):
-        opened(tmp_path / "run")
+        load_run(tmp_path / "run")
     import_release(release, tmp_path / "run")
     assert leaves(tmp_path / "run") == leaves(run)
     with pytest.raises(UserError, match="holds a run already"):

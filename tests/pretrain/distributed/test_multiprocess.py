@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import integrity, named_leaves
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.distributed.processes import join
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -241,7 +241,7 @@ def move(source: str, target: str) -> None:
     shapes = {
         name: jax.ShapeDtypeStruct(tuple(x["shape"]), x["dtype"]) for name, x in described.items()
     }
-    found = Checkpoints(source).restore(layout.like(integrity.nest(shapes)))
+    found = Checkpoints(source).restore(layout.like(named_leaves.nest(shapes)))
     assert found
     assert not all(x.is_fully_replicated for x in jax.tree.leaves(found[0]))
     with contextlib.closing(Checkpoints(target)) as saved:

@@ -12,7 +12,7 @@ from pretrain.data.tokenizers import byte_bpe
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.generator import Row, Writer
 from pretrain.inference.sampling import Sampler
-from pretrain.inference.trained_run import Run
+from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
@@ -50,7 +50,7 @@ def writer(kind: str = "banded", devices: int = 1, **sampling) -> Writer:
     layout = Layout(make_mesh(data=1, fsdp=-1, devices=jax.devices()[:devices]))
     params = {"backbone": cases.draw(model), "head": {}}
     params = jax.device_put(params, layout.of(params))
-    run = Run(None, ConfigDict(dict(objective=dict(name="clm"))), Letters(), model)
+    run = build_run(None, ConfigDict(dict(objective=dict(name="clm"))), Letters(), model)
     return Writer(run, layout, Sampler(**sampling), params)
 
 
@@ -170,7 +170,7 @@ def test_prompts_of_about_one_length_share_their_programs():
 
 
 def test_only_causal_models_write():
-    run = Run(None, ConfigDict(dict(model=dict(name="transformer"))), Letters(), cases.tiny())
+    run = build_run(None, ConfigDict(dict(model=dict(name="transformer"))), Letters(), cases.tiny())
     with pytest.raises(UserError, match="transformer, is not causal: only causal models"):
         Writer(run, Layout(make_mesh()))
 

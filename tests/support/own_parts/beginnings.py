@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays
-from pretrain.data.batches.document_stream import shuffle_array
+from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source
 from pretrain.data.tokenizers import registry
-from pretrain.inference.trained_run import Run
+from pretrain.inference.run import Run
 from pretrain.runtime.json_files import write_json
 
 KINDS = {"shelf": Kind("npz", "shelf.json", "*.npz")}

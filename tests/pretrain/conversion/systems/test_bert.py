@@ -10,11 +10,11 @@ from ml_collections import ConfigDict
 
 import modules
 from modules.masks import Mask
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import named_leaves
 from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, bert
 from pretrain.formats import tensorflow
-from pretrain.inference.trained_run import Run
+from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as arranged
 from tests.support import bert_release as cases
@@ -92,7 +92,7 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
     backbone = modules.build(**described.model)
     tokens_BL = np.random.default_rng(0).integers(1, 36, (3, 12))
     valid_BL, segments_BL = np.arange(12) < [[12], [5], [9]], tokens_BL % 2
-    params = integrity.nest({k: x for k, x in ours.items() if k.startswith("backbone/")})
+    params = named_leaves.nest({k: x for k, x in ours.items() if k.startswith("backbone/")})
     with jax.default_matmul_precision("highest"):
         h_BLD = quick_jit(
             lambda params: (
@@ -221,7 +221,7 @@ def test_what_goes_out_is_of_the_class_that_has_its_heads(release, tmp_path, poo
     described = bert.read_release(release())
     fields, own = described.model | dict(pooler=pooler), HEAD if head else NO_HEAD
     config = ConfigDict(dict(objective=dict(name="mlm", nsp=nsp), head=own))
-    run = Run(tmp_path, config, described.tokenizer, modules.build(**fields))
+    run = build_run(tmp_path, config, described.tokenizer, modules.build(**fields))
     bert.write_config_and_tokenizer(run, tmp_path, "hugging_face", "float32")
     found = json.loads((tmp_path / "config.json").read_text())
     assert found["architectures"] == [HEADS_OF[pooler, head, nsp]]

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 import modules
 from pretrain.conversion.systems import bert
 from pretrain.data.tokenizers import registry
-from pretrain.inference.trained_run import Run
+from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release as cases
 
@@ -128,7 +128,7 @@ def test_text_that_google_s_code_cuts_otherwise_does_not_go_out(release, tmp_pat
     files = [("tokenizer_config.json", {"tokenize_chinese_chars": False})]
     described = bert.read_release(release(files=files, hidden_act="gelu_new", layer_norm_eps=1e-12))
     config = ConfigDict(dict(head=described.head))
-    run = Run(tmp_path, config, described.tokenizer, modules.build(**described.model))
+    run = build_run(tmp_path, config, described.tokenizer, modules.build(**described.model))
     with pytest.raises(UserError, match=r"tokenizer\.handle_chinese_chars=False: theirs can only"):
         bert.write_config_and_tokenizer(run, tmp_path, "npz", "float32")
 

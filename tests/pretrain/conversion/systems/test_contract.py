@@ -120,7 +120,7 @@ def test_out_in_and_out_again_is_the_same(workdirs, tmp_path, system, kind):
     exporter.export_weights(workdir, tmp_path / "out", quiet, kind=kind)
     importer.import_weights(tmp_path / "out", tmp_path / "run", quiet)
     assert leaves(tmp_path / "run") == leaves(workdir)
-    one, other = (trained_run.opened(each) for each in (workdir, tmp_path / "run"))
+    one, other = (trained_run.load_run(each) for each in (workdir, tmp_path / "run"))
     assert other.tokenizer.pieces == one.tokenizer.pieces
     for field, value in one.config.model.items():
         assert other.config.model[field] == value, field

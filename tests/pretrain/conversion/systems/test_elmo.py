@@ -14,7 +14,7 @@ from configs import elmo as recipe
 from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, elmo
 from pretrain.data.tokenizers import words
-from pretrain.inference.trained_run import Run
+from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as cases
 from tests.support import elmo_weights as golden
@@ -281,7 +281,7 @@ def written(model, folder, known=KNOWN, head=None):
     config = ConfigDict(dict(objective=dict(name="bilm"), head=own))
     tokens = words.Tokenizer(list(known), "blank")
     elmo.write_config_and_tokenizer(
-        Run(folder, config, tokens, modules.build(**model)), folder, "hdf5", "float32"
+        build_run(folder, config, tokens, modules.build(**model)), folder, "hdf5", "float32"
     )
     return folder
 

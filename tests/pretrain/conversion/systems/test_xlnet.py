@@ -16,12 +16,12 @@ import modules
 from configs import xlnet as recipe
 from modules.backbones import text_mask
 from modules.heads import language_model
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import named_leaves
 from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, xlnet
 from pretrain.data.tokenizers import registry, sentencepiece
 from pretrain.formats import safetensors
-from pretrain.inference.trained_run import Run
+from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.modules.backbones.test_two_stream_golden import FILES, load
 from tests.support import array_mapping as cases
@@ -91,7 +91,7 @@ def test_biases_of_all_layers_together_are_arranged_as_the_reference_has_them():
 
 def assert_as_reference(weights, cfg):
     own = reference.ours(weights, cfg)
-    expected = integrity.flatten({"head": {"bias_V": own.pop("bias_V")}, "backbone": own})
+    expected = named_leaves.flatten({"head": {"bias_V": own.pop("bias_V")}, "backbone": own})
     shapes = {name: x.shape for name, x in expected.items()}
     found = cases.read(xlnet.build_table("npz", shapes, list(weights)), shapes, weights)
     cases.assert_same(found, expected)
@@ -170,7 +170,7 @@ def test_their_class_reads_what_is_written(release, tokens, tmp_path, untied):
     params, table = cases.randomly(shapes), xlnet.build_table("hugging_face", shapes)
     arrays = cases.written(table, shapes, params)
     safetensors.write(tmp_path / "out", cases.specs(arrays), arrays.items())
-    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), tokens, modules.build(**model))
+    run = build_run(tmp_path, ConfigDict(dict(head=HEAD)), tokens, modules.build(**model))
     xlnet.write_config_and_tokenizer(run, tmp_path / "out", "hugging_face", "float32")
 
     peer, loading = transformers.XLNetLMHeadModel.from_pretrained(
@@ -218,7 +218,7 @@ def assert_same_outputs(torch, peer, model, params):
             **{name: torch.tensor(x) for name, x in given.items()},
         )
     with jax.default_matmul_precision("highest"):
-        h_BLD, logits_BLV = forward(integrity.nest(dict(params)))
+        h_BLD, logits_BLV = forward(named_leaves.nest(dict(params)))
     for own, other in ((h_BLD, out.hidden_states[-1]), (logits_BLV, out.logits)):
         keep_BL1 = valid_BL[..., None]
         assert off(own * keep_BL1, other.numpy() * keep_BL1) < 2e-5
@@ -375,7 +375,9 @@ def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp
 def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):
     described = xlnet.read_release(alone)
     model = described.model | {"activation": "gelu"}
-    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), described.tokenizer, modules.build(**model))
+    run = build_run(
+        tmp_path, ConfigDict(dict(head=HEAD)), described.tokenizer, modules.build(**model)
+    )
     for kind in ("hugging_face", "npz"):
         (tmp_path / kind).mkdir()
     xlnet.write_config_and_tokenizer(run, tmp_path / "hugging_face", "hugging_face", "float32")
@@ -409,7 +411,7 @@ def test_what_is_written_beside_the_weights_describes_the_run(release, tokens, t
     fields = {} if kind == "npz" else {"attn_type": "uni", "clamp_len": 3, "mem_len": 5}
     described = xlnet.read_release(release(kind, ff_activation="relu", **fields))
     own = sentencepiece.Tokenizer(tokens.model, lower=kind != "npz", keep_accents=kind != "npz")
-    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), own, modules.build(**described.model))
+    run = build_run(tmp_path, ConfigDict(dict(head=HEAD)), own, modules.build(**described.model))
     (out := tmp_path / "out").mkdir()
     xlnet.write_config_and_tokenizer(run, out, kind, "float32")
     again = xlnet.read_release(Source(out, kind, {}))
@@ -430,7 +432,7 @@ def test_a_run_that_theirs_could_not_compute_is_not_written(
     release, tokens, tmp_path, kind, fields, reason
 ):
     model = xlnet.read_release(release("npz")).model | fields
-    run = Run(tmp_path, ConfigDict(dict(head=HEAD)), tokens, modules.build(**model))
+    run = build_run(tmp_path, ConfigDict(dict(head=HEAD)), tokens, modules.build(**model))
     (out := tmp_path / "out").mkdir()
     with pytest.raises(UserError, match=re.escape(reason)):
         xlnet.write_config_and_tokenizer(run, out, kind, "float32")

@@ -1,0 +1,16 @@
+"""A fine-tuned run, as `finetune.job` loads it and predictions use it."""
+
+from typing import NamedTuple
+
+from flax import linen as nn
+
+from finetune.tasks import TaskData
+from pretrain.inference.run import Run
+
+
+class TunedRun(NamedTuple):
+    """A fine-tuned run with both halves of its task."""
+
+    run: Run
+    data: TaskData
+    task: nn.Module

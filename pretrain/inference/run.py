@@ -1,0 +1,24 @@
+"""A trained run, as those use it who have no need of its weights."""
+
+import pathlib
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from pretrain.data.tokenizers import Tokenizer
+
+
+class Run(NamedTuple):
+    """Holds what a workdir does, without the weights.
+
+    Attributes:
+        backbone: a Linen module; None where a task was learned by a network of its own alone.
+        head: the backbone's language-model head, by the recipe's section or else by the backbone
+            alone.
+    """
+
+    workdir: pathlib.Path
+    config: ConfigDict
+    tokenizer: Tokenizer
+    backbone: Any
+    head: Any
