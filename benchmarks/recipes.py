@@ -52,7 +52,7 @@ def gpt2_small() -> ConfigDict:
     config.batches.update(B=8, L=256)
     config.model.L = 256
     # transformers' GPT-2 knows no documents.
-    config.objective.across = True
+    config.objective.attend_across_documents = True
     return config
 
 

@@ -101,10 +101,10 @@ def base(**size: int) -> ConfigDict:
     config.execution = dict(remat="none", unroll=1, loss_chunks=1)
     config.objective = dict(
         name="mlm",
-        share=0.15,
-        mask=0.8,
-        random=0.1,
-        words=False,
+        mask_prob=0.15,
+        mask_rate=0.8,
+        random_rate=0.1,
+        whole_word_mask=False,
         max_gram=1,
         geometric=0.0,
         nsp=config.batches.get_ref("next_sentence"),

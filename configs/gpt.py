@@ -61,7 +61,7 @@ def base() -> ConfigDict:
     config.head = dict(tied=True)
     config.text_format = "gpt"
     config.execution = dict(remat="none", unroll=1, loss_chunks=8)
-    config.objective = dict(name="clm", across=False)
+    config.objective = dict(name="clm", attend_across_documents=False)
     config.optim = dict(
         name="adamw",
         lr=2.5e-4,

@@ -80,7 +80,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
     config.head = dict(tied=True)
     config.text_format = "gpt"
     config.execution = dict(remat="none", unroll=1, loss_chunks=16)
-    config.objective = dict(name="clm", across=False)
+    config.objective = dict(name="clm", attend_across_documents=False)
     config.optim = dict(
         name="adamw",
         lr=lr,

@@ -46,7 +46,7 @@ def sized(N: int, D: int, H: int, K: int, B: int, lr: float) -> ConfigDict:
     config = gpt2.base(lr, D=D, H=H, K=K, N=N, F=4 * D, L=2048, window=256)
     config.execution.remat = "full"
     config.batches.update(B=B, L=2048)
-    config.objective.across = True
+    config.objective.attend_across_documents = True
     tokens = B * 2048
     config.optim.update(
         steps=300_000_000_000 // tokens,
@@ -60,5 +60,5 @@ def mini() -> ConfigDict:
     """Returns GPT-2's mini with bands of 32 tokens."""
     config = gpt2.mini()
     config.model.window = 32
-    config.objective.across = True
+    config.objective.attend_across_documents = True
     return config

@@ -61,8 +61,8 @@ def large() -> ConfigDict:
     config.execution = dict(remat="full", unroll=1, block=128, loss_chunks=5)
     config.objective = dict(
         name="plm",
-        one_in=6,
-        perm=256,
+        predict_every=6,
+        perm_size=256,
         spans=True,
         max_gram=5,
         alpha=6,
@@ -119,7 +119,7 @@ def mini() -> ConfigDict:
         init_scale=0.08,  # 0.02 suits 1024 wide; so narrow, its first attention sees nothing
     )
     config.execution.update(remat="none", unroll=4, loss_chunks=3)
-    config.objective.update(perm=64, reset=True)
+    config.objective.update(perm_size=64, reset=True)
     config.optim.update(lr=1e-3, steps=2000, warmup=100, bias_correction=True)
     config.train.update(log_every=50, eval_every=400, eval_batches=32, save_every=400)
     return config

@@ -67,7 +67,7 @@ class Shipped(base.Peer):
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
     ) -> dict[str, np.ndarray]:
-        inputs_BL, labels_BL = mask_tokens(batch, share=recipe["objective"]["share"], seed=seed)
+        inputs_BL, labels_BL = mask_tokens(batch, share=recipe["objective"]["mask_prob"], seed=seed)
         tensors = {"input_ids": inputs_BL, "labels": labels_BL, "attention_mask": batch["valid_BL"]}
         if "segments_BL" in batch:
             tensors["token_type_ids"] = batch["segments_BL"]

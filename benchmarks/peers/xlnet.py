@@ -39,7 +39,7 @@ class Shipped(base.Peer):
         """
         tokens_BL = batch["tokens_BL"].astype(np.int64)
         B, L = tokens_BL.shape
-        P = int(L / recipe["objective"]["one_in"])
+        P = int(L / recipe["objective"]["predict_every"])
         ordinary_BL = tokens_BL > max(synthetic_data.SPECIAL.values())
         order_BP = (np.random.default_rng(seed).random((B, L)) - ordinary_BL).argsort(1)[:, :P]
         # Rank 0: a position that is not predicted, and that all may see.

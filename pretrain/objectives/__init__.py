@@ -28,7 +28,7 @@ SPECIAL: Special = FrozenDict()
 
 
 class Objective(Protocol):
-    """What a backbone is trained for."""
+    """Defines what a backbone is trained for."""
 
     backbone: Any
     head: language_model.LanguageModelHead
@@ -45,7 +45,7 @@ class Objective(Protocol):
     def nats(self, batch: Mapping[str, Any]) -> tuple[jax.Array, jax.Array]:
         """Computes the log-likelihood of each token that the objective predicts.
 
-        Drawn and carried is the same as in a call, and nothing is dropped out.
+        Randomness and states between batches are those of a call; there is no dropout.
 
         Returns:
             (nats [B, P], weights [B, P]); the weighted sum is that of "loss", but for its sign.
@@ -70,7 +70,7 @@ def build(
     execution: Mapping[str, Any] | None = None,
     **fields: Any,
 ):
-    """Builds an objective: `build("plm", backbone, one_in=6)` is `plm.Objective(..., one_in=6)`.
+    """Builds an objective by its name, with a head for the backbone.
 
     Args:
         name: of a file in pretrain/objectives, or a dotted name.
@@ -85,30 +85,32 @@ def build(
         UserError: nothing has a field of a name in `execution`, or the backbone cannot be trained
             so.
     """
-    objective = plugins.load("pretrain.objectives", name, "Objective").Objective
+    kind = plugins.load("pretrain.objectives", name, "Objective").Objective
     execution = dict(execution or {})
-    own = plugins.select_fields(objective, execution)
-    known = own.keys() | plugins.select_fields(type(backbone), execution).keys()
-    if unknown := execution.keys() - known:
+    options = plugins.select_fields(kind, execution)
+    # Each takes what it has a field for; the backbone was built with its part before.
+    supported = options.keys() | plugins.select_fields(type(backbone), execution).keys()
+    if unknown := execution.keys() - supported:
         raise UserError(
             f"execution.{min(unknown)}: neither the backbone nor the objective {name!r} has it"
         )
     with name_section("head"):
-        own_head = language_model.build(backbone, **(head or {}))
-    fields |= {"special": FrozenDict(special), **own}
-    built = plugins.construct(objective, backbone, own_head, **fields)
-    if reason := _abstractly(built.refusal):
+        lm_head = language_model.build(backbone, **(head or {}))
+    fields |= {"special": FrozenDict(special), **options}
+    objective = plugins.construct(kind, backbone, lm_head, **fields)
+    # Here, before anything is compiled: a refusal costs no minutes.
+    if reason := _trace(objective.refusal):
         raise UserError(f"objective.name={name!r} does not train this model: {reason}")
-    if own_head.tied and _abstractly(lambda: _refuse_tied(backbone)):
+    if lm_head.tied and _trace(lambda: _refuse_tied(backbone)):
         raise UserError("head.tied=True: this model reads characters, and has no embedding to tie")
-    return built
+    return objective
 
 
 def _refuse_tied(backbone: Any) -> str:
     return "characters" if backbone.V and backbone.example().ndim > 2 else ""
 
 
-def _abstractly(f: Callable[[], str]) -> str:
+def _trace(f: Callable[[], str]) -> str:
     """Calls a function that may make arrays without touching a device.
 
     Processes must join each other (`jax.distributed.initialize`) before a device is touched.
@@ -119,7 +121,7 @@ def _abstractly(f: Callable[[], str]) -> str:
 
 
 def special_id(special: Special, name: str) -> int:
-    """The id of <name>.
+    """Returns the id of <name>.
 
     Raises:
         UserError: the tokenizer has no such token.
@@ -133,7 +135,8 @@ def special_id(special: Special, name: str) -> int:
 
 
 def is_special(tokens_BL, special: Special, *names: str):
-    """Bool [B, L]: these are special tokens of such names."""
+    """Returns bool [B, L]: whether each token is a special one of these names."""
+    # `tokens_BL < 0` is False everywhere: the sum of no names has the right shape and type.
     return sum((tokens_BL == special_id(special, name) for name in names), start=tokens_BL < 0)
 
 
@@ -146,7 +149,7 @@ def refuse_width(backbone, head) -> str:
 
 
 def check_length(backbone, L: int) -> None:
-    """UserError if a backbone has a number of positions, and a row is longer."""
+    """Raises UserError if a row is longer than the backbone's table of positions."""
     positions = getattr(backbone, "L", L)
     if positions < L:
         raise UserError(f"L={L}: this model reads rows of at most {positions} tokens (model.L)")

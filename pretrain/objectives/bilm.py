@@ -1,4 +1,4 @@
-"""Bidirectional LM (ELMo): guess each word from those before it, and from those after it."""
+"""Bidirectional LM (ELMo): predict each word from those before it, and from those after it."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special, special_id
 from pretrain.runtime.errors import UserError
 
-# Where a row forgets what it has read: at places that open at least this, see `data.directions`.
+# A row's states are reset where its `boundary_BZL` is at least this, see `batches.bidirectional`.
 RESETS = {"never": 3, "document": 2, "sentence": 1}
 
 
@@ -19,15 +19,15 @@ class Objective(nn.Module):
     (`pretrain.data.batches.bidirectional`).
 
     The loss is the mean of both directions'.  A word beyond the `backbone.V` most frequent is
-    to be guessed as <unk>; as an input it keeps its own characters.
+    predicted as <unk>; as an input it keeps its own characters.
 
     Attributes:
-        stateful: a row goes on from the states it had at its last batch's end, as the released
-            code; False: from zeros, so that no batch depends on those before it.
+        stateful: a row goes on from the states at its last batch's end, as the released code;
+            False: from zeros, so that no batch depends on those before it.
         reset: where a row starts from zeros besides: "never", as the released code, at each
             "document", or at each "sentence".
-        samples: words that are drawn to be told from the right one while training; 0: all.
-        loss_chunks: pieces in which the softmax is taken.
+        samples: negatives of the sampled softmax while training; 0: the full softmax.
+        loss_chunks: chunks in which the softmax is computed.
         special: the tokenizer's special ids; "unk" is needed.
     """
 
@@ -41,41 +41,42 @@ class Objective(nn.Module):
 
     def __call__(self, batch, *, train: bool):
         h_BZLD, next_BZL, weights_BZL = self._predict(batch, train=train)
+        # The sampled softmax of each direction draws negatives of its own.
         ways = [
             self._loss(h_BZLD[:, z], next_BZL[:, z], weights_BZL[:, z], train)
             for z in range(self.backbone.Z)
         ]
-        sums = jax.tree.map(lambda *each: sum(each), *ways)
+        sums = jax.tree.map(lambda *parts: sum(parts), *ways)
         if not train:
             for name, way in zip(("forward", "backward"), ways, strict=False):
                 loss = way["loss"]
                 sums[f"{name}_perplexity"] = Sum(loss.total, loss.weight, "perplexity")
-            aims = next_BZL, weights_BZL
-            sums["unigram"] = cross_entropy.histogram(*aims, self.backbone.V)
+            sums["unigram"] = cross_entropy.histogram(next_BZL, weights_BZL, self.backbone.V)
             unknown_BZL = next_BZL == special_id(self.special, "unk")
             sums["unknown"] = Sum((unknown_BZL * weights_BZL).sum(), weights_BZL.sum(), "share")
         return sums
 
     def nats(self, batch):
-        """Log-likelihood of each word, of one direction after the other, and weights: [B, ZL]."""
-        each = self._predict(batch, train=False)
-        h_BPD, next_BP, weights_BP = (x.reshape(len(x), -1, *x.shape[3:]) for x in each)
+        """Computes the log-likelihood of each word, one direction after the other: [B, ZL]."""
+        states = self._predict(batch, train=False)
+        h_BPD, next_BP, weights_BP = (x.reshape(len(x), -1, *x.shape[3:]) for x in states)
         table_VD = self.backbone.table()
         return self.head.nats(h_BPD, next_BP, table_VD, chunks=self.loss_chunks), weights_BP
 
     @nn.compact
     def _predict(self, batch, *, train: bool):
-        """(states, words that are next, weights) of each direction: [B, Z, L] each."""
+        """Computes states; returns (states, next words, weights), [B, Z, L] each."""
         self._check(batch)
         Z = self.backbone.Z
-        state = self._kept(batch["boundary_BZL"].shape[0])
+        state = self._get_state(batch["boundary_BZL"].shape[0])
         starts_BZL = batch["boundary_BZL"][:, :Z] >= RESETS[self.reset]
+        # Places of one group share a state: a new group starts from zeros.
         mask = Mask(is_causal=True, groups_BL=jnp.cumsum(starts_BZL, axis=-1))
         h_BZLD, new = self.backbone(
             self._inputs(batch)[:, :Z], mask=mask, memory=state and state.value, train=train
         )
-        self._keep(state, new)
-        next_BZL = self._known(batch["next_BZL"][:, :Z])
+        self._set_state(state, new)
+        next_BZL = self._replace_unknown(batch["next_BZL"][:, :Z])
         weights_BZL = batch["loss_mask_BZL"][:, :Z] * batch["weight_B"][:, None, None]
         return h_BZLD, next_BZL, weights_BZL
 
@@ -89,7 +90,7 @@ class Objective(nn.Module):
         )
 
     def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
+        """Counts floating-point operations of one training step."""
         heads = self.head.flops(B * self.backbone.Z * L, self.samples)
         return self.backbone.flops(B, L, L) + heads
 
@@ -105,26 +106,27 @@ class Objective(nn.Module):
         if self.samples >= self.backbone.V:
             raise UserError(
                 f"objective.samples={self.samples} of model.V={self.backbone.V} words: draw fewer, "
-                "or none (samples=0) to tell the right word from all others"
+                "or none (samples=0) for the full softmax"
             )
 
     def _inputs(self, batch):
-        """What the backbone reads: characters, or ids of the words it knows."""
+        """Returns what the backbone reads: characters, or ids below V."""
         if self.backbone.inputs == "characters":
             return batch["chars_BZLW"]
-        return self._known(batch["tokens_BZL"])
+        return self._replace_unknown(batch["tokens_BZL"])
 
-    def _known(self, ids_BZL):
-        """The words' ids, <unk>'s for those that the model does not know."""
+    def _replace_unknown(self, ids_BZL):
+        """Replaces ids beyond the model's vocabulary by <unk>'s."""
         return jnp.where(ids_BZL < self.backbone.V, ids_BZL, special_id(self.special, "unk"))
 
-    def _kept(self, B: int):
-        """The variable that outlives the batch; none where every batch starts afresh."""
+    def _get_state(self, B: int):
+        """Returns the variable of the states between batches; None without `stateful`."""
         if not self.stateful:
             return None
         return self.variable("state", "lstm", self.backbone.initial_memory, B)
 
-    def _keep(self, state, new) -> None:
+    def _set_state(self, state, new) -> None:
+        # `init` must leave zeros there, and evaluation reads states without changing them.
         if state and not self.is_initializing() and self.is_mutable_collection("state"):
             state.value = new
 

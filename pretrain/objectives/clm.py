@@ -14,14 +14,15 @@ class Objective(nn.Module):
     """Radford et al. 2018 and 2019, on windows of running text (`pretrain.data.batches.windows`).
 
     Attributes:
-        across: a document sees those before it in its row, as GPT's; False: itself alone.
+        attend_across_documents: a document sees those before it in its row, as GPT's; False:
+            itself alone.
         loss_chunks: pieces in which the vocabulary's softmax is taken.
         special: the tokenizer's special ids, of which this needs none.
     """
 
     backbone: nn.Module
     head: nn.Module
-    across: bool = False
+    attend_across_documents: bool = False
     loss_chunks: int = 4
     special: Special = SPECIAL
 
@@ -31,25 +32,28 @@ class Objective(nn.Module):
         sums = self.head.cross_entropy(*states, self.backbone.table(), chunks=self.loss_chunks)
         if not train:
             nats, weight_B = sums["loss"].total, batch["weight_B"]
-            for unit in ("word", "byte"):  # of the original text, whatever the tokens
+            # Per word and byte of the original text: comparable between tokenizers.
+            for unit in ("word", "byte"):
                 weight = (batch[f"{unit}s_B"] * weight_B).sum()
                 sums[f"{unit}_perplexity"] = Sum(nats, weight, "perplexity")
             sums["unigram"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
         return sums
 
     def nats(self, batch):
-        """Log-likelihood of each next token, and its weight: [B, L] each."""
+        """Computes the log-likelihood of each next token, and its weight: [B, L] each."""
         h_BLD, next_BL, weights_BL = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks), weights_BL
 
     def _predict(self, batch, *, train: bool):
-        """(states, targets, weights), which are predicted from them: [B, L] each."""
+        """Computes states; returns (states, targets, weights), [B, L] each."""
         if "next_BL" not in batch:
             raise UserError("objective 'clm' needs batches.name='windows' with framed=False")
         next_BL = batch["next_BL"]
         lengths_B = count_lengths(batch["valid_BL"])  # windows are padded at their end
-        groups_BL = None if self.across else jnp.cumsum(batch["document_start_BL"], axis=1)
+        groups_BL = None
+        if not self.attend_across_documents:
+            groups_BL = jnp.cumsum(batch["document_start_BL"], axis=1)
         mask = Mask(is_causal=True, lengths_B=lengths_B, groups_BL=groups_BL)
         h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=train).h
         return h_BLD, next_BL, batch["loss_mask_BL"] * batch["weight_B"][:, None]
@@ -65,5 +69,5 @@ class Objective(nn.Module):
         return refuse_width(self.backbone, self.head)
 
     def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
+        """Counts floating-point operations of one training step."""
         return self.backbone.flops(B, L, L) + self.head.flops(B * L)

@@ -1,4 +1,4 @@
-"""What is hidden and in which order it is guessed: pure functions of a key, on device."""
+"""Samples what is hidden and in which order it is predicted: pure functions of a key, on device."""
 
 import math
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 
-def spans(
+def sample_spans(
     rng,
     starts_L,
     eligible_L,
@@ -17,7 +17,7 @@ def spans(
     beta: int = 1,
     faithful: bool = False,
 ):
-    """XLNet's choice of n-grams to predict: bool [L] with exactly `goal` True.
+    """Samples XLNet's n-grams to predict: bool [L] with exactly `goal` True.
 
     Runs of n words, n in 1..max_gram with probability in proportion to 1/n, each placed at random
     within a context of n * alpha // beta pieces and begun at the start of a word.  Pieces
@@ -41,7 +41,8 @@ def spans(
     next_start = jnp.append(next_start, jnp.full(1, L))  # next_start[L] is the end
     before = jnp.append(0, jnp.cumsum(eligible_L))  # eligible pieces before each place
 
-    def run(state, draw):
+    # A scan over as many runs as can be needed: shapes on device cannot depend on what is drawn.
+    def place_run(state, draw):
         picked_L, done, here = state
         n = jnp.minimum(draw[0], goal - done)
         context = n * alpha // beta
@@ -57,18 +58,19 @@ def spans(
         return (picked_L | inside_L, done + inside_L.sum(), here), None
 
     nothing = (jnp.zeros(L, bool), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-    (picked_L, done, _), _ = jax.lax.scan(run, nothing, (grams, wheres))
-    return picked_L | singles(single_rng, eligible_L & ~picked_L, goal - done)
+    (picked_L, done, _), _ = jax.lax.scan(place_run, nothing, (grams, wheres))
+    return picked_L | sample_positions(single_rng, eligible_L & ~picked_L, goal - done)
 
 
-def singles(rng, eligible_L, goal):
-    """Bool [L]: `goal` of the eligible places, or all where there are fewer."""
+def sample_positions(rng, eligible_L, goal):
+    """Samples `goal` of the eligible positions, or all if there are fewer: bool [L]."""
+    # Lots of ineligible positions are above 1, so their ranks come last.
     lot_L = jnp.where(eligible_L, jax.random.uniform(rng, eligible_L.shape), 2.0)
     return (jnp.argsort(jnp.argsort(lot_L)) < goal) & eligible_L
 
 
-def runs(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):
-    """Units picked at random, whole and at most `goal` places in all: bool [L].
+def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):
+    """Samples whole units of text, at most `goal` positions in all: bool [L].
 
     The text is cut end to end into runs of 1, 2, ... units with these odds, and the runs are
     taken in a random order; one that would exceed the goal is passed over, as in BERT's
@@ -97,51 +99,59 @@ def runs(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):
 def take_fitting(size_L, goal, largest: int = 0):
     """Takes, in their order, each of these sizes that still fits: bool [L].
 
-    As many turns for every row, for devices would have to ask each other whose row is done.  A
-    turn ends at a size that no longer fits, smaller than that of the turn before: there are no
-    more turns than the `largest` size, where that is known, nor than different sizes in L places.
+    A turn ends at a size that no longer fits, smaller than that of the turn before.  So there are
+    no more turns than the `largest` size, nor than different sizes in L positions.
+
+    Args:
+        size_L: int, 0 for no unit.
+        goal: the sum of the sizes is at most this.
+        largest: an upper limit of the sizes; 0: unknown.
     """
     L = len(size_L)
+    # The same number for all rows: a `while_loop` would make devices wait to agree on its end.
     turns = min(largest or L, math.isqrt(2 * L) + 1)
 
     def take(_, state):
         taken_L, left = state
         fits_L = (size_L > 0) & ~taken_L & (size_L <= left)
-        own_L = jnp.where(fits_L, size_L, 0)
-        now_L = fits_L & (jnp.cumsum(own_L) <= left)  # up to the first that no longer fits
+        fitting_L = jnp.where(fits_L, size_L, 0)
+        now_L = fits_L & (jnp.cumsum(fitting_L) <= left)  # up to the first that no longer fits
         return taken_L | now_L, left - jnp.where(now_L, size_L, 0).sum()
 
     nothing = jnp.zeros(size_L.shape, bool), jnp.asarray(goal, size_L.dtype)
     return jax.lax.fori_loop(0, turns, take, nothing)[0]
 
 
-def masked(rng, tokens_L, picked_L, *, mask_id: int, V: int, mask: float, random: float):
-    """BERT's corruption of what was picked: <mask>, a token drawn from all V, or left alone.
+def mask_tokens(
+    rng, tokens_L, picked_L, *, mask_id: int, V: int, mask_rate: float, random_rate: float
+):
+    """Replaces what was picked as BERT does: by <mask>, by a token drawn from all V, or not.
 
-    `mask` and `random` are the shares of the first two; every place draws for itself.
+    `mask_rate` and `random_rate` are the shares of the first two; every place draws for itself.
     """
     kind_rng, token_rng = jax.random.split(rng)
     kind_L = jax.random.uniform(kind_rng, tokens_L.shape)
     any_L = jax.random.randint(token_rng, tokens_L.shape, 0, V, tokens_L.dtype)
-    drawn_L = jnp.where(kind_L < mask + random, any_L, tokens_L)
-    return jnp.where(picked_L, jnp.where(kind_L < mask, mask_id, drawn_L), tokens_L)
+    drawn_L = jnp.where(kind_L < mask_rate + random_rate, any_L, tokens_L)
+    return jnp.where(picked_L, jnp.where(kind_L < mask_rate, mask_id, drawn_L), tokens_L)
 
 
-def slots(targets_BL, P: int):
-    """The first P places that are True, in order, [B, P], and whether there were so many."""
+def find_targets(targets_BL, P: int):
+    """Finds the first P positions that are True, and whether there were so many: [B, P] each."""
     L = targets_BL.shape[1]
     slots_BP = jnp.sort(jnp.where(targets_BL, jnp.arange(L), L), axis=1)[:, :P]
+    # Unused slots point at the last position: any index that exists, as their weight is 0.
     return jnp.minimum(slots_BP, L - 1), slots_BP < L
 
 
-def permutation(rng, L: int, size: int):
-    """XLNet's order of L places: chunks of `size` in order, all permuted alike within.  [L]."""
+def sample_order(rng, L: int, size: int):
+    """Samples XLNet's order of L positions: chunks of `size` in order, all permuted alike: [L]."""
     within = jax.random.permutation(rng, size)
     return (jnp.arange(0, L, size)[:, None] + within).reshape(L)
 
 
-def ranks(order_L, picked_L, special_L):
-    """Who sees whom under a permutation, as two integers per place: (rank_L, sees_below_L).
+def rank_positions(order_L, picked_L, special_L):
+    """Ranks positions under a permutation: (rank_L, sees_below_L), which say who sees whom.
 
     i sees j if rank[j] < sees_below[i] (`masks.permuted`): context has rank -1 and sees only
     context; what is picked or special has its rank in the order and sees whatever comes before
@@ -151,6 +161,7 @@ def ranks(order_L, picked_L, special_L):
     return rank_L, jnp.where(picked_L & ~special_L, rank_L, rank_L + 1)
 
 
-def after(earlier, later, L: int):
-    """Ranks of two parts in a row: the later sees all of the earlier, which sees none of it."""
+def concatenate_ranks(earlier, later, L: int):
+    """Concatenates ranks of two parts: the later sees all of the earlier, which sees none of it."""
+    # Ranks of a part of L positions are -1 to L - 1, and what it sees is below L + 1 at most.
     return tuple(jnp.append(a, b + L + 1) for a, b in zip(earlier, later, strict=True))

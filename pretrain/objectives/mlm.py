@@ -26,25 +26,25 @@ class Objective(nn.Module):
     `windows`.
 
     Attributes:
-        share: of a row's tokens, its special ones counted, that are predicted.
-        predictions: most of a row; 0: the share of a full row.
-        mask, random: shares of those hidden behind <mask>, and replaced by any token.
-        words: whole words are picked.
-        max_gram: runs of up to so many tokens, or words, are picked (ALBERT).
-        geometric: with this chance a run ends after each of them (SpanBERT: 0.2); 0: a run of
-            n has odds of 1 / n.
-        nsp: whether B follows A is predicted too; without it the batch needs no pairs (RoBERTa).
-        loss_chunks: pieces in which the vocabulary's softmax is taken.
+        mask_prob: share of a row's tokens that is predicted; special tokens count as tokens.
+        max_predictions: upper limit of a row; 0: `mask_prob` of a full row.
+        mask_rate, random_rate: shares of those replaced by <mask>, and by a random token.
+        whole_word_mask: predicts all tokens of a word, or none.
+        max_gram: longest run of tokens, or of words, picked together (ALBERT).
+        geometric: chance of a run to end after each unit (SpanBERT: 0.2); 0: a run of n has
+            odds of 1 / n.
+        nsp: predicts whether B follows A, too; without it the batch needs no pairs (RoBERTa).
+        loss_chunks: chunks in which the vocabulary's softmax is computed.
         special: the tokenizer's special ids: "mask", and those that are never predicted.
     """
 
     backbone: nn.Module
     head: nn.Module
-    share: float = 0.15
-    predictions: int = 0
-    mask: float = 0.8
-    random: float = 0.1
-    words: bool = False
+    mask_prob: float = 0.15
+    max_predictions: int = 0
+    mask_rate: float = 0.8
+    random_rate: float = 0.1
+    whole_word_mask: bool = False
     max_gram: int = 1
     geometric: float = 0.0
     nsp: bool = True
@@ -69,16 +69,16 @@ class Objective(nn.Module):
         return sums
 
     def nats(self, batch):
-        """Log-likelihood of each hidden token, and its weight: [B, P] each."""
+        """Computes the log-likelihood of each hidden token, and its weight: [B, P] each."""
         _, h_BPD, ids_BP, weights_BP = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BPD, ids_BP, table_VD, chunks=self.loss_chunks), weights_BP
 
     def _predict(self, batch, *, train: bool):
-        """(the first position's states, those of the hidden tokens, these tokens, weights)."""
+        """Computes states; returns (those of <cls>, those of hidden tokens, targets, weights)."""
         tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
         hidden_BL, targets_BL = self.corrupt(batch)
-        slots_BP, real_BP = corruption.slots(targets_BL, self.predicted(tokens_BL.shape[1]))
+        slots_BP, real_BP = corruption.find_targets(targets_BL, self.predicted(tokens_BL.shape[1]))
         read_BP = jnp.pad(slots_BP, ((0, 0), (1, 0))) if self.nsp else slots_BP  # <cls> is at 0
         h_BPD = self.backbone(
             hidden_BL,
@@ -106,37 +106,42 @@ class Objective(nn.Module):
         return refuse_width(self.backbone, self.head)
 
     def predicted(self, L: int) -> int:
-        """How many of L positions are predicted at most."""
-        return self.predictions or math.ceil(L * self.share)
+        """Returns how many of L positions are predicted at most."""
+        return self.max_predictions or math.ceil(L * self.mask_prob)
 
     def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
+        """Counts floating-point operations of one training step."""
         P = self.predicted(L)
         return self.backbone.flops(B, L, P) + self.head.flops(B * P)
 
     def corrupt(self, batch):
-        """The tokens with some of them hidden, and which are to be predicted: [B, L] each."""
+        """Returns the tokens with some of them hidden, and which are predicted: [B, L] each."""
         tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
+        # BERT predicts [UNK], which is a word of the text, but no other special token.
         never = [name for name in self.special if name != "unk"]
         eligible_BL = valid_BL & ~is_special(tokens_BL, self.special, *never)
         P, size_B = self.predicted(tokens_BL.shape[1]), valid_BL.sum(1)
-        goal_B = jnp.clip(jnp.round(size_B * self.share).astype(jnp.int32), 1, P)
-        starts_BL = batch["word_starts_BL"] if self.words else jnp.ones_like(valid_BL)
+        # As create_pretraining_data.py: a share of the row's length with its special tokens.
+        goal_B = jnp.clip(jnp.round(size_B * self.mask_prob).astype(jnp.int32), 1, P)
+        starts_BL = batch["word_starts_BL"] if self.whole_word_mask else jnp.ones_like(valid_BL)
+        # A key per row: a row's draws do not depend on how the batch is sharded.
         keys_B = jax.random.split(self.make_rng("corrupt"), len(tokens_BL))
         return jax.vmap(self._corrupt_row)(keys_B, tokens_BL, starts_BL, eligible_BL, goal_B)
 
     def _corrupt_row(self, rng, tokens_L, starts_L, eligible_L, goal):
         pick_rng, mask_rng = jax.random.split(rng)
-        unit = 0 if self.words else 1
-        picked_L = corruption.runs(pick_rng, starts_L, eligible_L, goal, self._odds(), unit=unit)
-        hidden_L = corruption.masked(
+        unit = 0 if self.whole_word_mask else 1
+        picked_L = corruption.sample_masked_units(
+            pick_rng, starts_L, eligible_L, goal, self._odds(), unit=unit
+        )
+        hidden_L = corruption.mask_tokens(
             mask_rng,
             tokens_L,
             picked_L,
             mask_id=special_id(self.special, "mask"),
             V=self.backbone.V,
-            mask=self.mask,
-            random=self.random,
+            mask_rate=self.mask_rate,
+            random_rate=self.random_rate,
         )
         return hidden_L, picked_L
 
@@ -147,7 +152,7 @@ class Objective(nn.Module):
         return [1 / n for n in lengths]
 
     def _next_sentence(self, first_BD, batch):
-        """Loss and accuracy of telling, from the first position, whether B follows A."""
+        """Computes loss and accuracy of predicting, from the first position, if B follows A."""
         if "consecutive_B" not in batch:
             raise UserError("objective.nsp=True needs batches.name='pairs' with next_sentence=True")
         if not getattr(self.backbone, "pooler", False):
@@ -155,11 +160,11 @@ class Objective(nn.Module):
         pooled_BD = self.backbone.pool(first_BD).astype(jnp.float32)
         logits_BC = pooled_BD @ self.next_DC + self.next_bias_C
         label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]  # 0: B follows A
-        log_BC = jax.nn.log_softmax(logits_BC)
-        own_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
+        log_BC = jax.nn.log_softmax(logits_BC)  # of float32 logits, whatever the model's dtype
+        label_log_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
         hits_B = logits_BC.argmax(-1) == label_B
         weight = weight_B.sum()
         return {
-            "nsp_loss": Sum(-(own_B * weight_B).sum(), weight, train=True),
+            "nsp_loss": Sum(-(label_log_B * weight_B).sum(), weight, train=True),
             "nsp_accuracy": Sum((hits_B * weight_B).sum(), weight, "share"),
         }

@@ -17,19 +17,19 @@ class Objective(nn.Module):
     each has its own spans and its own order, and the second sees all of the first.
 
     Attributes:
-        one_in: one token in so many is predicted (the paper's K).
-        perm: length within which the order is drawn (perm_size); 0: a whole part.
-        spans: False draws single tokens instead (an ablation of the paper).
-        max_gram, alpha, beta, faithful: of `corruption.spans`.
+        predict_every: predicts one token in so many (the paper's K).
+        perm_size: length of the chunks that are permuted alike; 0: a whole part.
+        spans: predicts spans of tokens; False: single tokens (an ablation of the paper).
+        max_gram, alpha, beta, faithful: of `corruption.sample_spans`.
         reset: memory ends where a document begins; False lets it run on, as the released code.
         special: the tokenizer's special ids; "cls" and "sep" are never predicted.
-        loss_chunks: pieces in which the vocabulary's softmax is taken.
+        loss_chunks: chunks in which the vocabulary's softmax is computed.
     """
 
     backbone: nn.Module
     head: nn.Module
-    one_in: int = 6
-    perm: int = 0
+    predict_every: int = 6
+    perm_size: int = 0
     spans: bool = True
     max_gram: int = 5
     alpha: int = 6
@@ -48,19 +48,19 @@ class Objective(nn.Module):
         return sums
 
     def nats(self, batch):
-        """Log-likelihood of each predicted token, and its weight: [B, P] each."""
+        """Computes the log-likelihood of each predicted token, and its weight: [B, P] each."""
         h_BPD, ids_BP, weights_BP = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BPD, ids_BP, table_VD, chunks=self.loss_chunks), weights_BP
 
     @nn.compact
     def _predict(self, batch, *, train: bool):
-        """(states, targets, weights), which are predicted from them: [B, P] each."""
+        """Computes query states; returns (states, targets, weights), [B, P] each."""
         tokens_BL, starts_BL = batch["tokens_BL"], batch["document_start_BL"]
         P = self.predicted(tokens_BL.shape[1])
         memory = self._memory(starts_BL)
         targets_BL, rank_BL, sees_below_BL = self.corrupt(batch)
-        slots_BP, real_BP = corruption.slots(targets_BL, P)
+        slots_BP, real_BP = corruption.find_targets(targets_BL, P)
         order = Mask(rank_BL=rank_BL, sees_below_BL=sees_below_BL, hides_slots=True)
         out = self.backbone(
             tokens_BL,
@@ -83,7 +83,7 @@ class Objective(nn.Module):
 
     def predicted(self, L: int) -> int:
         """How many of L positions are predicted."""
-        return int(L / self.one_in)
+        return int(L / self.predict_every)
 
     def flops(self, B: int, L: int) -> float:
         """Floating-point operations of one training step."""
@@ -91,7 +91,7 @@ class Objective(nn.Module):
         return self.backbone.flops(B, L, P) + self.head.flops(B * P)
 
     def _memory(self, starts_BL):
-        """The variables that outlive the batch; none where the backbone has no memory."""
+        """Returns the variables kept between batches; None if the backbone has no memory."""
         B, M = starts_BL.shape[0], self.backbone.M
         if not M:
             return None
@@ -102,31 +102,34 @@ class Objective(nn.Module):
         }
 
     def _memory_mask(self, memory, starts_BL) -> Mask:
-        """Hides what of the memory is not alive, and all of it once a document has begun."""
+        """Hides memory of other documents: what is not alive, and all once a document began."""
         if memory is None:
             return Mask()
         sees_memory_BL = jnp.cumsum(starts_BL, axis=1) == 0 if self.reset else None
         return Mask(memory_BM=memory["alive_BM"].value, sees_memory_BL=sees_memory_BL)
 
     def _remember(self, memory, new, starts_BL):
-        """Keeps the new states; those before a document's beginning are no longer alive."""
+        """Stores the new states; those before a document's beginning are no longer alive."""
+        # `init` must leave the first memory empty.
         if memory is None or self.is_initializing() or not self.is_mutable_collection("memory"):
             return
         memory["states"].value = new
         if self.reset:
+            # An entry lives on while no document has begun after it.
             alive_BM = memory["alive_BM"].value
             starts_BR = starts_BL[:, : self.backbone.reuse]
             alive_BJ = jnp.concatenate([alive_BM, jnp.ones_like(starts_BR)], axis=1)
             starts_BJ = jnp.concatenate([jnp.zeros_like(alive_BM), starts_BR], axis=1)
-            to_come_BJ = jnp.cumsum(starts_BJ[:, ::-1], axis=1)[:, ::-1] - starts_BJ
-            memory["alive_BM"].value = (alive_BJ & (to_come_BJ == 0))[:, -self.backbone.M :]
+            starts_ahead_BJ = jnp.cumsum(starts_BJ[:, ::-1], axis=1)[:, ::-1] - starts_BJ
+            memory["alive_BM"].value = (alive_BJ & (starts_ahead_BJ == 0))[:, -self.backbone.M :]
 
     def corrupt(self, batch):
-        """Targets, ranks and what each place sees below, [B, L] each, drawn for this batch."""
+        """Samples targets, ranks, and the rank below which each place sees: [B, L] each."""
         tokens_BL = batch["tokens_BL"]
         B = tokens_BL.shape[0]
         special_BL = is_special(tokens_BL, self.special, "cls", "sep")
         backward_B = batch.get("backward_B", jnp.zeros(B, bool))
+        # A key per row: a row's draws do not depend on how the batch is sharded.
         keys_B = jax.random.split(self.make_rng("corrupt"), B)
         rows = (keys_B, special_BL, batch["word_starts_BL"], backward_B)
         return jax.vmap(self._corrupt_row)(*rows)
@@ -136,44 +139,47 @@ class Objective(nn.Module):
         self._check(L)
         goal = self.predicted(L)
         goals, parts = (goal - goal // 2, goal // 2), ((0, cut), (cut, L))
-        drawn = []
+        parts_ranks = []
         rngs = jax.random.split(rng, (2, 2))
         for (span_rng, order_rng), goal, (a, b) in zip(rngs, goals, parts, strict=True):
             special, starts = special_L[a:b], word_starts_L[a:b]
             picked = self._pick(span_rng, starts, ~special, goal, backward)
-            order = corruption.permutation(order_rng, b - a, self.perm or b - a)
-            drawn.append((picked, *corruption.ranks(order, picked, special)))
-        (first, *earlier), (second, *later) = drawn
-        return jnp.append(first, second), *corruption.after(earlier, later, cut)
+            order = corruption.sample_order(order_rng, b - a, self.perm_size or b - a)
+            parts_ranks.append((picked, *corruption.rank_positions(order, picked, special)))
+        (first, *earlier), (second, *later) = parts_ranks
+        return jnp.append(first, second), *corruption.concatenate_ranks(earlier, later, cut)
 
     def _pick(self, rng, starts_L, eligible_L, goal, backward):
-        """Places to predict in one part; of a row read backwards, chosen in reading order."""
+        """Picks positions to predict in one part; of a backward row, in reading order."""
         if not self.spans:
-            return corruption.singles(rng, eligible_L, goal)
+            return corruption.sample_positions(rng, eligible_L, goal)
 
-        def turned(x_L):
+        # A span begins at the start of a word in reading order, so a backward row is flipped.
+        def flip(x_L):
             return jnp.where(backward, x_L[::-1], x_L)
 
-        picked_L = corruption.spans(
+        picked_L = corruption.sample_spans(
             rng,
-            turned(starts_L),
-            turned(eligible_L),
+            flip(starts_L),
+            flip(eligible_L),
             goal,
             max_gram=self.max_gram,
             alpha=self.alpha,
             beta=self.beta,
             faithful=self.faithful,
         )
-        return turned(picked_L)
+        return flip(picked_L)
 
     def _check(self, L: int):
         reuse, parts = self.backbone.reuse, (self.backbone.reuse, L - self.backbone.reuse)
         if self.predicted(L) < 2:
-            raise UserError(f"one_in={self.one_in} leaves nothing to predict in L={L} tokens")
+            raise UserError(
+                f"predict_every={self.predict_every} leaves nothing to predict in L={L} tokens"
+            )
         if not 0 < reuse < L:
             raise UserError(f"reuse={reuse} must leave two parts of a window of L={L} tokens")
-        if self.perm and any(part % self.perm for part in parts):
+        if self.perm_size and any(part % self.perm_size for part in parts):
             raise UserError(
-                f"objective.perm={self.perm} must divide both parts of a window, {parts}: "
-                "batches.reuse_len and the rest of batches.L"
+                f"objective.perm_size={self.perm_size} must divide both parts of a window, "
+                f"{parts}: batches.reuse_len and the rest of batches.L"
             )

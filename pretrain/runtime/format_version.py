@@ -6,7 +6,7 @@ from typing import Any
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike
 
-FORMAT = 2  # raised when names in either change
+FORMAT = 3  # raised when names in either change
 
 
 def check_format(record: dict[str, Any], where: PathLike) -> None:

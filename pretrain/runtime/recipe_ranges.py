@@ -90,10 +90,10 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "head": {"D": COUNT, "V": COUNT_OR_NONE, "epsilon": POSITIVE, "init_scale": NOT_NEGATIVE},
     "objective": {
-        "max_gram one_in alpha beta": COUNT,
-        "predictions perm samples": COUNT_OR_NONE,
-        "share": SHARE_ABOVE_0,
-        "mask random geometric": SHARE,
+        "max_gram predict_every alpha beta": COUNT,
+        "max_predictions perm_size samples": COUNT_OR_NONE,
+        "mask_prob": SHARE_ABOVE_0,
+        "mask_rate random_rate geometric": SHARE,
     },
     "execution": {"unroll block loss_chunks": COUNT},
     "optim": {

@@ -40,7 +40,7 @@ def build(objective, model, **fields):
 def test_flops_of_published_models_are_the_closed_forms(preset, M, mflop):
     config = xlnet.get_config(preset)
     config.model.M = M
-    objective = build("plm", config.model.to_dict(), one_in=6)
+    objective = build("plm", config.model.to_dict(), predict_every=6)
     B, L = 8, 512
     assert objective.flops(B, L) / (B * L) / 1e6 == pytest.approx(mflop, rel=1e-3)
 
@@ -54,8 +54,8 @@ LANES = dict(name="lanes", reuse_len=32, bidirectional=False)
 @pytest.mark.parametrize(
     ("objective", "model", "batches"),
     [
-        (dict(name="plm", perm=32), TWO_STREAM | dict(M=0), LANES),
-        (dict(name="plm", perm=32), TWO_STREAM | dict(M=64), LANES),
+        (dict(name="plm", perm_size=32), TWO_STREAM | dict(M=0), LANES),
+        (dict(name="plm", perm_size=32), TWO_STREAM | dict(M=64), LANES),
         (dict(name="mlm"), TRANSFORMER | dict(pooler=True), dict(name="pairs")),
         (
             dict(name="clm"),

@@ -29,7 +29,7 @@ BACKBONES = {
 OBJECTIVES = {
     "mlm": dict(nsp=False),
     "clm": dict(loss_chunks=2),
-    "plm": dict(one_in=3, loss_chunks=2),
+    "plm": dict(predict_every=3, loss_chunks=2),
     "bilm": dict(loss_chunks=2),
 }
 EMPTY = {

@@ -18,7 +18,12 @@ def get_config(preset="mini"):
 
 def get_sweep():
     return [
-        {"optim.lr": lr, "seed": n, "corpus.source": "text:it's here/*.txt", "objective.words": on}
+        {
+            "optim.lr": lr,
+            "seed": n,
+            "corpus.source": "text:it's here/*.txt",
+            "objective.whole_word_mask": on,
+        }
         for lr in (1e-4, 3e-3) for n, on in ((0, True), (1, False))
     ]
 """
@@ -30,7 +35,8 @@ config = config_flags.DEFINE_config_file("config")
 workdir = flags.DEFINE_string("workdir", None, "")
 def main(_):
     c = config.value
-    print(c.optim.lr, c.seed, c.corpus.source, c.objective.words, c.train.save_every, workdir.value)
+    whole = c.objective.whole_word_mask
+    print(c.optim.lr, c.seed, c.corpus.source, whole, c.train.save_every, workdir.value)
 app.run(main)
 """
 
@@ -55,7 +61,7 @@ def test_the_lines_give_each_run_its_values(recipe, tmp_path):
     lines = subprocess.run([*command, "--", *program], cwd=ROOT, capture_output=True, text=True)
     done = subprocess.run(["sh"], input=lines.stdout, cwd=ROOT, capture_output=True, text=True)
     points = itertools.product((1e-4, 3e-3), ((0, True), (1, False)))
-    name = "/r/swept-mini-lr={}-seed={}-source=text_it_s_here__.txt-words={}"
+    name = "/r/swept-mini-lr={}-seed={}-source=text_it_s_here__.txt-whole_word_mask={}"
     assert done.stdout.splitlines() == [
         f"{lr} {seed} text:it's here/*.txt {on} 77 {name.format(lr, seed, on)}"
         for lr, (seed, on) in points

@@ -24,7 +24,7 @@ def visible(rank_L, below_L):
 
 
 def half(size):
-    return corruption.ranks(jnp.array(ORDERS[size]), PICKED_L, SPECIAL_L)
+    return corruption.rank_positions(jnp.array(ORDERS[size]), PICKED_L, SPECIAL_L)
 
 
 @pytest.mark.parametrize("size", [8, 4])
@@ -33,15 +33,17 @@ def test_an_order_hides_what_the_released_code_hides(size):
 
 
 def test_the_later_half_sees_all_of_the_earlier_which_sees_none_of_it():
-    hidden = ~visible(*corruption.after(half(8), half(4), 8))
+    hidden = ~visible(*corruption.concatenate_ranks(half(8), half(4), 8))
     expected = np.block([[HIDDEN[8], np.ones((8, 8))], [np.zeros((8, 8)), HIDDEN[4]]])
     np.testing.assert_array_equal(hidden, expected == 1)
 
 
 def test_no_place_of_the_earlier_half_sees_the_later_whoever_comes_last():
     order_L, none = jnp.arange(4), np.zeros(4, bool)
-    earlier = corruption.ranks(order_L, none, ~none)  # the last in its order sees itself
-    seen = visible(*corruption.after(earlier, corruption.ranks(order_L, none, none), 4))
+    earlier = corruption.rank_positions(order_L, none, ~none)  # the last in its order sees itself
+    seen = visible(
+        *corruption.concatenate_ranks(earlier, corruption.rank_positions(order_L, none, none), 4)
+    )
     assert not seen[:4, 4:].any()
     assert seen[4:].all()
 
@@ -51,7 +53,7 @@ def test_context_sees_context_only_and_each_prediction_one_more_than_the_last():
     order_L = jax.random.permutation(jax.random.key(0), L)
     picked_L = np.isin(np.arange(L), [2, 3, 9, 17, 18, 20])
     special_L = np.isin(np.arange(L), [12, 23])
-    rank_L, below_L = corruption.ranks(order_L, picked_L, special_L)
+    rank_L, below_L = corruption.rank_positions(order_L, picked_L, special_L)
     seen = visible(rank_L, below_L)
     context_L = ~(picked_L | special_L)
     np.testing.assert_array_equal(seen[context_L], np.tile(context_L, (context_L.sum(), 1)))

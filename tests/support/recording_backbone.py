@@ -16,8 +16,8 @@ from modules.metrics import Sum
 from pretrain.objectives import plm
 from tests.support.compiler import quick_jit
 
-B, L, V, REUSE, M, ONE_IN = 3, 24, 40, 10, 7, 4
-P = L // ONE_IN
+B, L, V, REUSE, M, PREDICT_EVERY = 3, 24, 40, 10, 7, 4
+P = L // PREDICT_EVERY
 SPECIAL = FrozenDict({"cls": 3, "sep": 4})
 
 
@@ -102,7 +102,9 @@ def listen(objective, batch, carry=None, seed=0, train=True):
 
 
 def spied(**fields):
-    return plm.Objective(Spy(), SpyHead(), special=SPECIAL, **{"one_in": ONE_IN, **fields})
+    return plm.Objective(
+        Spy(), SpyHead(), special=SPECIAL, **{"predict_every": PREDICT_EVERY, **fields}
+    )
 
 
 @functools.cache
@@ -121,7 +123,7 @@ def tiny(dropout=0.0, chunks=2, memory=M, **fields):
         attention_dropout=dropout,
     )
     head = language_model.build(backbone, bias=True)
-    fields |= dict(one_in=ONE_IN, loss_chunks=chunks, special=SPECIAL)
+    fields |= dict(predict_every=PREDICT_EVERY, loss_chunks=chunks, special=SPECIAL)
     return plm.Objective(backbone, head, **fields)
 
 

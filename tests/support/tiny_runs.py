@@ -48,7 +48,7 @@ def plm() -> ConfigDict:
     config.batches.update(B=8, L=32, reuse_len=16)
     config.model.update(D=16, H=2, K=8, N=2, F=32, M=16)
     config.model.update(dropout=0.1, attention_dropout=0.1)
-    config.objective.perm = 16
+    config.objective.perm_size = 16
     config.execution.unroll = 1
     return shared(config)
 
@@ -61,7 +61,7 @@ def mlm() -> ConfigDict:
     config.evals = dict(held_out=dict(split="held_out"))
     config.model.update(D=16, H=2, K=8, N=2, F=32, L=32)
     config.model.update(dropout=0.1, attention_dropout=0.1)
-    config.objective.update(words=True, max_gram=2)
+    config.objective.update(whole_word_mask=True, max_gram=2)
     config.execution.unroll = 1
     return shared(config)
 

@@ -198,7 +198,7 @@ def read_release(source: Source) -> ReleaseSpec:
     folder = Path(source.options.get("vocabulary") or source.folder)
     notes = fields.check_vocabulary(tokens, model["V"], folder)
     notes += gpt_tokenizer.note_rules(source, tokens)
-    objective = dict(name="clm", across=False)
+    objective = dict(name="clm", attend_across_documents=False)
     return ReleaseSpec(model, objective, TEXT_FORMAT, batches, tokens, notes=notes)
 
 

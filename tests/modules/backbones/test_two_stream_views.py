@@ -46,7 +46,7 @@ def permuted_row():
     slots_P = jnp.array([9, 1, 4, 6])
     picked_L = jnp.zeros(12, bool).at[slots_P].set(True)
     special_L = jnp.arange(12) == 11
-    rank_L, below_L = corruption.ranks(order_L, picked_L, special_L)
+    rank_L, below_L = corruption.rank_positions(order_L, picked_L, special_L)
     mask = Mask(rank_BL=rank_L[None], sees_below_BL=below_L[None], hides_slots=True)
     return 7 + jnp.arange(12)[None], mask, slots_P[None]
 

@@ -74,7 +74,7 @@ def gradient(across: bool):
 
     def loss(position_LD, loss_mask_BL):
         backbone = params()["backbone"] | {"position_LD": position_LD}
-        sums = objective(across=across).apply(
+        sums = objective(attend_across_documents=across).apply(
             {"params": {"backbone": backbone}},
             batch() | {"loss_mask_BL": loss_mask_BL},
             train=True,

@@ -21,7 +21,7 @@ flags = st.lists(st.booleans(), min_size=L, max_size=L).map(np.array)
 @quick_jit
 def both_ways(rng, starts_L, eligible_L):
     return [
-        corruption.spans(rng, starts_L, eligible_L, GOAL, faithful=faithful)
+        corruption.sample_spans(rng, starts_L, eligible_L, GOAL, faithful=faithful)
         for faithful in (False, True)
     ]
 
@@ -37,7 +37,9 @@ def test_exactly_the_goal_is_picked_and_never_what_may_not_be(starts_L, eligible
 @pytest.fixture
 def no_singles(monkeypatch):
     """Runs alone, without what is drawn singly to reach the goal."""
-    monkeypatch.setattr(corruption, "singles", lambda rng, eligible_L, goal: eligible_L & False)
+    monkeypatch.setattr(
+        corruption, "sample_positions", lambda rng, eligible_L, goal: eligible_L & False
+    )
 
 
 def draw_many(n, L, goal, faithful):
@@ -47,7 +49,7 @@ def draw_many(n, L, goal, faithful):
         starts_rng, rng = jax.random.split(key)
         starts_L = jax.random.bernoulli(starts_rng, 0.75, (L,))
         everywhere = jnp.ones(L, bool)
-        return corruption.spans(rng, starts_L, everywhere, goal, faithful=faithful), starts_L
+        return corruption.sample_spans(rng, starts_L, everywhere, goal, faithful=faithful), starts_L
 
     return jax.device_get(quick_jit(jax.vmap(one))(jax.random.split(jax.random.key(0), n)))
 
@@ -92,7 +94,9 @@ def test_the_released_code_s_runs_end_amid_words(no_singles):
 def test_singles_are_uniform_over_the_eligible():
     eligible_L = np.arange(24) % 3 > 0
     keys = jax.random.split(jax.random.key(0), 4000)
-    picked_nL = np.asarray(jax.vmap(lambda key: corruption.singles(key, eligible_L, 4))(keys))
+    picked_nL = np.asarray(
+        jax.vmap(lambda key: corruption.sample_positions(key, eligible_L, 4))(keys)
+    )
     assert (picked_nL.sum(1) == 4).all()
     assert not picked_nL[:, ~eligible_L].any()
     share_L = picked_nL.mean(0)[eligible_L]
@@ -101,12 +105,12 @@ def test_singles_are_uniform_over_the_eligible():
 
 def test_fewer_eligible_than_asked_are_all_picked():
     eligible_L = np.arange(24) < 3
-    assert (corruption.singles(jax.random.key(0), eligible_L, 4) == eligible_L).all()
+    assert (corruption.sample_positions(jax.random.key(0), eligible_L, 4) == eligible_L).all()
 
 
 def test_an_order_keeps_its_chunks_in_order_and_permutes_all_alike():
     keys = jax.random.split(jax.random.key(0), 20)
-    orders = np.asarray(jax.vmap(lambda key: corruption.permutation(key, 24, 8))(keys))
+    orders = np.asarray(jax.vmap(lambda key: corruption.sample_order(key, 24, 8))(keys))
     chunks = orders.reshape(20, 3, 8)
     np.testing.assert_array_equal(
         chunks - chunks[:, :1], np.broadcast_to([[0], [8], [16]], (20, 3, 8))

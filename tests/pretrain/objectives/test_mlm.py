@@ -61,9 +61,9 @@ def hidden(seed=0, **fields):
 
 KINDS = {
     "tokens": dict(),
-    "words": dict(words=True),
-    "n-grams of words": dict(words=True, max_gram=3),
-    "spans": dict(words=True, max_gram=10, geometric=0.2),
+    "words": dict(whole_word_mask=True),
+    "n-grams of words": dict(whole_word_mask=True, max_gram=3),
+    "spans": dict(whole_word_mask=True, max_gram=10, geometric=0.2),
 }
 
 
@@ -179,7 +179,7 @@ def test_the_loss_is_the_original_s_of_both_tasks():
         "next_bias_C": weights["cls/seq_relationship/output_bias"],
     }
     head = language_model.build(backbone, **cases.BERT_HEAD)
-    objective = Given(backbone, head, predictions=slots_BP.shape[1], special=SPECIAL)
+    objective = Given(backbone, head, max_predictions=slots_BP.shape[1], special=SPECIAL)
     with jax.default_matmul_precision("highest"):
         sums = quick_jit(lambda p: objective.apply({"params": p}, batch, train=False))(params)
     mean = {name: x.total / x.weight for name, x in sums.items() if x.unit != "unigram"}
@@ -292,6 +292,6 @@ def test_only_what_is_predicted_meets_the_vocabulary():
 
 
 def test_more_predictions_than_places_are_cut_at_the_most_allowed():
-    _, targets_BL = hidden(share=0.5, predictions=10)
+    _, targets_BL = hidden(mask_prob=0.5, max_predictions=10)
     assert targets_BL.sum(1).max() == 10
     assert jnp.asarray(targets_BL).sum(1).min() >= 4

@@ -12,7 +12,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training import train_state
 from tests.support.compiler import quick_jit
 from tests.support.recording_backbone import (
-    ONE_IN,
+    PREDICT_EVERY,
     REUSE,
     SPECIAL,
     B,
@@ -32,7 +32,9 @@ from tests.support.recording_backbone import (
 # --- who is predicted ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fields", [dict(), dict(spans=False), dict(faithful=True), dict(perm=2)])
+@pytest.mark.parametrize(
+    "fields", [dict(), dict(spans=False), dict(faithful=True), dict(perm_size=2)]
+)
 def test_one_in_so_many_is_predicted_and_never_a_special_token(fields):
     for seed in range(3):
         batch = draw(seed)
@@ -70,7 +72,7 @@ def test_the_reused_part_never_sees_the_rest_which_sees_all_of_it():
 
 def test_context_sees_context_and_orders_keep_to_their_chunks():
     batch = draw()
-    _, asked, _ = listen(spied(perm=2), batch)
+    _, asked, _ = listen(spied(perm_size=2), batch)
     for b in range(B):
         seen = asked["content"][b, REUSE:, M + REUSE :]
         hidden_L = np.isin(np.arange(L), asked["slots_BP"][b]) | (batch["tokens_BL"][b] < 5)
@@ -81,14 +83,16 @@ def test_context_sees_context_and_orders_keep_to_their_chunks():
 
 
 def test_words_of_rows_read_backwards_are_picked_whole_in_reading_order(monkeypatch):
-    monkeypatch.setattr(corruption, "singles", lambda rng, eligible_L, goal: eligible_L & False)
+    monkeypatch.setattr(
+        corruption, "sample_positions", lambda rng, eligible_L, goal: eligible_L & False
+    )
     batch = draw()
     batch["tokens_BL"][:] = 9
     reading = np.arange(L) % 3 == 0  # words of three pieces, one of which lies across the parts
     batch["word_starts_BL"] = np.stack([reading, reading[::-1], reading[::-1]])
     words = 0
     for seed in range(30):
-        _, asked, _ = listen(spied(one_in=2), batch, seed=seed)
+        _, asked, _ = listen(spied(predict_every=2), batch, seed=seed)
         picked = np.zeros((B, L), bool)
         for b, (row, real) in enumerate(zip(asked["slots_BP"], asked["weights_BP"], strict=True)):
             picked[b, row[real > 0]] = True
@@ -171,7 +175,9 @@ def test_evaluation_counts_what_was_predicted():
 @pytest.mark.parametrize("case", ["all taken away", "as released"])
 def test_every_ablation_learns(case):
     released = case == "as released"
-    taken = dict(faithful=True, reset=False, perm=2) if released else dict(memory=0, spans=False)
+    taken = (
+        dict(faithful=True, reset=False, perm_size=2) if released else dict(memory=0, spans=False)
+    )
     objective, tx = tiny(**taken), optax.adam(0.03)
     batch = draw(bidirectional=released)
     step, at = started(objective, tx, batch)
@@ -186,17 +192,21 @@ def test_every_ablation_learns(case):
 
 
 @pytest.mark.parametrize(
-    ("reuse", "perm", "message"),
-    [(0, 0, "reuse=0"), (L, 0, f"reuse={L}"), (REUSE, 3, r"perm=3 must divide")],
+    ("reuse", "perm_size", "message"),
+    [(0, 0, "reuse=0"), (L, 0, f"reuse={L}"), (REUSE, 3, r"perm_size=3 must divide")],
 )
-def test_windows_that_cannot_be_cut_are_refused(reuse, perm, message):
+def test_windows_that_cannot_be_cut_are_refused(reuse, perm_size, message):
     objective = plm.Objective(
-        Spy(reuse=reuse), SpyHead(), one_in=ONE_IN, perm=perm, special=SPECIAL
+        Spy(reuse=reuse),
+        SpyHead(),
+        predict_every=PREDICT_EVERY,
+        perm_size=perm_size,
+        special=SPECIAL,
     )
     with pytest.raises(UserError, match=message):
         listen(objective, draw())
 
 
 def test_a_window_too_short_to_predict_from_is_refused():
-    with pytest.raises(UserError, match=f"one_in=13 leaves nothing to predict in L={L}"):
-        listen(spied(one_in=13), draw())
+    with pytest.raises(UserError, match=f"predict_every=13 leaves nothing to predict in L={L}"):
+        listen(spied(predict_every=13), draw())

@@ -57,7 +57,7 @@ def bert():
 def gpt(kind, **fields):
     tokens = gpt_releases.vocabulary(kind)
     model = TRANSFORMER | dict(V=tokens.V, attention="causal", **fields)
-    return ReleaseSpec(model, dict(name="clm", across=False), "gpt", {}, tokens)
+    return ReleaseSpec(model, dict(name="clm", attend_across_documents=False), "gpt", {}, tokens)
 
 
 def xlnet():

@@ -36,7 +36,7 @@ def test_the_published_releases_are_the_recipes(kind, tmp_path):
     same = [field for field in SAME if field in recipe.model]
     assert {x: found.model[x] for x in same} == {x: recipe.model[x] for x in same}
     assert found.batches["L"] == L
-    assert found.objective == {"name": "clm", "across": False}
+    assert found.objective == {"name": "clm", "attend_across_documents": False}
     assert shapes(modules.build(**found.model)) == sizes
 
 
