@@ -97,8 +97,19 @@ def require_fields(ours: Any, required: Mapping[str, Any], name: str = "model") 
         UserError: one is another.
     """
     for field, value in required.items():
-        if (own := getattr(ours, field)) != value:
-            raise UserError(f"{name}.{field}={own!r}: theirs can only be {value!r}")
+        if (actual := getattr(ours, field)) != value:
+            raise UserError(f"{name}.{field}={actual!r}: theirs can only be {value!r}")
+
+
+def require_parts(run: Any, backbone: Mapping[str, Any], head: Mapping[str, Any]) -> Any:
+    """Returns the run's backbone, if the backbone and the head have these fields.
+
+    Raises:
+        UserError: one of them computes what theirs cannot.
+    """
+    require_fields(run.backbone, backbone)
+    require_fields(run.head, head, "head")
+    return run.backbone
 
 
 def require_tokenizer(run: Any, kind: type[T], name: str) -> T:
@@ -106,6 +117,11 @@ def require_tokenizer(run: Any, kind: type[T], name: str) -> T:
     if not isinstance(run.tokenizer, kind):
         raise UserError(f"the tokenizer of such a release is {name}: this run has another")
     return run.tokenizer
+
+
+def export_activation(ours: Any, activations: dict[str, str], where: Path) -> str:
+    """Returns their name for our backbone's activation; UserError if they have none."""
+    return map_value(vars(ours), "activation", invert(activations), where)
 
 
 def invert(activations: dict[str, str]) -> dict[str, str]:

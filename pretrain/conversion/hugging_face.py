@@ -38,6 +38,11 @@ ACTIVATIONS = {  # their names -> ours
     "gelu_python": "gelu_erf",
     "relu": "relu",
 }
+# By whose code it is: to the authors of BERT and XLNet "gelu" is the tanh form.
+ACTIVATIONS_BY_CODE = {
+    "tensorflow": {"gelu": "gelu", "relu": "relu"},
+    "hugging_face": ACTIVATIONS,
+}
 GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")  # take tokenizer.json as it is
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 

@@ -21,10 +21,6 @@ KINDS = {
     "hugging_face": Kind("safetensors", "config.json", model_type="bert"),
 }
 TEXT_FORMAT = "bert"
-ACTIVATIONS = {  # their names -> ours: Google's "gelu" is the tanh form, Hugging Face's is not
-    "tensorflow": {"gelu": "gelu", "relu": "relu"},
-    "hugging_face": hugging_face.ACTIVATIONS,
-}
 DEFAULTS = dict(  # of what a file does not say
     layer_norm_eps=1e-12,
     hidden_dropout_prob=0.1,
@@ -181,7 +177,9 @@ def read_release(source: Source) -> ReleaseSpec:
         S=fields.read_size(config, "type_vocab_size", where),
         normed_embedding=True,
         pooler=has["pooler"],
-        activation=fields.map_value(config, "hidden_act", ACTIVATIONS[theirs], where),
+        activation=fields.map_value(
+            config, "hidden_act", hugging_face.ACTIVATIONS_BY_CODE[theirs], where
+        ),
         epsilon=fields.read_nonnegative(config, "layer_norm_eps", where),
         dropout=fields.read_rate(config, "hidden_dropout_prob", where),
         attention_dropout=fields.read_rate(config, "attention_probs_dropout_prob", where),
@@ -215,15 +213,14 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     Raises:
         UserError: the run computes what theirs cannot.
     """
-    ours: Any = run.backbone
     required = dict(attention="bi", norm="post", normed_embedding=True)
-    fields.require_fields(ours, required)
-    fields.require_fields(run.head, dict(tied=True, bias=run.head.transform), "head")
+    ours = fields.require_parts(run, required, dict(tied=True, bias=run.head.transform))
     pieces = fields.require_tokenizer(run, wordpiece.Tokenizer, "WordPiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
-    named = fields.invert(ACTIVATIONS[theirs])
     config = dict(
-        hidden_act=fields.map_value(vars(ours), "activation", named, run.workdir),
+        hidden_act=fields.export_activation(
+            ours, hugging_face.ACTIVATIONS_BY_CODE[theirs], run.workdir
+        ),
         attention_probs_dropout_prob=ours.attention_dropout,
         hidden_dropout_prob=ours.dropout,
         hidden_size=ours.D,

@@ -256,10 +256,8 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     Raises:
         UserError: the run computes what theirs cannot.
     """
-    ours: Any = run.backbone
+    ours = fields.require_parts(run, dict(Z=2), dict(bias=True, transform=False))
     pieces = fields.require_tokenizer(run, words.Tokenizer, "of whole words")
-    fields.require_fields(ours, dict(Z=2))
-    fields.require_fields(run.head, dict(bias=True, transform=False), "head")
     check_projection(ours.D, ours.U, "model.D", "model.U")
     options = dict(
         bidirectional=True,

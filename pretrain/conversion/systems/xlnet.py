@@ -143,10 +143,6 @@ DEFAULTS: dict[str, dict[str, Any]] = {  # of what a file does not say
         mem_len=512,
     ),
 }
-ACTIVATIONS = {  # their names -> ours: the authors' "gelu" is the tanh form, Hugging Face's is not
-    "tensorflow": {"gelu": "gelu", "relu": "relu"},
-    "hugging_face": hugging_face.ACTIVATIONS,
-}
 ONLY = {"layer_norm_eps": 1e-12, "tie_word_embeddings": True, "bi_data": False}
 OTHER_RULES = (
     "text is cut as transformers does it by tokenizer.json, which is not XLNet's own way: for "
@@ -184,7 +180,9 @@ def read_release(source: Source) -> ReleaseSpec:
         attention=fields.map_value(config, "attn_type", {"bi": "bi", "uni": "causal"}, where),
         same_length=fields.map_value(config, "same_length", fields.SWITCH, where),
         clamp=read_positive(config, "clamp_len", -1, where),
-        activation=fields.map_value(config, "ff_activation", ACTIVATIONS[theirs], where),
+        activation=fields.map_value(
+            config, "ff_activation", hugging_face.ACTIVATIONS_BY_CODE[theirs], where
+        ),
         dropout=dropout,
         attention_dropout=dropout,
         init_scale=fields.read_nonnegative(config, "initializer_range", where),
@@ -262,17 +260,17 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     Raises:
         UserError: the run computes what theirs cannot.
     """
-    ours: Any = run.backbone
-    fields.require_fields(run.head, dict(tied=True, bias=True, transform=False), "head")
+    ours = fields.require_parts(run, {}, dict(tied=True, bias=True, transform=False))
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
-    named = fields.invert(ACTIVATIONS[theirs])
     config = dict(
         d_head=ours.K,
         d_inner=ours.F,
         d_model=ours.D,
         n_head=ours.H,
         n_layer=ours.N,
-        ff_activation=fields.map_value(vars(ours), "activation", named, Path("model")),
+        ff_activation=fields.export_activation(
+            ours, hugging_face.ACTIVATIONS_BY_CODE[theirs], Path("model")
+        ),
     )
     if theirs == "tensorflow":
         fields.require_fields(ours, dict(attention="bi", same_length=False, clamp=-1))
