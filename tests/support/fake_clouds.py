@@ -173,7 +173,7 @@ if first and os.path.exists(over):
 while not first:
     time.sleep(0.05)
     if stop or os.path.exists(over) and time.time() - os.path.getmtime(over) < 5:
-        sys.exit(0)
+        sys.exit(75 if stop else 0)
 print(f"continuing from step {done()}", sys.argv[4:], flush=True)
 for step in range(done() + 1, steps + 1):
     if code and step == steps:
@@ -184,7 +184,7 @@ for step in range(done() + 1, steps + 1):
     while os.path.exists(path + "-hold") and not stop:
         time.sleep(0.01)
     if stop:
-        end(0, f"Stopped at step {step} of {steps}.")
+        end(75, f"Stopped at step {step} of {steps}.")
 end(0, f"Finished at step {steps} of {steps}.")
 """
 
