@@ -6,104 +6,57 @@ from finetune import datasets
 from finetune.datasets.glue import GLUE
 from pretrain.runtime.errors import UserError
 
-PARSES = "sentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse"
-MNLI = f"index\tpromptID\tpairID\tgenre\t{PARSES}\tsentence1\tsentence2"
-STSB = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2"
-QQP = "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"
-FILES = [  # task, split, file, its lines as GLUE has them, texts, label
-    ("cola", "train", "CoLA/train.tsv", "gj04\t0\t*\tOne two.", ["One two."], "0"),
-    ("cola", "test", "CoLA/test.tsv", "index\tsentence\n0\tOne.", ["One."], None),
-    ("sst2", "dev", "SST-2/dev.tsv", 'sentence\tlabel\n"one \t1', ['"one'], "1"),
+PARSES = "sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
+MNLI = f"index|promptID|pairID|genre|{PARSES}|sentence1|sentence2"
+STSB = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
+QQP = "id|qid1|qid2|question1|question2|is_duplicate"
+PAIR = "index|sentence1|sentence2"
+ONE, TWO = ["A."], ["A.", "B."]
+FILES = [  # task, split, file, its lines as GLUE has them with "|" for a tab, texts, label
+    ("cola", "train", "CoLA/train.tsv", "gj04|0|*|A.", ONE, "0"),
+    ("cola", "test", "CoLA/test.tsv", "index|sentence\n0|A.", ONE, None),
+    ("sst2", "dev", "SST-2/dev.tsv", 'sentence|label\n"a |1', ['"a'], "1"),
     (
         "mrpc",
         "train",
         "MRPC/train.tsv",
-        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t7\t8\tOne.\tTwo.",
-        ["One.", "Two."],
+        "\ufeffQuality|x|y|#1 String|#2 String\n1|7|8|A.|B.",
+        TWO,
         "1",
     ),
-    (
-        "mrpc",
-        "test",
-        "MRPC/test.tsv",
-        "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t7\t8\tOne.\tTwo.",
-        ["One.", "Two."],
-        None,
-    ),
-    (
-        "stsb",
-        "train",
-        "STS-B/train.tsv",
-        f"{STSB}\tscore\n0\tm\tf\t2012\t1\tn\tn\tOne.\tTwo.\t4.6",
-        ["One.", "Two."],
-        4.6,
-    ),
-    ("stsb", "test", "STS-B/test.tsv", f"{STSB}\n0\tm\tf\t2012\t1\tn\tn\tA\tB", ["A", "B"], None),
-    (
-        "qqp",
-        "train",
-        "QQP/train.tsv",
-        f"{QQP}\n9\t1\t2\tA?\tB?\t0\n8\t3\t4\tcut",
-        ["A?", "B?"],
-        "0",
-    ),
-    ("qqp", "test", "QQP/test.tsv", "id\tquestion1\tquestion2\n0\tA?\tB?", ["A?", "B?"], None),
+    ("mrpc", "test", "MRPC/test.tsv", "index|x|y|#1 String|#2 String\n0|7|8|A.|B.", TWO, None),
+    ("stsb", "train", "STS-B/train.tsv", f"{STSB}|score\n0|m|f|2012|1|n|n|A.|B.|4.6", TWO, 4.6),
+    ("stsb", "test", "STS-B/test.tsv", f"{STSB}\n0|m|f|2012|1|n|n|A.|B.", TWO, None),
+    ("qqp", "train", "QQP/train.tsv", f"{QQP}\n9|1|2|A.|B.|0\n8|3|4|cut", TWO, "0"),
+    ("qqp", "test", "QQP/test.tsv", "id|question1|question2\n0|A.|B.", TWO, None),
     (
         "mnli",
         "train",
         "MNLI/train.tsv",
-        f"{MNLI}\tlabel1\tgold_label\n0\t1\t2\tg\t(\t(\t(\t(\tA\tB\tneutral\tentailment",
-        ["A", "B"],
-        "entailment",
+        f"{MNLI}|l|gold_label\n0|1|2|g|(|(|(|(|A.|B.|x|neutral",
+        TWO,
+        "neutral",
     ),
     (
         "mnli",
         "dev_mismatched",
         "MNLI/dev_mismatched.tsv",
-        f"{MNLI}\tlabel1\tlabel2\tgold_label\n0\t1\t2\tg\t(\t(\t(\t(\tA\tB\tneutral\tneutral\tneutral",
-        ["A", "B"],
+        f"{MNLI}|l|m|gold_label\n0|1|2|g|(|(|(|(|A.|B.|x|x|neutral",
+        TWO,
         "neutral",
     ),
-    (
-        "mnli",
-        "test_matched",
-        "MNLI/test_matched.tsv",
-        f"{MNLI}\n0\t1\t2\tg\t(\t(\t(\t(\tA\tB",
-        ["A", "B"],
-        None,
-    ),
+    ("mnli", "test_matched", "MNLI/test_matched.tsv", f"{MNLI}\n0|1|2|g|(|(|(|(|A.|B.", TWO, None),
     (
         "qnli",
         "dev",
         "QNLI/dev.tsv",
-        "index\tquestion\tsentence\tlabel\n0\tA?\tB.\tnot_entailment",
-        ["A?", "B."],
-        "not_entailment",
-    ),
-    (
-        "rte",
-        "train",
-        "RTE/train.tsv",
-        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\tentailment",
-        ["A", "B"],
+        "index|question|sentence|label\n0|A.|B.|entailment",
+        TWO,
         "entailment",
     ),
-    (
-        "wnli",
-        "dev",
-        "WNLI/dev.tsv",
-        "index\tsentence1\tsentence2\tlabel\n0\tA\tB\t1",
-        ["A", "B"],
-        "1",
-    ),
-    (
-        "ax",
-        "test",
-        "diagnostic/diagnostic.tsv",
-        "index\tsentence1\tsentence2\n0\tA\tB",
-        ["A", "B"],
-        None,
-    ),
+    ("rte", "train", "RTE/train.tsv", f"{PAIR}|label\n0|A.|B.|entailment", TWO, "entailment"),
+    ("wnli", "dev", "WNLI/dev.tsv", f"{PAIR}|label\n0|A.|B.|1", TWO, "1"),
+    ("ax", "test", "diagnostic/diagnostic.tsv", f"{PAIR}\n0|A.|B.", TWO, None),
 ]
 
 
@@ -111,12 +64,11 @@ FILES = [  # task, split, file, its lines as GLUE has them, texts, label
 def test_glue_is_read_as_its_files_are(tmp_path, task, split, file, content, texts, label):
     path = tmp_path / file
     path.parent.mkdir()
-    path.write_text(content + "\n")
+    path.write_text(content.replace("|", "\t") + "\n")
     found = datasets.read("glue", str(tmp_path), task=task, split=split)
     assert [(example["texts"], example["label"]) for example in found.examples] == [(texts, label)]
-    assert ("id" in found.examples[0]) == (
-        split.startswith("test") or "\nindex" in "\n" + content or task == "qqp"
-    )
+    has_id = split.startswith("test") or content.startswith("index") or task == "qqp"
+    assert ("id" in found.examples[0]) == has_id
     assert bool(found.notes) == ("cut" in content)
 
 
