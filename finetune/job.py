@@ -130,6 +130,7 @@ def build_layouts(
 ) -> tuple[Examples, dict[str, Examples]]:
     """Builds the training layout, and those of the held-out splits whose labels are known."""
     arrays = data.training_arrays(examples["train"])
+    # Also of a task from outside, whose rows a kernel would misread without a word.
     check_padding(arrays, data.inputs.format.padding)
     fields = dict(B=config.batches.B, L=config.batches.L)
     train = Examples(arrays, seed=config.seed, shuffle=True, **fields)

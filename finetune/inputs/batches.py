@@ -81,6 +81,7 @@ class Examples:
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns as JSON all that batches depend on; a resumed run must have the same."""
+        # Of texts and labels, too: a file changed between two lives would go on with others.
         digest = hashlib.sha256()
         for name in sorted(self.arrays):
             digest.update(name.encode() + np.ascontiguousarray(self.arrays[name]).tobytes())

@@ -50,6 +50,7 @@ class Predictor:
             UserError: the run has no weights.
             TerminatedError: the process was told to terminate.
         """
+        # In the order of the examples, so that outputs need no numbers of theirs.
         batches = Examples(self.data.arrays(examples), B=self.B, L=self.L)
         if self._steps is None:  # the first examples show the shapes to compile for
             self._steps = Steps(self.task, optax.identity(), self.layout, [batches], seed=0)

@@ -260,8 +260,10 @@ class Task(nn.Module):
     def __call__(self, batch, *, train: bool):
         logits_BO, h_BLD, rows = score_options(self.encoder, self.head, batch, train=train)
         known_BO = batch["there_BO"] & ~jnp.isnan(batch["relevance_BO"])
+        # TREC judges spam below 0: no more irrelevant than the rest.
         relevance_BO = jnp.where(known_BO, jnp.maximum(batch["relevance_BO"], 0), 0)
         margin_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, known_BO)
+        # Without a pair there is no order to learn; a softmax would pull scores together.
         weight_B = batch["weight_B"] * pairs_BOO.any((1, 2))
         loss_B = LOSSES[self.loss](logits_BO, relevance_BO, known_BO, self.margin)
         total, weight = (loss_B * weight_B).sum(), weight_B.sum()

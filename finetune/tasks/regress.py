@@ -92,6 +92,7 @@ class Task(nn.Module):
         value_B, h_BLD, rows = self.values(batch, train=train)
         label_B = batch["label_B"]
         weight_B = batch["weight_B"] * ~jnp.isnan(label_B)
+        # A weight of 0 alone would leave NaN in the sum, and in the gradient.
         error_B = value_B - jnp.nan_to_num(label_B)
         total = (jnp.square(error_B) * weight_B).sum()
         metrics = {"loss": Sum(total, weight_B.sum(), train=True)}

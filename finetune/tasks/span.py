@@ -266,6 +266,7 @@ class Task(nn.Module):
         start_B, end_B = (jnp.maximum(batch[name], 0) for name in ("start_B", "end_B"))
         h_BLD = self.encoder(batch, train=train)
         log = self.head(h_BLD, batch["context_BL"], batch["null_B"], start_B, train=train)
+        # The mean of both, and half of the third loss, as run_squad.py of BERT and of XLNet.
         each_B = -(_at(log.start_BL, start_B) + _at(log.end_BL, end_B)) / 2
         if log.no_answer_logit_B is not None:
             none_B = (start_B == batch["null_B"]).astype(jnp.float32)

@@ -79,6 +79,7 @@ class TaskData(Defaults):
         self.strict, self.piece, self.notes = strict, piece, list[str]()
         self.unseen = Unseen(bool(labels) if closed is None else closed)
         self._check(convert_to)
+        # Listed by hand or restored, labels come first: their order is that of the head's logits.
         self.labels = list(labels) or self._list_labels(examples)
         if len(self.labels) < 2:
             raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
@@ -225,6 +226,7 @@ class Emissions(nn.Module):
 
     @nn.compact
     def __call__(self, h_BLD, *, train: bool):
+        # In float32, as a CRF adds the scores of a whole row.
         h_BLD = Dropout(self.dropout)(h_BLD, train=train).astype(jnp.float32)
         w_DC = params.param(
             self, "w_DC", params.normal(self.scale), (h_BLD.shape[-1], self.C), decay=True
