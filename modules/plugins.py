@@ -58,6 +58,13 @@ def select_fields(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name in known}
 
 
+def shared_fields(module: Any, kind: type) -> dict[str, Any]:
+    """Returns the fields of a Linen module that a class of its parts has, too."""
+    values = {field.name: getattr(module, field.name) for field in dataclasses.fields(module)}
+    # A parent and a name say where the module stands, not what it is.
+    return select_fields(kind, {k: x for k, x in values.items() if k not in ("parent", "name")})
+
+
 def check_fields(function: Callable[..., Any], fields: Mapping[str, Any], *given: Any) -> None:
     """Checks the names of fields against the function or class that they are for.
 

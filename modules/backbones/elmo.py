@@ -4,29 +4,28 @@ Peters et al. 2018 (arXiv 1802.05365), equal in arithmetic to the released code 
 two directions share the words' embedding and the head's softmax, and nothing else.
 """
 
-import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output, refuse_arguments
-from modules.layers import char_cnn, layer_stack, params
-from modules.layers.dropout import Dropout
+from modules.layers import char_cnn, params
+from modules.layers.lstm_stack import LSTMStack
 from modules.layers.recurrent_masks import group_starts, refuse_mask, valid_positions
-from modules.layers.rnn import Recurrent, State, flip_backward_direction
+from modules.layers.rnn import State
 from modules.masks import Mask, at
+from modules.plugins import shared_fields
 
 
 class Backbone(nn.Module):
-    """Words to states of either direction.
+    """Maps words to states of either direction.
 
     Attributes:
-        V: words that are known, of the embedding where there is one and of a head; 0: none.
+        V: vocabulary, of the embedding where there is one and of a head; 0: none.
         D: width of a word, and of the states in each direction.
         U, N, Z: units of a cell, layers, directions (1: left to right alone).
         inputs: "characters" of each word, or "words": their ids.
         E, filters, highways, activation, W: of `char_cnn.CharCNN`; characters of a word.
-        clip_cell, clip_projection: cells and states are held within this; 0: free.
+        clip_cell, clip_projection: limits of cells and of states; 0: none.
         residual: from the second layer on, a layer adds its input to its output.
         dropout: of every layer's input, and of the last output where a softmax reads it.
         unroll: positions per step of the scan over positions.
@@ -52,9 +51,9 @@ class Backbone(nn.Module):
 
     def __post_init__(self):
         super().__post_init__()
-        params.check_choice(self, "inputs", ("characters", "words"))
-        params.check_choice(self, "activation", char_cnn.ACTIVATIONS)
-        params.check_choice(self, "dtype", params.DTYPES)
+        activations = char_cnn.ACTIVATIONS
+        known = dict(inputs=("characters", "words"), activation=activations, dtype=params.DTYPES)
+        params.check_choices(self, **known)
         if self.Z not in (1, 2):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
         if self.inputs == "words" and not self.V:
@@ -69,27 +68,14 @@ class Backbone(nn.Module):
         else:
             self.characters = self._characters()
             params.set_depths(self, characters=0)
-        self.drop = Dropout(self.dropout)
-        example = jnp.zeros((1, self.Z, 1, self.D), self.dtype)
-        self.layers = layer_stack.init_layer_stack(self, "layers", self._layer(), self.N, example)
+        self.stack = self._stack()
+        nn.share_scope(self, self.stack)  # its parameters stand among the backbone's
 
-    def _characters(self, **place):
-        return char_cnn.CharCNN(
-            self.D, self.E, self.filters, self.highways, self.activation, self.dtype, **place
-        )
+    def _characters(self, **place) -> char_cnn.CharCNN:
+        return char_cnn.CharCNN(**shared_fields(self, char_cnn.CharCNN), **place)
 
-    def _layer(self):
-        return Recurrent(
-            self.U,
-            "lstm",
-            self.D,
-            self.Z,
-            self.clip_cell,
-            self.clip_projection,
-            unroll=self.unroll,
-            dtype=self.dtype,
-            parent=None,
-        )
+    def _stack(self, **place) -> LSTMStack:
+        return LSTMStack(**shared_fields(self, LSTMStack), **place)
 
     @property
     def has_separate_directions(self) -> bool:
@@ -119,31 +105,30 @@ class Backbone(nn.Module):
     ) -> Output:
         """Computes the last layer's states, see `modules.backbones.Backbone`.
 
-        A text is read in all directions, whose states lie side by side, [B, L, ZD]: the same
-        however a row is padded, and 0 at its padding.  A text for each direction, in its order of
-        reading (ids [B, Z, L], characters [B, Z, L, W]), is read under a causal mask, whose
-        groups are [B, Z, L]: [B, Z, L, D].  Where a group begins the states are cleared.
+        A text is read in all directions, whose states lie side by side, [B, L, ZD], 0 at padding.
+        A text for each direction, in its order of reading (ids [B, Z, L], characters [B, Z, L, W]),
+        is read under a causal mask with groups [B, Z, L], which clear the states: [B, Z, L, D].
         """
         refuse_arguments("an LSTM", segments_BL=segments_BL, positions_BL=positions_BL)
         x = self.embed(tokens)
         if x.ndim == 3:
             all_BLD, memory = self._read_text(x, mask, memory, train=train)
             return Output(at(all_BLD[-1], slots_BP), memory)
-        all_BZLD, memory = self._read_each(x, mask, memory, train=train)
+        if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
+            raise ValueError("a text for each direction is read under a causal mask of documents")
+        starts_BZL = group_starts(mask.groups_BL)
+        all_BZLD, memory = self.stack(x, memory, None, starts_BZL, train=train)
         # Dropped out before a softmax reads it, and not where a task does.
-        return Output(self.drop(all_BZLD[-1], train=train), memory)
+        return Output(self.stack.drop(all_BZLD[-1], train=train), memory)
 
     def refusal(self, mask: Mask) -> str:
         """Says why a mask cannot be honoured; "" if it can."""
         return refuse_mask(mask, self.Z)
 
-    def layer_states(
-        self, tokens, *, mask: Mask, segments_BL=None, memory: State | None = None
-    ) -> Output:
-        """Computes every layer's states, the words' own vectors Z times before: [N + 1, B, L, ZD].
+    def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None) -> Output:
+        """Computes every layer's states, the words' vectors Z times first: [N + 1, B, L, ZD].
 
-        Args:
-            tokens: ids, characters, or vectors [B, L, D] as `embed` makes them.
+        Tokens are ids, characters, or vectors [B, L, D] as `embed` makes them.
         """
         refuse_arguments("an LSTM", segments_BL=segments_BL)
         is_embedded = jnp.issubdtype(tokens.dtype, jnp.floating)
@@ -153,8 +138,7 @@ class Backbone(nn.Module):
 
     def initial_memory(self, B: int) -> State:
         """Returns the state of B rows before their first word: zeros, with a leading N."""
-        one = self._layer().initial_state(B)
-        return jax.tree.map(lambda x: jnp.broadcast_to(x, (self.N, *x.shape)), one)
+        return self._stack(parent=None).initial_state(B)
 
     def example(self):
         """Returns the smallest tokens, to make the parameters with."""
@@ -171,41 +155,12 @@ class Backbone(nn.Module):
         """Reads one text in all directions: the layers' states in its own order, and the memory."""
         if reason := self.refusal(mask):
             raise ValueError(reason)
-        valid_BL = valid_positions(mask, *x_BLD.shape[:2])
-        x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
-        x_BZLD, valid_BZL = (
-            flip_backward_direction(jnp.stack([each] * self.Z, 1), 1) for each in (x_BLD, valid_BL)
-        )
         starts_BL = group_starts(mask.groups_BL)
         if starts_BL is not None and self.Z == 2:
+            # Backwards a document ends where it begins: a reset there would come a word too early.
             raise ValueError("documents in one row are read in one direction: set model.Z=1")
-        fresh_BZL = None if starts_BL is None else starts_BL[:, None]
-        all_BZLD, memory = self._apply_layers(x_BZLD, memory, valid_BZL, fresh_BZL, train=train)
-        aligned = (jnp.moveaxis(flip_backward_direction(h_BZLD, 1), 1, 2) for h_BZLD in all_BZLD)
-        return [
-            constrain_sharding(h_BLZD.reshape(*h_BLZD.shape[:2], -1), "BLD") for h_BLZD in aligned
-        ], memory
-
-    def _read_each(self, x_BZLD, mask: Mask, memory, *, train: bool):
-        """Reads a text for each direction: the layers' states in its order, and the memory."""
-        if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
-            raise ValueError("a text for each direction is read under a causal mask of documents")
-        return self._apply_layers(x_BZLD, memory, None, group_starts(mask.groups_BL), train=train)
-
-    def _apply_layers(self, x_BZLD, memory, valid_BZL, fresh_BZL, *, train: bool):
-        """Returns the input and what every layer makes of it, N + 1 in all, and the memory."""
-        memory = self.initial_memory(len(x_BZLD)) if memory is None else memory
-        layer, ones = self._layer(), (1,) * self.N
-        outputs, states = [x_BZLD], []
-        for n, weights in enumerate(layer_stack.split_layers(self.layers, ones)):
-            own = jax.tree.map(lambda x, n=n: x[n], memory)
-            x_BZLD = self.drop(outputs[-1], train=train)
-            weights = {"params": jax.tree.map(lambda w: w[0], weights)}
-            y_BZLD, own = layer.apply(weights, x_BZLD, own, valid=valid_BZL, reset=fresh_BZL)
-            # What is added is the input as it was dropped out.
-            outputs.append(y_BZLD + x_BZLD if n and self.residual else y_BZLD)
-            states.append(own)
-        return outputs, jax.tree.map(lambda *layers: jnp.stack(layers), *states)
+        valid_BL = valid_positions(mask, *x_BLD.shape[:2])
+        return self.stack.read_text(x_BLD, memory, valid_BL, starts_BL, train=train)
 
     def table(self):
         """Returns the words' embedding, [V, D]; None of a backbone that reads characters."""
@@ -214,6 +169,5 @@ class Backbone(nn.Module):
     def flops(self, B: int, L: int, P: int) -> float:
         """Counts the operations of a training step on [B, Z, L]."""
         del P  # every state is computed, whether or not it is read
-        cell = 2 * 2 * self.D * 4 * self.U + 2 * self.U * self.D
         word = self._characters(parent=None).flops(self.W) if self.inputs == "characters" else 0
-        return 3.0 * B * self.Z * L * (word + self.N * cell)
+        return 3.0 * B * self.Z * L * (word + self._stack(parent=None).flops())

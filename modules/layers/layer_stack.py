@@ -1,13 +1,19 @@
 """Stacks of equal layers, whose parameters have a leading dimension."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 from flax import linen as nn
 
-from modules.layers.params import recording_within, set_depths
+from modules.layers.params import (
+    ACTIVATIONS,
+    DTYPES,
+    INITIALIZERS,
+    recording_within,
+    set_depths,
+)
 
 
 def init_layer_stack(
@@ -49,3 +55,8 @@ REMAT: dict[str, Callable[[Callable], Callable]] = {
     ),
     "full": jax.checkpoint,
 }
+
+# What the fields of a Transformer's layers may be.
+CHOICES: dict[str, Iterable[str]] = dict(
+    activation=ACTIVATIONS, remat=REMAT, dtype=DTYPES, initializer=INITIALIZERS
+)

@@ -44,6 +44,12 @@ def check_choice(module: nn.Module, field: str, known: Iterable[str]) -> None:
         raise plugins.FieldError(f"{field}={value!r} is none of {', '.join(known)}")
 
 
+def check_choices(module: nn.Module, **known: Iterable[str]) -> None:
+    """Checks several fields, by name, see `check_choice`."""
+    for field, values in known.items():
+        check_choice(module, field, values)
+
+
 # The scale is a standard deviation; of "truncated" before values beyond twice that are drawn again
 # (as TensorFlow's), of "uniform" the limit on both sides.
 INITIALIZERS: dict[str, Callable[[float], Callable]] = {

@@ -1,4 +1,4 @@
-"""Attention with relative positions (Transformer-XL, XLNet), and one layer of it.
+"""Attention with relative positions (Dai et al. 2019, arXiv 1901.02860), and one layer of it.
 
 The score of a query with the distance to its key is added to that with the key itself.
 
@@ -7,7 +7,7 @@ furthest back, M + L - 1 (the last query and the first of M + L keys), down to -
 has but which rounds R to M + 2L and lets every shift be a change of row length.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,25 +20,29 @@ from modules.layers.dropout import Dropout
 from modules.layers.feed_forward import FeedForward
 from modules.layers.norm import Norm
 from modules.layers.params import initializer, param
+from modules.masks import Mask
 
 
-def sinusoids(L: int, M: int, D: int, *, clamp: int = -1, backward: bool = False):
-    """[R, D] float32, R = M + 2L: sines, then cosines, of every distance.
+def compute_sinusoids(L: int, M: int, D: int, *, clamp_len: int = -1, is_backward: bool = False):
+    """Computes sines, then cosines, of every distance: [R, D] float32, R = M + 2L.
 
-    `backward` is the table of rows read from right to left, where distances change sign;
-    `clamp` > 0 limits the distances first (Transformer-XL, section 3.3 and its code).
+    Args:
+        L, M, D: positions of the sequence and of the memory; width.
+        clamp_len: distances are clipped to this; -1: not (Transformer-XL's code).
+        is_backward: rows are read from right to left, where distances change sign.
     """
     distance_R = jnp.arange(M + L - 1, -L - 1, -1.0)
-    distance_R = -distance_R if backward else distance_R
-    if clamp > 0:
-        distance_R = jnp.clip(distance_R, -clamp, clamp)
+    distance_R = -distance_R if is_backward else distance_R
+    if clamp_len > 0:
+        distance_R = jnp.clip(distance_R, -clamp_len, clamp_len)
     frequency_D = 10000.0 ** -(jnp.arange(0, D, 2) / D)
     angle_RD = distance_R[:, None] * frequency_D
+    # Not interleaved as in Vaswani et al.: Transformer-XL and XLNet put all sines first.
     return jnp.concatenate([jnp.sin(angle_RD), jnp.cos(angle_RD)], axis=-1)
 
 
-def scores(q_BLHK, r_RHK, block: int = 128):
-    """Every query with its distance to each of the J = R - L keys: [B, H, L, J].
+def score_distances(q_BLHK, r_RHK, block: int = 128):
+    """Scores every query with its distance to each of the J = R - L keys: [B, H, L, J].
 
     Row i of the L queries needs the J distances from R - J - 1 - i on, so all rows together
     need scores with all R.  Taken in blocks, b rows need only J + b of them; within a block
@@ -52,16 +56,19 @@ def scores(q_BLHK, r_RHK, block: int = 128):
     B, L, H, K = q_BLHK.shape
     axis = r_RHK.ndim - 3
     J, b = r_RHK.shape[axis] - L, block if L % block == 0 else L
+    # Row i's distances begin at L - 1 - i, so those of the first block at L - b.
     windows = [jax.lax.slice_in_dim(r_RHK, s, s + J + b, axis=axis) for s in range(L - b, -1, -b)]
     rows = "BcWHK" if axis else "cWHK"
     q = q_BLHK.reshape(B, L // b, b, H, K)
     raw = jnp.einsum(f"BcbHK,{rows}->BHcbW", q, jnp.stack(windows, axis))
+    # Read as rows that are one entry shorter, each row begins one entry further on: a reshape
+    # where a gather would cost a pass over memory.
     flat = raw.reshape(B, H, L // b, b * (J + b))[..., b - 1 : b - 1 + b * (J + b - 1)]
     return flat.reshape(B, H, L, J + b - 1)[..., :J]
 
 
-def scores_at(q_BPHK, r_RHK, slots_BP, L: int):
-    """The rows of `scores` at these positions of a sequence of L: [B, H, P, J]."""
+def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
+    """Computes the rows of `score_distances` at positions of a sequence of L: [B, H, P, J]."""
     rows = "BRHK" if r_RHK.ndim == 4 else "RHK"
     raw_BHPR = jnp.einsum(f"BPHK,{rows}->BHPR", q_BPHK, r_RHK)
     return cut_rows(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
@@ -71,16 +78,16 @@ def scores_at(q_BPHK, r_RHK, slots_BP, L: int):
 
 
 class AttentionView(NamedTuple):
-    """How the queries of one stream lie to the keys; the same in every layer.
+    """How the queries of one stream see the keys; the same in every layer.
 
     Attributes:
         visible: bool, broadcasts to [B, H, L, J].
-        differs: likewise; the key is of another segment.
+        is_other_segment: bool, likewise; the key is of another segment than the query.
         slots_BP: the queries' positions; None: all L in order.
     """
 
     visible: jax.Array
-    differs: jax.Array
+    is_other_segment: jax.Array
     slots_BP: jax.Array | None = None
 
 
@@ -95,8 +102,56 @@ class Distances(NamedTuple):
     backward_B: jax.Array | None = None
 
 
+def make_views(mask: Mask, segments_BJ, L: int, slots_BP) -> tuple[list[AttentionView], Any]:
+    """Makes the views of all streams, and that of the last layer's one stream.
+
+    Args:
+        segments_BJ: of the memory's positions, then of the sequence's L.
+        slots_BP: positions whose states are wanted; None: all.
+    """
+    J = segments_BJ.shape[1]
+    M, segments_BL = J - L, segments_BJ[:, J - L :]
+    # The content sees its own token, whatever the mask: as in the released code.
+    visible = mask.dense(L, J) | jnp.eye(L, J, M, dtype=bool)
+    content = AttentionView(visible[:, None], _compare(segments_BL, segments_BJ))
+    if slots_BP is None:
+        return [content], content
+    seen = mask.dense(L, J, slots_BP)
+    if not mask.hides_slots:
+        seen |= jnp.arange(J) == slots_BP[..., None] + M
+    segments_BP = jnp.take_along_axis(segments_BL, slots_BP, axis=1)
+    last = AttentionView(seen[:, None], _compare(segments_BP, segments_BJ), slots_BP)
+    return [content, last] if mask.hides_slots else [content], last
+
+
+def _compare(segments_BL, segments_BJ):
+    """Returns True where segments of query and key differ, for all heads: [B, 1, L, J]."""
+    return (segments_BL[:, :, None] != segments_BJ[:, None, :])[:, None]
+
+
+def make_distances(
+    L: int, M: int, D: int, clamp_len: int, backward_B, num_tables: int = 0
+) -> Distances:
+    """Makes the sinusoids of all distances.
+
+    Args:
+        backward_B: rows whose text stands in reverse; None: no such rows.
+        num_tables: B: a table for each example; 0: one for all.
+    """
+    table = compute_sinusoids(L, M, D, clamp_len=clamp_len)
+    if backward_B is not None:
+        mirrored = compute_sinusoids(L, M, D, clamp_len=clamp_len, is_backward=True)
+        table = jnp.stack([table, mirrored])
+    if not num_tables:
+        return Distances(table, backward_B)
+    index_B = (
+        jnp.zeros(num_tables, jnp.int32) if backward_B is None else backward_B.astype(jnp.int32)
+    )
+    return Distances(table.reshape(-1, *table.shape[-2:])[index_B])
+
+
 class Biases(nn.Module):
-    """What every query adds of its own when it meets a content, a position, a segment."""
+    """Added to every query before it meets a content, a position, a segment (the papers' u, v)."""
 
     H: int
     K: int
@@ -114,12 +169,18 @@ class Biases(nn.Module):
 
 
 class Attention(nn.Module):
-    """Relative attention with a bias for content, position and segment each."""
+    """Relative attention with a bias for content, position and segment each.
+
+    Attributes:
+        untie_r: the layer has biases of its own.
+        block: query rows whose distances are scored together.
+        initializer: a key of `params.INITIALIZERS` and its scale.
+    """
 
     D: int
     H: int
     K: int
-    untied: bool
+    untie_r: bool
     dropout: float
     block: int
     initializer: tuple[str, float]
@@ -133,24 +194,31 @@ class Attention(nn.Module):
         self.wr_DHK = param(self, "wr_DHK", init, (D, H, K), decay=True, dtype=self.dtype)
         self.wo_HKD = param(self, "wo_HKD", init, (H, K, D), decay=True, dtype=self.dtype)
         self.segment_SHK = param(self, "segment_SHK", init, (2, H, K), decay=True, dtype=self.dtype)
-        if self.untied:
+        if self.untie_r:
             self.biases = Biases(H, K, self.initializer, self.dtype)
         self.drop = Dropout(self.dropout)
 
-    def keys(self, kv_BJD, distances: Distances):
+    def project_keys(self, kv_BJD, distances: Distances):
         """Projects keys, values and distances, each once for all streams."""
         k_BJHK = jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wk_DHK)
         v_BJHK = jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wv_DHK)
         k_BJHK, v_BJHK = (constrain_sharding(x, "BJHK") for x in (k_BJHK, v_BJHK))
         r = jnp.einsum("...RD,DHK->...RHK", distances.table, self.wr_DHK)
         if distances.backward_B is not None:
+            # Both directions are projected once; a row then takes its own.
             r = jnp.where(distances.backward_B[:, None, None, None], r[1], r[0])
         return k_BJHK, v_BJHK, r
 
-    def __call__(self, x_BLD, keys, view: AttentionView, tied, L: int, *, train: bool):
-        """Gathers for x what it sees of the keys of a sequence of L: [B, L, D]."""
+    def __call__(self, x_BLD, keys, view: AttentionView, shared_biases, L: int, *, train: bool):
+        """Attends to the keys of a sequence of L: [B, L, D].
+
+        Args:
+            x_BLD: queries.
+            keys: of `project_keys`.
+            shared_biases: `Biases` of all layers; not read by a layer that has its own.
+        """
         k_BJHK, v_BJHK, r = keys
-        content_HK, position_HK, segment_HK = self.biases() if self.untied else tied
+        content_HK, position_HK, segment_HK = self.biases() if self.untie_r else shared_biases
         scale = self.K**-0.5
         q_BLHK = jnp.einsum("BLD,DHK->BLHK", x_BLD, self.wq_DHK)
         q_BLHK = constrain_sharding(q_BLHK, "BLHK")
@@ -158,13 +226,13 @@ class Attention(nn.Module):
         a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", (q_BLHK + content_HK) * scale, k_BJHK)
         q_position_BLHK = (q_BLHK + position_HK) * scale
         if view.slots_BP is None:
-            a_BHLJ += scores(q_position_BLHK, r, self.block)
+            a_BHLJ += score_distances(q_position_BLHK, r, self.block)
         else:
-            a_BHLJ += scores_at(q_position_BLHK, r, view.slots_BP, L)
+            a_BHLJ += score_distances_at(q_position_BLHK, r, view.slots_BP, L)
         # A softmax ignores what a row has in common: only the segments' difference counts.
         other_HK = self.segment_SHK[1] - self.segment_SHK[0]
         e_BHL = jnp.einsum("BLHK,HK->BHL", (q_BLHK + segment_HK) * scale, other_HK)
-        a_BHLJ += jnp.where(view.differs, e_BHL[..., None], 0)
+        a_BHLJ += jnp.where(view.is_other_segment, e_BHL[..., None], 0)
 
         p_BHLJ = softmax(a_BHLJ, view.visible, x_BLD.dtype)
         p_BHLJ = self.drop(p_BHLJ, train=train)
@@ -173,13 +241,13 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """One layer for all streams: the same attention and feed-forward, each normed after."""
+    """A layer for all streams: the same attention and feed-forward, a norm after each sum."""
 
     D: int
     H: int
     K: int
     F: int
-    untied: bool
+    untie_r: bool
     activation: str
     dropout: float
     attention_dropout: float
@@ -192,7 +260,7 @@ class Block(nn.Module):
             self.D,
             self.H,
             self.K,
-            self.untied,
+            self.untie_r,
             self.attention_dropout,
             self.block,
             self.initializer,
@@ -206,20 +274,21 @@ class Block(nn.Module):
         self.ffn_norm = Norm()
         self.drop = Dropout(self.dropout)
 
-    def __call__(self, h_BLD, streams, views, memory_BMD, distances, tied, *, train: bool):
+    def __call__(self, h_BLD, streams, views, memory_BMD, distances, shared_biases, *, train: bool):
         """Computes the streams after this layer, each under its view.
 
         Args:
-            h_BLD: the content, whose states behind those of the memory are the keys.
-            streams: states that look; None is passed on as None.
+            h_BLD: the content stream; its states, behind those of the memory, are the keys.
+            streams: states of the queries, [B, L, D] or [B, P, D].
         """
+        # The memory stands before the sequence, as its text did.
         kv_BJD = h_BLD if memory_BMD is None else jnp.concatenate([memory_BMD, h_BLD], axis=1)
-        keys = self.attention.keys(kv_BJD, distances)
+        keys = self.attention.project_keys(kv_BJD, distances)
+        L = h_BLD.shape[1]
 
         def apply(x_BLD, view: AttentionView):
-            a_BLD = self.attention(x_BLD, keys, view, tied, h_BLD.shape[1], train=train)
+            a_BLD = self.attention(x_BLD, keys, view, shared_biases, L, train=train)
             x_BLD = self.attention_norm(x_BLD + self.drop(a_BLD, train=train))
             return constrain_sharding(self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train)), "BLD")
 
-        pairs = zip(streams, views, strict=True)
-        return [None if x_BLD is None else apply(x_BLD, view) for x_BLD, view in pairs]
+        return [apply(x_BLD, view) for x_BLD, view in zip(streams, views, strict=True)]

@@ -11,7 +11,6 @@ from flax import linen as nn
 import modules
 from modules import plugins
 from modules.backbones import text_mask
-from tests.modules.backbones import test_transformer_peers as peers
 from tests.support import tiny_models, xlnet_inputs, xlnet_reference
 from tests.support import transformer_inputs as cases
 from tests.support import transformer_reference as reference
@@ -53,35 +52,6 @@ def test_a_layers_states_are_the_reference_s_of_fewer_layers(system):
             if pre and n < model.N:  # the reference norms its top, whichever that is
                 own = reference._norm(own, reference._exact(params["final_norm"]), model.epsilon)
             assert off(own[:length], theirs[:length]) < 3e-6
-
-
-@pytest.mark.parametrize("system", peers.PEERS)
-def test_every_layers_states_are_hugging_face_s(system):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    kind, flags, fields, arranged = peers.PEERS[system]
-    model = cases.tiny(
-        V=peers.V,
-        D=peers.D,
-        H=peers.H,
-        K=peers.D // peers.H,
-        N=peers.N,
-        F=peers.F,
-        L=peers.L,
-        **fields,
-    )
-    peer = peers.drawn_peer(torch, transformers, kind, flags)
-    tokens_BL, valid_BL = cases.tokens(3, peers.L), np.arange(peers.L) < [[peers.L], [5], [9]]
-    given = dict(attention_mask=torch.tensor(valid_BL).long(), output_hidden_states=True)
-    theirs = [x.detach().numpy() for x in peer(torch.tensor(tokens_BL), **given).hidden_states]
-    weights = {
-        peers.original(name): peers.turned(name, x.detach().numpy())
-        for name, x in peer.named_parameters()
-    }
-    params = jax.tree.map(np.float32, arranged(weights, peers.H))
-    ours = layer_states(model, params, tokens_BL, valid_BL)
-    for own, their in zip(ours, theirs, strict=True):
-        assert off(own * valid_BL[..., None], their * valid_BL[..., None]) < 5e-6
 
 
 @pytest.mark.parametrize("untied", [True, False])

@@ -10,11 +10,9 @@ import numpy as np
 import pytest
 
 import modules
-from modules.activation_sharding import sharding_context
 from modules.backbones import text_mask
 from modules.heads import language_model
 from modules.masks import Mask
-from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
@@ -258,30 +256,6 @@ def test_bfloat16_is_near_float32():
     assert h_BZLD.dtype == jnp.bfloat16
     assert all(x.dtype == jnp.float32 for x in jax.tree.leaves(memory))
     assert off(h_BZLD, np.float64(expected)) < 0.02
-
-
-def test_loss_and_gradients_are_the_same_on_any_mesh():
-    model = tiny(D=8, U=8, V=16)
-    params, batch = drawn(model), {"tokens_BZL": tokens(model, 8, 2, L)}
-    starts_BZL = np.random.default_rng(3).random((8, 2, L)) < 0.2
-    batch |= {"groups_BZL": np.cumsum(starts_BZL, -1), "memory": model.initial_memory(8)}
-
-    def loss(params, batch):
-        mask = Mask(is_causal=True, groups_BL=batch["groups_BZL"])
-        given = dict(mask=mask, memory=batch["memory"], train=False)
-        h_BZLD, memory = call(model, params, batch["tokens_BZL"], **given)
-        return (h_BZLD**2).sum() + (memory.c_BZU**2).sum()
-
-    expected = quick_jit(jax.value_and_grad(loss))(params, batch)
-    for shape in (dict(data=8), dict(data=2, fsdp=2, tensor=2)):
-        layout = Layout(make_mesh(**shape))
-        placed = [jax.device_put(tree, layout.of(tree)) for tree in (params, batch)]
-        with sharding_context(layout):
-            value, slopes = quick_jit(jax.value_and_grad(lambda *args: loss(*args)))(*placed)
-        assert value == pytest.approx(float(expected[0]), rel=1e-5)
-        for name in ("token_VD", "layers"):
-            offs = jax.tree.map(off, slopes[name], jax.tree.map(np.asarray, expected[1][name]))
-            assert max(jax.tree.leaves(offs)) < 1e-5, offs
 
 
 @pytest.mark.parametrize(

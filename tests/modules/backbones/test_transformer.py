@@ -167,15 +167,6 @@ def test_every_second_layer_sees_its_window_alone(norm, silent):
     np.testing.assert_array_equal(reached(model, params, 8), j_L <= i_L1 if silent else band_LL)
 
 
-def test_padding_leaves_the_real_states_alone():
-    model = cases.tiny(**cases.BERT)
-    params, tokens_BL = cases.draw(model), cases.tokens(B, 7)
-    alone = quick_jit(cases.forward(model, tokens_BL))(params)
-    padded_BL = np.pad(tokens_BL, ((0, 0), (0, 4)), constant_values=9)
-    padded = quick_jit(cases.forward(model, padded_BL, valid_BL=np.arange(L) < [[7]] * B))(params)
-    assert off(padded[:, :7], alone) < 1e-6
-
-
 # --- at the door -----------------------------------------------------------------------------
 
 

@@ -1,6 +1,6 @@
-"""modules/backbones/transformer.py in training: how weights begin, what is dropped, what a step
-costs."""
+"""A Transformer in training: how weights begin, what is dropped, what a step costs."""
 
+import functools
 import math
 
 import jax
@@ -10,8 +10,11 @@ import pytest
 
 from modules.heads import language_model
 from modules.kernels.attention import make_attention_mask
+from modules.layers.attention import Block
+from modules.layers.params import zeros
 from modules.masks import Mask
 from tests.support import transformer_inputs as cases
+from tests.support.arrays import draw
 from tests.support.compiler import quick_jit
 from tests.support.jaxpr import programs_of
 from tests.support.xlnet_inputs import off
@@ -67,32 +70,19 @@ def test_bert_begins_within_two_deviations():
 # --- dropout ---------------------------------------------------------------------------------
 
 
-def block_parts(silent):
-    """x -> what a block adds to x, in evaluation and in training, one of its halves silenced."""
-    model = cases.tiny(N=1, **cases.GPT2, dropout=0.5)
-    params = jax.tree.map(lambda x: x[0], cases.draw(model)["layers"])
-    for name in silent:
-        params[name[0]] |= {name[1]: jnp.zeros_like(params[name[0]][name[1]])}
-    x_BLD = jnp.asarray(np.random.default_rng(0).normal(0, 1, (B, L, model.D)), jnp.float32)
-    block = model.bind({"params": cases.draw(model)})._block()
-
-    def added(train):
-        y_BLD, _ = block.apply(
-            {"params": params},
-            x_BLD,
-            make_attention_mask(Mask(is_causal=True), L),
-            train=train,
-            rngs=RNGS,
-        )
-        return np.asarray(y_BLD - x_BLD)
-
-    return added(train=False), added(train=True)
-
-
 @pytest.mark.parametrize("silent", ["attention", "ffn"])
 def test_a_block_drops_from_the_two_sums_it_makes_and_nowhere_else(silent):
-    out, bias = {"attention": ("wo_HKD", "bo_D"), "ffn": ("wo_FD", "bo_D")}[silent]
-    whole, dropped = block_parts([(silent, out), (silent, bias)])
+    params = jax.tree.map(lambda x: x[0], cases.draw(cases.tiny(N=1, **cases.GPT2))["layers"])
+    for name in {"attention": ("wo_HKD", "bo_D"), "ffn": ("wo_FD", "bo_D")}[silent]:
+        params[silent] |= {name: jnp.zeros_like(params[silent][name])}
+    x_BLD, mask = draw(B, L, 16), make_attention_mask(Mask(is_causal=True), L)
+    rates = dict(dropout=0.5, attention_dropout=0.0)
+    inits = dict(kernel_init=zeros, output_init=zeros)
+    fields = dict(H=2, K=8, F=24, pre_norm=True, activation="gelu", epsilon=1e-5, dtype="float32")
+    apply = functools.partial(
+        Block(**fields, **rates, **inits).apply, {"params": params}, x_BLD, mask
+    )
+    whole, dropped = (np.asarray(apply(train=t, rngs=RNGS)[0] - x_BLD) for t in (False, True))
     kept = dropped != 0
     assert 0.4 < kept.mean() < 0.6
     np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-3, atol=1e-5)
@@ -133,7 +123,7 @@ def test_attention_dropout_is_a_rate_of_its_own():
 # --- what changes nothing --------------------------------------------------------------------
 
 
-def loss_and_slopes(params, **fields):
+def loss_and_grads(params, **fields):
     model = cases.tiny(**cases.GPT2, **fields)
 
     def loss(params):
@@ -147,11 +137,11 @@ def loss_and_slopes(params, **fields):
 def test_remat_and_unrolling_repeat_loss_gradients_and_dropout():
     rates = dict(dropout=0.3, attention_dropout=0.3)
     params = cases.draw(cases.tiny(**cases.GPT2))
-    value, slopes = loss_and_slopes(params, **rates)
+    value, grads = loss_and_grads(params, **rates)
     for fields in (dict(remat="dots"), dict(remat="full", unroll=2)):
-        again, again_slopes = loss_and_slopes(params, **rates, **fields)
+        again, again_grads = loss_and_grads(params, **rates, **fields)
         assert off(again, value) < 2e-6
-        assert cases.slopes_off(again_slopes, slopes) < 1e-5
+        assert cases.slopes_off(again_grads, grads) < 1e-5
 
 
 @pytest.mark.parametrize("fields", [cases.BERT, cases.GPT2])

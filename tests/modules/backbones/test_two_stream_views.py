@@ -69,18 +69,6 @@ def test_the_gradient_from_an_invisible_place_is_exactly_zero():
     assert not any(reached_PL[p, slot] for p, slot in enumerate(slots_BP[0]))
 
 
-def test_a_predicted_token_does_not_move_its_own_output():
-    tokens_BL, mask, slots_BP = permuted_row()
-    run = quick_jit(lambda tokens_BL: queries(WEIGHTS, tokens_BL, mask, slots_BP))
-    before_PD = run(tokens_BL)
-    moved_PP = []
-    for slot in slots_BP[0]:
-        after_PD = run(tokens_BL.at[0, slot].set(2))
-        moved_PP.append(np.any(before_PD != after_PD, axis=-1))
-    assert not np.diag(moved_PP).any()
-    assert np.sum(moved_PP) == 4 * 3 / 2  # of two predicted places the later sees the earlier
-
-
 # --- content and logits ----------------------------------------------------------------------
 
 
@@ -186,19 +174,3 @@ def test_remat_and_unrolling_repeat_loss_gradients_and_dropout(with_dropout, fie
     again, again_slopes = loss_and_slopes(given, dropout=0.3, **fields)
     close(again, loss)
     jax.tree.map(lambda a, b: close(a, b + 0.0, 1e-5) if np.any(b) else None, again_slopes, slopes)
-
-
-def test_without_dropout_distances_may_be_shared_or_not():
-    given = arguments(LOOPED, draw_inputs(LOOPED, np.random.default_rng(0), 6))
-    rates = dict(dropout=0.0, attention_dropout=0.0)
-    shared, shared_slopes = loss_and_slopes(given, **rates)
-    own, own_slopes = loss_and_slopes(given, **rates, shared_distances=False)
-    close(own, shared)
-    jax.tree.map(lambda a, b: close(a, b, 1e-5) if np.any(b) else None, own_slopes, shared_slopes)
-
-
-def test_the_order_of_slots_is_the_order_of_outputs():
-    tokens_BL, mask, slots_BP = permuted_row()
-    run = quick_jit(lambda slots_BP: queries(WEIGHTS, tokens_BL, mask, slots_BP))
-    turn = jnp.array([2, 0, 3, 1])
-    close(run(slots_BP[:, turn]), run(slots_BP)[turn])

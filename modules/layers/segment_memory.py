@@ -1,0 +1,30 @@
+"""Segment-level recurrence: states of earlier windows that a window attends to.
+
+Dai et al. 2019 (arXiv 1901.02860), section 3.2.
+"""
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+
+from modules.activation_sharding import constrain_sharding
+
+
+@flax.struct.dataclass
+class Memory:
+    """What every layer has read of the M positions before a window; no gradient goes there."""
+
+    h_NBMD: jax.Array
+
+
+def update_memory(memory_BMD, h_BLD, reuse: int):
+    """Returns the last M states of the old memory and of a window's first `reuse`; 0: of all.
+
+    None stays None: there is no memory.
+    """
+    if memory_BMD is None:
+        return None
+    reused_BLD = h_BLD[:, : reuse or None].astype(memory_BMD.dtype)
+    new_BMD = jnp.concatenate([memory_BMD, reused_BLD], axis=1)[:, -memory_BMD.shape[1] :]
+    # Its letters are a layer's, so that it is laid out as the memory that the next step is given.
+    return jax.lax.stop_gradient(constrain_sharding(new_BMD, "BMD"))
