@@ -3,7 +3,6 @@
 import functools
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -200,7 +199,5 @@ def test_a_mistake_is_named(model, fields, left_out, named):
         build(model, **fields).init(rngs, batch, train=True)
 
 
-def test_its_operations_are_counted():
+def test_sampled_words_take_fewer_operations():
     assert build(samples=12).flops(B, L) < build().flops(B, L)
-    assert build().flops(2 * B, L) == pytest.approx(2 * build().flops(B, L))
-    assert jnp.isfinite(build().flops(B, L))

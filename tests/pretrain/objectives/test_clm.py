@@ -131,16 +131,6 @@ def test_other_documents_have_exactly_no_part_in_a_prediction(b, i, first):
     assert (slopes(True, b, i)[: i + 1] > 1e-6).all()
 
 
-def test_rows_of_weight_zero_count_for_nothing():
-    given = batch() | {"weight_B": np.array([1, 0, 1], np.float32)}
-    other = dict(given)
-    for name, filler in (("next_BL", 1), ("tokens_BL", 2), ("valid_BL", False)):
-        other[name] = np.where(given["weight_B"][:, None] > 0, given[name], filler)
-    for name, pair in run(given).items():
-        jax.tree.map(np.testing.assert_array_equal, pair, run(other)[name])
-    assert float(run(given)["word_perplexity"].weight) == 10
-
-
 def test_rows_without_a_next_token_are_refused():
     given = batch()
     del given["next_BL"]

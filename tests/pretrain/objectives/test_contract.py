@@ -29,25 +29,46 @@ def batch(name):
     return rows | counts | {"weight_B": np.array([1, 2], np.float32)}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_weighted_nats_are_the_loss_but_for_its_sign(name):
-    rngs = {kind: jax.random.key(0) for kind in ("params", "corrupt", "dropout")}
-    rows = batch(name)
+RNGS = {kind: jax.random.key(0) for kind in ("params", "corrupt", "dropout")}
+
+
+@functools.cache
+def program(name):
+    """Compiles (variables, batch) -> (metrics, nats), and draws the variables."""
+    variables = quick_jit(lambda: objective(name).init(RNGS, batch(name), train=False))()
 
     @quick_jit
-    def run():
-        variables = objective(name).init(rngs, rows, train=False)
-        given = dict(rngs=rngs, mutable=[kind for kind in variables if kind != "params"])
+    def run(rows):
+        given = dict(rngs=RNGS, mutable=[kind for kind in variables if kind != "params"])
         metrics, _ = objective(name).apply(variables, rows, train=False, **given)
-        each, _ = objective(name).apply(variables, rows, method="nats", **given)
-        return metrics["loss"], each
+        nats, _ = objective(name).apply(variables, rows, method="nats", **given)
+        return metrics, nats
 
-    loss, (nats_BP, weights_BP) = run()
+    return run
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_weighted_nats_are_the_loss_but_for_its_sign(name):
+    metrics, (nats_BP, weights_BP) = program(name)(batch(name))
     assert nats_BP.shape == weights_BP.shape
     assert len(nats_BP) == matrix.B
     assert (nats_BP < 0).all()
+    loss = metrics["loss"]
     assert (nats_BP * weights_BP).sum() == pytest.approx(-float(loss.total), rel=1e-5)
     assert weights_BP.sum() == pytest.approx(float(loss.weight))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_of_weight_zero_count_for_nothing(name):
+    rows = batch(name) | {"weight_B": np.array([1, 0], np.float32)}
+    changed = {key: x.copy() for key, x in rows.items() if key.startswith(("tokens", "next"))}
+    for array in changed.values():
+        array[1] = array[1, ..., ::-1]
+    sums, _ = program(name)(rows)
+    other, _ = program(name)(rows | changed)
+    assert 0 < sums["loss"].weight < program(name)(batch(name))[0]["loss"].weight
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-5)
+    jax.tree.map(close, jax.device_get(sums), jax.device_get(other))
 
 
 @pytest.mark.parametrize("name", NAMES)

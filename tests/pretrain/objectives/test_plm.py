@@ -149,18 +149,6 @@ def test_chunks_of_the_vocabulary_s_softmax_change_no_number(params):
     jax.tree.map(close, (other_slopes, other_sums), (slopes, sums))
 
 
-def test_a_row_of_weight_zero_counts_nothing(params):
-    batch = draw()
-    batch["weight_B"] = np.array([1, 0, 1], np.float32)
-    other = {**batch, "tokens_BL": batch["tokens_BL"].copy()}
-    other["tokens_BL"][1, :8] = 11
-    (slopes, sums), (other_slopes, other_sums) = (gradient(1)(params, b) for b in (batch, other))
-    assert sums["loss"].weight == 2 * P
-    jax.tree.map(np.testing.assert_array_equal, sums, other_sums)
-    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)  # noqa: E731
-    jax.tree.map(close, slopes, other_slopes)
-
-
 def test_evaluation_counts_what_was_predicted():
     batch = draw()
     batch["weight_B"] = np.array([1, 0, 1], np.float32)
