@@ -11,16 +11,21 @@ name and a dot, "nonstatic" if there is none:
     nonstatic      the same, and learned
     multichannel   both, added up under each filter
 
-Other vectors are --config.vectors.path=glove.6B.100d.txt or the like.  MR and Subj have no test
-set: ten folds are drawn, a tenth of what is left is the development set, and mean and deviation
-over the folds are written to stats.json; data.fold names one of them.  TREC's development set is
-drawn, too.  SST's networks learn from the phrases of the trees and are tested on sentences.
+Other vectors are --config.vectors.path=glove.6B.100d.txt or the like.  Words without one are drawn
+within 0.25, which gives them the variance of word2vec's; vectors.match_variance=True gives that
+of any other.  MR and Subj have no test set: ten folds are drawn, a tenth of what is left is the
+development set, and mean and deviation over the folds are written to stats.json; data.fold names
+one of them.  TREC's development set is drawn, too.  SST's networks learn from the phrases of the
+trees and are tested on sentences.
 
     accuracy, published              MR     SST-1   SST-2   Subj    TREC
     rand                             76.1   45.0    82.7    89.6    91.2
     static                           81.0   45.5    86.8    93.0    92.8
     nonstatic                        81.5   48.0    87.2    93.4    93.6
     multichannel                     81.1   47.4    88.1    93.2    92.2
+
+Ours: trec with GloVe of 100 dimensions, the 50,000 commonest words, 20 epochs: 92.6 and 92.4 of two
+seeds.  An epoch takes 4 seconds on a free core of an AMD EPYC.
 
 The paper's dropout leaves the scores' weights to be halved in tests, ours doubles what stays in
 training: its limit of 3 on the norm of a class's weights is 1.5 here.
@@ -60,7 +65,7 @@ def classify(examples: Callable[[], ConfigDict], variant: str) -> ConfigDict:
     config.text_format = "words"
     config.tokens = dict(name="words", split="blank", lower=True)
     config.model = dict(name="text_cnn", V=None, D=D, tables=tables, dropout=0.0)
-    config.vectors.update(path=path, match_variance=True, tables=tuple(NAMES[x] for x in tables))
+    config.vectors.update(path=path, scale=0.25, tables=tuple(NAMES[x] for x in tables))
     config.task = common.task("classify", metrics=("accuracy",))
     config.task.head.update(pool="max", summary="none", dropout=0.5, scale=0.0)
     config.epochs = 25.0

@@ -68,7 +68,8 @@ def test_the_file_is_as_readers_of_elmo_files_expect_it(run, write, text, lines,
             assert file[str(i)].dtype == np.float32
             pieces = [run("clm").tokenizer.pieces[token] for token in ids]
             assert json.loads(file[str(i)].attrs["tokens"]) == pieces
-    assert said[0] == "2 lines have no tokens: their arrays have no rows"
+    # Behind how far it is, which a slow machine says, too.
+    assert "2 lines have no tokens: their arrays have no rows" in said
     assert said[-1].startswith("9 sentences, 21 words")
     assert not (tmp_path / "out.h5.partial").exists()
 
