@@ -28,11 +28,12 @@ def restore_backbone(
     """
 
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
+        for note in start.vectors.notes if start.vectors else ():
+            say(note)
+        params = start.vectors.place(params) if start.vectors else params
         if start.run is None:
             say("all parameters are new: init is ''")
-            for note in start.vectors.notes if start.vectors else ():
-                say(f"  {note}")
-            return start.vectors.place(params) if start.vectors else params
+            return params
         if random_init:
             say(f"all parameters are new: of {start.run.workdir} only tokenizer and architecture")
             return params

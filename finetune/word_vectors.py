@@ -42,7 +42,7 @@ class Table(NamedTuple):
             if old.ndim != 2 or old.shape[1] != D or len(old) < V:
                 raise UserError(
                     f"vectors: {name} is {tuple(old.shape)}, and {V:,} words have vectors {D} "
-                    f"wide: set model.D={D}"
+                    f"wide: set {'task.encoder.word_D' if 'word_VD' in name else 'model.D'}={D}"
                 )
             put = jax.jit(lambda x, rows: x.at[: len(rows)].set(rows), out_shardings=old.sharding)
             tables[name] = put(old, self.rows_VD)

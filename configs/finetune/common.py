@@ -69,6 +69,8 @@ def encoder(name: str = "backbone", **fields) -> dict:
         U=placeholder(int),
         layers=placeholder(int),
         join=placeholder(tuple),
+        cell=placeholder(str),
+        input_dropout=placeholder(float),
         word_D=placeholder(int),
         word_dropout=placeholder(float),
     )
@@ -81,7 +83,9 @@ KINDS: dict[str, dict] = {  # sections and fields that a kind of task has beside
     "regress": dict(head=SUMMED, both=False),
     "choice": dict(head=SUMMED),
     "rank": dict(head=SUMMED),
-    "tag": dict(head=dict(crf=False, constrained=False), own=0),
+    "tag": dict(
+        head=dict(crf=False, constrained=False), own=0, zero_digits=False, own_characters=0
+    ),
     "span": dict(head={}),
 }
 

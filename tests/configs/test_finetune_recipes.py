@@ -78,6 +78,7 @@ EXAM = {
 NEWS = lines(
     "-DOCSTART- -X- O O", "", "EU NNP I-NP I-ORG", "came VBD I-VP O", "", "EU NNP I-NP I-ORG"
 )
+CHUNKS = lines("EU NNP B-NP", "came VBD B-VP", "", "it PRP B-NP", "", "so RB O", "")
 TWEETS = "Ada\tB-person\nhere\tO\n\nno\tO\n"
 FILMS = lines("1 a good film", "0 a bad film , dear me", "1 good")
 QUESTIONS = "NUM:date When ?\nHUM:ind Who is Zo\xe9 ?\nHUM:gr Who are they ?\n"
@@ -112,7 +113,7 @@ def pairs(folder, *labels, header=("index", "sentence1", "sentence2", "label"), 
 
 
 # Words' vectors, of which some are of the examples' words.
-WORDS = ("a", "is", "film", "good", "the", "cab", "who", "when")
+WORDS = ("a", "is", "film", "good", "the", "cab", "who", "when", "eu", "here")
 GLOVE = "".join(f"{word} 0.5 -1.25\n" for word in WORDS)
 WORD2VEC = f"{len(WORDS)} 2\n" + "".join(f"{word} \0\0\0\0\0\0\0\0" for word in WORDS)
 REVIEWS = "".join(f"{n % 2} a {'good' if n % 2 else 'bad'} film {n}\n" for n in range(20))
@@ -160,6 +161,10 @@ FILES = {
     "squad2": alike(asked(ANSWERS, NO_ANSWER), "train-v2.0.json", "dev-v2.0.json"),
     "sst2": alike(FILMS, *(f"stsa.binary.{part}" for part in jobs.SPLITS)),
     "stsb": alike(SIMILAR, *(f"stsb-en-{part}.csv" for part in jobs.SPLITS)),
+    "taglm": VECTORS
+    | alike(NEWS * 4, "eng.train", "eng.testa", "eng.testb")
+    | alike(CHUNKS * 4, "conll2000/train.txt", "conll2000/test.txt")
+    | alike(TWEETS, "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
     "textcnn": VECTORS
     | TREE_FILES
     | alike(REVIEWS, "rt-polarity.all", "subj.all")
@@ -186,7 +191,7 @@ def recipe(tmp_path, monkeypatch):
         if preset == "elmo":
             config.text_format, config.tokens = "elmo", ConfigDict(dict(name="words"))
             config.model = ConfigDict(LSTM)
-        elif not config.model:
+        elif not config.model and not preset.endswith(".none"):  # which has no backbone
             own = dict(name="wordpiece", model="vocab.txt", V=len(PIECES))
             config.text_format = "bert"
             config.tokens, config.model = ConfigDict(own), ConfigDict(TRANSFORMER)

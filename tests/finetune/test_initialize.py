@@ -123,16 +123,21 @@ def test_a_width_that_nothing_says_is_asked_for(words):
 
 def test_a_task_s_own_network_learns_and_predicts_without_a_backbone(tmp_path):
     tagging_data.write_conll(tmp_path / "a.conll")
-    recipe = tiny_jobs.recipe(tmp_path / "a.conll", **{"optim.steps": 60, "optim.lr": 0.02})
-    recipe.train.update(eval_every=60, log_every=60, save_every=60)
+    recipe = tiny_jobs.recipe(tmp_path / "a.conll", **{"optim.steps": 90, "optim.lr": 0.05})
+    recipe.train.update(eval_every=90, log_every=90, save_every=90)
     recipe.text_format, recipe.tokens = "words", ConfigDict(dict(name="words"))
     paths = dict.fromkeys(("train", "dev"), str(tmp_path / "a.conll"))
     recipe.data = ConfigDict(dict(format="conll", **paths))
     characters = dict(E=4, filters=((3, 8),))
-    own = dict(name="recurrent", U=8, cell="gru", word_D=4, join=(), characters=characters)
-    fields = dict(scheme="iob2", own=1, own_characters=9, encoder=own)
+    own = dict(name="recurrent", U=8, cell="gru", join=(), characters=characters)
+    (tmp_path / "glove.txt").write_text("koba 1 2 3 4\nfada 4 3 2 1\n")
+    vectors = dict(path=str(tmp_path / "glove.txt"), tables=("encoder/word_VD",))
+    recipe.vectors.update(vectors)
+    fields = dict(scheme="iob2", own=1, own_characters=9, encoder=own, head=dict(dropout=0.0))
     recipe.task = ConfigDict(dict(name="tag", **fields))
-    tiny_jobs.train(recipe, tmp_path / "run")
+    said = []
+    tiny_jobs.train(recipe, tmp_path / "run", said.append)
+    assert "2 of 13 words have vectors" in " ".join(said)
     tuned = jobs.load_job(tmp_path / "run")
     assert tuned.run.backbone is None
     predict = Predictor(tuned, Layout(make_mesh(devices=jax.devices()[:1])))

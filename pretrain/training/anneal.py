@@ -1,0 +1,64 @@
+"""Anneals the learning rate once a held-out number stays where it is, and then ends the run.
+
+Peters et al. 2017 (arXiv 1705.00108) divide the rate by ten at the best epoch, again five epochs
+later, and stop after another five.  As it is known only later which epoch was the best, this waits
+for `patience` evaluations.
+
+    config.hooks = dict(anneal=dict(name="pretrain.training.anneal", metric="dev/f1"))
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+from pretrain.training import hooks
+
+
+@dataclasses.dataclass
+class Hook(hooks.Hook):
+    """Multiplies the learning rate by a factor, a few times, when a number has stopped to improve.
+
+    Attributes:
+        metric: the held-out number, as "dev/f1"; "-" in front of it: a lower one is better.
+        patience: evaluations that do not better the best before the first cut.
+        factor: of the learning rate, at each cut.
+        cuts: how many there are.
+        length: evaluations after each cut; after those of the last the run is finished.
+    """
+
+    metric: str
+    patience: int = 5
+    factor: float = 0.1
+    cuts: int = 2
+    length: int = 5
+
+    name = "anneal"
+    scalars = {"lr_scale": 1.0}
+
+    def __post_init__(self):
+        self.best, self.since, self.done = -math.inf, 0, 0
+
+    def __call__(self, step: int, state: Any, report: hooks.Report) -> None:
+        """Counts an evaluation since the best one, or since the last cut."""
+        if not report.held_out:
+            return
+        value = report.held_out[self.metric.removeprefix("-")]
+        value = -value if self.metric.startswith("-") else value
+        self.since += 1
+        if not self.done and value > self.best:  # never of a number that is not finite
+            self.best, self.since = value, 0
+        if self.since < (self.length if self.done else self.patience):
+            return
+        if self.done == self.cuts:
+            return report.finish()
+        self.since, self.done = 0, self.done + 1
+        report.scalars["lr_scale"] = self.factor**self.done
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the best number, the evaluations since, and the cuts so far."""
+        return {"best": self.best, "since": self.since, "done": self.done}
+
+    def load_state_dict(self, state: dict[str, Any], report: hooks.Report) -> None:
+        """Goes on from a `state_dict`."""
+        self.best = state.get("best", -math.inf)
+        self.since, self.done = state.get("since", 0), state.get("done", 0)
