@@ -120,8 +120,8 @@ def test_no_gradient_flows_into_the_memory_that_is_kept():
         out = backbone(cfg).apply({"params": params}, **given, train=False)
         return (out.memory.h_NBMD**2).sum()
 
-    slopes = quick_jit(jax.grad(kept))(params)
-    assert all(not np.any(x) for x in jax.tree.leaves(slopes))
+    grads = quick_jit(jax.grad(kept))(params)
+    assert all(not np.any(x) for x in jax.tree.leaves(grads))
 
 
 def test_windows_with_memory_are_the_whole_row_under_a_band():
@@ -148,7 +148,7 @@ def test_windows_with_memory_are_the_whole_row_under_a_band():
 # --- what changes nothing --------------------------------------------------------------------
 
 
-def loss_and_slopes(given, **fields):
+def loss_and_grads(given, **fields):
     model = backbone(LOOPED, **fields)
     params = reference.ours(reference.random_weights(LOOPED, 5), LOOPED)
 
@@ -165,12 +165,15 @@ def loss_and_slopes(given, **fields):
 def with_dropout():
     given = arguments(LOOPED, draw_inputs(LOOPED, np.random.default_rng(0), 6))
     with jax.default_matmul_precision("highest"):
-        return given, loss_and_slopes(given, dropout=0.3)
+        return given, loss_and_grads(given, dropout=0.3)
 
 
-@pytest.mark.parametrize("fields", [dict(remat="dots"), dict(remat="full", unroll=2)])
+MORE = pytest.param(dict(remat="dots"), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("fields", [dict(remat="full", unroll=2), MORE])
 def test_remat_and_unrolling_repeat_loss_gradients_and_dropout(with_dropout, fields):
-    given, (loss, slopes) = with_dropout
-    again, again_slopes = loss_and_slopes(given, dropout=0.3, **fields)
+    given, (loss, grads) = with_dropout
+    again, again_grads = loss_and_grads(given, dropout=0.3, **fields)
     close(again, loss)
-    jax.tree.map(lambda a, b: close(a, b + 0.0, 1e-5) if np.any(b) else None, again_slopes, slopes)
+    jax.tree.map(lambda a, b: close(a, b + 0.0, 1e-5) if np.any(b) else None, again_grads, grads)

@@ -1,4 +1,4 @@
-"""A Transformer in training: how weights begin, what is dropped, what a step costs."""
+"""Layers in training: how weights begin, what is dropped, what a step costs."""
 
 import functools
 import math
