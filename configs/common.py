@@ -16,6 +16,7 @@ def base() -> ConfigDict:
     config.train = dict(
         parts=1,
         average=0.0,
+        norms=False,  # of gradients, weights and updates, by layer: written with the metrics
         patience=10,
         log_every=100,
         eval_every=1000,

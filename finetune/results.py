@@ -37,8 +37,7 @@ def read_result(workdir: Path) -> Result | None:
     config = run_config.read_config(workdir)
     if "init" not in config:
         raise UserError(f"{workdir} holds a run that was not fine-tuned")
-    # A line of an evaluation has names like "dev/loss", one of training has not.
-    lines = [x for x in logging.read_lines(workdir / "metrics.jsonl") if any("/" in k for k in x)]
+    lines = [x for x in logging.read_lines(workdir / "metrics.jsonl") if logging.is_evaluation(x)]
     if not lines:
         return None
     best = config["train"]["best"]

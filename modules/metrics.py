@@ -40,5 +40,6 @@ Metrics = dict[str, Sum]
 
 
 def add(a: Metrics, b: Metrics) -> Metrics:
-    """Adds the metrics of two batches; {} stands for no batch."""
-    return jax.tree.map(lambda x, y: x + y, a, b) if a else b
+    """Adds the metrics of two batches; what only one of them has stays as it is."""
+    both = {name: jax.tree.map(lambda x, y: x + y, a[name], b[name]) for name in a if name in b}
+    return {**a, **b, **both}

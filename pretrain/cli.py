@@ -50,6 +50,7 @@ FREE = (
     "profile",
     "corpus.cache",
     "train.log_every",
+    "train.norms",
     "train.eval_every",
     "train.eval_batches",
     "train.save_every",

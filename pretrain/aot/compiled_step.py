@@ -25,6 +25,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
+from pretrain.training.gradient_norms import choose_norms
 from pretrain.training.train_config import TrainConfig
 
 
@@ -88,7 +89,14 @@ def steps(config, place: Slice) -> Steps:
     for data in train:
         objectives.check_length(backbone, data.L)
     return Steps(
-        objective, tx, layout, train, seed=config.seed, parts=options.parts, average=options.average
+        objective,
+        tx,
+        layout,
+        train,
+        seed=config.seed,
+        parts=options.parts,
+        average=options.average,
+        norms=choose_norms(options.norms, config.optim),
     )
 
 

@@ -2,7 +2,8 @@
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -36,6 +37,7 @@ class Steps:
         seed: int,
         parts: int = 1,
         average: float = 0.0,
+        norms: Callable[[Any], Callable] | None = None,
         scalars: Mapping[str, float] | None = None,
     ):
         """
@@ -43,6 +45,7 @@ class Steps:
             train: the layouts of `pretrain.data` whose batches the steps will take.
             seed: of the parameters and of all randomness.
             parts, average: see `train_state.train_step`.
+            norms: the parameters' infos -> what measures an update; None: nothing does.
             scalars: initial values of the state's scalars, see `train_state.SCALARS`.
 
         Raises:
@@ -64,14 +67,22 @@ class Steps:
         with recording() as record:
             shapes = self._bind_layout(jax.eval_shape)(init)
         # Parameters say what decays and how deep they lie while their shapes are traced.
-        tx = optimizer.with_infos(tx, record.infos(shapes.params))
+        infos = record.infos(shapes.params)
+        tx = optimizer.with_infos(tx, infos)
+        options: dict[str, Any] = {"measure": norms(infos)} if norms else {}
         shardings = layout.of(shapes)
         self.like = layout.like(shapes)
         # Made in their shards: the whole state need not fit on one device.
         self.init = self._bind_layout(jax.jit(init, out_shardings=shardings))
         train_step = jax.jit(
             functools.partial(
-                state_lib.train_step, objective, tx, train_rng, parts=parts, average=average
+                state_lib.train_step,
+                objective,
+                tx,
+                train_rng,
+                parts=parts,
+                average=average,
+                **options,
             ),
             donate_argnums=0,  # the old state's memory becomes the new one's
             out_shardings=(shardings, None),

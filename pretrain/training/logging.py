@@ -14,6 +14,7 @@ import numpy as np
 
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_file
+from pretrain.training.gradient_norms import PREFIX
 from pretrain.training.tensorboard import Board
 
 
@@ -37,7 +38,7 @@ class Writer:
     def forget_evaluation(self, step: int) -> None:
         """Removes the line of the evaluation at `step`, the latest: it is repeated."""
         if self.first:
-            self._keep_lines(lambda x: x["step"] < step or not any("/" in name for name in x))
+            self._keep_lines(lambda x: x["step"] < step or not is_evaluation(x))
 
     def _keep_lines(self, is_kept: Callable[[dict], bool]) -> None:
         lines = filter(is_kept, read_lines(self.path))
@@ -122,6 +123,11 @@ def _line(text: bytes) -> dict | None:
         return line if sound else None
     except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
+
+
+def is_evaluation(line: dict) -> bool:
+    """Whether a line holds held-out numbers, as "dev/loss"; norms of training have a "/", too."""
+    return any("/" in name and not name.startswith(PREFIX) for name in line)
 
 
 def is_number(x: Any) -> bool:

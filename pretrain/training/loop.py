@@ -17,6 +17,7 @@ from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.goodput import Goodput
+from pretrain.training.gradient_norms import choose_norms
 from pretrain.training.hooks import (
     CheckSaves,
     Evaluate,
@@ -152,6 +153,7 @@ def build_steps(
         seed=config.seed,
         parts=plan.parts,
         average=plan.average,
+        norms=choose_norms(plan.norms, config.optim),
         scalars={name: x for hook in extra_hooks for name, x in hook.scalars.items()},
     )
     return steps, rate, profile

@@ -47,7 +47,7 @@ class Meter:
         done = jax.device_get(done)
         if done and not done.consecutive_skips:  # a skipped step has no numbers worth adding
             norm = Sum(done.grad_norm, np.float32(1))
-            self.sums = add(self.sums, {**done.sums, "grad_norm": norm})
+            self.sums = add(self.sums, {**done.sums, "grad_norm": norm, **done.norms})
         if self.began is not None and not self.compiling:
             self.seconds += time.monotonic() - self.began
             self.waited, self.wait = self.waited + self.wait, 0.0

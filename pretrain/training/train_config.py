@@ -10,6 +10,8 @@ class TrainConfig:
     Attributes:
         parts: microbatches whose gradients are added up before an update.
         average: rate of the moving average of the parameters, which evaluation then uses; 0: none.
+        norms: writes the norms of gradients, weights and updates of every layer, see
+            `gradient_norms`; they cost a pass over the parameters.
         patience: steps in a row that may be skipped as not finite before the run gives up.
         log_every, eval_every, save_every: periods in steps, 0: none; the last step does all three.
         eval_batches: batches of each held-out stream read per evaluation; 0: all.
@@ -21,6 +23,7 @@ class TrainConfig:
 
     parts: int = 1
     average: float = 0.0
+    norms: bool = False
     patience: int = 10
     log_every: int = 100
     eval_every: int = 1000

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax
@@ -59,11 +59,13 @@ class StepMetrics:
         sums: the metrics of the objective on the batch.
         grad_norm: float32, of the gradient before it is clipped.
         consecutive_skips: int32, as in `State` after the step; above 0, `sums` say nothing.
+        norms: of the parts of the model, where they are measured; else {}.
     """
 
     sums: Metrics
     grad_norm: jax.Array
     consecutive_skips: jax.Array
+    norms: Metrics = dataclasses.field(default_factory=dict)
 
 
 def init(
@@ -111,7 +113,17 @@ def init_carry(objective, rng, batch):
     return {name: values for name, values in variables.items() if name != "params"}
 
 
-def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, average: float = 0.0):
+def train_step(
+    objective,
+    tx,
+    rng,
+    state: State,
+    batch,
+    *,
+    parts: int = 1,
+    average: float = 0.0,
+    measure: Callable[[Any, Any, Any, jax.Array], Metrics] = lambda *_: {},
+):
     """Updates the state from one batch.
 
     The gradient is of the mean over the whole batch, whatever the weights of the microbatches; see
@@ -122,6 +134,7 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
         rng: key of the run.
         parts: microbatches whose gradients are added up.
         average: rate of the moving average of the parameters; 0: there is none.
+        measure: (params, mean gradients, updates, norm) -> metrics, see `GradientNorms`.
 
     Returns:
         (the new state, its `StepMetrics`).
@@ -139,20 +152,23 @@ def train_step(objective, tx, rng, state: State, batch, *, parts: int = 1, avera
         updates, opt = tx.update(mean_grads, state.opt, state.params, norm=norm)
         if "lr_scale" in scalars:
             updates = jax.tree.map(lambda u: u * scalars["lr_scale"], updates)
+        norms = measure(state.params, mean_grads, updates, norm)
         params = optax.apply_updates(state.params, updates)
         average_rate = scalars.get("average_rate", average)
-        return params, carry, opt, _update_average(state.average, params, average_rate)
+        return params, carry, opt, _update_average(state.average, params, average_rate), norms
 
     def skip():
-        return state.params, state.carry, state.opt, state.average
+        shapes = jax.eval_shape(measure, state.params, grads, state.params, norm)
+        norms = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+        return state.params, state.carry, state.opt, state.average, norms
 
     # A branch, not a select: the moments are updated in place, with no second pass over them.
-    params, carry, opt, new_average = jax.lax.cond(is_finite, update, skip)
+    params, carry, opt, new_average, norms = jax.lax.cond(is_finite, update, skip)
     skips = jnp.where(is_finite, 0, state.consecutive_skips + 1)
     # A skipped step counts as a step: its batch is not read again.
     number, skipped = state.step + 1, state.skipped + ~is_finite
     state = State(number, params, carry, opt, new_average, skipped, skips, state.scalars)
-    return state, StepMetrics(sums, norm, skips)
+    return state, StepMetrics(sums, norm, skips, norms)
 
 
 def total_loss(metrics: Metrics):
