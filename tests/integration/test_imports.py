@@ -20,7 +20,7 @@ OUTSIDE = {  # the packages a folder is limited to, besides Python's own
 }
 ROOMS = (  # of pretrain/, each of which may import those before it
     "runtime", "distributed", "checkpoint", "formats", "data", "training", "objectives",
-    "inference", "conversion", "aot",
+    "inference", "diagnostics", "conversion", "aot",
 )  # fmt: skip
 FILES = {
     str(path.relative_to(ROOT)): path.read_text()

@@ -1,0 +1,103 @@
+"""How the gradient of the last step's loss falls with the distance of the input it is taken of.
+
+Pascanu, Mikolov & Bengio 2013 (arXiv 1211.5063): of h_t = f(W h_{t-1} + x_t) with |f'| <= gamma
+the gradient vanishes if gamma times the largest singular value of W is below 1.  It can explode
+only if the spectral radius of a linear cell's W is above 1.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from modules.layers.rnn import Recurrent
+from pretrain.diagnostics.recurrent_regression import set_recurrent_weights, spectrum
+
+FLOOR = 1e-250  # below it float64 soon underflows
+
+
+class Decay(NamedTuple):
+    """Gradients by distance, and the recurrent weights they came through.
+
+    Attributes:
+        norm_T: mean norm of dL_T/dx_t at T - t = 1, 2 ...
+        sigma, radius: the largest singular value and the spectral radius of the recurrent weights.
+    """
+
+    norm_T: np.ndarray
+    sigma: float = float("nan")
+    radius: float = float("nan")
+
+    @property
+    def slope(self) -> float:
+        """Returns the slope of ln norm by distance, see `fit_slope`."""
+        return fit_slope(self.norm_T)
+
+
+def input_gradient_norms(read: Callable, x_BLD, v_BD) -> jax.Array:
+    """Returns |dL_T/dx_t|, [B, L], of the loss L_T = v . h_T.
+
+    Args:
+        read: x_BLD -> the last state h_BD.
+        v_BD: the gradient of the loss with respect to the last state.
+    """
+    _, pull_back = jax.vjp(read, x_BLD)
+    (dx_BLD,) = pull_back(v_BD)
+    return jnp.linalg.norm(dx_BLD, axis=-1)
+
+
+def fit_slope(norm_T: np.ndarray) -> float:
+    """Fits a line to ln norm by distance, in nats per step; nan of fewer than two points."""
+    norm_T = np.asarray(norm_T)
+    used_T = np.isfinite(norm_T) & (norm_T > FLOOR)
+    distance_T = np.arange(1, 1 + len(norm_T))[used_T]
+    if len(distance_T) < 2:
+        return float("nan")
+    return float(np.polyfit(distance_T, np.log(norm_T[used_T]), 1)[0])
+
+
+def measure_cell(
+    cell: Mapping[str, Any],
+    *,
+    seed: int,
+    T: int,
+    U: int,
+    B: int,
+    burn_in: int = 0,
+    kind: str = "",
+    radius: float = 1.0,
+) -> Decay:
+    """Measures a recurrent layer at initialization, on normal inputs and in float64.
+
+    Args:
+        cell: fields of `Recurrent`.
+        T: the largest distance.
+        U: units, and width of an input.
+        B: rows, each with inputs and a random loss of its own.
+        burn_in: positions before those that count: the state begins at zero, where it is not yet
+            what it will be.
+        kind, radius: of the recurrent weights, see `set_recurrent_weights`; "": as initialized.
+    """
+    with jax.enable_x64(True):
+        # Float32 underflows after 100 steps of a gradient that is halved in each.
+        layer = Recurrent(U, **{**cell, "dtype": "float64"})
+        keys = jax.random.split(jax.random.key(seed), 4)
+        x_BLD = jax.random.normal(keys[0], (B, burn_in + T + 1, U), jnp.float64)
+        v_BD = jax.random.normal(keys[1], (B, U), jnp.float64)
+        v_BD /= jnp.linalg.norm(v_BD, axis=-1, keepdims=True)
+        params = layer.init(keys[2], x_BLD[:, :1])["params"]
+        if kind:
+            params = set_recurrent_weights(params, keys[3], kind, radius)
+
+        @jax.jit
+        def measure(params, x_BLD, v_BD):
+            def read(x_BLD):
+                _, state = layer.apply({"params": params}, x_BLD)
+                return state.h_BZD[:, 0]  # type: ignore[union-attr]
+
+            return input_gradient_norms(read, x_BLD, v_BD)
+
+        norm_BL = np.asarray(measure(params, x_BLD, v_BD))
+    return Decay(norm_BL.mean(0)[::-1][1 : T + 1], *spectrum(params["wh_ZDGU"]))

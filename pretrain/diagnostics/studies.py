@@ -1,0 +1,114 @@
+"""The studies of a recipe: each turns a section into rows of numbers and curves to draw."""
+
+import itertools
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pretrain.diagnostics import adding_problem, deep_stack
+from pretrain.diagnostics.gradient_decay import Decay, measure_cell
+from pretrain.diagnostics.run_gradients import measure_run
+
+
+class Row(NamedTuple):
+    """One measurement.
+
+    Attributes:
+        study: whose it is; a picture shows one study.
+        label: what was measured.
+        numbers: for the table, by name.
+        curve: by distance, layer or step.
+    """
+
+    study: str
+    label: str
+    numbers: dict[str, float]
+    curve: np.ndarray
+
+
+def study_decay(config) -> Iterator[Row]:
+    """Yields each cell's gradients by distance at initialization."""
+    for label, cell in config.cells.items():
+        decay = measure_cell(cell, seed=config.seed, **config.decay)
+        yield _decay_row("decay", label, decay)
+
+
+def study_sweep(config) -> Iterator[Row]:
+    """Yields plain RNNs' gradients by distance, for kinds and spectral radii of their weights."""
+    plain = {label: cell for label, cell in config.cells.items() if cell.cell == "rnn"}
+    each = itertools.product(plain.items(), config.sweep.kinds, config.sweep.radii)
+    for (label, cell), kind, radius in each:
+        where: Mapping[str, Any] = dict(kind=kind, radius=radius, **config.decay)
+        decay = measure_cell(cell, seed=config.seed, **where)
+        yield _decay_row("sweep", f"{label} {kind} {radius:g}", decay)
+
+
+def study_run(config, workdir: pathlib.Path) -> Iterator[Row]:
+    """Yields a trained run's gradients by distance."""
+    yield _decay_row("run", workdir.name, measure_run(workdir, **config.run))
+
+
+def study_deep(config) -> Iterator[Row]:
+    """Yields the gradients of a deep stack's layers, for all ways to build it."""
+    sizes = config.deep.to_dict()
+    ways = itertools.product(sizes.pop("activations"), sizes.pop("inits"), *[(False, True)] * 2)
+    for activation, init, residual, norm in ways:
+        norm_N = deep_stack.layer_gradient_norms(
+            activation, init, residual=residual, norm=norm, seed=config.seed, **sizes
+        )
+        label = f"{activation} {init}{' residual' * residual}{' norm' * norm}"
+        numbers = {"lowest": norm_N[0], "top": norm_N[-1], "ratio": _ratio(norm_N)}
+        yield Row("deep", label, numbers, norm_N)
+
+
+def study_exploding(config) -> Iterator[Row]:
+    """Yields loss curves of the adding problem from a large spectral radius, for each clipping."""
+    section = config.exploding.to_dict()
+    clips, optim, cell = (section.pop(name) for name in ("clips", "optim", "cell"))
+    for clip in clips:
+        curves = adding_problem.train(cell, optim | {"clip": clip}, seed=config.seed, **section)
+        loss, norm = curves["loss"], curves["grad_norm"]
+        numbers = {"worst": np.max(loss), "last": _tail_mean(loss), "grad_norm": np.max(norm)}
+        yield Row("exploding", f"clip {clip:g}" if clip else "not clipped", numbers, loss)
+
+
+def study_adding(config) -> Iterator[Row]:
+    """Yields each cell's loss curve of the adding problem, the mean over seeds."""
+    section = config.adding.to_dict()
+    seeds, optim = section.pop("seeds"), section.pop("optim")
+    for label, cell in config.cells.items():
+        runs = [
+            adding_problem.train(cell, optim, seed=config.seed + seed, **section)
+            for seed in range(seeds)
+        ]
+        errors = np.array([run["test_loss"] for run in runs])
+        numbers = {"mse": errors.mean(), "deviation": errors.std(), "worst": errors.max()}
+        yield Row("adding", label, numbers, np.mean([run["loss"] for run in runs], 0))
+
+
+STUDIES = {
+    "decay": study_decay,
+    "sweep": study_sweep,
+    "deep": study_deep,
+    "exploding": study_exploding,
+    "adding": study_adding,
+}
+
+
+def _decay_row(study: str, label: str, decay: Decay) -> Row:
+    numbers = {"slope": decay.slope, "first": decay.norm_T[0], "last": decay.norm_T[-1]}
+    if np.isfinite(decay.sigma):
+        numbers |= {"ln sigma": np.log(decay.sigma), "ln radius": np.log(decay.radius)}
+    return Row(study, label, numbers, decay.norm_T)
+
+
+def _tail_mean(loss: np.ndarray) -> float:
+    """Returns the mean loss of the last tenth of the steps."""
+    return loss[-max(1, len(loss) // 10) :].mean()
+
+
+def _ratio(norm_N: np.ndarray) -> float:
+    """Returns the lowest layer's norm relative to the top layer's."""
+    return norm_N[0] / max(norm_N[-1], 1e-30)

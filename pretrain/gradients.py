@@ -1,0 +1,74 @@
+"""Diagnose gradients:  python -m pretrain.gradients --config=configs/gradients.py
+
+Each section of the recipe is a study: a table on stdout, lines in <out>/gradients.jsonl, a picture.
+With --workdir, a trained run's gradients are measured on its own held-out text instead.
+"""
+
+import itertools
+import json
+import pathlib
+from collections.abc import Iterator
+
+from absl import flags
+
+from pretrain import cli
+from pretrain.diagnostics.pictures import draw_study
+from pretrain.diagnostics.studies import STUDIES, Row, study_run
+from pretrain.runtime.errors import UserError
+from pretrain.training.logging import to_json
+
+flags.declare_key_flag("config")
+flags.declare_key_flag("workdir")
+OUT = flags.DEFINE_string("out", "gradients", "The folder for gradients.jsonl and the pictures.")
+
+
+def main(config) -> None:
+    """Runs the studies, one after the other, and prints each row when it is measured."""
+    out = pathlib.Path(OUT.value)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with (out / "gradients.jsonl").open("w") as file:
+            for study, group in itertools.groupby(list_rows(config), lambda row: row.study):
+                rows: list[Row] = []
+                for row in group:
+                    print(format_row(row, is_first=not rows), flush=True)
+                    file.write(json.dumps(to_line(row)) + "\n")
+                    rows.append(row)
+                draw_study(rows, out / f"{study}.png")
+                print(f"{out / study}.png\n")
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def list_rows(config) -> Iterator[Row]:
+    """Yields the rows of all studies asked for, or those of the run in --workdir.
+
+    Raises:
+        UserError: no study is asked for.
+    """
+    if cli.WORKDIR.value:
+        yield from study_run(config, cli.workdir())
+        return
+    if not any(config.get(name) for name in STUDIES):
+        raise UserError(f"the recipe asks for no study: it has none of {', '.join(STUDIES)}")
+    for name, study in STUDIES.items():
+        if config.get(name):
+            yield from study(config)
+
+
+def format_row(row: Row, *, is_first: bool) -> str:
+    """Formats a row of the table, under a heading where it is a study's first."""
+    heading = f"{row.study:<34}" + "".join(f"{name:>12}" for name in row.numbers)
+    values = "".join(f"{value:>12.4g}" for value in row.numbers.values())
+    return f"{heading}\n{row.label:<34}{values}" if is_first else f"{row.label:<34}{values}"
+
+
+def to_line(row: Row) -> dict:
+    """Turns a row into what JSON can say."""
+    numbers = {name: to_json(float(value)) for name, value in row.numbers.items()}
+    curve = [to_json(float(value)) for value in row.curve]
+    return {"study": row.study, "label": row.label, **numbers, "curve": curve}
+
+
+if __name__ == "__main__":
+    cli.run(main, recipe=["seed", "cells", "run"], interrupted="what was measured is in --out")

@@ -1,0 +1,33 @@
+"""The adding problem: its rows, and training that is told by its seed."""
+
+import jax
+import numpy as np
+
+from pretrain.diagnostics import adding_problem
+from pretrain.diagnostics.recurrent_regression import set_recurrent_weights
+
+
+def test_the_sum_is_of_one_marked_number_in_each_half():
+    batch = adding_problem.draw_batch(jax.random.key(0), 2000, 10)
+    value_BL, mark_BL = np.moveaxis(np.asarray(batch["x_BLD"]), 2, 0)
+    np.testing.assert_array_equal(mark_BL[:, :5].sum(1), 1)
+    np.testing.assert_array_equal(mark_BL[:, 5:].sum(1), 1)
+    np.testing.assert_allclose((value_BL * mark_BL).sum(1), batch["y_B"], rtol=1e-6)
+    np.testing.assert_allclose(np.var(batch["y_B"]), adding_problem.GUESS, rtol=0.1)
+
+
+def test_training_on_a_short_problem_learns_to_add():
+    optim = dict(name="adamw", lr=1e-2, steps=300, decay="constant", clip=1.0)
+    curves = adding_problem.train(
+        dict(cell="gru"), optim, seed=0, T=4, U=16, B=32, radius=1.0, every=150
+    )
+    assert curves["loss"].shape == curves["grad_norm"].shape == (300,)
+    assert curves["test_loss"] < adding_problem.GUESS / 10
+
+
+def test_orthogonal_recurrent_weights_have_equal_singular_values():
+    tree = {"recurrent": {"wh_ZDGU": np.zeros((2, 6, 3, 6), np.float32)}, "b": np.ones(1)}
+    drawn = set_recurrent_weights(tree, jax.random.key(0), "orthogonal", 1.5)
+    w_ZGDU = np.moveaxis(np.asarray(drawn["recurrent"]["wh_ZDGU"]), 2, 1)
+    np.testing.assert_allclose(np.linalg.svd(w_ZGDU)[1], 1.5, rtol=1e-5)
+    assert drawn["b"] is tree["b"]
