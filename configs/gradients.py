@@ -1,7 +1,6 @@
 """Diagnoses gradients: where they vanish and explode, over time and over layers.
 
     python -m pretrain.gradients --config=configs/gradients.py
-    python -m pretrain.gradients --config=configs/gradients.py --workdir=runs/gpt2-mini
     python -m pretrain.gradients --config=configs/gradients.py:adding
 
 A section is a study, and an empty one is left out.
@@ -44,7 +43,6 @@ def initial() -> ConfigDict:
     config.exploding.cell = CELLS["rnn_tanh"]
     config.exploding.optim = dict(name="sgd", lr=0.02, steps=300, decay="constant")
     config.exploding.clips = (0.0, 1.0)  # limits of the gradient's norm; 0: none
-    config.run = dict(T=200, num_batches=4)  # of --workdir, on its own held-out text
     config.adding = ConfigDict()
     return config
 

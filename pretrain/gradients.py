@@ -1,7 +1,6 @@
 """Diagnose gradients:  python -m pretrain.gradients --config=configs/gradients.py
 
 Each section of the recipe is a study: a table on stdout, lines in <out>/gradients.jsonl, a picture.
-With --workdir, a trained run's gradients are measured on its own held-out text instead.
 """
 
 import itertools
@@ -13,12 +12,11 @@ from absl import flags
 
 from pretrain import cli
 from pretrain.diagnostics.pictures import draw_study
-from pretrain.diagnostics.studies import STUDIES, Row, study_run
+from pretrain.diagnostics.studies import STUDIES, Row
 from pretrain.runtime.errors import UserError
 from pretrain.training.logging import to_json
 
 flags.declare_key_flag("config")
-flags.declare_key_flag("workdir")
 OUT = flags.DEFINE_string("out", "gradients", "The folder for gradients.jsonl and the pictures.")
 
 
@@ -41,14 +39,11 @@ def main(config) -> None:
 
 
 def list_rows(config) -> Iterator[Row]:
-    """Yields the rows of all studies asked for, or those of the run in --workdir.
+    """Yields the rows of all studies asked for.
 
     Raises:
         UserError: no study is asked for.
     """
-    if cli.WORKDIR.value:
-        yield from study_run(config, cli.workdir())
-        return
     if not any(config.get(name) for name in STUDIES):
         raise UserError(f"the recipe asks for no study: it has none of {', '.join(STUDIES)}")
     for name, study in STUDIES.items():
@@ -71,4 +66,4 @@ def to_line(row: Row) -> dict:
 
 
 if __name__ == "__main__":
-    cli.run(main, recipe=["seed", "cells", "run"], interrupted="what was measured is in --out")
+    cli.run(main, recipe=["seed", "cells"], interrupted="what was measured is in --out")

@@ -1,7 +1,6 @@
 """The studies of a recipe: each turns a section into rows of numbers and curves to draw."""
 
 import itertools
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -9,7 +8,6 @@ import numpy as np
 
 from pretrain.diagnostics import adding_problem, deep_stack
 from pretrain.diagnostics.gradient_decay import Decay, measure_cell
-from pretrain.diagnostics.run_gradients import measure_run
 
 
 class Row(NamedTuple):
@@ -43,11 +41,6 @@ def study_sweep(config) -> Iterator[Row]:
         where: Mapping[str, Any] = dict(kind=kind, radius=radius, **config.decay)
         decay = measure_cell(cell, seed=config.seed, **where)
         yield _decay_row("sweep", f"{label} {kind} {radius:g}", decay)
-
-
-def study_run(config, workdir: pathlib.Path) -> Iterator[Row]:
-    """Yields a trained run's gradients by distance."""
-    yield _decay_row("run", workdir.name, measure_run(workdir, **config.run))
 
 
 def study_deep(config) -> Iterator[Row]:
