@@ -86,22 +86,18 @@ def test_variables_that_make_sense_are_taken_and_may_be_fewer(announce):
     assert processes.read_variables() == {}
 
 
-@pytest.mark.parametrize(
-    ("address", "reason"),
-    [
-        (
-            "no-such-host.invalid:1234",
-            "nobody answers at JAX_COORDINATOR_ADDRESS=no-such-host.*: N",
-        ),
-        (free_address(), r"nobody answers at JAX_COORDINATOR_ADDRESS=.*: Connection refused"),
-        ("", "somebody answers at .*, but not all of JAX_NUM_PROCESSES=2 have come"),
-    ],
-)
-def test_what_is_at_the_coordinators_address_is_described(announce, address, reason):
+def test_what_is_at_the_coordinators_address_is_described(announce):
+    announce("", "2", "1")
+    nobody = "nobody answers at JAX_COORDINATOR_ADDRESS="
     with socket.create_server(("localhost", 0)) as server:
-        announce("", "2", "1")
-        address = address or f"localhost:{server.getsockname()[1]}"
-        assert re.match(reason, processes.describe_coordinator(address))
+        for address, reason in {
+            "no-such-host.invalid:1234": rf"{nobody}no-such-host.*: \w+",
+            free_address(): rf"{nobody}.*: Connection refused",
+            f"localhost:{server.getsockname()[1]}": (
+                "somebody answers at .*, but not all of JAX_NUM_PROCESSES=2 have come"
+            ),
+        }.items():
+            assert re.match(reason, processes.describe_coordinator(address))
 
 
 JOIN = "import pretrain.distributed.processes as p; print('joining', flush=True); p.join(timeout=3)"
