@@ -11,7 +11,7 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from finetune import datasets, own_vectors, tasks
+from finetune import datasets, own_vectors, tasks, word_vectors
 from finetune.inputs.batches import Examples
 from finetune.inputs.labels import UNSEEN
 from finetune.inputs.rows import RowBuilder, check_padding
@@ -67,7 +67,7 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     texts = (lambda: iter_texts(examples["train"])), (lambda: iter_texts(held_out))
     start = open_start(config, pretrained, *texts)
     fields = config.task.to_dict()
-    if own_vectors.is_own(config.get("vectors", {})):
+    if word_vectors.is_of_task(config.get("vectors", {})):
         words, others = ([x.get("words", ()) for x in y] for y in (examples["train"], held_out))
         fields, table = own_vectors.build_own_table(
             config.vectors.to_dict(), fields, words, others, config.seed

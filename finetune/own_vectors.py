@@ -8,8 +8,6 @@ from finetune.inputs.words import list_frequent_words, normalize_word
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section
 
-TABLE = "encoder/word_VD"
-
 
 class Vocabulary:
     """A task's own words, with as much of a tokenizer as `word_vectors.build_table` asks for.
@@ -29,11 +27,6 @@ class Vocabulary:
         """Returns a vocabulary with the words of the texts behind its own."""
         new = [word for text in texts for word in text.split(" ")]
         return Vocabulary([*self.pieces[1:], *new], self.zero_digits)
-
-
-def is_own(vectors: Mapping[str, Any]) -> bool:
-    """Returns whether the recipe's section `vectors` is of a task's own words."""
-    return bool(vectors.get("path")) and TABLE in vectors.get("tables", ())
 
 
 def build_own_table(
@@ -58,7 +51,9 @@ def build_own_table(
         UserError: the task has no words of its own, or the file is malformed.
     """
     if not task.get("own"):
-        raise UserError(f"vectors.tables={TABLE!r}: set task.own, which says whose they are")
+        raise UserError(
+            f"vectors.tables={word_vectors.TASK_TABLE!r}: set task.own, which says whose they are"
+        )
     zero_digits = task.get("zero_digits", False)
     words = list_frequent_words(sentences, task["own"], zero_digits)
     texts, others = ([" ".join(x) for x in split] for split in (sentences, held_out))

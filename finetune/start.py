@@ -1,4 +1,4 @@
-"""What a fine-tuning job begins with: a pretrained run's model and tokenizer, or new ones."""
+"""Begins a fine-tuning job with a pretrained run's model and tokenizer, or with new ones."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 import modules
-from finetune import own_vectors, word_vectors
+from finetune import word_vectors
 from pretrain.data import tokenizers
 from pretrain.data.tokenizers import registry
 from pretrain.inference.run import Run
@@ -74,7 +74,7 @@ def open_start(
     changes = dict(config.get("model", {}))
     execution = {name: x for name, x in config.get("execution", {}).items() if x is not None}
     vectors = config.get("vectors", {})
-    if own_vectors.is_own(vectors):
+    if word_vectors.is_of_task(vectors):
         vectors = {}  # of no embedding of a backbone
     if run is None:
         tokenizer = call_section("tokens", registry.learn, config.tokens, texts=texts())

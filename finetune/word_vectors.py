@@ -13,6 +13,8 @@ from pretrain.checkpoint import named_leaves
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.runtime.errors import UserError
 
+TASK_TABLE = "encoder/word_VD"  # of a task's own words
+
 
 class Table(NamedTuple):
     """Rows of an embedding.
@@ -47,6 +49,11 @@ class Table(NamedTuple):
             put = jax.jit(lambda x, rows: x.at[: len(rows)].set(rows), out_shardings=old.sharding)
             tables[name] = put(old, self.rows_VD)
         return dict(named_leaves.nest({**flat, **tables}))
+
+
+def is_of_task(vectors: Mapping[str, Any]) -> bool:
+    """Checks that a recipe's section `vectors` is of a task's own words, not of a backbone's."""
+    return bool(vectors.get("path")) and TASK_TABLE in vectors.get("tables", ())
 
 
 def build_table(

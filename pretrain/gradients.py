@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from absl import flags
 
 from pretrain import cli
+from pretrain.diagnostics.measurements import Row, format_row, to_line
 from pretrain.diagnostics.pictures import draw_study
-from pretrain.diagnostics.studies import STUDIES, Row
+from pretrain.diagnostics.studies import STUDIES
 from pretrain.runtime.errors import UserError
-from pretrain.training.logging import to_json
 
 flags.declare_key_flag("config")
 OUT = flags.DEFINE_string("out", "gradients", "The folder for gradients.jsonl and the pictures.")
@@ -49,20 +49,6 @@ def list_rows(config) -> Iterator[Row]:
     for name, study in STUDIES.items():
         if config.get(name):
             yield from study(config)
-
-
-def format_row(row: Row, *, is_first: bool) -> str:
-    """Formats a row of the table, under a heading where it is a study's first."""
-    heading = f"{row.study:<34}" + "".join(f"{name:>12}" for name in row.numbers)
-    values = "".join(f"{value:>12.4g}" for value in row.numbers.values())
-    return f"{heading}\n{row.label:<34}{values}" if is_first else f"{row.label:<34}{values}"
-
-
-def to_line(row: Row) -> dict:
-    """Turns a row into what JSON can say."""
-    numbers = {name: to_json(float(value)) for name, value in row.numbers.items()}
-    curve = [to_json(float(value)) for value in row.curve]
-    return {"study": row.study, "label": row.label, **numbers, "curve": curve}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.backbones import text_mask, two_stream
+from modules.backbones import text_mask, windows
 from pretrain.runtime.errors import UserError
 
 
@@ -80,7 +80,7 @@ class Encoder(BackboneReader):
         segments_BL = batch.get("segments_BL")
         if self.window:
             L = self._check_window(tokens.shape[1])
-            return two_stream.encode_windows(
+            return windows.encode_windows(
                 self.backbone, tokens, valid_BL, L, train=train, segments_BL=segments_BL
             )
         mask = text_mask(self.backbone, valid_BL=valid_BL)

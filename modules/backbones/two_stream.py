@@ -5,13 +5,11 @@ the query stream exists only at the predicted positions, keys and values serve b
 and no layer computes a stream that nobody reads.  Without queries it is a Transformer-XL.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
-from modules.backbones import Output, refuse_arguments, text_mask
+from modules.backbones import Output, refuse_arguments
 from modules.layers import layer_stack
 from modules.layers.dropout import Dropout
 from modules.layers.params import check_choices, initializer, param, reshard_embedding_rows
@@ -172,36 +170,6 @@ class Backbone(nn.Module):
         distances = make_distances(L, M, self.D, self.clamp, backward_B, num_tables)
         table = self.drop(distances.table.astype(self.dtype), train=train)
         return distances._replace(table=table)
-
-
-def encode_windows(backbone: Any, tokens_BL, valid_BL, L: int, *, train: bool, segments_BL=None):
-    """Reads rows by windows of L, each with the memory of the M positions before it: [B, L, D].
-
-    No gradient goes through the memory.  Dai et al. 2019 (arXiv 1901.02860).
-    """
-    M = backbone.M
-    memory = backbone.initial_memory(len(tokens_BL))
-    segments_BL = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
-    valid_BJ = jnp.pad(valid_BL, ((0, 0), (M, 0)))
-    segments_BJ = jnp.pad(segments_BL, ((0, 0), (M, 0)))
-    windows: list[Any] = []
-    for begin in range(0, tokens_BL.shape[1], L):
-        seen = slice(begin, begin + M + L)  # of what has M positions more in front
-        mask = text_mask(
-            backbone,
-            memory_BM=valid_BJ[:, begin : begin + M],
-            valid_BL=valid_BL[:, begin : begin + L],
-        )
-        h_BLD, memory = backbone(
-            tokens_BL[:, begin : begin + L],
-            mask=mask,
-            segments_BL=segments_BJ[:, seen],
-            memory=memory,
-            reuse=0,
-            train=train,
-        )
-        windows.append(h_BLD)
-    return jnp.concatenate(windows, axis=1)
 
 
 def _start_queries(query_1D, embedded_BLD, slots_BP, blind_BP):

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from modules.backbones import two_stream
+from modules.layers.segment_memory import Memory
 from modules.masks import Mask
 from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers.character_ids import spell_words
@@ -60,7 +60,7 @@ def _run_streams(run: Run, source: Source, predicts: bool):
     memory = None
     if source.has("mems_0.npy"):
         layers = [_read_array(source, f"mems_{n}") for n in range(backbone.N)]
-        memory = two_stream.Memory(jnp.stack(layers))
+        memory = Memory(jnp.stack(layers))
     given = dict(
         segments_BL=_read_array(source, "seg_ids"), memory=memory, mask=Mask(is_causal=True)
     )

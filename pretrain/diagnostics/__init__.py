@@ -1,1 +1,1 @@
-"""What becomes of gradients on their way back through time and through layers."""
+"""Diagnoses what becomes of gradients on their way back through time and through layers."""

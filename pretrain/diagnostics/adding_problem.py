@@ -7,18 +7,44 @@ the end is the sum of the two marked numbers.  Numbers are uniform in [0, 1], as
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
-from modules.layers.params import recording
-from pretrain.diagnostics.recurrent_regression import Regression, set_recurrent_weights
+from modules.layers import params
+from modules.layers.rnn import Recurrent
+from modules.metrics import Sum
+from pretrain.diagnostics.recurrent_weights import set_recurrent_weights
 from pretrain.training import optimizer, train_state
 
 GUESS = 1 / 6  # variance of the sum of two numbers
+
+
+class Regression(nn.Module):
+    """Guesses a number from the last state of a recurrent layer; an objective of training.
+
+    Attributes:
+        U: units.
+        cell: fields of `Recurrent`, as dict(cell="lstm", forget_bias=1.0).
+    """
+
+    U: int
+    cell: Mapping[str, Any]
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        """Returns the squared error of x_BLD's guesses of y_B."""
+        del train  # nothing is dropped out
+        _, state = Recurrent(self.U, **self.cell, name="recurrent")(batch["x_BLD"])
+        w_U = params.param(self, "w_U", params.normal(1 / math.sqrt(self.U)), (self.U,), decay=True)
+        b = params.param(self, "b", params.zeros, (), decay=False)
+        error_B = state.h_BZD[:, 0] @ w_U + b - batch["y_B"]
+        return {"loss": Sum(jnp.sum(error_B**2), jnp.float32(len(error_B)), train=True)}
 
 
 def draw_batch(rng: jax.Array, B: int, T: int) -> dict[str, jax.Array]:
@@ -57,7 +83,7 @@ def train(
     objective = Regression(U, dict(cell))
     init_rng, weight_rng, data_rng, test_rng = jax.random.split(jax.random.key(seed), 4)
     tx, _ = optimizer.make(**optim)
-    with recording() as record:
+    with params.recording() as record:
         state = train_state.init(objective, tx, init_rng, draw_batch(data_rng, 1, T))
     tx = optimizer.with_infos(tx, record.infos(state.params))
     drawn = set_recurrent_weights(state.params, weight_rng, kind, radius)

@@ -1,4 +1,4 @@
-"""How the gradient of the last step's loss falls with the distance of the input it is taken of.
+"""Measures how the last loss's gradient falls with the distance of the input it is taken of.
 
 Pascanu, Mikolov & Bengio 2013 (arXiv 1211.5063): of h_t = f(W h_{t-1} + x_t) with |f'| <= gamma
 the gradient vanishes if gamma times the largest singular value of W is below 1.  It can explode
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from modules.layers.rnn import Recurrent
-from pretrain.diagnostics.recurrent_regression import set_recurrent_weights, spectrum
+from pretrain.diagnostics.recurrent_weights import set_recurrent_weights, spectrum
 
 FLOOR = 1e-250  # below it float64 soon underflows
 

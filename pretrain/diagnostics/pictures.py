@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pretrain.diagnostics.studies import Row
+from pretrain.diagnostics.measurements import Row
 
 XLABELS = {"deep": "layer", "exploding": "step", "adding": "step"}
 YLABELS = {"exploding": "squared error", "adding": "squared error"}
@@ -23,8 +23,10 @@ def draw_study(rows: Sequence[Row], path: pathlib.Path) -> None:
     figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
     if is_sweep:  # the slopes beside their bounds say more than twenty curves
         for cell in dict.fromkeys(row.label.rpartition(" ")[0] for row in rows):
-            own = [row.numbers for row in rows if row.label.startswith(f"{cell} ")]
-            axes.plot([x["ln radius"] for x in own], [x["slope"] for x in own], "o-", label=cell)
+            of_cell = [row.numbers for row in rows if row.label.startswith(f"{cell} ")]
+            axes.plot(
+                [x["ln radius"] for x in of_cell], [x["slope"] for x in of_cell], "o-", label=cell
+            )
         axes.axline((0, 0), slope=1, color="gray", ls="--", label="linear cell")
         axes.set(xlabel="ln spectral radius", ylabel="slope of ln |dL/dx| per step")
     else:

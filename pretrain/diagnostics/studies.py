@@ -2,28 +2,13 @@
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pretrain.diagnostics import adding_problem, deep_stack
 from pretrain.diagnostics.gradient_decay import Decay, measure_cell
-
-
-class Row(NamedTuple):
-    """One measurement.
-
-    Attributes:
-        study: whose it is; a picture shows one study.
-        label: what was measured.
-        numbers: for the table, by name.
-        curve: by distance, layer or step.
-    """
-
-    study: str
-    label: str
-    numbers: dict[str, float]
-    curve: np.ndarray
+from pretrain.diagnostics.measurements import Row
 
 
 def study_decay(config) -> Iterator[Row]:
@@ -36,8 +21,8 @@ def study_decay(config) -> Iterator[Row]:
 def study_sweep(config) -> Iterator[Row]:
     """Yields plain RNNs' gradients by distance, for kinds and spectral radii of their weights."""
     plain = {label: cell for label, cell in config.cells.items() if cell.cell == "rnn"}
-    each = itertools.product(plain.items(), config.sweep.kinds, config.sweep.radii)
-    for (label, cell), kind, radius in each:
+    sweep = itertools.product(plain.items(), config.sweep.kinds, config.sweep.radii)
+    for (label, cell), kind, radius in sweep:
         where: Mapping[str, Any] = dict(kind=kind, radius=radius, **config.decay)
         decay = measure_cell(cell, seed=config.seed, **where)
         yield _decay_row("sweep", f"{label} {kind} {radius:g}", decay)

@@ -14,8 +14,7 @@ import jax.numpy as jnp
 
 from modules.layers.params import ParamInfo
 from modules.metrics import Metrics, Sum
-
-PREFIX = "norms/"  # of the names in metrics.jsonl; TensorBoard makes it a group
+from pretrain.training.metrics import NORMS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,13 +48,13 @@ class GradientNorms:
             has_weight = (weight[part] > 0).astype(jnp.float32)  # biases begin at 0
             ratio = update[part] / jnp.maximum(weight[part], 1e-30) * has_weight
             metrics |= {
-                f"{PREFIX}{part}/grad": Sum(grad[part], jnp.float32(1)),
-                f"{PREFIX}{part}/weight": Sum(weight[part], jnp.float32(1)),
-                f"{PREFIX}{part}/update": Sum(ratio, has_weight),
+                f"{NORMS}{part}/grad": Sum(grad[part], jnp.float32(1)),
+                f"{NORMS}{part}/weight": Sum(weight[part], jnp.float32(1)),
+                f"{NORMS}{part}/update": Sum(ratio, has_weight),
             }
         if self.clip:
             is_clipped = (norm > self.clip).astype(jnp.float32)
-            metrics[f"{PREFIX}clipped"] = Sum(is_clipped, jnp.float32(1), "share")
+            metrics[f"{NORMS}clipped"] = Sum(is_clipped, jnp.float32(1), "share")
         return metrics
 
     def part_norms(self, tree: Any) -> dict[str, jax.Array]:

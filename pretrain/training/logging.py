@@ -14,7 +14,7 @@ import numpy as np
 
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_file
-from pretrain.training.gradient_norms import PREFIX
+from pretrain.training.metrics import NORMS
 from pretrain.training.tensorboard import Board
 
 
@@ -127,7 +127,7 @@ def _line(text: bytes) -> dict | None:
 
 def is_evaluation(line: dict) -> bool:
     """Whether a line holds held-out numbers, as "dev/loss"; norms of training have a "/", too."""
-    return any("/" in name and not name.startswith(PREFIX) for name in line)
+    return any("/" in name and not name.startswith(NORMS) for name in line)
 
 
 def is_number(x: Any) -> bool:

@@ -6,6 +6,8 @@ import numpy as np
 
 from modules.metrics import Metrics, Sum
 
+NORMS = "norms/"  # begins names of `gradient_norms`; TensorBoard makes it a group
+
 
 def means(metrics: Metrics) -> dict[str, float]:
     """Divides each sum once by its weight, after everything has been added up.

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from finetune import own_vectors
+from finetune import own_vectors, word_vectors
 from pretrain.runtime.errors import UserError
 
 TRAIN = [["The", "cat", "of", "1987"], ["the", "dog"]]
@@ -15,7 +15,7 @@ HELD_OUT = [["A", "Rat", "blorb", "the"]]
 def vectors(tmp_path):
     """The section of a file of vectors."""
     (tmp_path / "glove.txt").write_text("the 1 2\nrat 3 4\n0000 5 8\n1987 9 9\nunused 7 7\n")
-    return dict(path=str(tmp_path / "glove.txt"), tables=(own_vectors.TABLE,), scale=0.1)
+    return dict(path=str(tmp_path / "glove.txt"), tables=(word_vectors.TASK_TABLE,), scale=0.1)
 
 
 def test_the_table_s_rows_are_the_vocabulary_s(vectors):
@@ -34,7 +34,7 @@ def test_the_table_s_rows_are_the_vocabulary_s(vectors):
 
 
 def test_a_task_without_words_of_its_own_is_refused(vectors):
-    assert own_vectors.is_own(vectors)
-    assert not own_vectors.is_own(vectors | dict(path=""))
+    assert word_vectors.is_of_task(vectors)
+    assert not word_vectors.is_of_task(vectors | dict(path=""))
     with pytest.raises(UserError, match=r"set task\.own"):
         own_vectors.build_own_table(vectors, dict(name="tag", own=0), TRAIN, HELD_OUT, 0)

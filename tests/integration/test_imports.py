@@ -1,6 +1,7 @@
 """Imports point one way, between folders and between the rooms of pretrain/."""
 
 import ast
+import functools
 import pathlib
 import re
 import sys
@@ -84,3 +85,22 @@ def test_no_file_but_a_main_knows_the_flags():
     shared = ("pretrain/cli.py", "pretrain/command_line.py")
     knows = {file for file, source in FILES.items() if pattern.search(source)} - {*shared}
     assert not [file for file in knows if "\ndef main(" not in FILES[file]]
+
+
+def module_of(file: str) -> str:
+    """Returns the dotted name of a file."""
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def test_no_chain_of_imports_is_longer_than_seven_files():
+    modules = {module_of(file): source for file, source in FILES.items()}
+
+    @functools.cache
+    def chain(module: str) -> tuple[str, ...]:
+        imported = set[str]()
+        for name in imported_names(modules[module]):
+            # Of `from a import b`, b if that is a file, else a.
+            imported.add(next((x for x in (name, name.rpartition(".")[0]) if x in modules), module))
+        return (module, *max(map(chain, imported - {module}), key=len, default=()))
+
+    assert max(map(chain, modules), key=len)[7:] == ()

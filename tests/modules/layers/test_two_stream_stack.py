@@ -1,13 +1,11 @@
 """Who reaches whom, and what may be changed without changing a number."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.backbones.two_stream import Memory, encode_windows
+from modules.backbones.two_stream import Memory
 from modules.masks import Mask, at
 from pretrain.objectives import corruption
 from tests.support import xlnet_reference as reference
@@ -122,27 +120,6 @@ def test_no_gradient_flows_into_the_memory_that_is_kept():
 
     grads = quick_jit(jax.grad(kept))(params)
     assert all(not np.any(x) for x in jax.tree.leaves(grads))
-
-
-def test_windows_with_memory_are_the_whole_row_under_a_band():
-    cfg = reference.Config(n_token=40, n_layer=3, mem_len=6, reuse_len=2)
-    params = reference.ours(reference.random_weights(cfg, 2), cfg)
-    rng, L = np.random.default_rng(0), 4
-    tokens_BL, segments_BL = rng.integers(0, 40, (2, 12)), rng.integers(0, 2, (2, 12))
-    valid_BL = np.arange(12) >= np.array([[0], [5]])
-    given = dict(train=False, segments_BL=segments_BL, method=encode_windows)
-    call = functools.partial(backbone(cfg).apply, **given)
-    found = quick_jit(lambda p: call({"params": p}, tokens_BL, valid_BL, L))(params)
-    begin_L, key_L = np.arange(12) // L * L, np.arange(12)
-    near = (key_L >= begin_L[:, None] - 6) & (key_L < begin_L[:, None] + L)
-    everywhere = Mask(valid_BL=valid_BL)
-    windows = everywhere & Mask(visible_BLJ=near[None])
-    whole, at_once = (
-        states(cfg, params, tokens_BL, mask, segments_BL=segments_BL).h
-        for mask in (windows, everywhere)
-    )
-    close(found[valid_BL], whole[valid_BL])
-    assert not np.allclose(found[valid_BL], at_once[valid_BL], atol=1e-2)
 
 
 # --- what changes nothing --------------------------------------------------------------------

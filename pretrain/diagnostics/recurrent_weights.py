@@ -1,39 +1,12 @@
-"""A recurrent network that says one number of a sequence, and its recurrent weights."""
+"""Random recurrent weights of a known spectrum, and the spectrum of given ones."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 
 from modules.layers import params
-from modules.layers.rnn import Recurrent
-from modules.metrics import Sum
-
-
-class Regression(nn.Module):
-    """Guesses a number from the last state of a recurrent layer; an objective of training.
-
-    Attributes:
-        U: units.
-        cell: fields of `Recurrent`, as dict(cell="lstm", forget_bias=1.0).
-    """
-
-    U: int
-    cell: Mapping[str, Any]
-
-    @nn.compact
-    def __call__(self, batch, *, train: bool):
-        """Returns the squared error of x_BLD's guesses of y_B."""
-        del train  # nothing is dropped out
-        _, state = Recurrent(self.U, **self.cell, name="recurrent")(batch["x_BLD"])
-        w_U = params.param(self, "w_U", params.normal(1 / math.sqrt(self.U)), (self.U,), decay=True)
-        b = params.param(self, "b", params.zeros, (), decay=False)
-        error_B = state.h_BZD[:, 0] @ w_U + b - batch["y_B"]
-        return {"loss": Sum(jnp.sum(error_B**2), jnp.float32(len(error_B)), train=True)}
 
 
 def set_recurrent_weights(tree: Any, rng: jax.Array, kind: str, radius: float) -> Any:
