@@ -26,7 +26,7 @@ from pretrain.data.corpus import sentences, sources, text_files
 from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder
-from pretrain.inference.layer_selection import Choice, chosen
+from pretrain.inference.layer_selection import Choice, parse_layers
 from pretrain.inference.run import Run
 from pretrain.inference.trained_run import build_run
 
@@ -65,7 +65,7 @@ class Alone(Together):
         # A block of one sentence is a batch of one.
         return [(number, [line]) for number, line in enumerate(lines)]
 
-    def _rows(self, L: int) -> tuple[int, int]:
+    def _batch_sizes(self, L: int) -> tuple[int, int]:
         # A full batch and the last one have a row for each device.
         shards = self.layout.num_shards("B")
         return shards, shards
@@ -87,8 +87,8 @@ class AsPublished(Alone):
         ]
         super().__init__(run, layout, choice, params=(params, loops), cut=cut)
 
-    def _spelled(self, params, batch: dict[str, jax.Array]):
-        return super()._spelled(params[0], batch)
+    def _embed_words(self, params, batch: dict[str, jax.Array]):
+        return super()._embed_words(params[0], batch)
 
     def _forward(self, params, batch: dict[str, jax.Array]):
         # B is 1: the loop runs over the words of one sentence.
@@ -134,7 +134,10 @@ def main(_) -> None:
         lines = list(itertools.islice(corpus(), many))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
         layout, ran = Layout(make_mesh()), run(name, lines)
-        choice, params = chosen("all", count=ran.config.model.N + 1), init_params(ran.backbone)
+        choice, params = (
+            parse_layers("all", count=ran.config.model.N + 1),
+            init_params(ran.backbone),
+        )
         kinds = {"one by one": Alone} | ({"as published": AsPublished} if name != "bert" else {})
         together, *others = (
             kind(ran, layout, choice, params=params, cut=True)

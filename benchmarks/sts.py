@@ -16,7 +16,7 @@ from pretrain import cli
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.inference.embedder import Embedder
-from pretrain.inference.layer_selection import chosen
+from pretrain.inference.layer_selection import parse_layers
 from pretrain.runtime.errors import UsageError, UserError
 
 flags.declare_key_flag("workdir")
@@ -40,7 +40,7 @@ def read_rows(path: Path) -> tuple[list[str], list[str], list[float]]:
 def embed(workdir: str, texts: list[str], pool: str = "mean") -> np.ndarray:
     """Embeds texts as vectors of length 1, [texts, D]."""
     run = trained_run.load_run(workdir)
-    top = chosen("top", count=run.config.model.N + 1)
+    top = parse_layers("top", count=run.config.model.N + 1)
     embedder = Embedder(run, Layout(make_mesh()), top, cut=True, pool=pool)
     # Batches are of similar length: sentences come in another order.
     sentences = sorted(embedder([(0, texts)]), key=lambda sentence: sentence.number)

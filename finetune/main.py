@@ -80,7 +80,7 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
     """
     hooks = build_hooks(config.get("hooks", {}))
     job = jobs.build_job(config, say)
-    with cli.opened(jobs.resolve_recipe(job, config), workdir) as keep_recipe:
+    with cli.open_workdir(jobs.resolve_recipe(job, config), workdir) as keep_recipe:
 
         def save_recipe_and_job():
             keep_recipe()
@@ -176,4 +176,6 @@ if __name__ == "__main__":
     sections = ["seed", "init", "random_init", "epochs", "data", "task.name"]
     sections += ["batches.B", "batches.L", "optim.lr", "train.best", "train.stop_after", "mesh"]
     interrupted = "training goes on from its last checkpoint"
-    cli.run(lambda config: main(config, cli.workdir()), recipe=sections, interrupted=interrupted)
+    cli.run(
+        lambda config: main(config, cli.resolve_workdir()), recipe=sections, interrupted=interrupted
+    )

@@ -81,7 +81,7 @@ def run(
         interrupted: what Ctrl-C leaves, as "nothing was made".
     """
 
-    def guarded(argv: list[str]) -> int | None:
+    def run_main(argv: list[str]) -> int | None:
         logging.set_verbosity(logging.WARNING)  # Orbax narrates every save
         with end_on_error(interrupted):
             if recipe is None:
@@ -91,7 +91,7 @@ def run(
 
     malloc.keep_memory()
     flags.mark_flags_as_required([*required, *(["config"] if recipe is not None else [])])
-    app.run(guarded, flags_parser=functools.partial(command_line.read, has_words=has_words))
+    app.run(run_main, flags_parser=functools.partial(command_line.read, has_words=has_words))
 
 
 def check(config: ConfigDict, keys: Iterable[str]) -> None:
@@ -100,7 +100,7 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
     Raises:
         UserError: it lacks a key, a number is out of range, or a part's name is none.
     """
-    there = dict(_leaves(config))
+    there = dict(_list_leaves(config))
     if missing := [key for key in keys if not any(f"{x}.".startswith(f"{key}.") for x in there)]:
         path = config_flags.get_config_filename(flags.FLAGS["config"])
         raise UserError(f"{path} has no {', '.join(missing)}: it is no recipe for this command")
@@ -117,11 +117,11 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
     recipe_ranges.check_config(config)
 
 
-def _leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
+def _list_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
     """The dotted names of all values, and of sections without any."""
     for name, value in config.items():
         if isinstance(value, ConfigDict) and value:
-            yield from _leaves(value, f"{above}{name}.")
+            yield from _list_leaves(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
 
@@ -148,7 +148,7 @@ def end_on_error(interrupted: str = "") -> Iterator[None]:
         failures.end(1, traceback.format_exc(), error)
 
 
-def workdir() -> pathlib.Path:
+def resolve_workdir() -> pathlib.Path:
     """The folder asked for, or one named after the recipe and its preset."""
     if "://" in (WORKDIR.value or ""):
         raise UserError(
@@ -169,7 +169,7 @@ def recipe_name() -> str:
 
 
 @contextlib.contextmanager
-def opened(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], None]]:
+def open_workdir(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], None]]:
     """Joins the machine and takes the workdir; gives the function that leaves the recipe there.
 
     Raises:
@@ -180,11 +180,11 @@ def opened(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], N
     lock = lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext()
     with lock, failures.watch_peers(workdir, HEARTBEAT.value):
         recipe = json.loads(config.to_json_best_effort())
-        changed = _changes(recipe, workdir)
+        changed = _find_changes(recipe, workdir)
         yield lambda: _keep_recipe(recipe, workdir, bool(changed))
 
 
-def _changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
+def _find_changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
     """Where the recipe differs from that of the run there, if there is one and it may."""
     changed = []
     if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():

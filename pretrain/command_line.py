@@ -48,7 +48,7 @@ def parse(argv: list[str]) -> list[str]:
         if isinstance(error, SystemExit) and any(map(HELP.fullmatch, argv[1:])):
             sys.exit(0)  # where absl ends with 1
         check_recipe(argv)  # which may say more
-        raise UsageError(_last_words(error)) from error
+        raise UsageError(_shorten_message(error)) from error
     if "config" in flags.FLAGS and not isinstance(flags.FLAGS["config"].value, ConfigDict):
         check_recipe(argv)
     return rest
@@ -61,7 +61,7 @@ def check_recipe(argv: list[str]) -> None:
         UserError: there is none, it does not load or lacks a key.
     """
     keys = [found[1] for found in map(VALUE.match, argv[1:]) if found]
-    if named := _recipe(argv):
+    if named := _find_recipe(argv):
         config = load_recipe(named)
         for key in keys:
             check_key(config, key)
@@ -89,11 +89,11 @@ def load_recipe(named: str) -> ConfigDict:
     """
     path, _, preset = named.partition(":")
     if not pathlib.Path(path).is_file():
-        raise UsageError(f"--config={named}: {_missing(path)}")
+        raise UsageError(f"--config={named}: {_describe_missing(path)}")
     try:
         config = runpy.run_path(path)["get_config"](*[preset] if ":" in named else [])
     except (Exception, SystemExit) as error:
-        raise UserError(f"{_place(path, error)}: {_reason(error)}") from error
+        raise UserError(f"{_locate_error(path, error)}: {_describe_error(error)}") from error
     if not isinstance(config, ConfigDict):
         kind = type(config).__name__
         raise UserError(f"{path}: get_config() returns a {kind}, and is to return a ConfigDict")
@@ -108,7 +108,7 @@ def check_key(config: ConfigDict, key: str) -> None:
         if not isinstance(section, ConfigDict):
             raise UsageError(f"--config.{key}: {above} is a value, not a section")
         if name not in section:
-            nearest = _nearest(name, list(section))
+            nearest = _find_nearest(name, list(section))
             full = ".".join([*parts[:number], *nearest, *parts[number + 1 :]])
             meant = f", did you mean {full}?" if nearest else ";"
             has = f"{above or 'the recipe'} has {', '.join(section) or 'none'}"
@@ -116,13 +116,13 @@ def check_key(config: ConfigDict, key: str) -> None:
         section = section[name]
 
 
-def _nearest(name: str, names: list[str]) -> list[str]:
+def _find_nearest(name: str, names: list[str]) -> list[str]:
     """The name most like it, if one is; "lr" is like "learning_rate"."""
     initials = "".join(word[0] for word in name.split("_") if word)
     return [initials] if initials in names else difflib.get_close_matches(name, names, 1)
 
 
-def _missing(path: str) -> str:
+def _describe_missing(path: str) -> str:
     """A line on a recipe that is not there: what was looked for, and what there is."""
     there = [str(x) for x in sorted(pathlib.Path("configs").rglob("*.py"))]
     recipes = [x for x in there if pathlib.Path(x).stem not in ("__init__", "common")]
@@ -135,7 +135,7 @@ def _missing(path: str) -> str:
     )
 
 
-def _place(path: str, error: BaseException) -> str:
+def _locate_error(path: str, error: BaseException) -> str:
     """The file and the line of a recipe that went wrong."""
     if isinstance(error, SyntaxError):
         return f"{error.filename or path}, line {error.lineno or 1}"
@@ -144,7 +144,7 @@ def _place(path: str, error: BaseException) -> str:
     return f"{path}, line {own[-1]}" if own else path
 
 
-def _reason(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """What went wrong in a recipe; a ValueError says it in words, as of a preset."""
     if isinstance(error, KeyError) and error.args == ("get_config",):
         return "it is no recipe, it has no get_config()"
@@ -161,7 +161,7 @@ def _put_recipe_first(argv: list[str]) -> None:
         argv[1:end] = argv[at:end] + argv[1:at]
 
 
-def _recipe(argv: list[str]) -> str:
+def _find_recipe(argv: list[str]) -> str:
     """The recipe that a command line names; "": none."""
     for word, following in zip(argv, [*argv[1:], ""], strict=True):
         if RECIPE.match(word):
@@ -169,7 +169,7 @@ def _recipe(argv: list[str]) -> str:
     return ""
 
 
-def _last_words(error: BaseException) -> str:
+def _shorten_message(error: BaseException) -> str:
     """Of a message that may hold a whole traceback, the lines after it."""
     text = str(error.args[0] if error.args else error)
     if unset := UNSET.match(text):

@@ -24,7 +24,7 @@ from pretrain.data.tokenizers import saved_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import embedding_file
 from pretrain.inference.embedder import POOLS, Embedder
-from pretrain.inference.layer_selection import Choice, chosen
+from pretrain.inference.layer_selection import Choice, parse_layers
 from pretrain.inference.run import Run
 from pretrain.inference.trained_run import load_backbone_params, load_run
 from pretrain.runtime.errors import UsageError, UserError
@@ -49,7 +49,7 @@ LONGEST = 1 << 20  # characters of a line
 EVERY = 5.0  # seconds
 
 
-def sentences(path: Path) -> Iterator[str]:
+def read_sentences(path: Path) -> Iterator[str]:
     """The lines of a text without the blanks around them.
 
     Raises:
@@ -68,16 +68,16 @@ def sentences(path: Path) -> Iterator[str]:
             )
 
 
-def survey(path: Path) -> tuple[str, int]:
+def hash_sentences(path: Path) -> tuple[str, int]:
     """The sha256 of a text's sentences, and how many there are."""
     digest, count = hashlib.sha256(), 0
-    for sentence in sentences(path):
+    for sentence in read_sentences(path):
         digest.update(sentence.encode() + b"\n")
         count += 1
     return digest.hexdigest(), count
 
 
-def blocks(sentences: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def group_blocks(sentences: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
     """So many sentences at a time, and the number of the first."""
     first, block, size = 0, [], 0
     for sentence in sentences:
@@ -106,25 +106,30 @@ def embed(
 
     Args:
         say: is told how far it is.
-        layers, mix: see `layer_selection.chosen`.
+        layers, mix: see `layer_selection.parse_layers`.
         tokens, cut, pool: see `Embedder`.
 
     Raises:
         UserError: the text cannot be read, a line is too long, or `out` cannot be written.
     """
-    choice = chosen(layers, mix, count=run.backbone.N + 1)
+    choice = parse_layers(layers, mix, count=run.backbone.N + 1)
     check_layers(run.backbone)
-    digest, count = survey(source)
+    digest, count = hash_sentences(source)
     layout = Layout(make_mesh())
     params, step = load_backbone_params(run, layout)
-    made_from = {"step": step, **described(run, params, choice), "pool": pool, "text": digest}
+    made_from = {"step": step, **describe_inputs(run, params, choice), "pool": pool, "text": digest}
     embedder = Embedder(run, layout, choice, params=params, tokens=tokens, cut=cut, pool=pool)
-    with embedding_file.opened(out, made_from) as made:
-        if made.done:
-            say(f"going on behind {made.done} blocks of at most {LINES:,} lines")
-        fill(made, embedder, blocks(sentences(source)), progress(say, embedder, count))
-        made.join(sentences(source))
-    tell(embedder, say)
+    with embedding_file.open_blocks(out, made_from) as blocks:
+        if blocks.done:
+            say(f"going on behind {blocks.done} blocks of at most {LINES:,} lines")
+        write_blocks(
+            blocks,
+            embedder,
+            group_blocks(read_sentences(source)),
+            make_reporter(say, embedder, count),
+        )
+        blocks.join(read_sentences(source))
+    report_end(embedder, say)
 
 
 def check_layers(backbone: Any) -> None:
@@ -139,7 +144,7 @@ def check_layers(backbone: Any) -> None:
         jax.eval_shape(read)
 
 
-def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
+def describe_inputs(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """What the vectors of a sentence depend on."""
     return {
         "weights": integrity.with_digest(describe(named_leaves.flatten(params))[0])["digest"],
@@ -150,35 +155,39 @@ def described(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     }
 
 
-def fill(
-    made: embedding_file.Blocks,
+def write_blocks(
+    blocks: embedding_file.Blocks,
     embedder: Embedder,
     every: Iterable[tuple[int, list[str]]],
     progress: Callable[[int], None],
 ) -> None:
     """Makes the blocks that are not there yet; `progress` hears the number of sentences done."""
-    new = itertools.islice(every, made.done, None)
+    new = itertools.islice(every, blocks.done, None)
     for first, found in itertools.groupby(embedder(new), lambda sentence: sentence.block):
-        with made.block() as file:
+        with blocks.create_block() as file:
             for number, sentence in enumerate(found, 1):
-                embedding_file.add(file, sentence.number, sentence.tokens, sentence.vectors)
+                embedding_file.add_sentence(
+                    file, sentence.number, sentence.tokens, sentence.vectors
+                )
                 progress(first + number)
 
 
-def progress(say: Callable[[str], None], embedder: Embedder, count: int) -> Callable[[int], None]:
+def make_reporter(
+    say: Callable[[str], None], embedder: Embedder, count: int
+) -> Callable[[int], None]:
     """A function that now and then says how many of `count` sentences are done, and how fast."""
     said = time.monotonic()
 
-    def told(done: int) -> None:
+    def report(done: int) -> None:
         nonlocal said
         if time.monotonic() - said > EVERY:
             said = time.monotonic()
             say(f"{done / count:.0%}; {embedder.speed}")
 
-    return told
+    return report
 
 
-def tell(embedder: Embedder, say: Callable[[str], None]) -> None:
+def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:
     """What is to be known at the end."""
     if embedder.empty:
         say(f"{embedder.empty:,} lines have no tokens: their arrays have no rows")
@@ -187,7 +196,7 @@ def tell(embedder: Embedder, say: Callable[[str], None]) -> None:
     say(f"{embedder.speed}; compiling not counted")
 
 
-def files(words: list[str]) -> tuple[Path, Path]:
+def parse_files(words: list[str]) -> tuple[Path, Path]:
     """The text, and the file to write.
 
     Raises:
@@ -204,7 +213,7 @@ def files(words: list[str]) -> tuple[Path, Path]:
 
 def main(words: list[str]) -> None:
     """Restores the run in --workdir, and writes its vectors of a text."""
-    source, out = files(words)
+    source, out = parse_files(words)
     run = load_run(str(cli.WORKDIR.value))
     if DTYPE.value:
         run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))

@@ -39,7 +39,7 @@ def main(config: ConfigDict, workdir: pathlib.Path) -> None:
     """Prints what the run makes of the text, and adds a line to workdir/evaluations.jsonl."""
     processes.join()
     recipe = pathlib.Path(config_flags.get_config_filename(flags.FLAGS["config"])).stem
-    line = {"recipe": recipe, **evaluated(config, workdir)}
+    line = {"recipe": recipe, **evaluate_run(config, workdir)}
     if jax.process_index():
         return
     for name, value in line.items():
@@ -50,7 +50,7 @@ def main(config: ConfigDict, workdir: pathlib.Path) -> None:
     print(f"Added to {path}.")
 
 
-def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
+def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     """The numbers of the run in `workdir` on all documents of `config.corpus`.
 
     Returns:
@@ -66,8 +66,8 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     run = trained_run.load_run(workdir)
     if "objective" not in run.config:
         raise UserError(f"{workdir} holds a run without an objective: it was fine-tuned")
-    fields = changed(run.config.corpus, config.corpus)
-    corpus = prepared(fields, workdir)
+    fields = apply_changes(run.config.corpus, config.corpus)
+    corpus = prepare_corpus(fields, workdir)
     objective = call_section(
         "objective",
         objectives.build,
@@ -78,7 +78,7 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         execution=run.config.get("execution"),
     )
     with name_section("batches"):
-        read = rows(run.config.batches, config.batches)
+        read = merge_batches(run.config.batches, config.batches)
         text = batches.build(corpus=corpus, split="all", **read)
         objectives.check_length(run.backbone, text.L)
     layout = Layout(make_mesh(data=1, fsdp=-1))
@@ -88,30 +88,30 @@ def evaluated(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     if total is None:
         raise TerminatedError("told to terminate before the end of the text: there is no result")
     what = {"source": without_credentials(fields["source"]), "batches": read, "step": step}
-    return {**what, **counts(total), **means(total)}
+    return {**what, **count_units(total), **means(total)}
 
 
-def prepared(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
+def prepare_corpus(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
     """The corpus of these options, in the tokens of the run and with nothing held out."""
     saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
     return call_section("corpus", prepare.prepare, {**fields, "tokens": saved, "held_out": 0})
 
 
-def changed(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def apply_changes(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A section of the run, with what the recipe sets of it; None is not set."""
     return {**own, **{name: value for name, value in changes.items() if value is not None}}
 
 
-def rows(own: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
+def merge_batches(own: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
     """The section `batches`; of a layout that is not the run's, only L is the run's."""
     changes = copy.deepcopy(changes)
     if "L" in changes and changes.L is None:
         changes.L = own.L  # and what refers to it follows
     same = changes.get("name", own.name) == own.name
-    return changed(own if same else {"L": own.L}, changes)
+    return apply_changes(own if same else {"L": own.L}, changes)
 
 
-def counts(total: Metrics) -> dict[str, int]:
+def count_units(total: Metrics) -> dict[str, int]:
     """How many tokens were predicted; how many words and bytes, where they are counted."""
     units = {"loss": "tokens", "word_perplexity": "words", "byte_perplexity": "bytes"}
     return {unit: round(float(total[name].weight)) for name, unit in units.items() if name in total}
@@ -119,4 +119,4 @@ def counts(total: Metrics) -> dict[str, int]:
 
 if __name__ == "__main__":
     recipe = ["corpus", "batches"]
-    cli.run(lambda config: main(config, cli.workdir()), recipe=recipe, required=["workdir"])
+    cli.run(lambda config: main(config, cli.resolve_workdir()), recipe=recipe, required=["workdir"])

@@ -34,20 +34,20 @@ BOS = flags.DEFINE_bool(
 SAMPLES = flags.DEFINE_integer("samples", 1, "Texts for each prompt.", 1)
 
 
-def prompts() -> list[str]:
+def read_prompts() -> list[str]:
     """Those of the flags, each as often as asked; the empty one if there are none.
 
     Raises:
         UserError: one is not UTF-8, or the file cannot be read.
     """
-    found = PROMPT.value + (_lines(PROMPTS.value) if PROMPTS.value else [])
+    found = PROMPT.value + (_read_lines(PROMPTS.value) if PROMPTS.value else [])
     for prompt in found:
         if prompt != prompt.encode(errors="replace").decode():
             raise UserError(f"--prompt={prompt!r}: is not UTF-8")
     return [prompt for prompt in found or [""] for _ in range(SAMPLES.value)]
 
 
-def _lines(path: str) -> list[str]:
+def _read_lines(path: str) -> list[str]:
     try:
         return pathlib.Path(path).read_text("utf-8").removesuffix("\n").split("\n")
     except OSError as error:
@@ -73,11 +73,11 @@ def show(prompts: list[str], pieces: Iterable[Piece]) -> None:
 def main(_) -> None:
     """Restores the run in --workdir, and prints how it goes on from the prompts."""
     sampler = Sampler(0 if GREEDY.value else TEMPERATURE.value, TOP_K.value, TOP_P.value)
-    rows, layout = prompts(), Layout(make_mesh(data=1, fsdp=-1))
+    rows, layout = read_prompts(), Layout(make_mesh(data=1, fsdp=-1))
     writer = Writer(load_run(str(cli.WORKDIR.value)), layout, sampler)
     stops = [stop.replace("\\n", "\n") for stop in STOP.value]
     given: dict[str, Any] = dict(tokens=TOKENS.value, stops=stops, seed=SEED.value)
-    show(rows, writer.texts(rows, bos=BOS.value, **given))
+    show(rows, writer.generate(rows, bos=BOS.value, **given))
     print(f"{writer.speed}; compiling not counted", file=sys.stderr)
 
 

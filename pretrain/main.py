@@ -39,7 +39,7 @@ def main(config, workdir) -> int:
             evals[name] = batches.build(corpus=corpus, **{**config.batches, **changes})
     for layout in (*list_phases(train), *evals.values()):
         objectives.check_length(backbone, layout.L)
-    with cli.opened(config, workdir) as keep_recipe:
+    with cli.open_workdir(config, workdir) as keep_recipe:
 
         def keep():
             keep_recipe()
@@ -63,4 +63,6 @@ if __name__ == "__main__":
     sections = ["seed", "corpus.tokens.name", "batches.name", "batches.B", "batches.L", "evals"]
     sections += ["model.name", "objective.name", "optim.lr", "optim.steps", "train", "mesh"]
     interrupted = "training goes on from its last checkpoint"
-    cli.run(lambda config: main(config, cli.workdir()), recipe=sections, interrupted=interrupted)
+    cli.run(
+        lambda config: main(config, cli.resolve_workdir()), recipe=sections, interrupted=interrupted
+    )

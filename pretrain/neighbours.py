@@ -36,14 +36,14 @@ def main(words: list[str]) -> None:
     """Prints each occurrence of --word, and below it the nearest ones in other sentences."""
     if len(words) != 1 or not WORD.value:
         raise UsageError("name one file, which pretrain.embed wrote, and a --word")
-    found = places(Path(words[0]), WORD.value)
-    for place, near in neighbours(found, NEAREST.value, others=OTHERS.value):
+    found = read_places(Path(words[0]), WORD.value)
+    for place, near in rank_neighbours(found, NEAREST.value, others=OTHERS.value):
         print(place.text)
         for likeness, other in near:
             print(f"    {likeness:.3f}  {other.text}")
 
 
-def places(path: Path, word: str) -> list[Place]:
+def read_places(path: Path, word: str) -> list[Place]:
     """All tokens of the file's sentences, in their order.
 
     Raises:
@@ -56,7 +56,12 @@ def places(path: Path, word: str) -> list[Place]:
     except (OSError, KeyError) as error:
         raise UserError(f"{path}: pretrain.embed did not write this: {error}") from error
     found = [
-        Place(name, _shown(tokens, i), token.lower() == word.lower(), vector(vectors, i))
+        Place(
+            name,
+            _format_context(tokens, i),
+            token.lower() == word.lower(),
+            normalize_vector(vectors, i),
+        )
         for name, tokens, vectors in each
         for i, token in enumerate(tokens)
     ]
@@ -65,18 +70,18 @@ def places(path: Path, word: str) -> list[Place]:
     return found
 
 
-def vector(vectors: np.ndarray, i: int) -> np.ndarray:
+def normalize_vector(vectors: np.ndarray, i: int) -> np.ndarray:
     """The token's vector, or the mean of its layers; of length 1."""
     x_D = vectors[..., i, :].reshape(-1, vectors.shape[-1]).mean(0)
     return x_D / max(float(np.linalg.norm(x_D)), 1e-12)
 
 
-def _shown(tokens: list[str], i: int) -> str:
+def _format_context(tokens: list[str], i: int) -> str:
     before, after = tokens[max(0, i - AROUND) : i], tokens[i + 1 : i + 1 + AROUND]
     return " ".join([*before, f"[{tokens[i]}]", *after])
 
 
-def neighbours(
+def rank_neighbours(
     found: list[Place], nearest: int, *, others: bool = False
 ) -> list[tuple[Place, list[tuple[float, Place]]]]:
     """Each occurrence of the word, with the most similar places of other sentences by cosine."""

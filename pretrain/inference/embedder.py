@@ -3,7 +3,7 @@
 All of it is:
 
     run = load_run("runs/bert-mini")
-    embedder = Embedder(run, Layout(make_mesh()), chosen("all", count=run.backbone.N + 1))
+    embedder = Embedder(run, Layout(make_mesh()), parse_layers("all", count=run.backbone.N + 1))
     for sentence in embedder([(0, ["The state of the Union", "We"])]):
         print(sentence.number, sentence.tokens, sentence.vectors.shape)
 """
@@ -22,9 +22,9 @@ from modules.activation_sharding import sharding_context
 from modules.backbones import text_mask
 from modules.masks import count_lengths
 from pretrain.distributed.sharding import Layout
-from pretrain.inference.embedding_inputs import SPELLED, Sentence, reader
+from pretrain.inference.embedding_inputs import SPELLED, Sentence, build_reader
 from pretrain.inference.layer_selection import Choice
-from pretrain.inference.length_buckets import ladder
+from pretrain.inference.length_buckets import list_lengths
 from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.throughput import Speed
@@ -86,14 +86,14 @@ class Embedder:
         self.pool = pool
         self.run, self.layout, self.choice, self.tokens, self.cut = run, layout, choice, tokens, cut
         self.params = load_backbone_params(run, layout)[0] if params is None else params
-        self.read = reader(run)
+        self.read = build_reader(run)
         before, after, segments = load_format(format_name(run.config)).frame(run.tokenizer.special)
         self.before, self.after = self.read.marks(before), self.read.marks(after)
         self.after_segments = segments if any(segments) else []
         self.longest = min(getattr(run.backbone, "L", tokens), tokens)
-        self.lengths = ladder(self.longest)
+        self.lengths = list_lengths(self.longest)
         self.speed, self.cuts, self.empty = Speed(), 0, 0
-        self._programs = functools.cache(self._compiled)
+        self._programs = functools.cache(self._compile)
 
     def __call__(self, blocks: Iterable[tuple[int, list[str]]]) -> Iterator[Sentence]:
         """Each text's vectors, block by block, within a block in an order of its own.
@@ -105,10 +105,10 @@ class Embedder:
             UserError: a text is too long and not to be cut; it is named by its number + 1.
         """
         self.speed = Speed()
-        ready = read_ahead(self._batches(*block) for block in blocks)
+        ready = read_ahead(self._make_batches(*block) for block in blocks)
         waiting: tuple[list[Row], jax.Array] | None = None
         for batches, chars_VW in ready:
-            words_VD = None if chars_VW is None else self._words(chars_VW)
+            words_VD = None if chars_VW is None else self._read_words(chars_VW)
             for rows in batches:
                 started = rows, self._start(rows, words_VD)
                 if waiting:
@@ -119,23 +119,25 @@ class Embedder:
 
     # --- rows to batches ---------------------------------------------------------------------
 
-    def _batches(self, first: int, texts: list[str]) -> Block:
+    def _make_batches(self, first: int, texts: list[str]) -> Block:
         """The longest rows come first."""
         tokens, ids, chars_VW = self.read(texts)
         rows = [
-            self._row(first, first + i, *each)
+            self._make_row(first, first + i, *each)
             for i, each in enumerate(zip(texts, tokens, ids, strict=True))
         ]
         rows.sort(key=lambda row: -len(row.ids))
         batches = []
         while rows:
-            full, part = self._rows(L := self._length(rows))
+            full, part = self._batch_sizes(L := self._padded_length(rows))
             alike = len(rows) >= full and 2 * len(rows[full - 1].ids) >= L
             rows, batch = rows[(n := full if alike else part) :], rows[:n]
             batches.append(batch)
         return Block(batches, chars_VW)
 
-    def _row(self, block: int, number: int, text: str, tokens: list[str], ids: np.ndarray) -> Row:
+    def _make_row(
+        self, block: int, number: int, text: str, tokens: list[str], ids: np.ndarray
+    ) -> Row:
         room = self.longest - len(self.before) - len(self.after)
         if len(tokens) > room:
             if not self.cut:
@@ -149,17 +151,17 @@ class Embedder:
         self.empty += not tokens
         return Row(number, tokens[:room], framed, len(text.split()), block)
 
-    def _length(self, rows: Sequence[Row]) -> int:
+    def _padded_length(self, rows: Sequence[Row]) -> int:
         """What these rows, the longest first, are padded to."""
         return next(L for L in self.lengths if len(rows[0].ids) <= L)
 
-    def _rows(self, L: int) -> tuple[int, int]:
+    def _batch_sizes(self, L: int) -> tuple[int, int]:
         """Rows of a full batch of this length, and of one of what is left."""
         shards = self.layout.num_shards("B")
         full = max(self.tokens // L, 1)
         return full * shards, -(-full // PART) * shards
 
-    def _arrays(self, rows: list[Row], B: int, L: int, words_VD: Any) -> dict[str, np.ndarray]:
+    def _make_arrays(self, rows: list[Row], B: int, L: int, words_VD: Any) -> dict[str, np.ndarray]:
         """The batch that the backbone reads; what it holds of padding does not matter."""
         ids_BL = np.zeros((B, L), np.int32)
         batch = {"valid_BL": np.zeros((B, L), bool)}
@@ -175,7 +177,7 @@ class Embedder:
 
     # --- batches to vectors ------------------------------------------------------------------
 
-    def _words(self, chars_VW: np.ndarray) -> np.ndarray:
+    def _read_words(self, chars_VW: np.ndarray) -> np.ndarray:
         """Spellings to words, [V, D]."""
         found, shards = [], self.layout.num_shards("B")
         while len(chars_VW):
@@ -190,9 +192,9 @@ class Embedder:
 
     def _start(self, rows: list[Row], words_VD: np.ndarray | None) -> jax.Array:
         """Has the devices begin; what they find comes to the host by itself."""
-        L = self._length(rows)
-        B = next(B for B in reversed(self._rows(L)) if len(rows) <= B)
-        batch = self.layout.put(self._arrays(rows, B, L, words_VD), B)
+        L = self._padded_length(rows)
+        B = next(B for B in reversed(self._batch_sizes(L)) if len(rows) <= B)
+        batch = self.layout.put(self._make_arrays(rows, B, L, words_VD), B)
         h = self._run(batch)
         h.copy_to_host_async()
         return h
@@ -210,17 +212,17 @@ class Embedder:
         shapes = tuple((name, x.shape, x.dtype) for name, x in batch.items())
         return self._programs(shapes)(self.params, batch)
 
-    def _compiled(self, shapes: tuple[tuple[str, tuple[int, ...], Any], ...]):
-        with sharding_context(self.layout), self.speed.pausing():
+    def _compile(self, shapes: tuple[tuple[str, tuple[int, ...], Any], ...]):
+        with sharding_context(self.layout), self.speed.exclude_compiling():
             batch = {name: jax.ShapeDtypeStruct(*rest) for name, *rest in shapes}
             like = self.layout.like(batch)
-            does = self._spelled if "chars_BLW" in batch else self._forward
+            does = self._embed_words if "chars_BLW" in batch else self._forward
             found = jax.eval_shape(does, self.params, like)
             letters = ("NBD" if self.pool and does == self._forward else "NBLD")[-found.ndim :]
             place = NamedSharding(self.layout.mesh, self.layout.spec(letters, found.shape))
             return jax.jit(does, out_shardings=place).lower(self.params, like).compile()
 
-    def _spelled(self, params, batch: dict[str, jax.Array]):
+    def _embed_words(self, params, batch: dict[str, jax.Array]):
         return self.run.backbone.apply({"params": params}, batch["chars_BLW"], method="embed")
 
     def _forward(self, params, batch: dict[str, jax.Array]):
@@ -234,9 +236,9 @@ class Embedder:
             segments_BL=segments_BL,
             method="layer_states",
         )
-        return self._pooled(out.h, valid_BL)
+        return self._pool(out.h, valid_BL)
 
-    def _pooled(self, h_NBLD, valid_BL):
+    def _pool(self, h_NBLD, valid_BL):
         """The chosen layers, of all positions or of none in particular."""
         h = self.choice(h_NBLD)
         if self.pool == "first":

@@ -41,7 +41,7 @@ class Blocks:
         Raises:
             UserError: the blocks that are there depend on something else.
         """
-        self.out, self.folder, self.made_from = out, partial(out), dict(made_from)
+        self.out, self.folder, self.made_from = out, partial_folder(out), dict(made_from)
         plan = self.folder / "made_from.json"
         if plan.exists() and (changed := diff_configs(read_json(plan), self.made_from)):
             lines = "".join(f"\n  {line}" for line in changed)
@@ -50,10 +50,10 @@ class Blocks:
                 f"folder to begin anew:{lines}"
             )
         write_json(plan, self.made_from, private=True)
-        self.done = len(self._finished())
+        self.done = len(self._list_finished())
 
     @contextlib.contextmanager
-    def block(self) -> Iterator[h5py.File]:
+    def create_block(self) -> Iterator[h5py.File]:
         """The file of the next block; it counts when this is left without an error."""
         path = self.folder / f"{self.done:08}.h5"
         with hdf5.create_file(path) as file:
@@ -70,7 +70,7 @@ class Blocks:
             UserError: the file cannot be written, or there are not as many sentences as vectors.
         """
         with hdf5.create_file(self.out) as file:
-            for path in self._finished():
+            for path in self._list_finished():
                 with h5py.File(path) as block:
                     for name in block:
                         h5py.h5o.copy(block.id, name.encode(), file.id, name.encode())
@@ -79,27 +79,27 @@ class Blocks:
             file.attrs["made_from"] = json.dumps(self.made_from)
         shutil.rmtree(self.folder)
 
-    def _finished(self) -> list[Path]:
+    def _list_finished(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*.h5"))
 
 
 @contextlib.contextmanager
-def opened(out: Path, made_from: Mapping[str, Any]) -> Iterator[Blocks]:
+def open_blocks(out: Path, made_from: Mapping[str, Any]) -> Iterator[Blocks]:
     """The blocks of this file, for this process alone.
 
     Raises:
         UserError: another process is writing them, they are of something else, or the folder
             cannot be written.
     """
-    with lock_workdir(partial(out)):
+    with lock_workdir(partial_folder(out)):
         yield Blocks(out, made_from)
 
 
-def partial(out: Path) -> Path:
+def partial_folder(out: Path) -> Path:
     return out.with_name(out.name + ".partial")
 
 
-def add(file: h5py.File, number: int, tokens: list[str], vectors: np.ndarray) -> None:
+def add_sentence(file: h5py.File, number: int, tokens: list[str], vectors: np.ndarray) -> None:
     """Writes a sentence's vectors, and beside them its tokens."""
     dataset = file.create_dataset(str(number), data=vectors)
     dataset.attrs["tokens"] = json.dumps(tokens)

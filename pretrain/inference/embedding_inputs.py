@@ -25,7 +25,7 @@ class Sentence(NamedTuple):
 # --- texts to what a backbone reads --------------------------------------------------------------
 
 
-def reader(run: Run) -> "Pieces | Characters":
+def build_reader(run: Run) -> "Pieces | Characters":
     """By what the backbone reads: ids, or words as characters."""
     example = run.backbone.example()
     if example.ndim == 2:
@@ -45,9 +45,13 @@ class Pieces:
     def __call__(self, texts: list[str]) -> tuple[list[list[str]], list[np.ndarray], None]:
         ids = self.tokenizer.encode(texts)
         names = [[self.tokenizer.pieces[i] for i in each] for each in ids]
-        return names, [each if (each < self.V).all() else self._known(each) for each in ids], None
+        return (
+            names,
+            [each if (each < self.V).all() else self._replace_unknown(each) for each in ids],
+            None,
+        )
 
-    def _known(self, ids: np.ndarray) -> np.ndarray:
+    def _replace_unknown(self, ids: np.ndarray) -> np.ndarray:
         return np.where(ids < self.V, ids, self.tokenizer.special["unk"])
 
 

@@ -3,7 +3,7 @@
 All of it is:
 
     writer = Writer(load_run("runs/gpt2-mini"), Layout(make_mesh()))
-    for piece in writer.texts(["The state of", "We"], tokens=50):
+    for piece in writer.generate(["The state of", "We"], tokens=50):
         print(piece.row, piece.text)
 """
 
@@ -43,10 +43,10 @@ class Speed:
         self.reading = self.writing = 0.0
         self._start = time.perf_counter()
 
-    def prompts_done(self) -> None:
+    def end_prompts(self) -> None:
         self.reading = time.perf_counter() - self._start
 
-    def wrote(self, tokens: int) -> None:
+    def count_written(self, tokens: int) -> None:
         self.written += tokens
         self.writing = time.perf_counter() - self._start - self.reading
 
@@ -84,12 +84,12 @@ class Row:
         if found:
             text = text[: min(found)]
         elif not self.done:
-            text = self._settled(text)
+            text = self._cut_unsettled(text)
         new = text[self.shown :]
         self.shown += len(new)
         return new
 
-    def _settled(self, text: str) -> str:
+    def _cut_unsettled(self, text: str) -> str:
         """The text but for half a character, or the beginning of a stop string, at its end."""
         text = text.rstrip("\ufffd")
         begun = [stop[:n] for stop in self.stops for n in range(1, len(stop))]
@@ -135,9 +135,9 @@ class Writer:
             params = {"backbone": backbone, "head": load_head_params(run, layout)}
         self.params = params
         self.speed = Speed(0)
-        self._programs = functools.lru_cache(maxsize=8)(self._compiled)
+        self._programs = functools.lru_cache(maxsize=8)(self._compile)
 
-    def texts(
+    def generate(
         self,
         prompts: Sequence[str],
         *,
@@ -169,12 +169,14 @@ class Writer:
             return iter(())
         encoded = [ids.tolist() for ids in self.run.tokenizer.encode(list(prompts))]
         for prompt, ids in zip(prompts, encoded, strict=True):
-            self._check(prompt, len(ids), tokens, bos)
+            self._check_room(prompt, len(ids), tokens, bos)
         rows = [Row(self.run.tokenizer, ids, tokens, stops) for ids in encoded]
         begin = [self.run.tokenizer.special["eod"]] * bos
-        return self._pieces(rows, self._reads([begin + ids for ids in encoded], tokens, seed))
+        return self._list_pieces(
+            rows, self._generate_tokens([begin + ids for ids in encoded], tokens, seed)
+        )
 
-    def _check(self, prompt: str, length: int, tokens: int, bos: bool) -> None:
+    def _check_room(self, prompt: str, length: int, tokens: int, bos: bool) -> None:
         if not length and not bos:
             raise UserError("bos=False: an empty prompt leaves nothing to go on from")
         L = self.run.backbone.L
@@ -185,12 +187,12 @@ class Writer:
                 f"the model's {L} positions: there is room for {max(room, 0)}"
             )
 
-    def _pieces(self, rows: list[Row], reads: Iterable[Read]) -> Iterator[Piece]:
+    def _list_pieces(self, rows: list[Row], reads: Iterable[Read]) -> Iterator[Piece]:
         for number, read in enumerate(reads):
             going = [i for i, row in enumerate(rows) if not row.done]
             tokens_B = np.asarray(read.tokens_B1)[:, 0]
             if number:  # the first token came with the prompts
-                self.speed.wrote(len(going))
+                self.speed.count_written(len(going))
             for i in going:
                 text = rows[i].add(int(tokens_B[i]))
                 if text or rows[i].done:
@@ -198,24 +200,24 @@ class Writer:
             if all(row.done for row in rows):
                 return
 
-    def _reads(self, prompts: list[list[int]], tokens: int, seed: int) -> Iterator[Read]:
+    def _generate_tokens(self, prompts: list[list[int]], tokens: int, seed: int) -> Iterator[Read]:
         """So many times a token of each row, the next already being computed."""
         lengths_B = np.array([len(ids) for ids in prompts], np.int32)
-        L, J = rounded(int(lengths_B.max())), rounded(int(lengths_B.max()) + tokens - 1)
+        L, J = round_up(int(lengths_B.max())), round_up(int(lengths_B.max()) + tokens - 1)
         tokens_BL = np.zeros((len(prompts), min(L, self.run.backbone.L)), np.int32)
         for row, ids in zip(tokens_BL, prompts, strict=True):
             row[: len(ids)] = ids
         begin, go_on = self._programs(*tokens_BL.shape, min(J, self.run.backbone.L))
         self.speed = Speed(int(lengths_B.sum()))
         last = jax.block_until_ready(begin(self.params, np.int32(seed), tokens_BL, lengths_B))
-        self.speed.prompts_done()
+        self.speed.end_prompts()
         for _ in range(tokens - 1):
             ahead = go_on(self.params, np.int32(seed), *last)
             yield last
             last = ahead
         yield last
 
-    def _compiled(self, B: int, L: int, J: int):
+    def _compile(self, B: int, L: int, J: int):
         """Two programs: one reads prompts of at most L tokens, one reads another token a row.
 
         There is room for J tokens of a row; the last that is written is not read.
@@ -248,7 +250,7 @@ def _can_read_on(backbone: Any) -> bool:
     return isinstance(jax.eval_shape(lambda: backbone.initial_memory(1)), KVCache)
 
 
-def rounded(length: int) -> int:
+def round_up(length: int) -> int:
     """The next power of two, so that texts of about one length share their programs."""
     return 1 << (length - 1).bit_length()
 

@@ -25,7 +25,7 @@ class Choice(NamedTuple):
         return jnp.einsum("N,NBLD->BLD", weights_N, h_NBLD.astype(jnp.float32), **exact)
 
 
-def chosen(layers: str, mix: str = "", *, count: int) -> Choice:
+def parse_layers(layers: str, mix: str = "", *, count: int) -> Choice:
     """What "all", "top", "mean" or "0,2" means of so many layers, the tokens' own included.
 
     Args:

@@ -35,35 +35,35 @@ class Sampler:
             raise UserError(f"top_p={self.top_p}: is a share of the probability, above 0, up to 1")
 
     def __call__(self, logits_BV, key, places_B):
-        """The next tokens, int32 [B]; `places_B`, where they will stand, see `drawn`."""
+        """The next tokens, int32 [B]; `places_B`, where they will stand, see `draw_ids`."""
         if self.temperature == 0:
             return logits_BV.argmax(-1).astype(jnp.int32)
-        logits_BV = heated(logits_BV, self.temperature)
+        logits_BV = scale_logits(logits_BV, self.temperature)
         if not self.top_k and self.top_p == 1:
-            return drawn(logits_BV, key, places_B)
-        logits_Bk, ids_Bk = best(logits_BV, self.top_k or logits_BV.shape[-1])
-        rank_B = drawn(nucleus(logits_Bk, self.top_p), key, places_B)
+            return draw_ids(logits_BV, key, places_B)
+        logits_Bk, ids_Bk = take_top_k(logits_BV, self.top_k or logits_BV.shape[-1])
+        rank_B = draw_ids(keep_nucleus(logits_Bk, self.top_p), key, places_B)
         return jnp.take_along_axis(ids_Bk, rank_B[:, None], -1)[:, 0]
 
 
-def heated(logits_BV, temperature: float):
+def scale_logits(logits_BV, temperature: float):
     """Scores below the row's best, divided by the temperature: finite however low it is."""
     return (logits_BV - logits_BV.max(-1, keepdims=True)) / temperature
 
 
-def best(logits_BV, k: int):
+def take_top_k(logits_BV, k: int):
     """The k highest scores, the best first, and their tokens; of equals, lower tokens first."""
     return jax.lax.top_k(logits_BV, min(k, logits_BV.shape[-1]))
 
 
-def nucleus(logits_Bk, p: float):
+def keep_nucleus(logits_Bk, p: float):
     """Of scores with the best first, those that it takes to reach the mass p; others are -inf."""
     mass_Bk = jnp.cumsum(jax.nn.softmax(logits_Bk), -1)
     before_Bk = jnp.pad(mass_Bk[:, :-1], ((0, 0), (1, 0)))
     return jnp.where(before_Bk < p, logits_Bk, -jnp.inf)
 
 
-def drawn(logits_BV, key, places_B):
+def draw_ids(logits_BV, key, places_B):
     """An entry of each row by its probability, int32 [B].
 
     What is drawn depends on the key, the row's number and the token's place in it alone: not on

@@ -19,7 +19,7 @@ class Speed:
         self.words += sentence.words
 
     @contextlib.contextmanager
-    def pausing(self) -> Iterator[None]:
+    def exclude_compiling(self) -> Iterator[None]:
         begun = time.perf_counter()
         yield
         self.compiling += time.perf_counter() - begun

@@ -44,13 +44,13 @@ def given(monkeypatch):
 )
 def test_a_workdir_is_named_after_the_recipe_and_the_preset_it_takes(given, named, folder):
     given(f"--config={named}")
-    assert cli.workdir() == ROOT / "runs" / folder
+    assert cli.resolve_workdir() == ROOT / "runs" / folder
 
 
 def test_a_workdir_that_is_an_address_is_refused_and_not_made(given):
     given("--config=configs/xlnet.py", "--workdir=gs://bucket/runs/xlnet")
     with pytest.raises(UserError, match="mount the bucket"):
-        cli.workdir()
+        cli.resolve_workdir()
 
 
 def test_a_recipe_without_a_section_is_refused_by_what_it_lacks(given):
@@ -95,7 +95,7 @@ def content(folder):
 def test_a_workdir_that_checkpoints_cannot_be_written_in_is_refused_at_the_door(given, tmp_path):
     given("--config=configs/xlnet.py", f"--workdir={tmp_path}/a[b]")
     with pytest.raises(UserError, match="take another --workdir"):
-        cli.workdir()
+        cli.resolve_workdir()
     assert not list(tmp_path.iterdir())
 
 

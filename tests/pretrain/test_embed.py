@@ -78,17 +78,17 @@ def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
     write, text, tmp_path, monkeypatch
 ):
     write(text, tmp_path / "straight.h5")
-    add = embedding_file.add
+    add = embedding_file.add_sentence
 
     def fails(file, number, *rest):
         if number == 6:
             raise OSError("no space left on device")
         add(file, number, *rest)
 
-    monkeypatch.setattr(embedding_file, "add", fails)
+    monkeypatch.setattr(embedding_file, "add_sentence", fails)
     with pytest.raises(UserError, match=r"00000002.h5: cannot be written: no space left"):
         write(text, tmp_path / "out.h5")
-    monkeypatch.setattr(embedding_file, "add", add)
+    monkeypatch.setattr(embedding_file, "add_sentence", add)
     assert write(text, tmp_path / "out.h5")[-1].startswith("3 sentences")
     toys.assert_same(read(tmp_path / "out.h5"), read(tmp_path / "straight.h5"))
 
@@ -99,11 +99,11 @@ from pathlib import Path
 from pretrain import embed
 from pretrain.inference import embedding_file as vectors
 from pretrain.inference import trained_run as finished
-add = vectors.add
+add = vectors.add_sentence
 def slowly(*sentence):
     add(*sentence)
     time.sleep(0.2)
-vectors.add, embed.LINES = slowly, 3
+vectors.add_sentence, embed.LINES = slowly, 3
 workdir, text, out = map(Path, sys.argv[1:])
 embed.embed(finished.load_run(workdir), text, out, tokens=64)
 """
@@ -121,7 +121,7 @@ def test_a_kill_in_mid_write_loses_one_block_and_changes_nothing(run, write, toy
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    begun = embedding_file.partial(out) / ".00000001.h5.draft"
+    begun = embedding_file.partial_folder(out) / ".00000001.h5.draft"
     toys.wait_for(begun.exists, process)
     with pytest.raises(UserError, match="in use by pid"):
         write(text, out)
@@ -179,10 +179,10 @@ def test_the_command_writes_the_file_on_any_devices(run, toy, write, text, tmp_p
 @pytest.mark.usefixtures("flags_as_they_are")
 def test_a_file_that_is_missing_or_there_already_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"name two files: .*: in\.txt out\.h5"):
-        embed.files(["in.txt"])
+        embed.parse_files(["in.txt"])
     (out := tmp_path / "out.h5").touch()
     with pytest.raises(UserError, match=r"out\.h5 is there already: .* or --overwrite"):
-        embed.files(["in.txt", str(out)])
+        embed.parse_files(["in.txt", str(out)])
 
 
 @pytest.fixture

@@ -114,14 +114,14 @@ def assert_close(found: dict, expected: dict, rel: float) -> None:
     ],
 )
 def test_the_documents_held_out_give_the_numbers_that_training_gave(run, held_out, on, kind):
-    found = evaluate.evaluated(on(held_out), run(kind))
+    found = evaluate.evaluate_run(on(held_out), run(kind))
     assert found["step"] == toys.STEPS
     numbers = {name: value for name, value in found.items() if name not in ABOUT}
     assert numbers == pytest.approx(told(run(kind)), rel=1e-6)
 
 
 def test_of_a_run_that_averages_the_average_is_evaluated(run, held_out, on):
-    plain, average = (evaluate.evaluated(on(held_out), run(kind)) for kind in ("clm", "average"))
+    plain, average = (evaluate.evaluate_run(on(held_out), run(kind)) for kind in ("clm", "average"))
     assert plain["loss"] != pytest.approx(average["loss"], rel=1e-3)
 
 
@@ -132,7 +132,7 @@ def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(run
     tokens, words, size = len(corpus.tokens), corpus.words.sum(), corpus.bytes.sum()
     assert words == len(toy.text.read_text().split())
     assert size == len(toy.text.read_bytes().replace(b"\n\n", b"\n"))
-    found = evaluate.evaluated(on(toy.text), workdir)
+    found = evaluate.evaluate_run(on(toy.text), workdir)
     assert (found["tokens"], found["words"], found["bytes"]) == (tokens, words, size)
     assert found["perplexity"] == pytest.approx(V, rel=1e-5)
     assert found["word_perplexity"] == pytest.approx(math.exp(tokens * math.log(V) / words), 1e-4)
@@ -140,7 +140,9 @@ def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(run
 
 
 def test_no_number_depends_on_how_many_rows_a_batch_has(run, held_out, on):
-    few, many = (evaluate.evaluated(on(held_out, **{"batches.B": B}), run("clm")) for B in (8, 56))
+    few, many = (
+        evaluate.evaluate_run(on(held_out, **{"batches.B": B}), run("clm")) for B in (8, 56)
+    )
     assert (few.pop("batches")["B"], many.pop("batches")["B"]) == (8, 56)
     assert_close(many, few, rel=1e-5)
 
@@ -148,9 +150,9 @@ def test_no_number_depends_on_how_many_rows_a_batch_has(run, held_out, on):
 def test_every_token_counts_once_however_much_context_it_has(run, held_out, toy):
     recipe = importlib.import_module("configs.evaluate.wikitext2").get_config()
     recipe.corpus.update(source=f"text:{held_out}", cache=str(toy.cache), detokenise="")
-    half = evaluate.evaluated(recipe, run("clm"))
+    half = evaluate.evaluate_run(recipe, run("clm"))
     recipe.batches.overlap = 0
-    none = evaluate.evaluated(recipe, run("clm"))
+    none = evaluate.evaluate_run(recipe, run("clm"))
     assert (half.pop("batches")["overlap"], none.pop("batches")["overlap"]) == (16, 0)
     for name in ("tokens", "words", "bytes", "unigram"):
         assert half[name] == none[name]
@@ -161,14 +163,14 @@ def test_every_token_counts_once_however_much_context_it_has(run, held_out, toy)
 def test_a_recipe_holds_a_text_and_rows_as_long_as_the_runs(name):
     recipe = importlib.import_module(f"configs.evaluate.{name}").get_config()
     assert set(recipe) == {"corpus", "batches"}
-    rows = evaluate.rows(toys.get_config("clm").batches, recipe.batches)
+    rows = evaluate.merge_batches(toys.get_config("clm").batches, recipe.batches)
     assert (rows["name"], rows["L"], rows["B"]) == ("windows", 32, 16)
     assert rows.get("overlap") == {"wikitext2": 16}.get(name)
 
 
 def test_of_another_layout_only_the_length_is_the_runs():
     own, changes = toys.get_config("mlm").batches, toys.get_config("clm").batches
-    assert evaluate.rows(own, changes) == {"name": "windows", "B": 8, "L": 32}
+    assert evaluate.merge_batches(own, changes) == {"name": "windows", "B": 8, "L": 32}
 
 
 # --- at the keyboard -------------------------------------------------------------------------
@@ -193,7 +195,7 @@ def test_the_command_prints_the_numbers_and_adds_them_to_the_workdir(
     assert len(lines) == 2
     for line in lines:
         assert line.pop("recipe") == "text"
-        assert_close(line, evaluate.evaluated(on(held_out), workdir), rel=1e-5)
+        assert_close(line, evaluate.evaluate_run(on(held_out), workdir), rel=1e-5)
     for name, value in lines[-1].items():
         shown = f"{value:.4f}" if isinstance(value, float) else value
         assert re.search(rf"^{name} +{re.escape(str(shown))}$", done.stdout, re.MULTILINE)
@@ -223,16 +225,16 @@ def test_without_a_tokenizer_or_a_checkpoint_it_says_so(run, held_out, on, tmp_p
     workdir = shutil.copytree(run("clm"), tmp_path / "run")
     (workdir / "checkpoints").rename(workdir / "elsewhere")
     with pytest.raises(UserError, match=f"no checkpoint in {workdir}/checkpoints"):
-        evaluate.evaluated(on(held_out), workdir)
+        evaluate.evaluate_run(on(held_out), workdir)
     (workdir / "tokenizer").rename(workdir / "gone")
     with pytest.raises(UserError, match=f"{workdir}/tokenizer: no tokenizer was saved there"):
-        evaluate.evaluated(on(held_out), workdir)
+        evaluate.evaluate_run(on(held_out), workdir)
 
 
 def test_told_to_terminate_it_gives_no_half_result(run, held_out, on, monkeypatch):
     monkeypatch.setattr(evaluate.processes, "Stop", lambda: lambda: True)
     with pytest.raises(UserError, match="there is no result"):
-        evaluate.evaluated(on(held_out), run("clm"))
+        evaluate.evaluate_run(on(held_out), run("clm"))
 
 
 @pytest.mark.skipif(not WIKITEXT.exists(), reason="WikiText-2 is not here")

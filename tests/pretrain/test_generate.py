@@ -39,7 +39,7 @@ def one_device() -> Layout:
 def written(writer: Writer, prompts, tokens: int, **options) -> list[str]:
     """The whole texts, without the prompts."""
     texts = [""] * len(prompts)
-    for row, text, _ in writer.texts(prompts, tokens=tokens, **options):
+    for row, text, _ in writer.generate(prompts, tokens=tokens, **options):
         texts[row] += text
     return texts
 

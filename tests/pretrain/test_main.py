@@ -97,7 +97,7 @@ def in_process(monkeypatch):
     """Lets `main.main` run here, on one device and without the lock of a workdir."""
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     monkeypatch.setattr(loop, "make_mesh", one)
-    monkeypatch.setattr(main.cli, "opened", lambda *_: contextlib.nullcontext(lambda: None))
+    monkeypatch.setattr(main.cli, "open_workdir", lambda *_: contextlib.nullcontext(lambda: None))
     flags.FLAGS.mark_as_parsed()
     yield
     flags.FLAGS.unparse_flags()

@@ -32,7 +32,7 @@ def embedded(tmp_path):
 
 
 def test_occurrences_in_other_sentences_come_nearest_first(embedded):
-    ranked = neighbours.neighbours(neighbours.places(embedded, "bank"), nearest=2)
+    ranked = neighbours.rank_neighbours(neighbours.read_places(embedded, "bank"), nearest=2)
     found = [(place.sentence, [other.sentence for _, other in near]) for place, near in ranked]
     last = ("3", ["0", "2"])
     assert found == [("0", ["3", "3"]), ("1", ["2", "3"]), ("2", ["1", "3"]), last, last]
@@ -41,14 +41,14 @@ def test_occurrences_in_other_sentences_come_nearest_first(embedded):
 
 
 def test_other_words_can_be_neighbours_too(embedded):
-    found = neighbours.places(embedded, "bank")
-    ranked = neighbours.neighbours(found, nearest=99, others=True)
+    found = neighbours.read_places(embedded, "bank")
+    ranked = neighbours.rank_neighbours(found, nearest=99, others=True)
     assert [len(near) for _, near in ranked] == [9, 11, 11, 11, 11]
 
 
 def test_layers_count_by_their_mean():
     layers = np.array([[[2.0, 0.0]], [[0.0, 2.0]]], np.float32)
-    np.testing.assert_allclose(neighbours.vector(layers, 0), [0.5**0.5] * 2, rtol=1e-6)
+    np.testing.assert_allclose(neighbours.normalize_vector(layers, 0), [0.5**0.5] * 2, rtol=1e-6)
 
 
 def test_the_command_shows_contexts(embedded):
@@ -60,6 +60,6 @@ def test_the_command_shows_contexts(embedded):
 
 def test_what_is_not_there_is_named(embedded, tmp_path):
     with pytest.raises(UserError, match="token 'money'"):
-        neighbours.places(embedded, "money")
+        neighbours.read_places(embedded, "money")
     with pytest.raises(UserError, match=r"pretrain.embed did not write this"):
-        neighbours.places(tmp_path / "none.h5", "bank")
+        neighbours.read_places(tmp_path / "none.h5", "bank")

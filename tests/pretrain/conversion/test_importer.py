@@ -13,7 +13,7 @@ from pretrain.conversion.systems import bert
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats import npz
 from pretrain.inference.embedder import Embedder
-from pretrain.inference.layer_selection import chosen
+from pretrain.inference.layer_selection import parse_layers
 from pretrain.inference.trained_run import load_backbone_params, load_head_params, load_run
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release
@@ -37,7 +37,7 @@ def layout():
 
 
 def test_the_run_is_one_that_embeds(run):
-    embedder = Embedder(load_run(run), layout(), chosen("top", count=4), pool="first")
+    embedder = Embedder(load_run(run), layout(), parse_layers("top", count=4), pool="first")
     [found] = embedder([(0, ["a bad cab"])])
     assert found.tokens[0] == "a"
     assert np.isfinite(found.vectors).all()

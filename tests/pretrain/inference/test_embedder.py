@@ -11,7 +11,7 @@ from modules.backbones import Output, text_mask
 from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference import length_buckets
 from pretrain.inference.embedder import Embedder
-from pretrain.inference.layer_selection import chosen
+from pretrain.inference.layer_selection import parse_layers
 from pretrain.runtime.errors import UserError
 from tests.support.compiler import quick_jit
 from tests.support.tiny_models import KINDS, LSTM, layout
@@ -56,7 +56,7 @@ def alone(run, kind, line, params):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
     many = [lines[8]] * 12  # more rows than their padded length
-    embedder = Embedder(run(kind), layout(), chosen("all", count=3), tokens=768)
+    embedder = Embedder(run(kind), layout(), parse_layers("all", count=3), tokens=768)
     found = {x.number: x for x in embedder([(0, lines[:4]), (4, lines[4:]), (9, many)])}
     assert sorted(found) == list(range(len(lines) + len(many)))
     for number in range(9, 21):
@@ -72,28 +72,28 @@ def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
 
 
 def test_a_word_is_spelled_out_once_for_all_its_places_in_a_block(run, monkeypatch):
-    embedder = Embedder(run("bilm"), layout(), chosen("top", count=3), tokens=64)
-    read, spelled = embedder._words, []
+    embedder = Embedder(run("bilm"), layout(), parse_layers("top", count=3), tokens=64)
+    read, spelled = embedder._read_words, []
 
     def counted(chars_VW):
         spelled.append(len(chars_VW))
         return read(chars_VW)
 
-    monkeypatch.setattr(embedder, "_words", counted)
+    monkeypatch.setattr(embedder, "_read_words", counted)
     block = ["ralor anew ralor", "anew", "ralor ralor"]
     assert len(list(embedder([(0, block), (3, ["other"])]))) == 4
     assert spelled == [2 + 2, 2 + 1]  # the marks, and the words
 
 
 def test_full_batches_have_rows_of_about_one_length(run):
-    embedder = Embedder(run("bilm"), layout(), chosen("top", count=3), tokens=64)
+    embedder = Embedder(run("bilm"), layout(), parse_layers("top", count=3), tokens=64)
     lengths = [30, 30, 8, 8, 8, 8, 8, 8, 8, 2, 2]
     texts = [" ".join(["no"] * n) for n in lengths]
-    batches = embedder._batches(0, texts).batches
+    batches = embedder._make_batches(0, texts).batches
     assert sorted(row.number for rows in batches for row in rows) == list(range(len(texts)))
     for rows in batches:
-        L = embedder._length(rows)
-        full, part = embedder._rows(L)
+        L = embedder._padded_length(rows)
+        full, part = embedder._batch_sizes(L)
         assert len(rows) <= part or 2 * min(len(row.ids) for row in rows) >= L
         assert len(rows) <= full
 
@@ -103,11 +103,15 @@ def test_a_whole_line_is_its_positions_mean_or_first(run, lines, kind):
     one = run(kind)
     made = {
         pool: next(
-            Embedder(one, layout(), chosen("all", count=3), tokens=64, pool=pool)([(0, lines[:1])])
+            Embedder(one, layout(), parse_layers("all", count=3), tokens=64, pool=pool)(
+                [(0, lines[:1])]
+            )
         ).vectors
         for pool in ("mean", "first")
     }
-    states = framed(one, kind, lines[0], Embedder(one, layout(), chosen("0", count=3)).params)[1]
+    states = framed(
+        one, kind, lines[0], Embedder(one, layout(), parse_layers("0", count=3)).params
+    )[1]
     assert off(made["mean"], states.mean(1)) < 1e-5
     assert off(made["first"], states[:, 0]) < 1e-5
 
@@ -144,7 +148,7 @@ def test_more_rows_than_tokens_are_each_as_alone(run, pool, layers):
     tokenizer = run("clm").tokenizer
     one = run("clm")._replace(backbone=Numbers(tokenizer.V))
     texts = [tokenizer.decode([i, i + 1, i + 2][: 1 + i % 3]) for i in range(100, 112)]
-    embedder = Embedder(one, layout(), chosen(layers, count=3), params={}, pool=pool)
+    embedder = Embedder(one, layout(), parse_layers(layers, count=3), params={}, pool=pool)
     found = {x.number: x.vectors for x in embedder([(0, texts)])}
     assert len(found) == 12
     for number, ids in enumerate(tokenizer.encode(texts)):
@@ -153,7 +157,7 @@ def test_more_rows_than_tokens_are_each_as_alone(run, pool, layers):
 
 
 def test_lines_without_words_have_vectors_without_rows(run):
-    embedder = Embedder(run("bilm"), layout(), chosen("top", count=3), tokens=64)
+    embedder = Embedder(run("bilm"), layout(), parse_layers("top", count=3), tokens=64)
     assert [x.vectors.shape for x in embedder([(0, ["", " "])])] == [(0, 16)] * 2
 
 
@@ -161,7 +165,7 @@ def test_eight_devices_give_what_one_gives(run, lines):
     one, eight = (
         {
             x.number: x.vectors
-            for x in Embedder(run("mlm"), layout(devices), chosen("all", count=3), tokens=64)(
+            for x in Embedder(run("mlm"), layout(devices), parse_layers("all", count=3), tokens=64)(
                 [(0, lines)]
             )
         }
@@ -175,7 +179,9 @@ def test_bfloat16_gives_nearly_the_same_in_float32(run, lines):
     exact = run("mlm")
     rough = exact._replace(backbone=exact.backbone.clone(dtype="bfloat16"))
     one, other = (
-        next(Embedder(each, layout(), chosen("all", count=3), tokens=64)([(0, lines[:1])])).vectors
+        next(
+            Embedder(each, layout(), parse_layers("all", count=3), tokens=64)([(0, lines[:1])])
+        ).vectors
         for each in (exact, rough)
     )
     assert other.dtype == np.float32
@@ -184,22 +190,22 @@ def test_bfloat16_gives_nearly_the_same_in_float32(run, lines):
 
 def test_programs_are_few_however_many_lengths_and_batches_there_are(run, toy):
     words = toy.text.read_text().split()
-    choice, rng = chosen("top", count=3), np.random.default_rng(0)
+    choice, rng = parse_layers("top", count=3), np.random.default_rng(0)
     embedder = Embedder(run("bilm"), layout(), choice, tokens=32)
     lengths = rng.integers(0, 30, 80)
     blocks = [(at, [" ".join(words[:n]) for n in lengths[at : at + 20]]) for at in (0, 20, 40, 60)]
     assert len(list(embedder(blocks))) == 80
-    assert embedder._programs.cache_info().misses <= 2 * len(length_buckets.ladder(32))
+    assert embedder._programs.cache_info().misses <= 2 * len(length_buckets.list_lengths(32))
     assert embedder._programs.cache_info().hits > 10
 
 
 def test_a_line_that_is_too_long_is_named_or_cut(run, lines):
     long = " ".join(lines) * 4
     room = 32 - 2
-    refused = Embedder(run("mlm"), layout(), chosen("all", count=3))
+    refused = Embedder(run("mlm"), layout(), parse_layers("all", count=3))
     with pytest.raises(UserError, match=f"line 8 has .* tokens, of which {room} can be read"):
         list(refused([(7, [long])]))
-    cutting = Embedder(run("mlm"), layout(), chosen("all", count=3), cut=True, tokens=64)
+    cutting = Embedder(run("mlm"), layout(), parse_layers("all", count=3), cut=True, tokens=64)
     [found] = cutting([(7, [long])])
     whole = run("mlm").tokenizer.encode([long])[0]
     assert found.tokens == [run("mlm").tokenizer.pieces[i] for i in whole[:room]]

@@ -19,23 +19,23 @@ def read(path) -> dict[str, np.ndarray]:
 def test_tokens_of_a_line_of_any_length_are_kept(tmp_path):
     tokens = [f"token {n}" for n in range(20_000)]
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        embedding_file.add(file, 0, tokens, np.zeros((2, 20_000, 1), np.float32))
+        embedding_file.add_sentence(file, 0, tokens, np.zeros((2, 20_000, 1), np.float32))
     with h5py.File(tmp_path / "a.h5") as file:
         assert json.loads(file["0"].attrs["tokens"]) == tokens
 
 
 def test_a_full_disk_is_named_and_what_was_done_stays_done(tmp_path):
     blocks = embedding_file.Blocks(tmp_path / "out.h5", {})
-    with blocks.block() as file:
-        embedding_file.add(file, 0, ["a"], np.ones((1, 1, 4), "float32"))
+    with blocks.create_block() as file:
+        embedding_file.add_sentence(file, 0, ["a"], np.ones((1, 1, 4), "float32"))
     full = r"00000001\.h5: cannot be written: File too large"
     large = np.ones((1, 1000, 4), "float32")
     with (
         array_files.small_disk(6000),
         pytest.raises(UserError, match=full),
-        blocks.block() as file,
+        blocks.create_block() as file,
     ):
-        embedding_file.add(file, 1, ["a"], large)
+        embedding_file.add_sentence(file, 1, ["a"], large)
     assert blocks.done == 1
     blocks.join(["a"])
     assert list(read(tmp_path / "out.h5")) == ["0"]

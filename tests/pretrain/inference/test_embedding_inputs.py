@@ -5,7 +5,7 @@ import pytest
 
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.embedding_inputs import Pieces
-from pretrain.inference.layer_selection import chosen
+from pretrain.inference.layer_selection import parse_layers
 from tests.support.tiny_models import layout
 from tests.support.xlnet_inputs import off
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("exactly")
 
 
 def test_words_are_read_by_their_characters_and_never_as_marks(run):
-    embedder = Embedder(run("bilm"), layout(), chosen("0", count=3), tokens=64)
+    embedder = Embedder(run("bilm"), layout(), parse_layers("0", count=3), tokens=64)
     line = "ralor never-seen ralor </S> <UNK>"
     [found] = embedder([(0, [line])])
     assert found.tokens == line.split()

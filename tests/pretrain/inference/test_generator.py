@@ -57,7 +57,7 @@ def writer(kind: str = "banded", devices: int = 1, **sampling) -> Writer:
 def written(writer: Writer, prompts=PROMPTS, tokens: int = TOKENS, **options) -> list[str]:
     """The whole texts, without the prompts."""
     texts = [""] * len(prompts)
-    for row, text, _ in writer.texts(prompts, tokens=tokens, **options):
+    for row, text, _ in writer.generate(prompts, tokens=tokens, **options):
         texts[row] += text
     return texts
 
@@ -149,17 +149,17 @@ def test_eight_devices_write_what_one_writes(prompts):
 
 def test_what_does_not_fit_is_refused_with_the_room_there_is():
     with pytest.raises(UserError, match=r"'abcdefg' of 7 tokens and 10 more .* room for 9"):
-        writer().texts(PROMPTS, tokens=TOKENS + 1)
+        writer().generate(PROMPTS, tokens=TOKENS + 1)
 
 
 def test_no_prompts_give_no_texts_and_no_program():
-    assert list(writer().texts([])) == []
+    assert list(writer().generate([])) == []
 
 
 @pytest.mark.parametrize("options", [dict(tokens=0), dict(stops=["x", ""])])
 def test_no_tokens_and_empty_stops_are_refused(options):
     with pytest.raises(UserError, match="one token or more, no empty stop"):
-        writer().texts(PROMPTS, **options)
+        writer().generate(PROMPTS, **options)
 
 
 def test_prompts_of_about_one_length_share_their_programs():
@@ -177,7 +177,7 @@ def test_only_causal_models_write():
 
 def test_rows_end_each_at_its_own_end_with_tokens_counted():
     pen, prompts = writer(temperature=3.0), PROMPTS * 4
-    pieces = list(pen.texts(prompts, tokens=TOKENS))
+    pieces = list(pen.generate(prompts, tokens=TOKENS))
     lengths = [sum(len(text) for i, text, _ in pieces if i == row) for row in range(len(prompts))]
     assert min(lengths) < TOKENS == max(lengths)
     assert sorted(row for row, _, last in pieces if last) == [*range(len(prompts))]

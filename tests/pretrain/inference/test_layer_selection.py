@@ -5,23 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain.inference.layer_selection import chosen
+from pretrain.inference.layer_selection import parse_layers
 from pretrain.runtime.errors import UserError
 
 
 def test_layers_are_chosen_and_mixed():
     h_NBLD = np.random.default_rng(0).normal(0, 1, (3, 2, 5, 4)).astype(np.float32)
-    found = {layers: chosen(layers, count=3)(h_NBLD) for layers in ("all", "top", "1", "2,0")}
+    found = {layers: parse_layers(layers, count=3)(h_NBLD) for layers in ("all", "top", "1", "2,0")}
     expected = {"all": h_NBLD, "top": h_NBLD[2], "1": h_NBLD[1], "2,0": h_NBLD[[2, 0]]}
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-    np.testing.assert_allclose(chosen("mean", count=3)(h_NBLD), h_NBLD.mean(0), atol=1e-6)
+    np.testing.assert_allclose(parse_layers("mean", count=3)(h_NBLD), h_NBLD.mean(0), atol=1e-6)
     mixed = 0.5 * h_NBLD[0] - 2 * h_NBLD[2]
-    np.testing.assert_allclose(chosen("0,2", "0.5,-2", count=3)(h_NBLD), mixed, atol=1e-6)
+    np.testing.assert_allclose(parse_layers("0,2", "0.5,-2", count=3)(h_NBLD), mixed, atol=1e-6)
 
 
 def test_a_sum_of_layers_is_added_up_in_float32():
     h_NBLD = jnp.full((2, 1, 1, 1), 1 / 3, jnp.bfloat16)
-    summed = chosen("all", "0.1,0.001", count=2)(h_NBLD)
+    summed = parse_layers("all", "0.1,0.001", count=2)(h_NBLD)
     np.testing.assert_allclose(summed, 0.101 * float(h_NBLD[0, 0, 0, 0]), rtol=1e-6)
 
 
@@ -38,4 +38,4 @@ WRONG_LAYERS = {
 @pytest.mark.parametrize(("layers", "mix"), WRONG_LAYERS)
 def test_layers_that_are_not_there_and_weights_for_others_are_refused(layers, mix):
     with pytest.raises(UserError, match=WRONG_LAYERS[layers, mix]):
-        chosen(layers, mix, count=3)
+        parse_layers(layers, mix, count=3)

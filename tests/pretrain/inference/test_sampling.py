@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain.inference.sampling import Sampler, best, drawn, heated, nucleus
+from pretrain.inference.sampling import Sampler, draw_ids, keep_nucleus, scale_logits, take_top_k
 from pretrain.runtime.errors import UserError
 from tests.support.compiler import quick_jit
 
@@ -55,8 +55,8 @@ def test_tokens_come_as_often_as_counted_by_hand(temperature, k, p):
 
 @pytest.mark.parametrize("p", [1e-6, 0.3, 0.9, 0.99])
 def test_the_nucleus_is_the_fewest_tokens_that_reach_the_mass(p):
-    logits_BV, ids_BV = best(LOGITS_BV, V)
-    kept_BV = np.isfinite(nucleus(logits_BV, p))
+    logits_BV, ids_BV = take_top_k(LOGITS_BV, V)
+    kept_BV = np.isfinite(keep_nucleus(logits_BV, p))
     for row in range(B):
         expected = np.flatnonzero(by_hand(LOGITS_BV[row], 1, 0, p))
         assert sorted(ids_BV[row][kept_BV[row]].tolist()) == expected.tolist()
@@ -64,11 +64,11 @@ def test_the_nucleus_is_the_fewest_tokens_that_reach_the_mass(p):
 
 def test_a_nucleus_never_is_empty():
     sure_Bk = jnp.array([[50.0, 0.0, 0.0]])
-    assert np.isfinite(nucleus(sure_Bk, 1e-9)).tolist() == [[True, False, False]]
+    assert np.isfinite(keep_nucleus(sure_Bk, 1e-9)).tolist() == [[True, False, False]]
 
 
 def test_a_temperature_next_to_nothing_is_greedy_and_finite():
-    assert np.isfinite(heated(LOGITS_BV, 1e-30)).all()
+    assert np.isfinite(scale_logits(LOGITS_BV, 1e-30)).all()
     assert shares(Sampler(1e-30))[0, LOGITS_BV[0].argmax()] == 1
 
 
@@ -85,7 +85,7 @@ def test_greedy_takes_the_first_of_the_best(sampler):
 def many(logits_BV, seed=0, places_B=None):
     """[B, 64]: draws at 64 places that follow each row's own."""
     starts_B = jnp.zeros(len(logits_BV), jnp.int32) if places_B is None else places_B
-    draw = quick_jit(jax.vmap(lambda i: drawn(logits_BV, jax.random.key(seed), starts_B + i)))
+    draw = quick_jit(jax.vmap(lambda i: draw_ids(logits_BV, jax.random.key(seed), starts_B + i)))
     return np.asarray(draw(jnp.arange(64))).T
 
 
