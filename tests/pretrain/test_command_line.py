@@ -29,6 +29,7 @@ MAINS = {
     "pretrain.embed": 2,
     "pretrain.evaluate": 0,
     "pretrain.generate": 0,
+    "pretrain.gradients": 0,
     "pretrain.main": 0,
     "pretrain.neighbours": 1,
     "pretrain.plot": 1,
