@@ -76,7 +76,7 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
         (numbers of the evaluation that counts, whether the job is done)
 
     Raises:
-        UserError: as `summary.check`, of a job that is done.
+        UserError: as `summary.check_result`, of a job that is done.
     """
     hooks = build_hooks(config.get("hooks", {}))
     job = jobs.build_job(config, say)
@@ -103,7 +103,7 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
         multihost_utils.sync_global_devices("trained")
         best, is_done = result.best, result.finished
         if is_done:
-            summary.check(result.state, best.values if best else {})
+            summary.check_result(result.state, best.values if best else {})
         if best is not None:
             # Predictions use what is tuned, as SQuAD 2.0's threshold: it is saved before them.
             job.data.tune(best.values)

@@ -44,7 +44,7 @@ def main() -> int:
     if not command or args.n < 1:
         parser.error("name a command to run, after --")
     try:
-        mine = shares([] if args.devices else gpus(), args.n)
+        mine = divide_gpus([] if args.devices else list_gpus(), args.n)
     except ValueError as error:
         parser.error(str(error))
     processes: list[subprocess.Popen] = []
@@ -57,12 +57,12 @@ def main() -> int:
         signal.signal(signum, pass_on)
     address = f"localhost:{_free_port()}"
     for n in range(args.n):
-        own = environment(n, args.n, address, args.devices, mine[n])
-        processes.append(start(command, own))
+        variables = make_environment(n, args.n, address, args.devices, mine[n])
+        processes.append(start_process(command, variables))
     output = Output()
     echoes = [
-        threading.Thread(target=_echo, args=(*each, output), daemon=True)
-        for each in enumerate(processes)
+        threading.Thread(target=_echo, args=(*item, output), daemon=True)
+        for item in enumerate(processes)
     ]
     for echo in echoes:
         echo.start()
@@ -73,57 +73,57 @@ def main() -> int:
     return code
 
 
-def gpus() -> list[str]:
+def list_gpus() -> list[str]:
     """The GPUs a process would see here, as CUDA_VISIBLE_DEVICES names them."""
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         return []
     if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
         return [name for name in named.split(",") if name not in ("", "-1")]
-    found = [path for path in pathlib.Path("/dev").glob("nvidia*") if re.search(r"\d$", path.name)]
-    return [str(n) for n in range(len(found))]
+    gpus = [path for path in pathlib.Path("/dev").glob("nvidia*") if re.search(r"\d$", path.name)]
+    return [str(n) for n in range(len(gpus))]
 
 
-def shares(found: list[str], n: int) -> list[list[str]]:
-    """`found` in `n` equal parts.
+def divide_gpus(gpus: list[str], n: int) -> list[list[str]]:
+    """`gpus` in `n` equal parts.
 
     Raises:
         ValueError: they cannot be divided so.
     """
-    if len(found) % n:
+    if len(gpus) % n:
         raise ValueError(
-            f"{len(found)} GPUs cannot be shared evenly by {n} processes; name those to use in "
+            f"{len(gpus)} GPUs cannot be shared evenly by {n} processes; name those to use in "
             "CUDA_VISIBLE_DEVICES, or set JAX_PLATFORMS=cpu"
         )
-    each = len(found) // n
-    return [found[i * each : (i + 1) * each] for i in range(n)]
+    share = len(gpus) // n
+    return [gpus[i * share : (i + 1) * share] for i in range(n)]
 
 
-def environment(
+def make_environment(
     index: int, count: int, address: str, devices: int, gpus: list[str]
 ) -> dict[str, str]:
     """What tells a process who it is: the variables that `pretrain.distributed.processes.join`
     reads."""
-    own = {
+    variables = {
         "JAX_COORDINATOR_ADDRESS": address,
         "JAX_NUM_PROCESSES": str(count),
         "JAX_PROCESS_ID": str(index),
         "PYTHONUNBUFFERED": "1",
     }
     if gpus:
-        own["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     if devices:
         flags = os.environ.get("XLA_FLAGS", "")
-        own["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}"
-        own["JAX_PLATFORMS"] = "cpu"
-    return own
+        variables["XLA_FLAGS"] = f"{flags} --xla_force_host_platform_device_count={devices}"
+        variables["JAX_PLATFORMS"] = "cpu"
+    return variables
 
 
-def start(command: list[str], own: dict[str, str]) -> subprocess.Popen:
+def start_process(command: list[str], variables: dict[str, str]) -> subprocess.Popen:
     """One process with variables of its `own`."""
     # A session of its own: a terminal's Ctrl-C reaches it once, through the launcher.
     return subprocess.Popen(
         command,
-        env=os.environ | own,
+        env=os.environ | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -16,11 +16,11 @@ from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
 from pretrain import command_line
-from pretrain.checkpoint.paths import folder_in
+from pretrain.checkpoint.paths import find_folder
 from pretrain.distributed import failures, processes
 from pretrain.runtime import compile_cache, malloc, recipe_ranges
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import unused_path
+from pretrain.runtime.files import find_unused_path
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import diff_configs, read_config, write_config
 
@@ -156,7 +156,7 @@ def resolve_workdir() -> pathlib.Path:
             "launch/README.md"
         )
     folder = pathlib.Path(WORKDIR.value or pathlib.Path("runs", recipe_name())).absolute()
-    folder_in(folder)  # refused before a corpus is prepared
+    find_folder(folder)  # refused before a corpus is prepared
     return folder
 
 
@@ -207,5 +207,5 @@ def is_free(difference: str) -> bool:
 def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
     if jax.process_index() == 0:
         if is_changed:
-            shutil.copy(workdir / "config.json", unused_path(workdir / "config-before.json"))
+            shutil.copy(workdir / "config.json", find_unused_path(workdir / "config-before.json"))
         write_config(workdir, recipe)

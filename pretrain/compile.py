@@ -17,8 +17,8 @@ from absl import flags
 from pretrain import cli
 from pretrain.aot import compiled_step, mesh_search, roofline, tpu_specs
 from pretrain.aot.compiled_step import Step
-from pretrain.aot.hlo_cost import saved_activations
-from pretrain.aot.mesh_search import Candidate, Outcome, too_large
+from pretrain.aot.hlo_cost import list_saved_activations
+from pretrain.aot.mesh_search import Candidate, Outcome, refuse_size
 from pretrain.aot.roofline import Estimate
 from pretrain.aot.tpu_specs import Slice
 from pretrain.distributed.sharding import AXES
@@ -48,8 +48,10 @@ def main(config) -> int:
         outcomes = mesh_search.search(config, len(place.devices), MINUTES.value, say, search)
         print("\n".join(mesh_search.format_table(outcomes)))
         return int(not any(x.seconds for x in outcomes))
-    steps = compiled_step.steps(config, place)
-    compiled = [compiled_step.compile_step(steps, data) for data in compiled_step.rows(config)]
+    steps = compiled_step.build_steps(config, place)
+    compiled = [
+        compiled_step.compile_step(steps, data) for data in compiled_step.build_batch_shapes(config)
+    ]
     for step in compiled:
         work = roofline.estimate(step.program, place, list(steps.layout.mesh.devices.flat))
         print("\n".join(describe_step(step, work, place)), end="\n\n")
@@ -66,16 +68,16 @@ def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
     if candidate.remat:
         config.execution.remat = candidate.remat
     try:
-        steps = compiled_step.steps(config, target)
+        steps = compiled_step.build_steps(config, target)
         # The state's size is known without compiling, which takes minutes.
-        if (size := compiled_step.state_bytes(steps)) > target.chip.memory:
-            return too_large(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
-        step = compiled_step.compile_step(steps, compiled_step.rows(config)[-1])
+        if (size := compiled_step.count_state_bytes(steps)) > target.chip.memory:
+            return refuse_size(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
+        step = compiled_step.compile_step(steps, compiled_step.build_batch_shapes(config)[-1])
     except UserError as error:
         return Outcome(candidate, why=str(error))
     if step.refusal:
         needed = re.search(r"\(([\d.]+\w)\) exceeds", step.refusal)
-        return too_large(candidate, f"it takes {needed[1]}" if needed else step.refusal)
+        return refuse_size(candidate, f"it takes {needed[1]}" if needed else step.refusal)
     mesh = steps.layout.mesh
     seconds = roofline.estimate(step.program, target, list(mesh.devices.flat)).seconds
     # Per chip, so that slices of different sizes compare.
@@ -90,7 +92,8 @@ def describe_step(step: Step, work: Estimate, place: Slice) -> list[str]:
     over = " ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     return [
         f"{step.data.B} rows of {step.data.L} tokens on {place.name}: {mesh.size} chips, {over}; "
-        f"{compiled_step.parameters(step.steps):,} parameters; compiled in {step.seconds:.0f} s",
+        f"{compiled_step.count_parameters(step.steps):,} parameters; "
+        f"compiled in {step.seconds:.0f} s",
         *_memory(step, place),
         *_collectives(work),
         *([] if step.refusal else _work(step, work, place)),
@@ -112,7 +115,7 @@ def _memory(step: Step, place: Slice) -> list[str]:
 
 
 def _largest(step: Step) -> str:
-    largest = sorted(saved_activations(step.program), key=lambda x: -x.bytes)[:3]
+    largest = sorted(list_saved_activations(step.program), key=lambda x: -x.bytes)[:3]
     return "   such as " + ", ".join(map(str, largest)) if largest else ""
 
 

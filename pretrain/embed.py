@@ -147,7 +147,7 @@ def check_layers(backbone: Any) -> None:
 def describe_inputs(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """What the vectors of a sentence depend on."""
     return {
-        "weights": integrity.with_digest(describe(named_leaves.flatten(params))[0])["digest"],
+        "weights": integrity.add_digest(describe(named_leaves.flatten(params))[0])["digest"],
         "tokenizer": saved_files.hash_saved(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),

@@ -24,12 +24,12 @@ from pretrain.data.corpus.format import Corpus
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
-from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.addresses import remove_credentials
 from pretrain.runtime.errors import TerminatedError, UserError
 from pretrain.runtime.files import open_private
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training.compiled_steps import Steps
-from pretrain.training.metrics import means
+from pretrain.training.metrics import compute_means
 
 flags.declare_key_flag("config")
 flags.declare_key_flag("workdir")
@@ -87,8 +87,8 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     total = steps.evaluate(params, text, processes.Stop())
     if total is None:
         raise TerminatedError("told to terminate before the end of the text: there is no result")
-    what = {"source": without_credentials(fields["source"]), "batches": read, "step": step}
-    return {**what, **count_units(total), **means(total)}
+    what = {"source": remove_credentials(fields["source"]), "batches": read, "step": step}
+    return {**what, **count_units(total), **compute_means(total)}
 
 
 def prepare_corpus(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:

@@ -4,7 +4,7 @@ from absl import flags
 
 from pretrain import cli
 from pretrain.runtime.errors import UsageError
-from pretrain.training.curves import curves
+from pretrain.training.curves import draw_curves
 
 OUT = flags.DEFINE_string("out", "curves.png", "The picture to write.")
 
@@ -13,7 +13,7 @@ def main(words: list[str]) -> None:
     """Draws the runs named on the command line."""
     if not words:
         raise UsageError("name the runs to draw: python -m pretrain.plot runs/a runs/b")
-    curves(words, OUT.value)
+    draw_curves(words, OUT.value)
     print(OUT.value)
 
 

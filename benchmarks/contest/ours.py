@@ -50,7 +50,7 @@ class Ours:
         }
 
     def step(self) -> Any:
-        batch = self.layout.put(next(self.batches), self.B)
+        batch = self.layout.shard_batch(next(self.batches), self.B)
         self.state, metrics = self.train(self.state, batch)
         return metrics  # on the device: to read them here would wait for the step
 

@@ -56,9 +56,9 @@ def find_collectives(program: Program, devices: int) -> list[Collective]:
     collectives = []
     for name, times in program.executions():
         for kind, i, origin in _iter_collectives(program, name):
-            group = tuple(first_group(i.attributes, devices))
+            group = tuple(parse_first_group(i.attributes, devices))
             if len(group) > 1:  # a group of one device sends nothing
-                collectives.append(Collective(kind, _results(i), group, times, origin))
+                collectives.append(Collective(kind, _select_results(i), group, times, origin))
     return collectives
 
 
@@ -79,7 +79,7 @@ def _iter_collectives(program: Program, computation: str) -> Iterator[tuple[str,
             yield kind, i, i.op_name
 
 
-def _results(i: Instruction) -> tuple[Array, ...]:
+def _select_results(i: Instruction) -> tuple[Array, ...]:
     """Returns an operation's results; an async start's tuple holds (operands, results)."""
     if i.op in ("all-gather-start", "collective-permute-start"):
         arrays = [x for x in i.arrays if x.shape]  # without the counters of the context
@@ -87,7 +87,7 @@ def _results(i: Instruction) -> tuple[Array, ...]:
     return i.arrays
 
 
-def first_group(attributes: str, devices: int) -> list[int]:
+def parse_first_group(attributes: str, devices: int) -> list[int]:
     """Returns the devices of a collective's first group, from any notation of its attributes."""
     if listed := re.search(r"source_target_pairs=\{([\d,{}]*)\}", attributes):
         pairs = re.findall(r"(\d+),(\d+)", listed[1])
@@ -99,13 +99,13 @@ def first_group(attributes: str, devices: int) -> list[int]:
         size, dims, transposition = strided.groups()
         shape = [int(n) for n in dims.split(",")]
         order = [int(n) for n in transposition.split(",")] if transposition else range(len(shape))
-        return _grid(shape).transpose(order).reshape(-1, int(size))[0].tolist()
+        return _make_grid(shape).transpose(order).reshape(-1, int(size))[0].tolist()
     if axes := re.search(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}", attributes):
-        return _group_of_axes(axes[1], axes[2])
+        return _parse_mesh_group(axes[1], axes[2])
     return list(range(devices))
 
 
-def _group_of_axes(mesh: str, axes: str) -> list[int]:
+def _parse_mesh_group(mesh: str, axes: str) -> list[int]:
     """Reads `'a'=2,'b'=8` and `'a','b':(2)4`, where (2)4 is 4 positions with 2 before them."""
     sizes = {name: int(n) for name, n in re.findall(r"'(\w+)'=(\d+)", mesh)}
     group_axes = re.findall(r"'(\w+)'(?::\((\d+)\)(\d+))?", axes)
@@ -118,8 +118,8 @@ def _group_of_axes(mesh: str, axes: str) -> list[int]:
         for before, part in parts or [(1, size)]:
             shape += [before, part, size // before // part]
             index += [0, slice(None) if name in names else 0, 0]
-    return np.asarray(_grid(shape)[tuple(index)]).reshape(-1).tolist()
+    return np.asarray(_make_grid(shape)[tuple(index)]).reshape(-1).tolist()
 
 
-def _grid(shape: Sequence[int]) -> np.ndarray:
+def _make_grid(shape: Sequence[int]) -> np.ndarray:
     return np.arange(math.prod(shape)).reshape(shape)

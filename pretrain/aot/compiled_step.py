@@ -15,7 +15,7 @@ import modules
 from modules import plugins
 from pretrain import objectives
 from pretrain.aot.hlo import Program
-from pretrain.aot.hlo_cost import saved_activations
+from pretrain.aot.hlo_cost import list_saved_activations
 from pretrain.aot.tpu_specs import Slice
 from pretrain.data.batches import BatchShapes
 from pretrain.data.batches.phases import configure_training
@@ -58,16 +58,19 @@ class Step:
     def whole(self) -> dict[str, int]:
         """Bytes of parameters and optimiser that every chip has a whole copy of."""
         like = self.steps.like
-        return {"parameters": _whole(like.params), "optimiser": _whole(like.opt)}
+        return {
+            "parameters": _count_replicated(like.params),
+            "optimiser": _count_replicated(like.opt),
+        }
 
 
-def rows(config) -> list[BatchShapes]:
+def build_batch_shapes(config) -> list[BatchShapes]:
     """Builds the layouts of the recipe's phases, in turn, without a text."""
     with name_section("batches"):
         return configure_training(config.batches, config.get("first_phase"))
 
 
-def steps(config, place: Slice) -> Steps:
+def build_steps(config, place: Slice) -> Steps:
     """A recipe's steps on a slice, its mesh over all of it; nothing is compiled yet.
 
     Raises:
@@ -85,7 +88,7 @@ def steps(config, place: Slice) -> Steps:
     with name_section("optim"):
         tx, _ = optimizer.make(**config.optim)
     layout = Layout(call_section("mesh", make_mesh, config.mesh, devices=place.devices))
-    train = rows(config)
+    train = build_batch_shapes(config)
     for data in train:
         objectives.check_length(backbone, data.L)
     return Steps(
@@ -120,7 +123,7 @@ def compile_step(steps: Steps, data: BatchShapes) -> Step:
             raise UserError(f"the compiler: {refusal or 'left no text of what it made'}")
         program = Program(texts[0].read_text())
     seconds = time.monotonic() - begin
-    return Step(steps, data, program, memory(program, stats), refusal, seconds)
+    return Step(steps, data, program, count_memory(program, stats), refusal, seconds)
 
 
 KINDS = {  # an argument's name -> what it is for
@@ -132,39 +135,41 @@ KINDS = {  # an argument's name -> what it is for
 }
 
 
-def memory(program: Program, stats: Any = None) -> dict[str, float]:
+def count_memory(program: Program, stats: Any = None) -> dict[str, float]:
     """Bytes of a chip by what they are for.
 
     Args:
         stats: what the compiler says of the program it has finished; without it only arguments
             and activations are told.
     """
-    found = dict.fromkeys((*KINDS.values(), "activations"), 0.0)
+    sizes = dict.fromkeys((*KINDS.values(), "activations"), 0.0)
     for i in program.parameters(program.entry):
         name = next((kind for start, kind in KINDS.items() if re.match(start, i.op_name)), "batch")
-        found[name] += i.bytes
-    found["activations"] = float(sum(x.bytes for x in saved_activations(program)))
+        sizes[name] += i.bytes
+    sizes["activations"] = float(sum(x.bytes for x in list_saved_activations(program)))
     if stats:
-        rest = stats.temp_size_in_bytes - found["activations"]
-        found["temporaries"] = rest + stats.output_size_in_bytes - stats.alias_size_in_bytes
-        found["program"] = stats.generated_code_size_in_bytes
-    return found
+        rest = stats.temp_size_in_bytes - sizes["activations"]
+        sizes["temporaries"] = rest + stats.output_size_in_bytes - stats.alias_size_in_bytes
+        sizes["program"] = stats.generated_code_size_in_bytes
+    return sizes
 
 
-def state_bytes(steps: Steps) -> int:
+def count_state_bytes(steps: Steps) -> int:
     """Of the state, on each chip."""
-    return sum(_bytes(x, x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(steps.like))
+    return sum(
+        _count_bytes(x, x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(steps.like)
+    )
 
 
-def _whole(tree) -> int:
+def _count_replicated(tree) -> int:
     leaves = [x for x in jax.tree.leaves(tree) if x.sharding.mesh.size > 1]
-    return sum(_bytes(x, x.shape) for x in leaves if x.sharding.is_fully_replicated)
+    return sum(_count_bytes(x, x.shape) for x in leaves if x.sharding.is_fully_replicated)
 
 
-def _bytes(x, shape) -> int:
+def _count_bytes(x, shape) -> int:
     return math.prod(shape) * x.dtype.itemsize
 
 
-def parameters(steps: Steps) -> int:
+def count_parameters(steps: Steps) -> int:
     """How many there are."""
     return sum(math.prod(x.shape) for x in jax.tree.leaves(steps.like.params))

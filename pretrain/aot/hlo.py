@@ -39,7 +39,7 @@ class Array:
     @property
     def unpadded_bytes(self) -> int:
         """Returns the bytes of its entries alone."""
-        return math.prod(self.shape) * item_bytes(self.dtype)
+        return math.prod(self.shape) * count_item_bytes(self.dtype)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
@@ -58,11 +58,11 @@ def parse_array(dtype: str, dims: str, layout: str) -> Array:
     for axis, size in zip(minor, tiles, strict=False):
         padded[axis] = -(-shape[axis] // size) * size
     space = re.search(r"S\((\d+)\)", placement)
-    size = math.prod(padded) * item_bytes(dtype)
+    size = math.prod(padded) * count_item_bytes(dtype)
     return Array(dtype, shape, size, int(space[1]) if space else 0)
 
 
-def item_bytes(dtype: str) -> int:
+def count_item_bytes(dtype: str) -> int:
     """Returns the bytes of one entry; types of 4 bits count as one byte."""
     bits = re.search(r"\d+", dtype)
     return ITEM_BYTES.get(dtype, max(int(bits[0]) // 8, 1) if bits else 1)

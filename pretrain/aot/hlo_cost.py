@@ -39,26 +39,26 @@ SLICING = ("slice", "dynamic-slice", "gather")  # these read a part of their ope
 # --- FLOPs -----------------------------------------------------------------------------------
 
 
-def flops(program: Program, computation: str, i: Instruction) -> float:
+def count_flops(program: Program, computation: str, i: Instruction) -> float:
     """Counts the operations of an instruction's matrix products, a multiply-add as two."""
     if i.op == "fusion":
         (inner,) = i.callees("calls")
-        return sum(flops(program, inner, x) for x in program.computations[inner].values())
+        return sum(count_flops(program, inner, x) for x in program.computations[inner].values())
     # Products of integers and of bools do not use the matrix units.
     if i.op not in ("dot", "convolution") or i.arrays[0].dtype[0] not in "bf":
         return 0.0
     shapes = [program.computations[computation][name].arrays[0].shape for name in i.operands]
-    return 2.0 * (_dot_products if i.op == "dot" else _convolution_products)(i, *shapes)
+    return 2.0 * (_count_dot_products if i.op == "dot" else _count_convolution_products)(i, *shapes)
 
 
-def _dot_products(i: Instruction, left, right) -> int:
+def _count_dot_products(i: Instruction, left, right) -> int:
     contracted = re.search(r"lhs_contracting_dims=\{([\d,]*)\}", i.attributes)
     # Every entry of the result sums over the contracted axes; batch axes are in the result.
     axes = [int(n) for n in contracted[1].split(",") if n] if contracted else []
     return math.prod(i.arrays[0].shape) * math.prod(left[axis] for axis in axes)
 
 
-def _convolution_products(i: Instruction, left, right) -> int:
+def _count_convolution_products(i: Instruction, left, right) -> int:
     """Counts the multiply-adds of a convolution.
 
     A TPU writes every product so: batch dimensions become windows that slide over dilated rows.
@@ -105,7 +105,7 @@ def count_window_hits(size: int, width: int, positions: int, window: dict[str, s
 # --- memory traffic --------------------------------------------------------------------------
 
 
-def bytes_accessed(program: Program, computation: str, i: Instruction) -> float:
+def count_bytes_accessed(program: Program, computation: str, i: Instruction) -> float:
     """Counts the bytes that an instruction moves between main memory and the processor.
 
     A slice of an array counts as the slice, an update as the update.  Collectives do not count.
@@ -120,10 +120,12 @@ def bytes_accessed(program: Program, computation: str, i: Instruction) -> float:
     written = float(sum(x.bytes for x in i.arrays if x.space == 0))
     if i.op == "fusion":
         (inner,) = i.callees("calls")
-        parts = [min(_bytes_read(program, inner, p), p.bytes) for p in program.parameters(inner)]
+        parts = [
+            min(_count_bytes_read(program, inner, p), p.bytes) for p in program.parameters(inner)
+        ]
         # An operand outside main memory is read for nothing.
         read = sum(part for whole, part in zip(reads, parts, strict=True) if whole)
-        return read + _bytes_written(program, inner, program.roots[inner], i.arrays)
+        return read + _count_bytes_written(program, inner, program.roots[inner], i.arrays)
     if i.op in SLICING:
         return written + min(sum(reads), i.bytes)
     if i.op == "dynamic-update-slice":
@@ -135,7 +137,7 @@ def _in_main_memory(i: Instruction) -> bool:
     return all(x.space == 0 for x in i.arrays)
 
 
-def _bytes_read(program: Program, computation: str, operand: Instruction) -> float:
+def _count_bytes_read(program: Program, computation: str, operand: Instruction) -> float:
     """Counts the bytes of an operand that a fused computation reads."""
     total = 0.0
     for user in program.computations[computation].values():
@@ -147,9 +149,9 @@ def _bytes_read(program: Program, computation: str, operand: Instruction) -> flo
             (inner,) = user.callees("calls")
             positions = [k for k, name in enumerate(user.operands) if name == operand.name]
             inputs = program.parameters(inner)
-            total += sum(_bytes_read(program, inner, inputs[k]) for k in positions)
+            total += sum(_count_bytes_read(program, inner, inputs[k]) for k in positions)
         elif user.op == "bitcast":
-            total += _bytes_read(program, computation, user)
+            total += _count_bytes_read(program, computation, user)
         elif user.op == "dynamic-update-slice" and user.operands[0] == operand.name:
             total += 0.0  # updated in place: what is not overwritten is not read
         elif user.op != "tuple" and user.op not in NO_TRAFFIC:
@@ -157,43 +159,45 @@ def _bytes_read(program: Program, computation: str, operand: Instruction) -> flo
     return total
 
 
-def _bytes_written(program: Program, computation: str, i: Instruction, arrays) -> float:
+def _count_bytes_written(program: Program, computation: str, i: Instruction, arrays) -> float:
     """Counts the bytes that a fused computation with the root `i` writes into `arrays`."""
     instructions = program.computations[computation]
     if i.op == "tuple":  # a fusion of several results
         pairs = zip(i.operands, arrays, strict=False)
-        return sum(_bytes_written(program, computation, instructions[n], [x]) for n, x in pairs)
+        return sum(
+            _count_bytes_written(program, computation, instructions[n], [x]) for n, x in pairs
+        )
     if all(x.space for x in arrays) or i.op in NO_TRAFFIC - {"bitcast"}:
         return 0.0
     if i.op == "bitcast":
-        return _bytes_written(program, computation, instructions[i.operands[0]], arrays)
+        return _count_bytes_written(program, computation, instructions[i.operands[0]], arrays)
     if i.op == "dynamic-update-slice":
         return float(instructions[i.operands[1]].bytes)
     if i.op == "fusion":
         (inner,) = i.callees("calls")
-        return _bytes_written(program, inner, program.roots[inner], arrays)
+        return _count_bytes_written(program, inner, program.roots[inner], arrays)
     return float(sum(x.bytes for x in arrays if x.space == 0))
 
 
 # --- memory ----------------------------------------------------------------------------------
 
 
-def saved_activations(program: Program) -> list[Array]:
+def list_saved_activations(program: Program) -> list[Array]:
     """Returns the arrays in main memory that the forward pass saves for the backward pass.
 
     JAX names the instructions of a forward pass `jvp(...)` and those of the backward pass
     `transpose(jvp(...))`.  Of several passes, the one that saves most is returned.
     """
-    passes = [_saved_arrays(program.computations[name]) for name, _ in program.executions()]
+    passes = [_list_saved_arrays(program.computations[name]) for name, _ in program.executions()]
     return max(passes, key=lambda arrays: sum(x.bytes for x in arrays))
 
 
-def _saved_arrays(instructions: dict[str, Instruction]) -> list[Array]:
+def _list_saved_arrays(instructions: dict[str, Instruction]) -> list[Array]:
     arrays: dict[tuple[str, int], Array] = {}  # by its source, so that none counts twice
     for i in instructions.values():
         # An operand of the backward pass that the forward pass made has to be kept for it.
         if "transpose(" in i.op_name:
-            sources = (x for operand in i.operands for x in _sources(instructions, operand))
+            sources = (x for operand in i.operands for x in _iter_sources(instructions, operand))
             arrays |= {key: x for key, x in sources if _is_forward(instructions[key[0]])}
     return [x for x in arrays.values() if x.space == 0]
 
@@ -203,7 +207,7 @@ def _is_forward(i: Instruction) -> bool:
     return is_forward and i.op not in ("parameter", "constant")
 
 
-def _sources(
+def _iter_sources(
     instructions: dict[str, Instruction], name: str
 ) -> Iterator[tuple[tuple[str, int], Array]]:
     """Yields ((instruction, index of its result), array) behind tuples, copies and bitcasts."""
@@ -212,11 +216,11 @@ def _sources(
         return
     if i.op in ("tuple", "bitcast", "copy", "copy-start", "copy-done"):
         for operand in i.operands:
-            yield from _sources(instructions, operand)
+            yield from _iter_sources(instructions, operand)
     elif i.op == "get-tuple-element":
         source = instructions.get(i.operands[0])
         if source and source.op == "tuple":
-            yield from _sources(instructions, source.operands[i.index])
+            yield from _iter_sources(instructions, source.operands[i.index])
         elif source:
             yield (source.name, i.index), i.arrays[0]
     elif len(i.arrays) == 1:

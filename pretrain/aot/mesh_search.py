@@ -81,7 +81,7 @@ def search(
             say(f"{minutes:g} minutes are over: {left}")
             break
         try:
-            known = _known_too_large(candidate, outcomes)
+            known = _refuse_known(candidate, outcomes)
             outcomes.append(known or compile_candidate(candidate))
         except KeyboardInterrupt:  # the table of what is known is still printed
             say(f"interrupted: {left}")
@@ -90,17 +90,17 @@ def search(
     return outcomes
 
 
-def _known_too_large(candidate: Candidate, outcomes: list[Outcome]) -> Outcome | None:
+def _refuse_known(candidate: Candidate, outcomes: list[Outcome]) -> Outcome | None:
     """Returns a refusal if fewer rows did not fit with the same mesh and remat."""
     setting = (candidate.mesh, candidate.remat)
     for x in outcomes:
         is_same = (x.candidate.mesh, x.candidate.remat) == setting
         if x.is_too_large and is_same and x.candidate.B <= candidate.B:
-            return too_large(candidate, f"nor do {x.candidate.B} rows")
+            return refuse_size(candidate, f"nor do {x.candidate.B} rows")
     return None
 
 
-def too_large(candidate: Candidate, why: str) -> Outcome:
+def refuse_size(candidate: Candidate, why: str) -> Outcome:
     """Returns the outcome of a candidate that exceeds the chip's memory."""
     return Outcome(candidate, why=f"does not fit: {why}", is_too_large=True)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from pretrain.aot.collectives import Collective, find_collectives
 from pretrain.aot.hlo import Program
-from pretrain.aot.hlo_cost import bytes_accessed, flops
+from pretrain.aot.hlo_cost import count_bytes_accessed, count_flops
 from pretrain.aot.tpu_specs import Chip, Slice
 
 
@@ -49,7 +49,9 @@ def estimate(program: Program, target: Slice, devices: Sequence) -> Estimate:
     # Every instruction is costed once, and weighted by how often it runs.
     for name, times in program.executions():
         for i in program.computations[name].values():
-            costs.append((times, flops(program, name, i), bytes_accessed(program, name, i)))
+            costs.append(
+                (times, count_flops(program, name, i), count_bytes_accessed(program, name, i))
+            )
     collectives = tuple(find_collectives(program, len(devices)))
     operations, traffic = (sum(cost[0] * cost[k] for cost in costs) for k in (1, 2))
     return Estimate(
@@ -57,19 +59,19 @@ def estimate(program: Program, target: Slice, devices: Sequence) -> Estimate:
         traffic,
         operations / chip.peak,
         traffic / chip.bandwidth,
-        _operations_seconds(costs, chip),
-        sum(_collective_seconds(x, target, devices) for x in collectives),
+        _estimate_operations(costs, chip),
+        sum(_estimate_collective(x, target, devices) for x in collectives),
         collectives,
         tuple(program.data_dependent_loops()),
     )
 
 
-def _operations_seconds(costs: Iterable[tuple[float, float, float]], chip: Chip) -> float:
+def _estimate_operations(costs: Iterable[tuple[float, float, float]], chip: Chip) -> float:
     # Within one operation products and traffic overlap, between two operations they do not.
     return sum(n * max(work / chip.peak, moved / chip.bandwidth) for n, work, moved in costs)
 
 
-def _collective_seconds(collective: Collective, target: Slice, devices: Sequence) -> float:
+def _estimate_collective(collective: Collective, target: Slice, devices: Sequence) -> float:
     # All links of the group work at once: a ring in each direction of each dimension.
     links = target.count_links([devices[n] for n in collective.group])
     return collective.count * collective.bytes_received / (links * target.chip.link)

@@ -102,10 +102,10 @@ def parse_topology(name: str | None) -> Slice:
             f"topology={name!r}: slices of {match[1]} have {chip.dimensions} dimensions, "
             f"as {match[1]}:{example}"
         )
-    return Slice(name, chip, shape, _devices(name, chip, shape))
+    return Slice(name, chip, shape, _describe_devices(name, chip, shape))
 
 
-def _devices(name: str, chip: Chip, shape: tuple[int, ...]) -> Sequence:
+def _describe_devices(name: str, chip: Chip, shape: tuple[int, ...]) -> Sequence:
     if not importlib.util.find_spec("libtpu"):
         raise UserError("to compile for TPUs that are not here, first: pip install libtpu")
     # Read when libtpu is loaded; a value of the user's own stays.

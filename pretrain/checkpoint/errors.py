@@ -31,14 +31,14 @@ def describe_error(error: BaseException | None) -> str:
 
 @contextlib.contextmanager
 def report_failure(folder: pathlib.Path) -> Iterator[None]:
-    """Turns the errors of Orbax within the block into a `write_error`."""
+    """Turns the errors of Orbax within the block into that of `make_write_error`."""
     try:
         yield
     except (OSError, ValueError) as error:  # a full disk is either, by the layer that met it
-        raise write_error(folder, error) from error
+        raise make_write_error(folder, error) from error
 
 
-def write_error(folder: pathlib.Path, error: BaseException) -> UserError:
+def make_write_error(folder: pathlib.Path, error: BaseException) -> UserError:
     """Makes the error of a save that failed, in one line; a full disk is called so."""
     why = next((text for text in FULL if text in str(error)), describe_error(error))
     return UserError(f"a checkpoint could not be written in {folder}: {why}")

@@ -55,10 +55,10 @@ def make_record(leaves: Mapping[str, dict], position: Mapping[str, Any]) -> dict
         leaves: the rows of `checksums.describe` by name.
         position: JSON; the position in the data.
     """
-    return with_digest({"format": FORMAT, "leaves": leaves, "position": position})
+    return add_digest({"format": FORMAT, "leaves": leaves, "position": position})
 
 
-def with_digest(record: Mapping[str, Any]) -> dict:
+def add_digest(record: Mapping[str, Any]) -> dict:
     """Adds to a record the sha256 of its canonical JSON, under "digest"."""
     plain = json.loads(json.dumps(record))  # tuples become lists, as they will when it is read
     return {**plain, "digest": json_files.hash_json(plain)}
@@ -195,7 +195,7 @@ def read_record(folder: pathlib.Path) -> dict:
     if not isinstance(record, dict):
         raise DamagedError(f"{folder / 'record' / 'metadata'} holds no record")
     digest = record.pop("digest", None)
-    if with_digest(record)["digest"] != digest:
+    if add_digest(record)["digest"] != digest:
         raise DamagedError("its record of what was saved has been altered")
     check_format(record, folder)
     return record

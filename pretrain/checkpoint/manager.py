@@ -19,9 +19,9 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from pretrain.checkpoint import checksums, integrity, named_leaves
-from pretrain.checkpoint.errors import DamagedError, report_failure, write_error
-from pretrain.checkpoint.paths import folder_in, list_steps
-from pretrain.runtime.files import PathLike, unused_path
+from pretrain.checkpoint.errors import DamagedError, make_write_error, report_failure
+from pretrain.checkpoint.paths import find_folder, list_steps
+from pretrain.runtime.files import PathLike, find_unused_path
 
 
 class Failures(logging.Filter):
@@ -84,7 +84,7 @@ class Checkpoints:
         Raises:
             UserError: Orbax cannot write below a path of this name.
         """
-        self.folder = folder_in(workdir)
+        self.folder = find_folder(workdir)
         policies = [preservation_policy.LatestN(keep)]
         if keep_every:
             policies.append(preservation_policy.EveryNSteps(keep_every))
@@ -161,7 +161,7 @@ class Checkpoints:
         self.put_aside([step])
         return False
 
-    def positions(self) -> Iterator[dict]:
+    def iter_positions(self) -> Iterator[dict]:
         """Yields the position of every checkpoint whose record can be read."""
         for step in list_steps(self.folder):
             with contextlib.suppress(DamagedError):
@@ -181,7 +181,7 @@ class Checkpoints:
         """Raises UserError if an earlier asynchronous save failed; never waits."""
         # First what the log said: the manager raises only after all processes have answered.
         if error := _failures.errors.get(self.folder):
-            raise write_error(self.folder, error) from error
+            raise make_write_error(self.folder, error) from error
         if not self.manager.is_saving_in_progress():
             with report_failure(self.folder):
                 self.manager.wait_until_finished()
@@ -204,7 +204,7 @@ class Checkpoints:
         """Moves checkpoints to `checkpoints-refused`, where a person may want to look at them."""
         if jax.process_index() == 0:
             for step in filter(lambda x: os.path.lexists(self.folder / str(x)), steps):
-                aside = unused_path(self.folder.with_name("checkpoints-refused") / str(step))
+                aside = find_unused_path(self.folder.with_name("checkpoints-refused") / str(step))
                 aside.parent.mkdir(exist_ok=True)
                 shutil.move(self.folder / str(step), aside)
         multihost_utils.sync_global_devices("refused checkpoints are out of the way")

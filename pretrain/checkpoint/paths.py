@@ -9,7 +9,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike
 
 
-def folder_in(workdir: PathLike) -> pathlib.Path:
+def find_folder(workdir: PathLike) -> pathlib.Path:
     """Returns the folder of a workdir's checkpoints.
 
     Raises:

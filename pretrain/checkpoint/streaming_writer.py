@@ -13,7 +13,7 @@ from orbax.checkpoint import v1 as ocp_v1
 
 from pretrain.checkpoint import checksums, integrity, named_leaves
 from pretrain.checkpoint.errors import report_failure
-from pretrain.checkpoint.paths import folder_in
+from pretrain.checkpoint.paths import find_folder
 from pretrain.runtime.files import PathLike, rename_folder
 from pretrain.runtime.json_files import write_json
 
@@ -34,7 +34,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
         FloatingPointError: an array holds a NaN or an infinity; the message names it.
         UserError: it could not be written.
     """
-    folder = folder_in(workdir) / str(step)
+    folder = find_folder(workdir) / str(step)
     draft = folder.with_name(f"{step}.draft")
     table: dict[str, dict] = {}
     garbage = 0

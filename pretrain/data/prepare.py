@@ -16,7 +16,7 @@ from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
 from pretrain.data.tokenizers import registry
 from pretrain.runtime import json_files
-from pretrain.runtime.addresses import hide_credentials, without_credentials
+from pretrain.runtime.addresses import hide_credentials, remove_credentials
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import rename_folder, sync_tree
 from pretrain.runtime.locks import lock_build
@@ -66,7 +66,7 @@ def prepare(
     # when a corpus is opened.
     options = {
         "format": FORMAT,
-        "source": without_credentials(source),
+        "source": remove_credentials(source),
         "documents": documents,
         "sentences": sentences,
         "paragraphs": paragraphs,

@@ -19,7 +19,7 @@ INITIALIZERS = {
 EPSILON = 1e-6
 
 
-def layer_gradient_norms(
+def measure_layers(
     activation: str,
     init: str,
     *,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from modules.layers.rnn import Recurrent
-from pretrain.diagnostics.recurrent_weights import set_recurrent_weights, spectrum
+from pretrain.diagnostics.recurrent_weights import compute_spectrum, set_recurrent_weights
 
 FLOOR = 1e-250  # below it float64 soon underflows
 
@@ -36,7 +36,7 @@ class Decay(NamedTuple):
         return fit_slope(self.norm_T)
 
 
-def input_gradient_norms(read: Callable, x_BLD, v_BD) -> jax.Array:
+def measure_input_gradients(read: Callable, x_BLD, v_BD) -> jax.Array:
     """Returns |dL_T/dx_t|, [B, L], of the loss L_T = v . h_T.
 
     Args:
@@ -97,7 +97,7 @@ def measure_cell(
                 _, state = layer.apply({"params": params}, x_BLD)
                 return state.h_BZD[:, 0]  # type: ignore[union-attr]
 
-            return input_gradient_norms(read, x_BLD, v_BD)
+            return measure_input_gradients(read, x_BLD, v_BD)
 
         norm_BL = np.asarray(measure(params, x_BLD, v_BD))
-    return Decay(norm_BL.mean(0)[::-1][1 : T + 1], *spectrum(params["wh_ZDGU"]))
+    return Decay(norm_BL.mean(0)[::-1][1 : T + 1], *compute_spectrum(params["wh_ZDGU"]))

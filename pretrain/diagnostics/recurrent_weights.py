@@ -33,7 +33,7 @@ def set_recurrent_weights(tree: Any, rng: jax.Array, kind: str, radius: float) -
     return jax.tree_util.tree_map_with_path(draw, tree)
 
 
-def spectrum(wh_ZDGU) -> tuple[float, float]:
+def compute_spectrum(wh_ZDGU) -> tuple[float, float]:
     """Returns the largest singular value and spectral radius of any gate's recurrent weights."""
     w_GDU = np.moveaxis(np.asarray(wh_ZDGU, np.float64)[0], 1, 0)
     sigma = np.linalg.norm(w_GDU, 2, (1, 2)).max()

@@ -15,7 +15,7 @@ def study_decay(config) -> Iterator[Row]:
     """Yields each cell's gradients by distance at initialization."""
     for label, cell in config.cells.items():
         decay = measure_cell(cell, seed=config.seed, **config.decay)
-        yield _decay_row("decay", label, decay)
+        yield _make_decay_row("decay", label, decay)
 
 
 def study_sweep(config) -> Iterator[Row]:
@@ -25,7 +25,7 @@ def study_sweep(config) -> Iterator[Row]:
     for (label, cell), kind, radius in sweep:
         where: Mapping[str, Any] = dict(kind=kind, radius=radius, **config.decay)
         decay = measure_cell(cell, seed=config.seed, **where)
-        yield _decay_row("sweep", f"{label} {kind} {radius:g}", decay)
+        yield _make_decay_row("sweep", f"{label} {kind} {radius:g}", decay)
 
 
 def study_deep(config) -> Iterator[Row]:
@@ -33,11 +33,11 @@ def study_deep(config) -> Iterator[Row]:
     sizes = config.deep.to_dict()
     ways = itertools.product(sizes.pop("activations"), sizes.pop("inits"), *[(False, True)] * 2)
     for activation, init, residual, norm in ways:
-        norm_N = deep_stack.layer_gradient_norms(
+        norm_N = deep_stack.measure_layers(
             activation, init, residual=residual, norm=norm, seed=config.seed, **sizes
         )
         label = f"{activation} {init}{' residual' * residual}{' norm' * norm}"
-        numbers = {"lowest": norm_N[0], "top": norm_N[-1], "ratio": _ratio(norm_N)}
+        numbers = {"lowest": norm_N[0], "top": norm_N[-1], "ratio": _compare_lowest(norm_N)}
         yield Row("deep", label, numbers, norm_N)
 
 
@@ -48,7 +48,7 @@ def study_exploding(config) -> Iterator[Row]:
     for clip in clips:
         curves = adding_problem.train(cell, optim | {"clip": clip}, seed=config.seed, **section)
         loss, norm = curves["loss"], curves["grad_norm"]
-        numbers = {"worst": np.max(loss), "last": _tail_mean(loss), "grad_norm": np.max(norm)}
+        numbers = {"worst": np.max(loss), "last": _average_tail(loss), "grad_norm": np.max(norm)}
         yield Row("exploding", f"clip {clip:g}" if clip else "not clipped", numbers, loss)
 
 
@@ -75,18 +75,18 @@ STUDIES = {
 }
 
 
-def _decay_row(study: str, label: str, decay: Decay) -> Row:
+def _make_decay_row(study: str, label: str, decay: Decay) -> Row:
     numbers = {"slope": decay.slope, "first": decay.norm_T[0], "last": decay.norm_T[-1]}
     if np.isfinite(decay.sigma):
         numbers |= {"ln sigma": np.log(decay.sigma), "ln radius": np.log(decay.radius)}
     return Row(study, label, numbers, decay.norm_T)
 
 
-def _tail_mean(loss: np.ndarray) -> float:
+def _average_tail(loss: np.ndarray) -> float:
     """Returns the mean loss of the last tenth of the steps."""
     return loss[-max(1, len(loss) // 10) :].mean()
 
 
-def _ratio(norm_N: np.ndarray) -> float:
+def _compare_lowest(norm_N: np.ndarray) -> float:
     """Returns the lowest layer's norm relative to the top layer's."""
     return norm_N[0] / max(norm_N[-1], 1e-30)

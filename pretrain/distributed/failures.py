@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import jax
 
-from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.addresses import remove_credentials
 from pretrain.runtime.errors import TRY_AGAIN, UserError
 from pretrain.runtime.json_files import write_json
 
@@ -145,13 +145,13 @@ def end(code: int, message: str, error: BaseException | None = None) -> NoReturn
     The message is printed without the credentials of the addresses in it.  An `error` that may
     follow from the loss of another process is printed in full only if none turns out to be lost.
     """
-    message = without_credentials(message)  # a traceback's, too
+    message = remove_credentials(message)  # a traceback's, too
     if not is_multiprocess():
         print(message, file=sys.stderr)
         sys.exit(code)
     if may_follow_loss(error):
         wait = _jax_limit + 10
-        reason = without_credentials(f"{type(error).__name__}: {error}".splitlines()[0])
+        reason = remove_credentials(f"{type(error).__name__}: {error}".splitlines()[0])
         notice = f"failed ({reason}); looking for {wait:g} s whether a process is lost"
         print(notice, file=sys.stderr, flush=True)
         time.sleep(wait)

@@ -17,7 +17,7 @@ PEAKS = {
 }
 
 
-def peak() -> float | None:
+def find_peak() -> float | None:
     """Peak operations per second of all devices together, where it is known."""
     kind = jax.devices()[0].device_kind
     known = [peak for name, peak in PEAKS.items() if kind.startswith(name)]

@@ -39,7 +39,7 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
-def letters(path) -> str:
+def read_letters(path) -> str:
     """The dimensions in an array's name: "DHK" of `.../attention/wq_DHK`, "" where it has none."""
     name = jax.tree_util.keystr(path[-1:], simple=True) if path else ""
     found = re.search(r"_([0-9A-Z]+)$", name)
@@ -52,7 +52,7 @@ class Layout:
     def __init__(self, mesh: Mesh):
         self.mesh = mesh
 
-    def spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
+    def make_spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
         """Each axis goes to the first dimension that asks for it and that it divides.
 
         Leading dimensions without a letter (stacked layers) stay whole.
@@ -64,41 +64,42 @@ class Layout:
         for letter, size in zip(letters, shape[len(spec) :], strict=True):
             axes: list[str] = []
             for axis in RULES.get(letter, ()):
-                share = self.size(*axes, axis)
+                share = self.count_devices(*axes, axis)
                 if axis not in used and self.mesh.shape[axis] > 1 and size % share == 0:
                     axes.append(axis)
             used |= set(axes)
             spec.append(tuple(axes) or None)
         return PartitionSpec(*spec)
 
-    def size(self, *axes: str) -> int:
+    def count_devices(self, *axes: str) -> int:
         """Devices along these axes together."""
         return int(np.prod([self.mesh.shape[axis] for axis in axes]))
 
-    def of(self, tree):
+    def make_shardings(self, tree):
         """NamedShardings for a whole tree: parameters, moments, carry and batches alike."""
         return jax.tree_util.tree_map_with_path(
-            lambda path, x: NamedSharding(self.mesh, self.spec(letters(path), x.shape)), tree
+            lambda path, x: NamedSharding(self.mesh, self.make_spec(read_letters(path), x.shape)),
+            tree,
         )
 
-    def like(self, tree):
+    def add_shardings(self, tree):
         """Shapes with their shardings, `jax.ShapeDtypeStruct`s, of arrays that are yet to be."""
         return jax.tree.map(
             lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
             tree,
-            self.of(tree),
+            self.make_shardings(tree),
         )
 
     def constrain(self, x: jax.Array, letters: str) -> jax.Array:
         """Constrains an activation inside a jitted function to the sharding of its letters."""
         if self.mesh.size == 1:
             return x
-        sharding = NamedSharding(self.mesh, self.spec(letters, x.shape))
+        sharding = NamedSharding(self.mesh, self.make_spec(letters, x.shape))
         return jax.lax.with_sharding_constraint(x, sharding)
 
     def num_shards(self, letter: str) -> int:
         """Counts the devices that a dimension of this letter is split over where it divides."""
-        return self.size(*RULES.get(letter, ()))
+        return self.count_devices(*RULES.get(letter, ()))
 
     def reduce_to_shards(self, shares_B: jax.Array, letters: str) -> jax.Array:
         """Sums [num_shards("B"), ...] by a reduce-scatter along the axes that split the result.
@@ -107,15 +108,17 @@ class Layout:
         """
         if self.mesh.size == 1:
             return shares_B.sum(0)
-        given = self.spec("B" + letters, shares_B.shape)
-        made = self.spec(letters, shares_B.shape[1:])
-        over = [axis for axis in RULES["B"] if self.size(axis) > 1]
+        given = self.make_spec("B" + letters, shares_B.shape)
+        made = self.make_spec(letters, shares_B.shape[1:])
+        over = [axis for axis in RULES["B"] if self.count_devices(axis) > 1]
         split = {axis: n for n, axes in enumerate(made) for axis in over if axis in (axes or ())}
 
         def own(x_B):
             x = x_B[0]
             for axis, n in split.items():
-                pieces = jnp.stack(jnp.split(x, self.size(axis), n))  # a TPU scatters no other form
+                pieces = jnp.stack(
+                    jnp.split(x, self.count_devices(axis), n)
+                )  # a TPU scatters no other form
                 x = jax.lax.psum_scatter(pieces, axis)
             return jax.lax.psum(x, [axis for axis in over if axis not in split])
 
@@ -130,18 +133,18 @@ class Layout:
                 + (f" in {parts} parts" if parts > 1 else "")
             )
 
-    def rows(self, B: int) -> slice:
+    def find_rows(self, B: int) -> slice:
         """Which rows of a global batch of B this process feeds."""
         self.check_rows(B)
-        sharding = NamedSharding(self.mesh, self.spec("B", (B,)))
+        sharding = NamedSharding(self.mesh, self.make_spec("B", (B,)))
         own = [
             x[0].indices(B) for x in sharding.addressable_devices_indices_map((B,)).values() if x
         ]
         return slice(min(start for start, _, _ in own), max(stop for _, stop, _ in own))
 
-    def put(self, batch: dict[str, np.ndarray], B: int) -> dict[str, jax.Array]:
+    def shard_batch(self, batch: dict[str, np.ndarray], B: int) -> dict[str, jax.Array]:
         """This process's rows as its part of global arrays."""
-        shardings = self.of(batch)
+        shardings = self.make_shardings(batch)
         return {
             name: jax.make_array_from_process_local_data(shardings[name], x, (B, *x.shape[1:]))
             for name, x in batch.items()

@@ -50,7 +50,7 @@ class Watch:
         self.period, self.look = period, look
         self.seen: dict[str, collections.deque] = {}
         self.work = Work("starting", 0, time.monotonic())
-        self.began = first_start(self.file, time.time())
+        self.began = read_first_start(self.file, time.time())
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self._follow, name="watch", daemon=True)
         self.thread.start()
@@ -76,12 +76,12 @@ class Watch:
         return max(LEAST, SLOW * statistics.median(seen)) if len(seen) >= KNOWN else math.inf
 
     def _follow(self) -> None:
-        told, limit, written = None, math.inf, -math.inf
+        latest, limit, written = None, math.inf, -math.inf
         self._clear()
         while not self.ended.wait(self.look):
             work, now = self.work, time.monotonic()
-            if work is not told:
-                told, limit = work, self.limit(work.doing)
+            if work is not latest:
+                latest, limit = work, self.limit(work.doing)
             if now - work.since > limit:
                 self._dump(work, now - work.since)
                 limit = 2 * (now - work.since)
@@ -114,7 +114,7 @@ class Watch:
             print(where, file=sys.stderr, flush=True)
 
 
-def first_start(heartbeat: pathlib.Path, now: float) -> float:
+def read_first_start(heartbeat: pathlib.Path, now: float) -> float:
     """When the run was first started, as its last sign of life has it; `now` if there is none."""
     try:
         return min(float(read_json(heartbeat)["began"]), now)

@@ -185,7 +185,7 @@ class Embedder:
             now, chars_VW = chars_VW[:n], chars_VW[n:]
             chars_BLW = np.zeros((n, 1, now.shape[1]), np.int32)
             chars_BLW[: len(now), 0] = now
-            batch = self.layout.put({"chars_BLW": chars_BLW}, n)
+            batch = self.layout.shard_batch({"chars_BLW": chars_BLW}, n)
             x_BLD = self._run(batch)
             found.append(np.asarray(x_BLD)[: len(now), 0])
         return np.concatenate(found)
@@ -194,7 +194,7 @@ class Embedder:
         """Has the devices begin; what they find comes to the host by itself."""
         L = self._padded_length(rows)
         B = next(B for B in reversed(self._batch_sizes(L)) if len(rows) <= B)
-        batch = self.layout.put(self._make_arrays(rows, B, L, words_VD), B)
+        batch = self.layout.shard_batch(self._make_arrays(rows, B, L, words_VD), B)
         h = self._run(batch)
         h.copy_to_host_async()
         return h
@@ -215,11 +215,11 @@ class Embedder:
     def _compile(self, shapes: tuple[tuple[str, tuple[int, ...], Any], ...]):
         with sharding_context(self.layout), self.speed.exclude_compiling():
             batch = {name: jax.ShapeDtypeStruct(*rest) for name, *rest in shapes}
-            like = self.layout.like(batch)
+            like = self.layout.add_shardings(batch)
             does = self._embed_words if "chars_BLW" in batch else self._forward
             found = jax.eval_shape(does, self.params, like)
             letters = ("NBD" if self.pool and does == self._forward else "NBLD")[-found.ndim :]
-            place = NamedSharding(self.layout.mesh, self.layout.spec(letters, found.shape))
+            place = NamedSharding(self.layout.mesh, self.layout.make_spec(letters, found.shape))
             return jax.jit(does, out_shardings=place).lower(self.params, like).compile()
 
     def _embed_words(self, params, batch: dict[str, jax.Array]):

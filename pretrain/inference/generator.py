@@ -236,8 +236,10 @@ class Writer:
             jax.ShapeDtypeStruct(s, jnp.int32) for s in ((), (B, L), (B,))
         )
         with sharding_context(self.layout):
-            like = self.layout.like(jax.eval_shape(begin, self.params, seed, tokens_BL, lengths_B))
-            jit = functools.partial(jax.jit, out_shardings=self.layout.of(like))
+            like = self.layout.add_shardings(
+                jax.eval_shape(begin, self.params, seed, tokens_BL, lengths_B)
+            )
+            jit = functools.partial(jax.jit, out_shardings=self.layout.make_shardings(like))
             first = jit(begin).lower(self.params, seed, tokens_BL, lengths_B)
             later = jit(go_on, donate_argnums=3).lower(self.params, seed, *like)
         return first.compile(), later.compile()

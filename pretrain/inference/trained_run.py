@@ -82,7 +82,7 @@ def load_weights(run: Run, like: Any, within: str = "") -> tuple[Any, int]:
 def load_backbone_params(run: Run, layout: Layout) -> tuple[Any, int]:
     """Loads the parameters of the run's backbone alone, and the step that they are of."""
     shapes = jax.eval_shape(lambda: init_params(run.backbone))
-    params, step = load_weights(run, layout.like({"backbone": shapes}), "backbone/")
+    params, step = load_weights(run, layout.add_shardings({"backbone": shapes}), "backbone/")
     return params["backbone"], step
 
 
@@ -90,4 +90,4 @@ def load_head_params(run: Run, layout: Layout) -> Any:
     """Loads the parameters of the run's language-model head; {}: it has none."""
     if not (shapes := language_model.param_shapes(run.head)):
         return {}
-    return load_weights(run, layout.like({"head": shapes}), "head/")[0]["head"]
+    return load_weights(run, layout.add_shardings({"head": shapes}), "head/")[0]["head"]

@@ -14,7 +14,7 @@ SIGNED = re.compile(
 )
 
 
-def without_credentials(address: str) -> str:
+def remove_credentials(address: str) -> str:
     """Removes user, password and signature from every address in a text; the rest stays.
 
     "text:s3://key:secret@bucket/a/*.txt" becomes "text:s3://bucket/a/*.txt".  A text
@@ -31,6 +31,6 @@ def hide_credentials() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        args = (without_credentials(x) if isinstance(x, str) else x for x in error.args)
+        args = (remove_credentials(x) if isinstance(x, str) else x for x in error.args)
         error.args = tuple(args)
         raise

@@ -112,7 +112,7 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, PRIVATE)
 
 
-def unused_path(path: pathlib.Path) -> pathlib.Path:
+def find_unused_path(path: pathlib.Path) -> pathlib.Path:
     """Returns `path`, or the first of path-1, path-2, ... that does not exist."""
     numbered = (path.with_name(f"{path.name}-{n}") for n in itertools.count(1))
     # A link that points nowhere would be written through, so it counts as existing.

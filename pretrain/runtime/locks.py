@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.addresses import remove_credentials
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PRIVATE, PathLike, create_folder
 from pretrain.runtime.progress import say
@@ -150,7 +150,7 @@ def _describe_process() -> dict[str, Any]:
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "started": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": without_credentials(shlex.join(sys.orig_argv)),
+        "command": remove_credentials(shlex.join(sys.orig_argv)),
     }
 
 

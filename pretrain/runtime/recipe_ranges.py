@@ -151,30 +151,30 @@ def check_config(config: ConfigDict) -> None:
     Raises:
         UserError: names those out of range, and what is allowed.
     """
-    own = FINETUNING if "epochs" in config else {}
+    finetuning = FINETUNING if "epochs" in config else {}
     wrong = []
-    for key, value in numbers(config):
-        allowed = own.get(key) or range_of(key)
+    for key, value in iter_numbers(config):
+        allowed = finetuning.get(key) or find_range(key)
         if value not in (allowed or Range(-math.inf)):
             wrong.append(f"{key}={value} is to be {allowed or 'a finite number'}")
     if wrong:
         raise UserError("; ".join(wrong))
 
 
-def range_of(key: str) -> Range | None:
+def find_range(key: str) -> Range | None:
     """What the number of this dotted name may be; None: the table does not say."""
     for pattern, name in ALIASES:
         key = re.sub(pattern, name, key)
     return RANGES.get(key)
 
 
-def numbers(values: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def iter_numbers(values: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """Every number in a recipe with its dotted name; those of a tuple all have the tuple's."""
     if isinstance(values, ConfigDict | Mapping):
         for name, value in values.items():
-            yield from numbers(value, f"{key}.{name}".lstrip("."))
+            yield from iter_numbers(value, f"{key}.{name}".lstrip("."))
     elif isinstance(values, list | tuple):
         for value in values:
-            yield from numbers(value, key)
+            yield from iter_numbers(value, key)
     elif isinstance(values, Real) and not isinstance(values, bool):
         yield key, values

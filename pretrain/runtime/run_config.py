@@ -7,7 +7,7 @@ from typing import Any
 
 from flax import traverse_util
 
-from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.addresses import remove_credentials
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike
 from pretrain.runtime.format_version import FORMAT, check_format
@@ -59,7 +59,7 @@ def _redact(tree: Any) -> Any:
         return {name: _redact(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
         return [_redact(value) for value in tree]
-    return without_credentials(tree) if isinstance(tree, str) else tree
+    return remove_credentials(tree) if isinstance(tree, str) else tree
 
 
 def flatten(tree: dict) -> dict:

@@ -57,7 +57,7 @@ class Steps:
         for data in train:
             layout.check_rows(data.B, parts)
         init_rng, train_rng, self.eval_rng = jax.random.split(jax.random.key(seed), 3)
-        make_batch = self.blank(train[0])
+        make_batch = self.make_blank(train[0])
 
         def init():
             return state_lib.init(
@@ -70,8 +70,8 @@ class Steps:
         infos = record.infos(shapes.params)
         tx = optimizer.with_infos(tx, infos)
         options: dict[str, Any] = {"measure": norms(infos)} if norms else {}
-        shardings = layout.of(shapes)
-        self.like = layout.like(shapes)
+        shardings = layout.make_shardings(shapes)
+        self.like = layout.add_shardings(shapes)
         # Made in their shards: the whole state need not fit on one device.
         self.init = self._bind_layout(jax.jit(init, out_shardings=shardings))
         train_step = jax.jit(
@@ -91,7 +91,7 @@ class Steps:
         self._lower = self._bind_layout(train_step.lower)
         for data in train[1:]:  # a later phase that does not fit is refused now, not days later
             self._bind_layout(jax.eval_shape)(
-                self.train, self.like, jax.eval_shape(self.blank(data))
+                self.train, self.like, jax.eval_shape(self.make_blank(data))
             )
         eval_step = functools.partial(state_lib.eval_step, objective)
         self._evaluate = self._bind_layout(jax.jit(eval_step))
@@ -111,18 +111,20 @@ class Steps:
 
         return run
 
-    def blank(self, data):
+    def make_blank(self, data):
         """Returns a function that makes a batch of zeros, shaped as those of `data`."""
         shapes = data.shapes()
         return lambda: {name: jax.numpy.zeros(x.shape, x.dtype) for name, x in shapes.items()}
 
     def lower(self, data) -> jax.stages.Lowered:
         """Lowers the training step on batches of `data`, from shapes alone."""
-        return self._lower(self.like, self.layout.like(jax.eval_shape(self.blank(data))))
+        return self._lower(
+            self.like, self.layout.add_shardings(jax.eval_shape(self.make_blank(data)))
+        )
 
-    def rows(self, data) -> slice:
+    def find_rows(self, data) -> slice:
         """Returns the rows of a batch that this process reads."""
-        return self.layout.rows(data.B)
+        return self.layout.find_rows(data.B)
 
     def evaluate(self, params, data, stop, batches: int | None = None) -> metrics.Metrics | None:
         """Adds up the metrics of `data` from its beginning, with memory between its batches.
@@ -136,9 +138,9 @@ class Steps:
         """
         total: metrics.Metrics = {}
         carry = self._init_carry(data)()
-        for step, batch in itertools.islice(read_batches(data, 0, self.rows(data)), batches):
+        for step, batch in itertools.islice(read_batches(data, 0, self.find_rows(data)), batches):
             rng = jax.random.fold_in(self.eval_rng, step)
-            sums, carry = self._evaluate(rng, params, carry, self.layout.put(batch, data.B))
+            sums, carry = self._evaluate(rng, params, carry, self.layout.shard_batch(batch, data.B))
             if stop():
                 return None
             # In float64: a float32 no longer counts beyond 2^24 tokens.
@@ -151,8 +153,8 @@ class Steps:
         Rows that fill up the last batch are left out.  None if `stop()` asked to break off.
         """
         blocks: list[dict[str, np.ndarray]] = []
-        for _, batch in read_batches(data, 0, self.rows(data)):
-            arrays = self.layout.put(batch, data.B)
+        for _, batch in read_batches(data, 0, self.find_rows(data)):
+            arrays = self.layout.shard_batch(batch, data.B)
             outputs = {**self._predict(params, arrays), "weight_B": arrays["weight_B"]}
             blocks.append(multihost_utils.process_allgather(outputs, tiled=True))
             if stop():
@@ -163,10 +165,10 @@ class Steps:
 
     def _compile_carry(self, data):
         """Returns a function that makes the carry with which an evaluation on `data` begins."""
-        make_batch = self.blank(data)
+        make_batch = self.make_blank(data)
 
         def init_carry():
             return state_lib.init_carry(self.objective, self.eval_rng, make_batch())
 
-        shardings = self.layout.of(self._bind_layout(jax.eval_shape)(init_carry))
+        shardings = self.layout.make_shardings(self._bind_layout(jax.eval_shape)(init_carry))
         return self._bind_layout(jax.jit(init_carry, out_shardings=shardings))

@@ -7,7 +7,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training import logging
 
 
-def curves(runs, out) -> None:
+def draw_curves(runs, out) -> None:
     """Loss by step of every run - line: training, dots: held out, dashes: the best constant guess.
 
     Args:
@@ -28,13 +28,16 @@ def curves(runs, out) -> None:
         if not lines:
             raise UserError(f"{run} holds no metrics.jsonl with a line in it")
         axes.plot(
-            *logging.series(lines, "loss"), color=color, alpha=0.6, label=f"{run.name}: training"
+            *logging.select_series(lines, "loss"),
+            color=color,
+            alpha=0.6,
+            label=f"{run.name}: training",
         )
         names = sorted({k[: -len("/loss")] for line in lines for k in line if "/loss" in k})
         for name, marker in zip(names, itertools.cycle("os^vD")):
-            held_out = logging.series(lines, f"{name}/loss")
+            held_out = logging.select_series(lines, f"{name}/loss")
             axes.plot(*held_out, f"{marker}-", color=color, label=f"{run.name}: {name}")
-            guess = logging.series(lines, f"{name}/unigram")[1]
+            guess = logging.select_series(lines, f"{name}/unigram")[1]
             if guess:
                 axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{run.name}: unigram")
     axes.set(xlabel="step", ylabel="loss (nats per predicted token)")

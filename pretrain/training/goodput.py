@@ -18,7 +18,7 @@ class Goodput:
         """Takes in seconds of steps."""
         self.productive += seconds
 
-    def share(self) -> float:
+    def compute_share(self) -> float:
         """Between 0 and 1."""
         return min(1.0, self.productive / max(self.now() - self.start, 1e-9))
 

@@ -42,7 +42,7 @@ class GradientNorms:
             "grad", "weight" and "update", which is relative to the weights, of each part; the
             share of clipped steps, "norms/clipped", where gradients are clipped.
         """
-        grad, weight, update = (self.part_norms(tree) for tree in (grads, params, updates))
+        grad, weight, update = (self.measure_parts(tree) for tree in (grads, params, updates))
         metrics: Metrics = {}
         for part in grad:
             has_weight = (weight[part] > 0).astype(jnp.float32)  # biases begin at 0
@@ -57,13 +57,13 @@ class GradientNorms:
             metrics[f"{NORMS}clipped"] = Sum(is_clipped, jnp.float32(1), "share")
         return metrics
 
-    def part_norms(self, tree: Any) -> dict[str, jax.Array]:
+    def measure_parts(self, tree: Any) -> dict[str, jax.Array]:
         """Returns the norm of each part; their squares add up to the square of the whole's."""
         squares: dict[str, jax.Array] = {}
         for (path, x), info in zip(
             jax.tree_util.tree_leaves_with_path(tree), jax.tree.leaves(self.infos), strict=True
         ):
-            for part, square in _part_squares(part_name(path), x, info).items():
+            for part, square in _sum_squares(part_name(path), x, info).items():
                 squares[part] = squares.get(part, jnp.float32(0)) + square
         return {part: jnp.sqrt(square) for part, square in squares.items()}
 
@@ -85,7 +85,7 @@ def part_name(path) -> str:
     return names[names.index("backbone") + 1] if "backbone" in names[:-1] else names[0]
 
 
-def _part_squares(part: str, x: jax.Array, info: ParamInfo) -> dict[str, jax.Array]:
+def _sum_squares(part: str, x: jax.Array, info: ParamInfo) -> dict[str, jax.Array]:
     """Sums the squares of a parameter: one number, or one for each layer of a stack."""
     if not isinstance(info.layers_above, tuple):
         return {part: jnp.sum(jnp.square(x))}

@@ -108,7 +108,7 @@ class Hook(Protocol):
         return None
 
 
-def due_hooks(hooks: Sequence[Hook], step: int, last: int) -> list[Hook]:
+def select_due_hooks(hooks: Sequence[Hook], step: int, last: int) -> list[Hook]:
     """Lists the hooks whose period ends with this step; all of them at the last."""
     return [x for x in hooks if step == last or (x.every and step % x.every == 0)]
 
@@ -147,13 +147,13 @@ def load_hooks(hooks: Sequence[Hook], position: Mapping[str, Any]) -> Report:
     finished_by = [x.name for x in hooks if x.name in position.get("finished_by", ())]
     report = Report(pending=list(position.get("pending", ())), finished_by=finished_by)
     for hook in hooks:
-        hook.load_state_dict(saved_state(position, hook.name), report)
+        hook.load_state_dict(find_saved_state(position, hook.name), report)
     if report.finished_by:
         report.finish()
     return report
 
 
-def saved_state(position: Mapping[str, Any], name: str) -> dict[str, Any]:
+def find_saved_state(position: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Returns the state of a hook in the position of a checkpoint; {}: there is none."""
     return position.get("hooks", {}).get(name, {})
 
@@ -219,9 +219,9 @@ class Evaluate(Hook):
         """Returns the numbers of one stream; None if told to stop."""
         total = self.steps.evaluate(params, data, self.stop, self.batches)
         if total is None or not self.score:
-            return total and metrics.means(total)
+            return total and metrics.compute_means(total)
         outputs = self.steps.predict(params, data, self.stop)
-        return outputs and {**metrics.means(total), **self.score(name, outputs)}
+        return outputs and {**metrics.compute_means(total), **self.score(name, outputs)}
 
     def state_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self.last) if self.last else {}

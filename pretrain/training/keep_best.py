@@ -8,7 +8,7 @@ from typing import Any
 
 from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime.errors import UserError
-from pretrain.training.hooks import Evaluation, Hook, Report, refuse_overflow, saved_state
+from pretrain.training.hooks import Evaluation, Hook, Report, find_saved_state, refuse_overflow
 from pretrain.training.logging import Progress, to_json
 from pretrain.training.train_state import State
 
@@ -62,7 +62,7 @@ class KeepBest(Hook):
         value = -values[name] if self.metric.startswith("-") else values[name]
         self.since += 1
         if value > (-math.inf if self.value is None else self.value):  # which NaN never is
-            self.saved.keep_only(self._steps_named(self.step) | {self.step})
+            self.saved.keep_only(self._find_named_steps(self.step) | {self.step})
             with refuse_overflow():
                 self.saved.save(step, {"params": params}, {"metric": name, "value": values[name]})
             self.value, self.since = value, 0
@@ -92,10 +92,10 @@ class KeepBest(Hook):
             logging.warning("no checkpoint names what is in %s: moved aside", self.saved.folder)
         self.saved.put_aside(steps)  # even of none: all processes wait there for each other
 
-    def _steps_named(self, step: int) -> set[int]:
+    def _find_named_steps(self, step: int) -> set[int]:
         """Returns what checkpoints of the run name as their best; `step` if they name none."""
         self.run.wait()
-        states = (saved_state(position, self.name) for position in self.run.positions())
+        states = (find_saved_state(position, self.name) for position in self.run.iter_positions())
         return {state.get("step", step) for state in states}
 
     def state_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class KeepBest(Hook):
         """
         latest = self.saved.manager.latest_step()
         step = state.get("step", -1 if latest is None else latest)
-        if named := self._steps_named(step):
+        if named := self._find_named_steps(step):
             self.saved.keep_only(named)
         else:
             self.put_aside_unnamed()

@@ -32,7 +32,7 @@ class Writer:
         workdir = pathlib.Path(workdir)
         self.path = workdir / "metrics.jsonl"
         self._keep_lines(lambda line: line["step"] <= step)
-        with _writing(self.path):
+        with _report_write_errors(self.path):
             self.board = Board(workdir / "tensorboard", step + 1)
 
     def forget_evaluation(self, step: int) -> None:
@@ -42,7 +42,7 @@ class Writer:
 
     def _keep_lines(self, is_kept: Callable[[dict], bool]) -> None:
         lines = filter(is_kept, read_lines(self.path))
-        with _writing(self.path):
+        with _report_write_errors(self.path):
             write_file(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def write(self, step: int, **values: Any) -> None:
@@ -50,7 +50,7 @@ class Writer:
         if not self.first:
             return
         line = {"step": step} | {k: to_json(v) for k, v in values.items()}
-        with _writing(self.path):
+        with _report_write_errors(self.path):
             with self.path.open("a") as f:
                 f.write(json.dumps(line) + "\n")
             for name, value in line.items():
@@ -61,7 +61,7 @@ class Writer:
         """Puts on disk what was written: a checkpoint counts it as done for good."""
         if not self.first:
             return
-        with _writing(self.path):
+        with _report_write_errors(self.path):
             self.board.flush()
             if self.path.exists():
                 with self.path.open("rb") as f:
@@ -78,7 +78,7 @@ class Writer:
 
 
 @contextlib.contextmanager
-def _writing(path: pathlib.Path) -> Iterator[None]:
+def _report_write_errors(path: pathlib.Path) -> Iterator[None]:
     """UserError where `path`, or another file that an error names, cannot be written."""
     try:
         yield
@@ -107,14 +107,14 @@ def read_lines(path) -> list[dict]:
         return []
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    lines = {number: _line(text) for number, text in enumerate(whole, 1) if text}
+    lines = {number: _parse_line(text) for number, text in enumerate(whole, 1) if text}
     if damaged := [str(number) for number, line in lines.items() if line is None]:
         numbers = ", ".join(damaged[:9]) + ", ..." * (len(damaged) > 9)
         print(f"{path}: damaged lines are left out: {numbers}", file=sys.stderr)
-    return [line for line in [*lines.values(), _line(rest)] if line is not None]
+    return [line for line in [*lines.values(), _parse_line(rest)] if line is not None]
 
 
-def _line(text: bytes) -> dict | None:
+def _parse_line(text: bytes) -> dict | None:
     """A line of a metrics file; None: it is damaged."""
     try:
         line = json.loads(text)
@@ -135,10 +135,10 @@ def is_number(x: Any) -> bool:
     return type(x) in (int, float)
 
 
-def series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
+def select_series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
     """Steps and values of the lines that have a number of this name."""
-    found = [(line["step"], line[name]) for line in lines if is_number(line.get(name))]
-    return [step for step, _ in found], [value for _, value in found]
+    points = [(line["step"], line[name]) for line in lines if is_number(line.get(name))]
+    return [step for step, _ in points], [value for _, value in points]
 
 
 class Progress:
@@ -154,10 +154,10 @@ class Progress:
         parts += [f"{name} {values[name]:.4f}" for name in ("loss",) if name in values]
         parts += [f"lr {values['lr']:.2e}"]
         if pace := values["steps_per_s"]:  # not in the first step, which compiles
-            parts += [f"{_short(values['tokens_per_s'])} tokens/s"]
+            parts += [f"{_format_count(values['tokens_per_s'])} tokens/s"]
             parts += [f"{values['utilisation']:.0%} of peak"] if "utilisation" in values else []
             parts += [f"data wait {values['data_wait']:.1%}"]
-            parts += [f"{_clock((self.steps - step) / pace)} left"]
+            parts += [f"{_format_clock((self.steps - step) / pace)} left"]
         self.say("  ".join(parts), renew=True)
 
     def say(self, text: str, *, renew: bool = False) -> None:
@@ -167,14 +167,14 @@ class Progress:
             print(f"{start}{text}", end=end, file=sys.stderr, flush=True)
 
 
-def _short(x: float) -> str:
+def _format_count(x: float) -> str:
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if x >= size:
             return f"{x / size:.1f}{letter}"
     return f"{x:.0f}"
 
 
-def _clock(seconds: float) -> str:
+def _format_clock(seconds: float) -> str:
     minutes, seconds = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -26,8 +26,8 @@ from pretrain.training.hooks import (
     Report,
     SaveCheckpoint,
     call_hooks,
-    due_hooks,
     load_hooks,
+    select_due_hooks,
 )
 from pretrain.training.keep_best import KeepBest
 from pretrain.training.logging import Progress, Writer
@@ -116,12 +116,12 @@ def run(
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
-        batches = read_training(train, int(state.step), steps.rows)
+        batches = read_training(train, int(state.step), steps.find_rows)
         for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
             with watch(f"training on {data.B} x {data.L} tokens", step), profile(step):
-                state, metrics = steps.train(state, steps.layout.put(batch, data.B))
+                state, metrics = steps.train(state, steps.layout.shard_batch(batch, data.B))
                 report = monitor.observe(step, data, metrics)
-            state = call_hooks(due_hooks(hooks, step, last), step, state, report, watch)
+            state = call_hooks(select_due_hooks(hooks, step, last), step, state, report, watch)
             if report.stop or stop():
                 save(step, state, report)
                 break
@@ -229,6 +229,6 @@ def read_batches(
 ) -> Iterator[tuple[int, Any, Any]]:
     """Yields (step, its layout, its batch) for each of `steps`, and measures the wait for it."""
     for step in steps:
-        with watch("waiting for a batch", step), meter.waiting():
+        with watch("waiting for a batch", step), meter.measure_wait():
             data, batch = next(batches)
         yield step, data, batch

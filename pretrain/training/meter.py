@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from modules.metrics import Metrics, Sum, add
-from pretrain.training.metrics import means
+from pretrain.training.metrics import compute_means
 from pretrain.training.train_state import StepMetrics
 
 
@@ -30,7 +30,7 @@ class Meter:
         self.began: float | None = None
 
     @contextlib.contextmanager
-    def waiting(self):
+    def measure_wait(self):
         """Around the wait for a batch, with which a step begins."""
         self.began = began = time.monotonic()
         yield
@@ -78,7 +78,7 @@ class Meter:
 
     def read(self) -> tuple[dict[str, float], dict[str, float]]:
         """(means, rates) since the last reading."""
-        values, seconds = means(self.sums), max(self.seconds, 1e-9)
+        values, seconds = compute_means(self.sums), max(self.seconds, 1e-9)
         rates = {
             "steps_per_s": self.steps / seconds,
             "tokens_per_s": self.tokens / seconds,

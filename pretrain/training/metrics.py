@@ -9,7 +9,7 @@ from modules.metrics import Metrics, Sum
 NORMS = "norms/"  # begins names of `gradient_norms`; TensorBoard makes it a group
 
 
-def means(metrics: Metrics) -> dict[str, float]:
+def compute_means(metrics: Metrics) -> dict[str, float]:
     """Divides each sum once by its weight, after everything has been added up.
 
     Returns:

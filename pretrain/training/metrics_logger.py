@@ -65,7 +65,7 @@ class MetricsLogger(Hook):
     def __init__(self, every: int, monitor: StepMonitor, rate, goodput: Goodput):
         """`rate`: learning rate by step."""
         self.every, self.monitor, self.rate, self.goodput = every, monitor, rate, goodput
-        self.peak = peak_flops.peak()
+        self.peak = peak_flops.find_peak()
 
     def __call__(self, step: int, state: State, report: Report) -> None:
         self.monitor.catch_up()
@@ -73,7 +73,7 @@ class MetricsLogger(Hook):
             return
         self.goodput.add(self.monitor.meter.busy)
         values, rates = self.monitor.meter.read()
-        rates["goodput"] = self.goodput.share()
+        rates["goodput"] = self.goodput.compute_share()
         flops_per_s = rates.pop("flops_per_s")
         if self.peak:
             rates["utilisation"] = flops_per_s / self.peak

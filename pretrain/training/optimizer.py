@@ -79,7 +79,7 @@ def adam(b1: float, b2: float, eps: float, bias_correction: bool, eps_hat: bool)
     return optax.GradientTransformation(init, update)
 
 
-def _rule(
+def _make_rule(
     update: Callable[..., Any], check: Callable[[Any], None] = lambda infos: None
 ) -> optax.GradientTransformationExtraArgs:
     """Builds a transformation without state, `update(u, p, info)` for each parameter."""
@@ -96,7 +96,7 @@ def decay_weights(rate: float):
 
     Loshchilov & Hutter 2019 (arXiv 1711.05101).
     """
-    return _rule(lambda u, p, info: u + rate * p if info.decay else u)
+    return _make_rule(lambda u, p, info: u + rate * p if info.decay else u)
 
 
 def trust_ratio():
@@ -113,10 +113,10 @@ def trust_ratio():
         size, step = norm(p), norm(u)
         return u * jnp.where((size > 0) & (step > 0), size / jnp.maximum(step, 1e-30), 1.0)
 
-    return _rule(scale)
+    return _make_rule(scale)
 
 
-def layers_above(info: ParamInfo, u: jax.Array) -> jax.Array:
+def broadcast_layers_above(info: ParamInfo, u: jax.Array) -> jax.Array:
     """Shapes `info.layers_above` so that it broadcasts against the parameter."""
     above = jnp.asarray(info.layers_above)
     return above.reshape(-1, *[1] * (u.ndim - 1)) if above.ndim else above
@@ -139,9 +139,9 @@ def layer_decay(factor: float):
     """
 
     def scale(u, _, info: ParamInfo):
-        return u * (factor ** jnp.maximum(layers_above(info, u), 0).astype(u.dtype))
+        return u * (factor ** jnp.maximum(broadcast_layers_above(info, u), 0).astype(u.dtype))
 
-    return _rule(scale, check_depths)
+    return _make_rule(scale, check_depths)
 
 
 class Steps(NamedTuple):
@@ -164,14 +164,14 @@ def gradual_unfreezing(every: int):
         check_depths(infos)
 
         def gate(u, info: ParamInfo):
-            return jnp.where(state.updates >= (layers_above(info, u) + 1) * every, u, 0)
+            return jnp.where(state.updates >= (broadcast_layers_above(info, u) + 1) * every, u, 0)
 
         return jax.tree.map(gate, updates, infos), Steps(state.updates + 1)
 
     return optax.GradientTransformationExtraArgs(lambda _: Steps(jnp.zeros((), jnp.int32)), update)
 
 
-def numbers_by_path(numbers: Mapping[str, float], params: Any, default: float) -> Any:
+def assign_by_path(numbers: Mapping[str, float], params: Any, default: float) -> Any:
     """Builds a tree that parallels the parameters: the number of the longest path above each.
 
     Args:
@@ -191,15 +191,17 @@ def numbers_by_path(numbers: Mapping[str, float], params: Any, default: float) -
         raise UserError(
             f"optim: there is no parameter at {min(unknown)!r}, but at {', '.join(names)}"
         )
-    own = [numbers[max(paths_of(name), key=len)] if paths_of(name) else default for name in names]
-    return jax.tree.unflatten(structure, own)
+    values = [
+        numbers[max(paths_of(name), key=len)] if paths_of(name) else default for name in names
+    ]
+    return jax.tree.unflatten(structure, values)
 
 
 def multiply(rates: Mapping[str, float]):
     """Multiplies the updates of the parameters at or below a path; the longest path counts."""
 
     def scale(updates, params=None):
-        return jax.tree.map(lambda u, by: u * by, updates, numbers_by_path(rates, updates, 1.0))
+        return jax.tree.map(lambda u, by: u * by, updates, assign_by_path(rates, updates, 1.0))
 
     return optax.stateless(scale)
 
@@ -221,8 +223,8 @@ def limit_columns(limits: Mapping[str, float]):
         return new * jnp.minimum(1, limit / jnp.maximum(norm, 1e-30)) - p
 
     def update(updates, state, params=None, *, infos, **_):
-        each = numbers_by_path(limits, updates, math.inf)
-        return jax.tree.map(project, updates, params, infos, each), state
+        limit_tree = assign_by_path(limits, updates, math.inf)
+        return jax.tree.map(project, updates, params, infos, limit_tree), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
@@ -305,13 +307,13 @@ class Optimizer:
         return [build() for wanted, build in rules if wanted]
 
 
-def _adam_of(section: Optimizer) -> optax.GradientTransformation:
+def _make_adam(section: Optimizer) -> optax.GradientTransformation:
     return adam(section.b1, section.b2, section.eps, section.bias_correction, section.eps_hat)
 
 
 DIRECTIONS: dict[str, Callable[[Optimizer], optax.GradientTransformation]] = {
-    "adamw": _adam_of,
-    "lamb": _adam_of,
+    "adamw": _make_adam,
+    "lamb": _make_adam,
     "adagrad": lambda section: optax.scale_by_rss(section.initial_accumulator, eps=0.0),
     "adadelta": lambda section: optax.scale_by_adadelta(section.rho, section.eps),
     "sgd": lambda section: optax.trace(section.momentum) if section.momentum else optax.identity(),

@@ -22,7 +22,7 @@ class Profile:
         """
         self.folder = str(pathlib.Path(workdir) / "profile")
         mine = jax.process_index() == 0
-        self.ends = dict(_ranges(steps, last)) if mine else {}
+        self.ends = dict(_parse_ranges(steps, last)) if mine else {}
         self.end: int | None = None  # of the trace in progress
 
     @contextlib.contextmanager
@@ -49,13 +49,13 @@ class Profile:
             jax.profiler.stop_trace()
 
 
-def _ranges(steps: str, last: int) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+def _parse_ranges(steps: str, last: int) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
     for part in filter(None, steps.replace(" ", "").split(",")):
-        if not (given := re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)):
+        if not (match := re.fullmatch(r"([0-9]+)(?:-([0-9]+))?", part)):
             raise UserError(f"profile={steps!r}: steps are given as 100-104 or 100-104,5000-5004")
-        found.append((int(given[1]), int(given[2] or given[1])))
-        begin = found[-2][1] + 2 if len(found) > 1 else 1  # the step between ends the trace
-        if not begin <= found[-1][0] <= found[-1][1] <= last:
+        ranges.append((int(match[1]), int(match[2] or match[1])))
+        begin = ranges[-2][1] + 2 if len(ranges) > 1 else 1  # the step between ends the trace
+        if not begin <= ranges[-1][0] <= ranges[-1][1] <= last:
             raise UserError(f"profile={steps!r}: {part} is not within steps {begin} to {last}")
-    return found
+    return ranges

@@ -55,9 +55,13 @@ class Schedule:
 
     def __call__(self, step):
         """Computes the rate of a step, a number or a traced array."""
-        return self._slanted(step) if self.decay == "slanted" else self._warmed_up(step)
+        return (
+            self._rise_and_fall_slanted(step)
+            if self.decay == "slanted"
+            else self._rise_and_fall(step)
+        )
 
-    def _warmed_up(self, step):
+    def _rise_and_fall(self, step):
         warmup, stop = self.warmup, self.decay_steps or self.steps
         start = warmup if self.join == "after" else 0
         done = jnp.clip((step - start) / max(stop - start, 1), 0, 1)
@@ -67,7 +71,7 @@ class Schedule:
             return self.lr * (rise * fall)
         return self.lr * jnp.where(step < warmup, rise, fall)
 
-    def _slanted(self, step):
+    def _rise_and_fall_slanted(self, step):
         peak = max(int(self.steps * self.stlr_cut_frac), 1)
         fall = 1 - (step - peak) / max(self.steps - peak, 1)
         p = jnp.clip(jnp.where(step < peak, step / peak, fall), 0, 1)

@@ -9,7 +9,7 @@ from jax.experimental import multihost_utils
 
 from pretrain.runtime.errors import UserError
 from pretrain.training import logging
-from pretrain.training.curves import curves
+from pretrain.training.curves import draw_curves
 
 PARTS = {  # of what a held-out stream says, besides its loss: decimals and words
     "perplexity": (1, ", perplexity {}"),
@@ -22,16 +22,16 @@ def close(config, workdir: pathlib.Path, result) -> None:
     """Draws the curves and prints the summary of a `loop.Result`, in the first process only.
 
     Raises:
-        UserError: as `check`, of a run that is done; in every process.
+        UserError: as `check_result`, of a run that is done; in every process.
     """
     multihost_utils.sync_global_devices("trained")  # the first has written what all read
     if jax.process_index() == 0:
-        _tell(config, workdir, int(result.state.step), result.finished)
+        _print_summary(config, workdir, int(result.state.step), result.finished)
     if result.finished:
-        check(result.state, result.best.values if result.best else {})
+        check_result(result.state, result.best.values if result.best else {})
 
 
-def check(state, values: Mapping[str, Any]) -> None:
+def check_result(state, values: Mapping[str, Any]) -> None:
     """Whether training has come to anything.
 
     Args:
@@ -53,14 +53,14 @@ def check(state, values: Mapping[str, Any]) -> None:
         )
 
 
-def _tell(config, workdir: pathlib.Path, step: int, done: bool) -> None:
+def _print_summary(config, workdir: pathlib.Path, step: int, done: bool) -> None:
     lines = logging.read_lines(workdir / "metrics.jsonl")  # all lives' of the run
     if lines:
-        curves([workdir], workdir / "curves.png")
+        draw_curves([workdir], workdir / "curves.png")
     print(f"{'Finished' if done else 'Stopped'} at step {step} of {config.optim.steps}.")
     names = dict.fromkeys(k[: -len("/loss")] for line in lines for k in line if k.endswith("/loss"))
     for name in names:
-        print(_learned(lines, name))
+        print(_describe_stream(lines, name))
     print(f"Weights in {workdir / 'checkpoints' / str(step)}, curves in {workdir / 'curves.png'}.")
     if done:
         print(f"Next: python -m pretrain.plot {workdir} ANOTHER   draws it beside another run")
@@ -68,9 +68,9 @@ def _tell(config, workdir: pathlib.Path, step: int, done: bool) -> None:
         print("Next: the same command again goes on from here.")
 
 
-def _learned(lines: list[dict], name: str) -> str:
+def _describe_stream(lines: list[dict], name: str) -> str:
     """What a held-out stream says, first and last."""
-    steps, losses = logging.series(lines, f"{name}/loss")
+    steps, losses = logging.select_series(lines, f"{name}/loss")
     last = next(line for line in reversed(lines) if f"{name}/loss" in line)
     if steps[-1:] != [last["step"]]:
         return f"{name}: loss not finite (at step {last['step']})"

@@ -13,7 +13,7 @@ import optax
 
 from modules.activation_sharding import constrain_sharding
 from modules.metrics import Metrics, Sum
-from pretrain.distributed.sharding import letters
+from pretrain.distributed.sharding import read_letters
 
 # Numbers of a state that hooks may change between steps, and their effect.
 SCALARS = {
@@ -239,13 +239,13 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
 def _constrain_grads(grads):
     """Constrains gradients to their parameters' sharding: no device sums up more than its share."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, g: constrain_sharding(g, letters(path)), grads
+        lambda path, g: constrain_sharding(g, read_letters(path)), grads
     )
 
 
 def _batch_axis(path) -> int:
     """Returns the axis of B in an array, counted from the last: -3 in `h_NBMD`."""
-    return letters(path).index("B") - len(letters(path))
+    return read_letters(path).index("B") - len(read_letters(path))
 
 
 def split_rows(tree, parts: int):

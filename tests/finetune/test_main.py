@@ -87,7 +87,7 @@ def test_the_best_is_on_disk_before_a_checkpoint_names_it(run, table, tmp_path):
         for name in filter(str.isdigit, names):
             with contextlib.suppress(DamagedError):  # just being deleted
                 position = integrity.read_record(checkpoints / name)["position"]
-                best = hooks.saved_state(position, KeepBest.name)["step"]
+                best = hooks.find_saved_state(position, KeepBest.name)["step"]
                 there = (tmp_path / "run" / "best" / "checkpoints" / str(best)).exists()
                 is_there[best] = there and is_there.get(best, True)
 

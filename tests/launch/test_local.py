@@ -105,7 +105,7 @@ def test_gpus_are_counted_where_no_variable_names_them(monkeypatch, tmp_path):
     monkeypatch.setattr(local.pathlib, "Path", lambda _: tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    assert local.gpus() == ["0", "1", "2"]
+    assert local.list_gpus() == ["0", "1", "2"]
 
 
 @pytest.mark.slow

@@ -79,7 +79,7 @@ def assert_is_reference(case: Case, form: str, devices: int, monkeypatch) -> Non
         layout = Layout(make_mesh(devices=jax.devices()[:1]))
         if devices > 1:
             layout = Layout(make_mesh(data=2, fsdp=2, tensor=2))
-        arrays = jax.tree.map(jax.device_put, case.arrays, layout.of(case.arrays))
+        arrays = jax.tree.map(jax.device_put, case.arrays, layout.make_shardings(case.arrays))
         with sharding_context(layout):
             found = value_and_grads(case.fast, arrays)
     offs = jax.tree.map(off, found, jax.tree.map(np.asarray, expected))

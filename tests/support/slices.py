@@ -24,5 +24,5 @@ def compile_step(recipe: str, **mesh: int) -> compiled_step.Step:
     """Compiles a tiny recipe's step for the devices of the tests."""
     config = tiny_runs.get_config(recipe)
     config.mesh.update(mesh)
-    steps = compiled_step.steps(config, make_slice("v5e", 2, 4, devices=jax.devices()))
-    return compiled_step.compile_step(steps, compiled_step.rows(config)[-1])
+    steps = compiled_step.build_steps(config, make_slice("v5e", 2, 4, devices=jax.devices()))
+    return compiled_step.compile_step(steps, compiled_step.build_batch_shapes(config)[-1])

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.runtime import json_files
-from pretrain.runtime.addresses import without_credentials
+from pretrain.runtime.addresses import remove_credentials
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import hash_file
 from pretrain.runtime.progress import say
@@ -16,7 +16,7 @@ def hash_inputs(paths: list[Path], cache: Path) -> dict[str, str]:
     """Returns {path: sha256} of files; one of unchanged size and time is not read again."""
     record = cache / REMEMBERED
     entries = _read_record(record)
-    by_name = {without_credentials(str(path.resolve())): path for path in paths}
+    by_name = {remove_credentials(str(path.resolve())): path for path in paths}
     stamps = {name: [*stamp_file(path)] for name, path in by_name.items()}
     fresh = {
         name: [*stamps[name], _hash_input(path)]

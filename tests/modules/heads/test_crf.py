@@ -255,7 +255,7 @@ def test_rows_over_devices_give_the_same_loss():
     grad = jax.value_and_grad(lambda x, c: crf.loss(x, tags_BL, c, valid_BL).total, (0, 1))
     layout = Layout(make_mesh(data=4, fsdp=2))
     with sharding_context(layout):
-        many = jax.jit(grad)(layout.put({"x_BLC": x_BLC}, 8)["x_BLC"], chain)
+        many = jax.jit(grad)(layout.shard_batch({"x_BLC": x_BLC}, 8)["x_BLC"], chain)
     one = jax.jit(grad)(x_BLC, chain)
     assert many[1][0].sharding.spec[0] == ("data", "fsdp")
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), many, one)

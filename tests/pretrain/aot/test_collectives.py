@@ -22,7 +22,7 @@ GROUPS = {  # attribute -> a test of two devices: are they in one group?
 
 def test_the_first_group_is_read_in_every_notation():
     for text, is_together in GROUPS.items():
-        group = collectives.first_group(f"channel_id=1, {text}, dimensions={{0}}", 8)
+        group = collectives.parse_first_group(f"channel_id=1, {text}, dimensions={{0}}", 8)
         assert group == [device for device in range(8) if is_together(0, device)], text
 
 

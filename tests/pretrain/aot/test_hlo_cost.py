@@ -18,7 +18,7 @@ def tpu() -> hlo.Program:
 
 
 def flops(f, *args) -> float:
-    return count_total(hlo_cost.flops, compile_program(f, *args))
+    return count_total(hlo_cost.count_flops, compile_program(f, *args))
 
 
 # --- FLOPs -----------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def test_convolution_flops_equal_the_compilers(padding, stride, dilation):
         lhs_dilation=(dilation, 1),
     )
     compiled = jax.jit(convolve).lower(F32((2, 3, 9, 7)), F32((4, 3, 3, 2))).compile()
-    count = count_total(hlo_cost.flops, hlo.Program(compiled.as_text()))
+    count = count_total(hlo_cost.count_flops, hlo.Program(compiled.as_text()))
     assert count == compiled.cost_analysis()["flops"] > 0
 
 
@@ -96,7 +96,7 @@ def test_a_data_dependent_loop_counts_once():
 def test_products_written_as_a_convolution_count_in_full(tpu):
     """[B, L, H, K] times [B, J, H, K]: B and H are windows over dilated rows."""
     scores = tpu.computations["main"]["scores"]
-    assert hlo_cost.flops(tpu, "main", scores) == 2 * 4 * 2 * 128 * 128 * 64
+    assert hlo_cost.count_flops(tpu, "main", scores) == 2 * 4 * 2 * 128 * 128 * 64
 
 
 # --- memory ----------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ WITHOUT_LOOPS = {
 def test_traffic_without_loops_equals_the_compilers(name):
     f, *args = WITHOUT_LOOPS[name]
     compiled = jax.jit(f).lower(*args).compile()
-    count = count_total(hlo_cost.bytes_accessed, hlo.Program(compiled.as_text()))
+    count = count_total(hlo_cost.count_bytes_accessed, hlo.Program(compiled.as_text()))
     assert count == compiled.cost_analysis()["bytes accessed"] > 0
 
 
@@ -136,12 +136,12 @@ def test_slices_move_the_bytes_of_the_slice(tpu):
     row = 8 * 128 * 4  # read from main memory into VMEM (space 1), and written back from there
     body = tpu.computations["body"]
     for name in ("read", "written"):
-        assert hlo_cost.bytes_accessed(tpu, "body", body[name]) == row + body["n"].bytes
+        assert hlo_cost.count_bytes_accessed(tpu, "body", body[name]) == row + body["n"].bytes
 
 
 def test_collectives_are_no_memory_traffic(tpu):
     other = 2 * 8 * 128 * 4  # [8, 64] in whole tiles, read and written
-    assert hlo_cost.bytes_accessed(tpu, "main", tpu.computations["main"]["b"]) == other
+    assert hlo_cost.count_bytes_accessed(tpu, "main", tpu.computations["main"]["b"]) == other
 
 
 def test_rematerialised_layers_save_nothing_but_their_inputs():
@@ -154,7 +154,7 @@ def test_rematerialised_layers_save_nothing_but_their_inputs():
     def saved_bytes(layer) -> int:
         step = jax.grad(functools.partial(loss, layer=layer))
         program = compile_program(step, F32((5, 32, 32)), F32((16, 32)))
-        return sum(x.bytes for x in hlo_cost.saved_activations(program))
+        return sum(x.bytes for x in hlo_cost.list_saved_activations(program))
 
     assert saved_bytes(jax.checkpoint(layer)) == 5 * 16 * 32 * 4
     assert saved_bytes(layer) >= 3 * 5 * 16 * 32 * 4
@@ -162,5 +162,5 @@ def test_rematerialised_layers_save_nothing_but_their_inputs():
 
 def test_the_identity_has_no_cost():
     program = compile_program(lambda x: x, F32((3,)))
-    assert count_total(hlo_cost.flops, program) == 0
-    assert not hlo_cost.saved_activations(program)
+    assert count_total(hlo_cost.count_flops, program) == 0
+    assert not hlo_cost.list_saved_activations(program)

@@ -46,7 +46,7 @@ def test_candidates_larger_than_a_refused_one_are_not_compiled():
 
     def outcome(x: Candidate) -> Outcome:
         asked.append(x)
-        return mesh_search.too_large(x, "17G") if x.B >= 16 else Outcome(x, 1.0, rate=1.0)
+        return mesh_search.refuse_size(x, "17G") if x.B >= 16 else Outcome(x, 1.0, rate=1.0)
 
     outcomes = search(small_config(B=16), outcome)
     assert {x.B for x in asked} == {8, 16}

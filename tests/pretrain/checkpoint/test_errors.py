@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from pretrain.checkpoint.errors import DamagedError, describe_error, write_error
+from pretrain.checkpoint.errors import DamagedError, describe_error, make_write_error
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -31,5 +31,5 @@ def test_an_error_is_one_line_of_its_first_cause(error, line):
 
 
 def test_a_full_disk_is_called_so():
-    error = write_error(pathlib.Path("run"), ValueError(f"zarr: {FULL.strerror} at x"))
+    error = make_write_error(pathlib.Path("run"), ValueError(f"zarr: {FULL.strerror} at x"))
     assert str(error) == f"a checkpoint could not be written in run: {FULL.strerror}"

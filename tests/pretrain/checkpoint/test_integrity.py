@@ -172,7 +172,7 @@ def test_a_checkpoint_without_a_format_is_refused_and_stays(tmp_path):
     record = {
         k: v for k, v in json.loads(path.read_text()).items() if k not in ("format", "digest")
     }
-    path.write_text(json.dumps(integrity.with_digest(record)))
+    path.write_text(json.dumps(integrity.add_digest(record)))
     with pytest.raises(UserError, match=r"2 has format 1, .* train the run again"):
         restore(tmp_path)
     assert sorted(os.listdir(folder)) == ["1", "2"]

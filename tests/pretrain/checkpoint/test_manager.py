@@ -87,10 +87,10 @@ def test_all_but_the_steps_named_are_deleted(tmp_path, opened):
     for step in range(4):
         checkpoints.save(step, {"x": jnp.ones(2)}, {"at": step})
     checkpoints.keep_only({1, 3, 9})
-    assert [position["at"] for position in checkpoints.positions()] == [3, 1]
+    assert [position["at"] for position in checkpoints.iter_positions()] == [3, 1]
     checkpoints.save(2, {"x": jnp.ones(2)}, {"at": 7})
     checkpoints.wait()
-    assert [position["at"] for position in checkpoints.positions()] == [3, 7, 1]
+    assert [position["at"] for position in checkpoints.iter_positions()] == [3, 7, 1]
 
 
 def test_the_newest_few_and_every_nth_are_kept(tmp_path, opened):

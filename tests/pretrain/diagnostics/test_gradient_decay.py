@@ -10,7 +10,7 @@ import pytest
 
 from modules.kernels import recurrent_scan
 from modules.layers.rnn import Recurrent
-from pretrain.diagnostics.gradient_decay import fit_slope, input_gradient_norms, measure_cell
+from pretrain.diagnostics.gradient_decay import fit_slope, measure_cell, measure_input_gradients
 
 T, B, U = 5, 1, 3
 
@@ -24,7 +24,7 @@ def test_gradients_are_those_of_the_jacobian_by_forward_mode(cell):
         x_BLD, v_BD = rng.normal(size=(B, T, U)), rng.normal(size=(B, U))
         params = layer.init(jax.random.key(0), x_BLD)
         read = lambda x_BLD: layer.apply(params, x_BLD)[1].h_BZD[:, 0]  # noqa: E731
-        found_BL = input_gradient_norms(read, x_BLD, v_BD)
+        found_BL = measure_input_gradients(read, x_BLD, v_BD)
         # Forward mode does not pass through the gradient that is written out.
         with mock.patch.object(recurrent_scan, "scan_cell", recurrent_scan.reference):
             jacobian_UBLD = np.asarray(jax.jacfwd(read)(x_BLD))[0]
@@ -41,7 +41,7 @@ def test_the_slope_of_a_linear_orthogonal_cell_is_ln_rho(rho):
         read = lambda x_BLD: functools.reduce(  # noqa: E731
             lambda h_BD, x_BD: h_BD @ w_UU + x_BD, jnp.moveaxis(x_BLD, 1, 0)
         )
-        norm_BL = np.asarray(input_gradient_norms(read, x_BLD, v_BD))
+        norm_BL = np.asarray(measure_input_gradients(read, x_BLD, v_BD))
     np.testing.assert_allclose(fit_slope(norm_BL.mean(0)[::-1]), np.log(rho), atol=1e-12)
 
 

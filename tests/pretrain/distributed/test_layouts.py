@@ -53,7 +53,7 @@ class Run:
         steps = Steps(objective, tx, layout, [data], seed=config.seed, parts=parts)
         state, numbers = steps.init(), []
         for step in range(3):
-            state, metrics = steps.train(state, layout.put(data.batch(step), data.B))
+            state, metrics = steps.train(state, layout.shard_batch(data.batch(step), data.B))
             loss = metrics.sums["loss"]
             numbers.append([float(loss.total / loss.weight), float(metrics.grad_norm)])
         jax.tree.map(toys.assert_sharded_like, state, steps.like)
@@ -158,7 +158,7 @@ def test_the_shares_of_the_devices_are_added_up_where_their_sum_lives(shape, let
     shares = rng.normal(0, 1, (layout.num_shards("B"), *sizes)).astype(np.float32)
     found = jax.jit(functools.partial(layout.reduce_to_shards, letters=letters))(shares)
     np.testing.assert_allclose(found, shares.sum(0), rtol=1e-5, atol=1e-6)
-    place = NamedSharding(layout.mesh, layout.spec(letters, sizes))
+    place = NamedSharding(layout.mesh, layout.make_spec(letters, sizes))
     assert found.sharding.is_equivalent_to(place, len(sizes))
 
 
@@ -171,8 +171,8 @@ def objective_of(recipe: str, remat: str = "none", **fields):
     config.model.update(dropout=0.0, attention_dropout=0.0, N=5, **fields)
     config.execution.remat = remat
     place = make_slice("v5e", 1, 1, devices=jax.devices()[:1])
-    steps = compiled_step.steps(config, place)
-    batch, rng = steps.blank(compiled_step.rows(config)[-1]), jax.random.key(0)
+    steps = compiled_step.build_steps(config, place)
+    batch, rng = steps.make_blank(compiled_step.build_batch_shapes(config)[-1]), jax.random.key(0)
 
     def loss(params):
         rngs = dict(dropout=rng, corrupt=rng)
@@ -266,7 +266,7 @@ def described(monkeypatch):
         monkeypatch.setattr(compiled_step, "make_mesh", lambda **_: mesh)
         config = importlib.import_module(f"configs.{recipe}").get_config(preset)
         place = tpu_specs.Slice("none", tpu_specs.CHIPS["v5e"], (1, 1), ())
-        return compiled_step.steps(config, place)
+        return compiled_step.build_steps(config, place)
 
     return steps
 

@@ -241,7 +241,7 @@ def move(source: str, target: str) -> None:
     shapes = {
         name: jax.ShapeDtypeStruct(tuple(x["shape"]), x["dtype"]) for name, x in described.items()
     }
-    found = Checkpoints(source).restore(layout.like(named_leaves.nest(shapes)))
+    found = Checkpoints(source).restore(layout.add_shardings(named_leaves.nest(shapes)))
     assert found
     assert not all(x.is_fully_replicated for x in jax.tree.leaves(found[0]))
     with contextlib.closing(Checkpoints(target)) as saved:

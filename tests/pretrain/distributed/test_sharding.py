@@ -55,7 +55,7 @@ def build(toy):
         objective, train, _ = toys.build(config)
         (data, *_), (tx, _) = list_phases(train), optimizer.make(**config.optim)
         steps = Steps(objective, tx, layout, [data], seed=config.seed)
-        return steps, layout.put(data.batch(0), data.B)
+        return steps, layout.shard_batch(data.batch(0), data.B)
 
     return build
 

@@ -133,7 +133,7 @@ def test_the_next_life_of_a_run_knows_when_the_first_began(tmp_path):
 def test_a_heartbeat_that_cannot_be_read_does_no_harm(tmp_path, text):
     path = tmp_path / "0.json"
     path.write_text(text)
-    assert watches.first_start(path, 5.0) == 5.0
+    assert watches.read_first_start(path, 5.0) == 5.0
 
 
 def test_what_a_killed_life_left_half_written_is_removed(tmp_path):

@@ -49,7 +49,7 @@ def writer(kind: str = "banded", devices: int = 1, **sampling) -> Writer:
     model = MODELS[kind]
     layout = Layout(make_mesh(data=1, fsdp=-1, devices=jax.devices()[:devices]))
     params = {"backbone": cases.draw(model), "head": {}}
-    params = jax.device_put(params, layout.of(params))
+    params = jax.device_put(params, layout.make_shardings(params))
     run = build_run(None, ConfigDict(dict(objective=dict(name="clm"))), Letters(), model)
     return Writer(run, layout, Sampler(**sampling), params)
 

@@ -152,7 +152,7 @@ def test_the_loss_is_the_mean_of_both_directions():
     batch["weight_B"][1] = 0
     given = variables(objective)
     sums, _ = trial(objective, given, batch)
-    shown = metrics.means(sums)
+    shown = metrics.compute_means(sums)
     both = shown["forward_perplexity"] * shown["backward_perplexity"]
     assert shown["perplexity"] == pytest.approx(both**0.5, rel=1e-5)
     assert sums["loss"].weight == 2 * (2 * L + 3)

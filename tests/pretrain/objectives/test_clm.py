@@ -109,7 +109,7 @@ def test_the_loss_is_that_of_the_logits_of_each_place():
     sums = run(given)
     np.testing.assert_allclose(sums["loss"].total, nats_BL[given["loss_mask_BL"]].sum(), rtol=1e-5)
     assert float(sums["loss"].weight) == given["loss_mask_BL"].sum()
-    values = metrics.means(jax.device_get(sums))
+    values = metrics.compute_means(jax.device_get(sums))
     assert values["word_perplexity"] == pytest.approx(np.exp(sums["loss"].total / 15), rel=1e-5)
     assert values["byte_perplexity"] == pytest.approx(np.exp(sums["loss"].total / 90), rel=1e-5)
     assert {"loss", "perplexity", "accuracy", "unigram"} < set(values)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.runtime.addresses import hide_credentials, without_credentials
+from pretrain.runtime.addresses import hide_credentials, remove_credentials
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ from pretrain.runtime.addresses import hide_credentials, without_credentials
     ],
 )
 def test_credentials_leave_an_address(address, public):
-    assert without_credentials(address) == public
-    assert without_credentials(public) == public
+    assert remove_credentials(address) == public
+    assert remove_credentials(public) == public
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_credentials_leave_an_address(address, public):
     ],
 )
 def test_an_address_without_credentials_is_unchanged(address):
-    assert without_credentials(address) == address
+    assert remove_credentials(address) == address
 
 
 def test_an_error_tells_of_no_credentials():

@@ -54,7 +54,7 @@ def test_the_hash_is_the_sha256_of_the_content(tmp_path):
 
 
 def test_an_unused_path_is_numbered_past_files_and_dangling_links(tmp_path):
-    assert files.unused_path(tmp_path / "f") == tmp_path / "f"
+    assert files.find_unused_path(tmp_path / "f") == tmp_path / "f"
     (tmp_path / "f").write_text("")
     (tmp_path / "f-1").symlink_to("nowhere")
-    assert files.unused_path(tmp_path / "f") == tmp_path / "f-2"
+    assert files.find_unused_path(tmp_path / "f") == tmp_path / "f-2"

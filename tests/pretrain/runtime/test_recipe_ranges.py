@@ -52,7 +52,9 @@ def config_of(recipe: str, preset: str = ""):
 @pytest.mark.parametrize(("recipe", "preset"), CASES)
 def test_every_number_of_every_recipe_has_a_range_and_is_in_it(recipe, preset):
     config = config_of(recipe, preset)
-    unknown = {key for key, _ in recipe_ranges.numbers(config) if not recipe_ranges.range_of(key)}
+    unknown = {
+        key for key, _ in recipe_ranges.iter_numbers(config) if not recipe_ranges.find_range(key)
+    }
     assert unknown <= ANY.keys()
     recipe_ranges.check_config(config)
 
@@ -113,7 +115,7 @@ def test_every_number_that_a_section_takes_has_a_range():
         f"{section}.{name}"
         for section, function in owners()
         for name in fields(function) - FOLLOW.get(section, set())
-        if not any(recipe_ranges.range_of(f"{x}.{name}") for x in (section, "execution"))
+        if not any(recipe_ranges.find_range(f"{x}.{name}") for x in (section, "execution"))
     }
     assert not missing
 

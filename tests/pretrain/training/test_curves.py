@@ -3,7 +3,7 @@
 import pytest
 
 from pretrain.runtime.errors import UserError
-from pretrain.training.curves import curves
+from pretrain.training.curves import draw_curves
 from pretrain.training.logging import Writer
 
 
@@ -27,7 +27,7 @@ def test_runs_are_drawn_together(tmp_path, monkeypatch):
         return plain(self, *args, **kwargs)
 
     monkeypatch.setattr(Axes, "plot", spy)
-    curves([run_of(tmp_path, "a"), run_of(tmp_path, "b")], tmp_path / "both.png")
+    draw_curves([run_of(tmp_path, "a"), run_of(tmp_path, "b")], tmp_path / "both.png")
     training, held_out = [3.0, 1.5], [4.0, 2.0]
     assert drawn == [
         ("a: training", [1, 2], training),
@@ -40,4 +40,4 @@ def test_runs_are_drawn_together(tmp_path, monkeypatch):
 
 def test_a_run_without_metrics_cannot_be_drawn(tmp_path):
     with pytest.raises(UserError, match=r"none holds no metrics\.jsonl"):
-        curves([run_of(tmp_path, "a"), tmp_path / "none"], tmp_path / "both.png")
+        draw_curves([run_of(tmp_path, "a"), tmp_path / "none"], tmp_path / "both.png")

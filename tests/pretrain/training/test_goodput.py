@@ -15,7 +15,7 @@ def test_it_is_the_share_of_the_time_since_the_first_start():
     goodput = Goodput(100.0, now=lambda: 200.0)
     goodput.add(30.0)
     goodput.add(20.0)
-    assert goodput.share() == 0.5
+    assert goodput.compute_share() == 0.5
 
 
 def test_steps_lost_with_a_life_and_the_time_without_one_count_as_lost():
@@ -26,14 +26,14 @@ def test_steps_lost_with_a_life_and_the_time_without_one_count_as_lost():
     second = Goodput(250.0, now=lambda: 400.0)
     second.load_state_dict(saved)
     second.add(80.0)
-    assert second.share() == (60 + 20 + 80) / 400
+    assert second.compute_share() == (60 + 20 + 80) / 400
 
 
 def test_a_run_killed_before_its_first_checkpoint_has_lost_that_time():
     again = Goodput(0.0, now=lambda: 100.0)  # as its heartbeat says
     again.load_state_dict({})
     again.add(25.0)
-    assert again.share() == 0.25
+    assert again.compute_share() == 0.25
 
 
 def test_compiling_and_waiting_for_data_are_no_steps(monkeypatch):
@@ -42,7 +42,7 @@ def test_compiling_and_waiting_for_data_are_no_steps(monkeypatch):
     meter, sums = Meter(), StepMetrics({}, np.float32(1), np.int32(0))
     meter.add(sums)  # the first, which compiles
     for _ in range(2):
-        with meter.waiting():
+        with meter.measure_wait():
             pass  # 1 second of the 3 and 4 that the step takes
         meter.add(sums)
     assert meter.busy == 5.0

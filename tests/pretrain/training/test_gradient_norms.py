@@ -34,7 +34,7 @@ class Run:
         state = steps.init()
         self.states, self.metrics = [jax.device_get(state.params)], []
         for step in range(2):
-            state, metrics = steps.train(state, layout.put(data.batch(step), data.B))
+            state, metrics = steps.train(state, layout.shard_batch(data.batch(step), data.B))
             self.states.append(jax.device_get(state.params))
             means = {k: float(x.total / max(x.weight, 1)) for k, x in metrics.norms.items()}
             self.metrics.append(means | {"grad_norm": float(metrics.grad_norm)})

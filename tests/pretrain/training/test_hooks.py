@@ -168,7 +168,9 @@ def test_each_hook_has_a_period_and_all_are_due_at_the_last_step():
     asked = [Ask(nothing, str(every)) for every in (0, 1, 2, 3)]
     for hook in asked:
         hook.every = int(hook.name)
-    due = {step: [x.every for x in hooks.due_hooks(asked, step, last=5)] for step in range(1, 6)}
+    due = {
+        step: [x.every for x in hooks.select_due_hooks(asked, step, last=5)] for step in range(1, 6)
+    }
     assert due == {1: [1], 2: [1, 2], 3: [1, 3], 4: [1, 2], 5: [0, 1, 2, 3]}
 
 

@@ -16,7 +16,7 @@ def step_metrics(loss, consecutive_skips=0):
 
 
 def take(meter, metrics):
-    with meter.waiting():
+    with meter.measure_wait():
         pass
     return meter.add(metrics)
 
