@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from pretrain.diagnostics.recurrent_weights import set_recurrent_weights, spectrum
+from pretrain.diagnostics.recurrent_weights import compute_spectrum, set_recurrent_weights
 
 
 def test_orthogonal_recurrent_weights_have_equal_singular_values():
@@ -16,6 +16,6 @@ def test_orthogonal_recurrent_weights_have_equal_singular_values():
 
 def test_the_spectrum_is_of_the_gate_with_the_largest():
     rotation, shear = np.array([[0.0, 2.0], [-2.0, 0.0]]), np.array([[1.0, 3.0], [0.0, 1.0]])
-    sigma, radius = spectrum(np.stack([rotation, shear], 1)[None])
+    sigma, radius = compute_spectrum(np.stack([rotation, shear], 1)[None])
     np.testing.assert_allclose(sigma, np.linalg.svd(shear)[1].max())
     np.testing.assert_allclose(radius, 2)
