@@ -62,7 +62,7 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
         UserError: the recipe or the data is malformed.
     """
     examples = read_examples(config, say)
-    held_out = [x for split, found in examples.items() if split != "train" for x in found]
+    held_out = [x for split, part in examples.items() if split != "train" for x in part]
     pretrained = load_run(Path(config.init).expanduser()) if config.init else None
     texts = (lambda: iter_texts(examples["train"])), (lambda: iter_texts(held_out))
     start = open_start(config, pretrained, *texts)
@@ -170,7 +170,7 @@ def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, l
         raise UserError("data.train is to name the training examples")
     splits = draw_splits(examples, **drawn)
     if any(drawn.get(name) for name in ("folds", "dev_share")):
-        say("drawn: " + ", ".join(f"{split} {len(found):,}" for split, found in splits.items()))
+        say("drawn: " + ", ".join(f"{split} {len(part):,}" for split, part in splits.items()))
     return splits
 
 

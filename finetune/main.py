@@ -38,8 +38,8 @@ def main(config, workdir) -> int:
         The exit code: 0, or 75 if training was stopped before its end.
     """
     recipes, scores = list_jobs(config), {}
-    for name, own in recipes.items():
-        values, is_done = train_job(own, workdir / name)
+    for name, recipe in recipes.items():
+        values, is_done = train_job(recipe, workdir / name)
         if not is_done:
             return TRY_AGAIN
         scores[name] = values
@@ -59,13 +59,13 @@ def list_jobs(config) -> dict[str, ConfigDict]:
     has_folds = folds > 0 and config.data.get("fold") is None
     recipes = {}
     for number, fold in itertools.product(range(count), range(folds if has_folds else 1)):
-        own = config.copy_and_resolve_references()
-        own.seed = config.seed + number
+        recipe = config.copy_and_resolve_references()
+        recipe.seed = config.seed + number
         if has_folds:
-            with own.unlocked():
-                own.data.fold = fold
+            with recipe.unlocked():
+                recipe.data.fold = fold
         parts = [f"seed-{number}"] * (count > 1) + [f"fold-{fold}"] * has_folds
-        recipes["/".join(parts)] = own
+        recipes["/".join(parts)] = recipe
     return recipes
 
 

@@ -59,8 +59,8 @@ def build_own_table(
     texts, others = ([" ".join(x) for x in split] for split in (sentences, held_out))
 
     def build(**fields: Any):
-        own: Any = Vocabulary(words, zero_digits)
-        return word_vectors.build_table(own, texts, others, seed, **fields)
+        vocabulary: Any = Vocabulary(words, zero_digits)
+        return word_vectors.build_table(vocabulary, texts, others, seed, **fields)
 
     vocabulary, table = call_section("vectors", build, vectors)
     encoder = dict(task.get("encoder", {}))

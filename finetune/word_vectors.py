@@ -99,8 +99,8 @@ def build_table(
     vectors = vector_files.read(path, wanted)
 
     def vector_of(word: str) -> np.ndarray | None:
-        found = vectors.found.get(word)
-        return vectors.found.get(word.lower()) if found is None and lower else found
+        vector_D = vectors.by_word.get(word)
+        return vectors.by_word.get(word.lower()) if vector_D is None and lower else vector_D
 
     known = {word for word in spelled if vector_of(word) is not None}
     if new := sorted(counts[1].keys() & known - set(tokenizer.pieces)):
@@ -127,7 +127,7 @@ def _draw(
 ) -> np.ndarray:
     bound_D = np.full(vectors.D, scale)
     if match_variance:  # that of a uniform draw is a third of its bound's square
-        bound_D = math.sqrt(3) * np.std(list(vectors.found.values()), 0)
+        bound_D = math.sqrt(3) * np.std(list(vectors.by_word.values()), 0)
     draws_VD = np.random.default_rng(seed).uniform(-1, 1, (V, vectors.D))
     return (draws_VD * bound_D).astype(np.float32)
 

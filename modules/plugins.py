@@ -36,10 +36,10 @@ def load(folder: str, name: str, content: str) -> ModuleType:
     module = _import(path)
     if module is None or not _defines(module, content):
         known = f"{folder} has {', '.join(names(folder, content))}; " if folder else ""
-        own = "a name with a dot" if folder else "it"
+        rule = "a name with a dot" if folder else "it"
         raise UnknownNameError(
-            f"name={name!r}: there is no {path} with a {content}; {known}{own} is a module of your "
-            "own on PYTHONPATH"
+            f"name={name!r}: there is no {path} with a {content}; {known}{rule} is a module of "
+            "your own on PYTHONPATH"
         )
     return module
 

@@ -103,8 +103,8 @@ class Encoder(nn.Module):
 
     def __call__(self, batch: dict[str, Any], *, train: bool):
         """Computes states [B, L, D] in float32; 0 at positions that the RNN skips."""
-        each = self.features.each(batch, train=train) if self.join else ()
-        states = dict(zip(self.join, each, strict=True))
+        h_KBLD = self.features.each(batch, train=train) if self.join else ()
+        states = dict(zip(self.join, h_KBLD, strict=True))
         read_BL = batch.get("word_BL", batch["valid_BL"])
         h_BLD = jnp.concatenate(self._inputs(batch, states, train=train), -1)
         # The RNN steps from word to word: pieces that stand for none are skipped.

@@ -24,12 +24,12 @@ class Vectors(NamedTuple):
     """Words' vectors of a file.
 
     Attributes:
-        found: vectors of the wanted words, [D] float32 each.
+        by_word: vectors of the wanted words, [D] float32 each.
         D: width.
         notes: what the user should know.
     """
 
-    found: dict[str, np.ndarray]
+    by_word: dict[str, np.ndarray]
     D: int
     notes: list[str]
 
@@ -43,26 +43,26 @@ def read(path: str, wanted: Collection[str]) -> Vectors:
     file = Path(path).expanduser()
     name = file.with_suffix("") if file.suffix in PACKINGS else file
     records = READERS.get(name.suffix, _read_text)(file)
-    found: dict[str, np.ndarray] = {}
+    by_word: dict[str, np.ndarray] = {}
     twice: dict[str, str] = {}
     D = 0
     for where, word, parse in records:
         if word not in wanted:
             continue
-        if word in found:
+        if word in by_word:
             twice.setdefault(word, where)
             continue
-        vector_D = found[word] = parse()
+        vector_D = by_word[word] = parse()
         D = D or len(vector_D)
         if not np.isfinite(vector_D).all():
             raise UserError(f"{where}: the vector of {word!r} holds numbers that are not finite")
-    if not found:
+    if not by_word:
         raise UserError(f"{path}: no word of the texts has a vector there")
     notes = []
     if twice:
         word, where = next(iter(twice.items()))
         notes = [f"{len(twice):,} words stand there twice, and the first counts: {word!r}, {where}"]
-    return Vectors(found, D, notes)
+    return Vectors(by_word, D, notes)
 
 
 Record = tuple[str, str, Callable[[], np.ndarray]]  # its place, the word, and what parses numbers

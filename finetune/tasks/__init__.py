@@ -143,7 +143,7 @@ def build_task(
         host: the rest of a section `task`, which is of the host's half.
     """
     del host
-    sections = [_given(x) for x in (encoder, head, loss)]
+    sections = [_drop_unset(x) for x in (encoder, head, loss)]
     fields = sections[0] | data.encoder_fields()
     if language_model:
         fields = _with_language_model(fields, language_model)
@@ -151,7 +151,7 @@ def build_task(
     return data.build_task(backbone, encoders.build(backbone, **fields), *sections[1:])
 
 
-def _given(section: Mapping[str, Any] | None) -> dict[str, Any]:
+def _drop_unset(section: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: x for name, x in (section or {}).items() if x is not None}
 
 

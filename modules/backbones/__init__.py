@@ -12,7 +12,7 @@ from modules.masks import Mask
 
 
 class Output(NamedTuple):
-    """What a backbone returns.
+    """Result of a backbone.
 
     Attributes:
         h: states, [B, L, D] or [B, P, D] of the slots; of `layer_states` [N + 1, B, L, D].

@@ -184,7 +184,7 @@ class Backbone(nn.Module):
     def _read_layer(self, layer, state, x_BLD, valid_BL, reset_BL, train: bool):
         """Reads a text in all directions: their merged states [B, L, D], and the memory."""
         is_at_input = self.rnn_dropout_at == "input"
-        x_BZLD, valid_BZL = (self._repeat(each) for each in (x_BLD, valid_BL))
+        x_BZLD, valid_BZL = (self._repeat(x) for x in (x_BLD, valid_BL))
         if is_at_input:
             x_BZLD = self.rnn_drop(x_BZLD, train=train)
         reset_BZL = None if reset_BL is None else reset_BL[:, None]

@@ -158,8 +158,8 @@ class Backbone(nn.Module):
         return self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
 
     def _convolve(self, x_BLD, valid_BL):
-        each = [_best_windows(x_BLD, kernel_wDX, valid_BL) for kernel_wDX in self.kernels]
-        h_BLX = jnp.concatenate(each, -1) + self.bias_X
+        features = [_best_windows(x_BLD, kernel_wDX, valid_BL) for kernel_wDX in self.kernels]
+        h_BLX = jnp.concatenate(features, -1) + self.bias_X
         h_BLX = jnp.where(valid_BL[..., None], ACTIVATIONS[self.activation](h_BLX), 0)
         return constrain_sharding(h_BLX, "BLX")
 

@@ -74,7 +74,7 @@ class Backbone(nn.Module):
 
     @property
     def is_causal(self) -> bool:
-        """A state has read both sides."""
+        """Returns False: a state has read both sides."""
         return False
 
     @property

@@ -1,1 +1,1 @@
-"""What a task puts on the states: structured outputs and their losses."""
+"""Heads of tasks on the states: structured outputs and their losses."""

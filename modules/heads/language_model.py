@@ -144,8 +144,8 @@ def build(backbone: Any, **fields: Any) -> LanguageModelHead:
     names = [field.name for field in dataclasses.fields(LanguageModelHead)]
     known = {name: getattr(backbone, name) for name in names if hasattr(backbone, name)}
     # A parent and a name are not sizes: they say where the backbone stands in another module.
-    own = {name: x for name, x in known.items() if name not in ("parent", "name")}
-    return plugins.construct(LanguageModelHead, **{**own, **fields})
+    sizes = {name: x for name, x in known.items() if name not in ("parent", "name")}
+    return plugins.construct(LanguageModelHead, **{**sizes, **fields})
 
 
 def param_shapes(head: nn.Module) -> Any:

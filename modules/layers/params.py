@@ -74,7 +74,7 @@ Depth = int | Sequence[int]
 
 @dataclasses.dataclass(frozen=True)
 class ParamInfo:
-    """What an optimizer knows of a parameter; a leaf of a tree that parallels the parameters.
+    """Facts of a parameter for an optimizer; a leaf of a tree that parallels the parameters.
 
     Attributes:
         decay: weight decay applies.
@@ -137,7 +137,7 @@ def set_depths(module: nn.Module, **depths: Depth) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What modules have said of their parameters during initialization, see `recording`."""
+    """Facts of parameters that modules state during initialization, see `recording`."""
 
     decay: dict[Path, bool] = dataclasses.field(default_factory=dict)
     depth: dict[Path, tuple[Path, Depth]] = dataclasses.field(default_factory=dict)

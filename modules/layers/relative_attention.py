@@ -78,7 +78,7 @@ def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
 
 
 class AttentionView(NamedTuple):
-    """How the queries of one stream see the keys; the same in every layer.
+    """View that the queries of one stream have of the keys; the same in every layer.
 
     Attributes:
         visible: bool, broadcasts to [B, H, L, J].

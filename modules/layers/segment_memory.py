@@ -12,7 +12,7 @@ from modules.activation_sharding import constrain_sharding
 
 @flax.struct.dataclass
 class Memory:
-    """What every layer has read of the M positions before a window; no gradient goes there."""
+    """Inputs of every layer at the M positions before a window; no gradient goes there."""
 
     h_NBMD: jax.Array
 

@@ -162,13 +162,13 @@ def group_arrays(table: Table) -> Iterator[tuple[list[str], list[str]]]:
     """Yields parameters that must be read together, and the arrays that come of these."""
     theirs, left = table.by_theirs(), dict(table.by_ours())
     while left:
-        own: list[str] = [next(iter(left))]
+        group: list[str] = [next(iter(left))]
         names: dict[str, None] = {}
-        for ours in own:  # grows
+        for ours in group:  # grows
             names |= {link.theirs: None for link in left.pop(ours)}
             also = (link.ours for name in names for link in theirs[name])
-            own += [x for x in dict.fromkeys(also) if x in left and x not in own]
-        yield own, list(names)
+            group += [x for x in dict.fromkeys(also) if x in left and x not in group]
+        yield group, list(names)
 
 
 def stream_arrays(
@@ -176,8 +176,8 @@ def stream_arrays(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yields their arrays, made of a few of our parameters at a time."""
     links = table.by_theirs()
-    for own, names in group_arrays(table):
-        ours = {name: read_parameter(run, name, shapes[name]) for name in own}
+    for group, names in group_arrays(table):
+        ours = {name: read_parameter(run, name, shapes[name]) for name in group}
         for name in names:
             yield name, assemble(name, specs[name], links[name], ours)
         del ours  # the next need the room
@@ -206,5 +206,5 @@ def read_parameter(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:
     like = jax.ShapeDtypeStruct(
         shape, jnp.float32, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])
     )
-    found, _ = load_weights(run, named_leaves.nest({name: like}), name)
-    return np.asarray(named_leaves.flatten(found)[name])
+    tree, _ = load_weights(run, named_leaves.nest({name: like}), name)
+    return np.asarray(named_leaves.flatten(tree)[name])

@@ -1,4 +1,4 @@
-"""What Hugging Face's folders have in common: a config.json, a tokenizer.json."""
+"""Reads and writes what Hugging Face's folders have in common: a config.json, a tokenizer.json."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -51,8 +51,8 @@ def detect_release(path: Path, kind: str = "", system: str = "") -> tuple[str, s
     fits = [
         (system_name, kind_name)
         for system_name, module in systems.list_systems(system).items()
-        for kind_name, each in module.KINDS.items()
-        if (not kind or kind_name == kind) and _is_kind(folder, each)
+        for kind_name, files in module.KINDS.items()
+        if (not kind or kind_name == kind) and _is_kind(folder, files)
     ]
     if len(fits) == 1:
         return fits[0]

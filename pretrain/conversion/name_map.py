@@ -39,14 +39,14 @@ class Link(NamedTuple):
 
     def part(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Views the part of their array as ours has it; `shape` is of our part."""
-        groups, own = _parse_form(self.form)
+        groups, ours = _parse_form(self.form)
         sizes = self._sizes(shape)
         flat = [letter for group in groups for letter in group]
         x = x.reshape([sizes[letter] for letter in flat])
         picked = {letter: which for letter, which, _ in self.pick}
         x = x[tuple(picked.get(letter, 0 if letter == "1" else slice(None)) for letter in flat)]
         left = [letter for letter in flat if letter not in picked and letter != "1"]
-        return x.transpose([left.index(letter) for letter in own])
+        return x.transpose([left.index(letter) for letter in ours])
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the shape of their array, where our part has this one."""
@@ -54,15 +54,15 @@ class Link(NamedTuple):
         return tuple(math.prod(sizes[x] for x in group) for group in _parse_form(self.form)[0])
 
     def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        own = dict(zip(_parse_form(self.form)[1], shape, strict=True))
-        return own | {letter: many for letter, _, many in self.pick} | {"1": 1}
+        sizes = dict(zip(_parse_form(self.form)[1], shape, strict=True))
+        return sizes | {letter: many for letter, _, many in self.pick} | {"1": 1}
 
 
 def _parse_form(form: str) -> tuple[list[str], str]:
     """Splits a form into their axes, each of some letters, and ours."""
-    theirs, own = form.split(" -> ")
+    theirs, ours = form.split(" -> ")
     groups = re.findall(r"\((\w+)\)|(\w)", theirs)
-    return [many or one for many, one in groups], own
+    return [many or one for many, one in groups], ours
 
 
 def expand_rows(rows: Rows, shapes: Shapes) -> list[Link]:
@@ -124,7 +124,7 @@ def _group_by(links: Iterable[Link], name: Callable[[Link], str]) -> dict[str, l
 
 
 class Reconciliation(NamedTuple):
-    """Where every array of a release went."""
+    """Account of every array of a release and every parameter of ours."""
 
     mapped: dict[str, list[Link]]  # by ours
     copies: dict[str, str]

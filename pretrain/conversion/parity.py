@@ -1,4 +1,4 @@
-"""What a few releases say that they compute, and how far from it a run is that was made of them."""
+"""Compares a converted run with the outputs that a few releases publish."""
 
 import functools
 from typing import Any
@@ -22,8 +22,8 @@ from pretrain.runtime.json_files import read_json
 Differences = dict[str, tuple[float, float]]  # as a share of the largest number, and what it may be
 
 
-def difference(made: Any, expected: np.ndarray) -> float:
-    return float(np.abs(np.asarray(made) - expected).max() / np.abs(expected).max())
+def difference(output: Any, expected: np.ndarray) -> float:
+    return float(np.abs(np.asarray(output) - expected).max() / np.abs(expected).max())
 
 
 def load_params(run: Run) -> Any:
@@ -34,7 +34,7 @@ def load_params(run: Run) -> Any:
 
 
 def compare_xlnet(run: Run, source: Source) -> Differences:
-    """Outputs and memories beside the weights, as in the tests of keras-xlnet.
+    """Compares outputs and memories beside the weights, as in the tests of keras-xlnet.
 
     They are .npy files, rows first: input_ids, seg_ids, mems_0 ..., and what is to come out of
     them, x_output and x_new_mems_0 ... .  All is read from left to right.  The output is the
@@ -46,14 +46,16 @@ def compare_xlnet(run: Run, source: Source) -> Differences:
         return {}
     with jax.default_matmul_precision("highest"):
         output, memory_NBMD = _run_streams(run, source, case == "pre")
-    found = {"output": difference(output, _read_array(source, f"{case}_output"))}
+    differences = {"output": difference(output, _read_array(source, f"{case}_output"))}
     for n, memory_BMD in enumerate(() if memory_NBMD is None else memory_NBMD):
-        found[f"memory {n}"] = difference(memory_BMD, _read_array(source, f"{case}_new_mems_{n}"))
-    return {name: (off, 1e-6) for name, off in found.items()}
+        differences[f"memory {n}"] = difference(
+            memory_BMD, _read_array(source, f"{case}_new_mems_{n}")
+        )
+    return {name: (off, 1e-6) for name, off in differences.items()}
 
 
 def _run_streams(run: Run, source: Source, predicts: bool):
-    """The output, and the new memory if one is given."""
+    """Computes the output, and the new memory if one is given."""
     backbone: Any = run.backbone
     model = backbone.clone(reuse=0, dtype="float32"), run.head.clone(dtype="float32")
     tokens_BL = _read_array(source, "input_ids")
@@ -72,7 +74,9 @@ def _run_streams(run: Run, source: Source, predicts: bool):
 
 @functools.partial(jax.jit, static_argnums=0)
 def _forward(model: Any, params: Any, tokens_BL, given: dict[str, Any]):
-    bound, head = (part.bind({"params": own}) for part, own in zip(model, params, strict=True))
+    bound, head = (
+        part.bind({"params": weights}) for part, weights in zip(model, params, strict=True)
+    )
     out = bound(tokens_BL, **given, train=False)
     output = out.h
     if "slots_BP" in given:
@@ -81,7 +85,7 @@ def _forward(model: Any, params: Any, tokens_BL, given: dict[str, Any]):
 
 
 def _make_queries(blind_BL: np.ndarray) -> dict[str, Any]:
-    """One at every place, which sees the memory and the places before it."""
+    """Makes a query at every place, which sees the memory and the places before it."""
     B, L = blind_BL.shape
     before = Mask(visible_BLJ=jnp.tri(L, k=-1, dtype=bool)[None], hides_slots=True)
     slots_BP = jnp.stack([jnp.arange(L)] * B)
@@ -89,7 +93,7 @@ def _make_queries(blind_BL: np.ndarray) -> dict[str, Any]:
 
 
 def _read_array(source: Source, name: str) -> np.ndarray:
-    """One of the .npy files; UserError if it is missing or broken."""
+    """Reads one of the .npy files; UserError if it is missing or broken."""
     with explain_read_errors(path := source.find_file(f"{name}.npy")):
         x = np.load(path)
         return x.astype(np.float32) if x.dtype == np.float64 else x
@@ -101,7 +105,7 @@ SENTENCES = "lm_embeddings_sentences.json"
 
 
 def compare_elmo(run: Run, source: Source) -> Differences:
-    """The top layer's states beside the weights, as in the tests of bilm-tf.
+    """Compares the top layer's states beside the weights, as in the tests of bilm-tf.
 
     lm_embeddings_sentences.json holds lists of sentences, lm_embeddings_0.hdf5 ... what comes out
     of the lists: [2, words, D] by the sentence's number.  The k-th sentences of all lists are a
@@ -111,9 +115,9 @@ def compare_elmo(run: Run, source: Source) -> Differences:
         return {}
     texts = _read_sentences(source)
     with jax.default_matmul_precision("highest"):
-        made = _run_elmo(run.backbone, load_params(run), texts)
+        outputs = _run_elmo(run.backbone, load_params(run), texts)
     off = 0.0
-    for number, rows in enumerate(made):
+    for number, rows in enumerate(outputs):
         with (
             explain_read_errors(path := source.find_file(f"lm_embeddings_{number}.hdf5")),
             h5py.File(path) as file,
@@ -124,7 +128,7 @@ def compare_elmo(run: Run, source: Source) -> Differences:
 
 
 def _read_sentences(source: Source) -> list[list[list[str]]]:
-    """The words of each sentence of each list; UserError if the lists are not of one length."""
+    """Reads the words of each sentence; UserError if the lists are not of one length."""
     texts = read_json(path := source.find_file(SENTENCES))
     if not texts or len({len(text) for text in texts}) != 1:
         raise UserError(f"{path}: should be lists of sentences, as many in each")
@@ -132,16 +136,16 @@ def _read_sentences(source: Source) -> list[list[list[str]]]:
 
 
 def _run_elmo(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[list[np.ndarray]]:
-    """The top layer's states of each sentence's words, [L, 2D]."""
+    """Computes the top layer's states of each sentence's words, [L, 2D]."""
     model = backbone.clone(dtype="float32")
     longest = max(len(words) for text in texts for words in text)
     states = jax.jit(functools.partial(model.apply, method="layer_states"))
-    memory, made = model.initial_memory(len(texts)), []
+    memory, outputs = model.initial_memory(len(texts)), []
     for batch in zip(*texts, strict=True):
         padded = [words + ["</S>"] * (longest - len(words)) for words in batch]
         chars_BLW = np.stack([spell_words(words, model.W) for words in padded])
         valid_BL = np.arange(longest) < np.array([[len(words)] for words in batch])
         mask = Mask(valid_BL=valid_BL)
         h_NBLD, memory = states({"params": params}, chars_BLW, mask=mask, memory=memory)
-        made.append([h_NBLD[-1, b, 1 : len(words) - 1] for b, words in enumerate(batch)])
-    return list(map(list, zip(*made, strict=True)))
+        outputs.append([h_NBLD[-1, b, 1 : len(words) - 1] for b, words in enumerate(batch)])
+    return list(map(list, zip(*outputs, strict=True)))

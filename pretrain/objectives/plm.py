@@ -82,11 +82,11 @@ class Objective(nn.Module):
         return self.backbone.refusal(order)
 
     def predicted(self, L: int) -> int:
-        """How many of L positions are predicted."""
+        """Returns the number of predicted positions of L."""
         return int(L / self.predict_every)
 
     def flops(self, B: int, L: int) -> float:
-        """Floating-point operations of one training step."""
+        """Counts the floating-point operations of one training step."""
         P = self.predicted(L)
         return self.backbone.flops(B, L, P) + self.head.flops(B * P)
 

@@ -109,12 +109,12 @@ def spell_torch_name(name: str, gamma: bool) -> str:
 
 
 def turn_torch_form(name: str, form: str) -> str:
-    """A dense layer's weight has its axes the other way round there."""
+    """Swaps the axes of a dense layer's weight in a form: [out, in] in PyTorch."""
     if not name.endswith("/kernel"):
         return form
-    theirs, arrow, own = form.partition(" -> ")
+    theirs, arrow, ours = form.partition(" -> ")
     first, second = re.findall(r"\(\w+\)|\w", theirs)
-    return second + first + arrow + own
+    return second + first + arrow + ours
 
 
 def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:

@@ -62,10 +62,10 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
         absent = dict.fromkeys(("head/softmax_VD", "head/bias_V"), NO_SOFTMAX)
         rows = {ours: row for ours, row in rows.items() if ours not in absent}
         return Table(expand_rows(rows, shapes), absent=absent)
-    found = [link._replace(theirs=f"lm/{link.theirs}") for link in expand_rows(rows, shapes)]
+    links = [link._replace(theirs=f"lm/{link.theirs}") for link in expand_rows(rows, shapes)]
     if shapes[f"{LAYERS}wx_ZDGU"][0] == 1:  # TensorFlow has no names within a stack of one
-        found = [x._replace(theirs=x.theirs.replace("multi_rnn_cell/cell_0/", "")) for x in found]
-    return Table(found, {}, IGNORED)
+        links = [x._replace(theirs=x.theirs.replace("multi_rnn_cell/cell_0/", "")) for x in links]
+    return Table(links, {}, IGNORED)
 
 
 def build_filter_rows(shapes: Shapes) -> Rows:

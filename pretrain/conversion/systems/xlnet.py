@@ -43,9 +43,9 @@ TENSORFLOW: Rows = {
     },
     **{f"backbone/biases/{ours}": (SCOPE + theirs, "HK") for ours, theirs in BIASES.items()},
     **{
-        f"{LAYERS}{ours}/{own}_D": (f"{LAYER}{theirs}/LayerNorm/{name}", "D")
+        f"{LAYERS}{ours}/{param}_D": (f"{LAYER}{theirs}/LayerNorm/{name}", "D")
         for ours, theirs in NORMS.items()
-        for own, name in (("scale", "gamma"), ("bias", "beta"))
+        for param, name in (("scale", "gamma"), ("bias", "beta"))
     },
     f"{LAYERS}ffn/wi_DF": (f"{LAYER}ff/layer_1/kernel", "DF"),
     f"{LAYERS}ffn/bi_F": (f"{LAYER}ff/layer_1/bias", "F"),
@@ -70,9 +70,9 @@ HUGGING_FACE: Rows = {  # always with biases of each layer
         for ours, theirs in BIASES.items()
     },
     **{
-        f"{LAYERS}{ours}/{own}_D": (f"{TORCH_LAYER}{theirs}.layer_norm.{name}", "D")
+        f"{LAYERS}{ours}/{param}_D": (f"{TORCH_LAYER}{theirs}.layer_norm.{name}", "D")
         for ours, theirs in NORMS.items()
-        for own, name in (("scale", "weight"), ("bias", "bias"))
+        for param, name in (("scale", "weight"), ("bias", "bias"))
     },
     f"{LAYERS}ffn/wi_DF": (f"{TORCH_LAYER}ff.layer_1.weight", "FD -> DF"),
     f"{LAYERS}ffn/bi_F": (f"{TORCH_LAYER}ff.layer_1.bias", "F"),
@@ -104,18 +104,18 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     head, token = "lm_loss.weight", "backbone/token_VD"
     if head in there and rows[token][0] not in there:  # one of the two is enough
         rows = {**rows, token: (head, *rows[token][1:])}
-    found = expand_rows({ours: row for ours, row in rows.items() if ours not in absent}, shapes)
+    links = expand_rows({ours: row for ours, row in rows.items() if ours not in absent}, shapes)
     if kind != "hugging_face":
-        return Table(found, {}, IGNORED, absent)
+        return Table(links, {}, IGNORED, absent)
     copies = {head: rows[token][0]} if rows[token][0] != head else {}
-    return Table(repeat_for_layers(found, shapes), copies, {}, absent)
+    return Table(repeat_for_layers(links, shapes), copies, {}, absent)
 
 
-def repeat_for_layers(found: list[Link], shapes: Shapes) -> list[Link]:
+def repeat_for_layers(links: list[Link], shapes: Shapes) -> list[Link]:
     """Repeats biases that all our layers have in common for each of theirs."""
     later = range(1, shapes[f"{LAYERS}attention/segment_SHK"][0])
-    shared = [link for link in found if link.ours.startswith("backbone/biases/")]
-    return found + [
+    shared = [link for link in links if link.ours.startswith("backbone/biases/")]
+    return links + [
         link._replace(theirs=link.theirs.replace("layer.0.", f"layer.{n}."))
         for link in shared
         for n in later

@@ -9,7 +9,7 @@ from pretrain.data.corpus.format import Corpus
 
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Where tokens are: in the stream, read forwards, and in the corpus."""
+    """Places of tokens: in the stream, read forwards, and in the corpus."""
 
     document: np.ndarray  # which of the stream's
     stream: np.ndarray

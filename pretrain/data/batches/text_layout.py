@@ -97,7 +97,7 @@ class TextLayout:
 
     @property
     def split(self) -> str:
-        """The split's name in messages."""
+        """Returns the split's name in messages."""
         return "training" if self.shuffle else "held-out"
 
     def fingerprint(self) -> dict[str, Any]:

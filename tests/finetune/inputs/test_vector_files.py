@@ -46,15 +46,15 @@ def test_every_form_gives_the_first_vector_of_each_wanted_word(tmp_path, name):
     path = write(tmp_path, name, FORMS[name])
     vectors = vector_files.read(path, {"the", "Zoë", "unknown"})
     assert vectors.D == 2
-    assert vectors.found.keys() == {"the", "Zoë"}
-    np.testing.assert_array_equal(vectors.found["the"], VECTORS_VD[0])
-    np.testing.assert_array_equal(vectors.found["Zoë"], VECTORS_VD[1])
+    assert vectors.by_word.keys() == {"the", "Zoë"}
+    np.testing.assert_array_equal(vectors.by_word["the"], VECTORS_VD[0])
+    np.testing.assert_array_equal(vectors.by_word["Zoë"], VECTORS_VD[1])
     assert "1 words stand there twice, and the first counts: 'the'" in vectors.notes[0]
 
 
 def test_a_word_may_hold_blanks(tmp_path):
     path = write(tmp_path, "a.txt", "the 1 2\n. . . 3 4\n")
-    np.testing.assert_array_equal(vector_files.read(path, {". . ."}).found[". . ."], [3, 4])
+    np.testing.assert_array_equal(vector_files.read(path, {". . ."}).by_word[". . ."], [3, 4])
 
 
 BROKEN = [
