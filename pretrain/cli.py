@@ -89,7 +89,7 @@ def run(
             check(CONFIG.value, recipe)
             return main(CONFIG.value)
 
-    malloc.keep_memory()
+    malloc.keep_memory()  # before JAX starts its threads
     flags.mark_flags_as_required([*required, *(["config"] if recipe is not None else [])])
     app.run(run_main, flags_parser=functools.partial(command_line.read, has_words=has_words))
 
@@ -101,10 +101,12 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
         UserError: it lacks a key, a number is out of range, or a part's name is none.
     """
     there = dict(_list_leaves(config))
+    # The dot at the end: "optim" is in "optim.lr", and not in "optimizer".
     if missing := [key for key in keys if not any(f"{x}.".startswith(f"{key}.") for x in there)]:
         path = config_flags.get_config_filename(flags.FLAGS["config"])
         raise UserError(f"{path} has no {', '.join(missing)}: it is no recipe for this command")
     for key, name in there.items():
+        # Such a name is imported, so a path is refused here, with what a name is.
         if (
             key.endswith(".name")
             and name is not None
@@ -118,7 +120,7 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
 
 
 def _list_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted names of all values, and of sections without any."""
+    """Yields the dotted names of all values, and of sections without any."""
     for name, value in config.items():
         if isinstance(value, ConfigDict) and value:
             yield from _list_leaves(value, f"{above}{name}.")
@@ -144,12 +146,16 @@ def end_on_error(interrupted: str = "") -> Iterator[None]:
         failures.end(130, "; ".join(filter(None, ["interrupted", interrupted])))
     except Exception as error:
         if not failures.is_multiprocess():
-            raise
+            raise  # Python prints the traceback, and ends with 1
         failures.end(1, traceback.format_exc(), error)
 
 
 def resolve_workdir() -> pathlib.Path:
-    """The folder asked for, or one named after the recipe and its preset."""
+    """Returns the folder asked for, or one named after the recipe and its preset.
+
+    Raises:
+        UserError: it is an address, or its path holds signs of a glob.
+    """
     if "://" in (WORKDIR.value or ""):
         raise UserError(
             f"--workdir={WORKDIR.value}: a workdir is a folder; mount the bucket, see "
@@ -170,23 +176,33 @@ def recipe_name() -> str:
 
 @contextlib.contextmanager
 def open_workdir(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], None]]:
-    """Joins the machine and takes the workdir; gives the function that leaves the recipe there.
+    """Joins the processes of the job and locks the workdir.
+
+    Yields:
+        The function that writes the recipe into the workdir.
 
     Raises:
         UserError: another job is using the workdir, or the run there has another recipe.
     """
     processes.join(HEARTBEAT.value, JOIN_TIMEOUT.value)
     compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
+    # One lock for the whole job: on a shared disk its processes would refuse one another.
     lock = lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext()
     with lock, failures.watch_peers(workdir, HEARTBEAT.value):
         recipe = json.loads(config.to_json_best_effort())
         changed = _find_changes(recipe, workdir)
+        # Written only once nothing can be refused: a refused job leaves the old recipe in place.
         yield lambda: _keep_recipe(recipe, workdir, bool(changed))
 
 
 def _find_changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
-    """Where the recipe differs from that of the run there, if there is one and it may."""
+    """Lists where the recipe differs from that of the run in the workdir.
+
+    Raises:
+        UserError: it differs in what is computed, and --accept_changes is not set.
+    """
     changed = []
+    # A run that never saved has nothing that another recipe could contradict.
     if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
         changed = diff_configs(read_config(workdir), recipe)
         if (grave := [x for x in changed if not is_free(x)]) and not ACCEPT_CHANGES.value:
@@ -199,13 +215,14 @@ def _find_changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
 
 
 def is_free(difference: str) -> bool:
-    """Whether a run may take up such a difference, "mesh.data: 1 -> 2", from its recipe."""
+    """Checks whether a run may resume with such a difference, as "mesh.data: 1 -> 2"."""
     key = difference.partition(":")[0]
+    # With the dots a whole section is free by its name, but train.keep does not free train.keeper.
     return any(f"{key}.".startswith(f"{free}.") for free in FREE)
 
 
 def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
     if jax.process_index() == 0:
-        if is_changed:
+        if is_changed:  # the results so far were computed under the old recipe
             shutil.copy(workdir / "config.json", find_unused_path(workdir / "config-before.json"))
         write_config(workdir, recipe)

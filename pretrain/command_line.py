@@ -21,10 +21,13 @@ UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
 
 
 def read(argv: list[str], has_words: bool = False) -> list[str]:
-    """The program and the words that are no flags; a mistake ends the process with a line.
+    """Reads the flags; a mistake ends the process with a line.
 
     Args:
-        has_words: whether this command takes any; which, it looks at itself.
+        has_words: whether this command takes words that are no flags; it checks them itself.
+
+    Returns:
+        The program and the words that are no flags.
     """
     _put_recipe_first(argv)
     try:
@@ -36,7 +39,7 @@ def read(argv: list[str], has_words: bool = False) -> list[str]:
 
 
 def parse(argv: list[str]) -> list[str]:
-    """What is no flag; the flags have their values from then on.
+    """Sets the flags to their values, and returns the program and all that is no flag.
 
     Raises:
         UserError: the recipe does not load.
@@ -44,11 +47,13 @@ def parse(argv: list[str]) -> list[str]:
     """
     try:
         rest = flags.FLAGS(argv)
+    # A recipe is run while flags are parsed, and may raise anything, an exit too.
     except (Exception, SystemExit) as error:
         if isinstance(error, SystemExit) and any(map(HELP.fullmatch, argv[1:])):
             sys.exit(0)  # where absl ends with 1
-        check_recipe(argv)  # which may say more
+        check_recipe(argv)  # names the file, line and key, where absl's error holds a traceback
         raise UsageError(_shorten_message(error)) from error
+    # A recipe that returns no ConfigDict passes config_flags.
     if "config" in flags.FLAGS and not isinstance(flags.FLAGS["config"].value, ConfigDict):
         check_recipe(argv)
     return rest
@@ -60,7 +65,7 @@ def check_recipe(argv: list[str]) -> None:
     Raises:
         UserError: there is none, it does not load or lacks a key.
     """
-    keys = [found[1] for found in map(VALUE.match, argv[1:]) if found]
+    keys = [match[1] for match in map(VALUE.match, argv[1:]) if match]
     if named := _find_recipe(argv):
         config = load_recipe(named)
         for key in keys:
@@ -70,7 +75,7 @@ def check_recipe(argv: list[str]) -> None:
 
 
 def check_words(words: Iterable[str], has_words: bool) -> None:
-    """UsageError if a word is a flag without its dashes, or there is one and are to be none."""
+    """Raises a UsageError for a flag without its dashes, and for any word where none is taken."""
     for word in words:
         name = word.partition("=")[0]
         if name.startswith("config.") or ("=" in word and name in flags.FLAGS):
@@ -81,7 +86,7 @@ def check_words(words: Iterable[str], has_words: bool) -> None:
 
 
 def load_recipe(named: str) -> ConfigDict:
-    """What the recipe `path.py:preset` returns.
+    """Runs the recipe `path.py:preset` and returns its config.
 
     Raises:
         UsageError: there is no such file.
@@ -101,7 +106,7 @@ def load_recipe(named: str) -> ConfigDict:
 
 
 def check_key(config: ConfigDict, key: str) -> None:
-    """UsageError if a recipe lacks this dotted key; names its section, and the nearest key."""
+    """Raises a UsageError if a recipe lacks this dotted key, naming the nearest one."""
     section, parts = config, key.split(".")
     for number, name in enumerate(parts):
         above = ".".join(parts[:number])
@@ -117,13 +122,14 @@ def check_key(config: ConfigDict, key: str) -> None:
 
 
 def _find_nearest(name: str, names: list[str]) -> list[str]:
-    """The name most like it, if one is; "lr" is like "learning_rate"."""
+    """Lists the name most like it, or none; "learning_rate" is like "lr"."""
+    # Initials first: by its letters alone "learning_rate" is far from "lr".
     initials = "".join(word[0] for word in name.split("_") if word)
     return [initials] if initials in names else difflib.get_close_matches(name, names, 1)
 
 
 def _describe_missing(path: str) -> str:
-    """A line on a recipe that is not there: what was looked for, and what there is."""
+    """Returns a line on a recipe that is not there, with the files of like names."""
     there = [str(x) for x in sorted(pathlib.Path("configs").rglob("*.py"))]
     recipes = [x for x in there if pathlib.Path(x).stem not in ("__init__", "common")]
     alike = [x for x in recipes if pathlib.Path(x).stem == pathlib.Path(path).stem]
@@ -136,20 +142,22 @@ def _describe_missing(path: str) -> str:
 
 
 def _locate_error(path: str, error: BaseException) -> str:
-    """The file and the line of a recipe that went wrong."""
+    """Returns the file and the line of a recipe that went wrong."""
     if isinstance(error, SyntaxError):
         return f"{error.filename or path}, line {error.lineno or 1}"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [x.lineno for x in frames if x.filename == path]
-    return f"{path}, line {own[-1]}" if own else path
+    # The error may come from a library: the last line of the recipe itself led there.
+    lines = [x.lineno for x in frames if x.filename == path]
+    return f"{path}, line {lines[-1]}" if lines else path
 
 
 def _describe_error(error: BaseException) -> str:
-    """What went wrong in a recipe; a ValueError says it in words, as of a preset."""
+    """Returns what went wrong in a recipe, in a line."""
     if isinstance(error, KeyError) and error.args == ("get_config",):
         return "it is no recipe, it has no get_config()"
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     text = " ".join(text.split())
+    # A recipe raises a ValueError to refuse its preset, in words that stand by themselves.
     return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
 
 
@@ -162,7 +170,7 @@ def _put_recipe_first(argv: list[str]) -> None:
 
 
 def _find_recipe(argv: list[str]) -> str:
-    """The recipe that a command line names; "": none."""
+    """Returns the recipe that a command line names; "": none."""
     for word, following in zip(argv, [*argv[1:], ""], strict=True):
         if RECIPE.match(word):
             return word.partition("=")[2] if "=" in word else following
@@ -170,7 +178,7 @@ def _find_recipe(argv: list[str]) -> str:
 
 
 def _shorten_message(error: BaseException) -> str:
-    """Of a message that may hold a whole traceback, the lines after it."""
+    """Shortens a message that may hold a whole traceback to its last line."""
     text = str(error.args[0] if error.args else error)
     if unset := UNSET.match(text):
         return f"--{unset[1]}=... is to be given; --help says what it is"

@@ -62,6 +62,7 @@ def main(config) -> int:
 
 def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
     """Compiles one candidate on the recipe's longest rows and estimates its step."""
+    # A copy: the values of one candidate must not reach the next.
     config = config.copy_and_resolve_references()
     config.mesh.update(dict(zip(AXES, candidate.mesh, strict=True)))
     config.batches.B = candidate.B

@@ -50,18 +50,19 @@ EVERY = 5.0  # seconds
 
 
 def read_sentences(path: Path) -> Iterator[str]:
-    """The lines of a text without the blanks around them.
+    """Yields the lines of a text without the blanks around them.
 
     Raises:
         UserError: as `text_files.read_lines`; or a line has no end.
     """
-    held, number = "", 1
+    line, number = "", 1
+    # Parts of a line: a file without line ends must not fill the memory before it is refused.
     for part in text_files.read_lines(path):
-        held += part
-        if held.endswith("\n"):
-            yield held.strip()
-            held, number = "", number + 1
-        elif len(held) > LONGEST:
+        line += part
+        if line.endswith("\n"):
+            yield line.strip()
+            line, number = "", number + 1
+        elif len(line) > LONGEST:
             raise UserError(
                 f"{path}, line {number}: longer than {LONGEST:,} characters: this wants a text "
                 "with a sentence in each line"
@@ -69,7 +70,7 @@ def read_sentences(path: Path) -> Iterator[str]:
 
 
 def hash_sentences(path: Path) -> tuple[str, int]:
-    """The sha256 of a text's sentences, and how many there are."""
+    """Returns the sha256 of a text's sentences, and how many there are."""
     digest, count = hashlib.sha256(), 0
     for sentence in read_sentences(path):
         digest.update(sentence.encode() + b"\n")
@@ -78,7 +79,7 @@ def hash_sentences(path: Path) -> tuple[str, int]:
 
 
 def group_blocks(sentences: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """So many sentences at a time, and the number of the first."""
+    """Yields blocks of sentences, each with the number of its first."""
     first, block, size = 0, [], 0
     for sentence in sentences:
         block.append(sentence)
@@ -114,6 +115,7 @@ def embed(
     """
     choice = parse_layers(layers, mix, count=run.backbone.N + 1)
     check_layers(run.backbone)
+    # Hashed before the work: a resumed job must not join vectors of two texts.
     digest, count = hash_sentences(source)
     layout = Layout(make_mesh())
     params, step = load_backbone_params(run, layout)
@@ -135,6 +137,7 @@ def embed(
 def check_layers(backbone: Any) -> None:
     """Raises a UserError if a model's layers are not equally wide, and so are not read together."""
 
+    # Traced by eval_shape: the shapes clash without any weights or arithmetic.
     def read():
         mask = text_mask(backbone)
         rng, tokens = jax.random.key(0), backbone.example()
@@ -145,12 +148,13 @@ def check_layers(backbone: Any) -> None:
 
 
 def describe_inputs(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
-    """What the vectors of a sentence depend on."""
+    """Returns what the vectors of a sentence depend on, as JSON."""
     return {
         "weights": integrity.add_digest(describe(named_leaves.flatten(params))[0])["digest"],
         "tokenizer": saved_files.hash_saved(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),
+        # Not for the vectors: resuming counts blocks, which must be cut at the same sentences.
         "blocks": {"lines": LINES, "characters": CHARACTERS},
     }
 
@@ -161,11 +165,12 @@ def write_blocks(
     every: Iterable[tuple[int, list[str]]],
     progress: Callable[[int], None],
 ) -> None:
-    """Makes the blocks that are not there yet; `progress` hears the number of sentences done."""
-    new = itertools.islice(every, blocks.done, None)
-    for first, found in itertools.groupby(embedder(new), lambda sentence: sentence.block):
+    """Writes the missing blocks; `progress` is called with the number of sentences done."""
+    missing = itertools.islice(every, blocks.done, None)
+    # Sentences of a block come by length, not by number: it is whole when the next one begins.
+    for first, group in itertools.groupby(embedder(missing), lambda sentence: sentence.block):
         with blocks.create_block() as file:
-            for number, sentence in enumerate(found, 1):
+            for number, sentence in enumerate(group, 1):
                 embedding_file.add_sentence(
                     file, sentence.number, sentence.tokens, sentence.vectors
                 )
@@ -175,7 +180,7 @@ def write_blocks(
 def make_reporter(
     say: Callable[[str], None], embedder: Embedder, count: int
 ) -> Callable[[int], None]:
-    """A function that now and then says how many of `count` sentences are done, and how fast."""
+    """Builds a function that says now and then how many of `count` sentences are done."""
     said = time.monotonic()
 
     def report(done: int) -> None:
@@ -188,7 +193,7 @@ def make_reporter(
 
 
 def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:
-    """What is to be known at the end."""
+    """Says what was cut or empty, and how fast the embedder was."""
     if embedder.empty:
         say(f"{embedder.empty:,} lines have no tokens: their arrays have no rows")
     if embedder.cuts:
@@ -197,10 +202,10 @@ def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:
 
 
 def parse_files(words: list[str]) -> tuple[Path, Path]:
-    """The text, and the file to write.
+    """Returns the text and the file to write.
 
     Raises:
-        UsageError: that is not what the command line names.
+        UsageError: these are not what the command line names.
         UserError: the file is there already.
     """
     if len(words) != 2:
@@ -216,6 +221,7 @@ def main(words: list[str]) -> None:
     source, out = parse_files(words)
     run = load_run(str(cli.WORKDIR.value))
     if DTYPE.value:
+        # Only the products' type: the weights stay as they were saved.
         run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
     options: dict[str, Any] = dict(
         layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value, pool=POOL.value

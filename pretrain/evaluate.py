@@ -40,7 +40,7 @@ def main(config: ConfigDict, workdir: pathlib.Path) -> None:
     processes.join()
     recipe = pathlib.Path(config_flags.get_config_filename(flags.FLAGS["config"])).stem
     line = {"recipe": recipe, **evaluate_run(config, workdir)}
-    if jax.process_index():
+    if jax.process_index():  # every process has the same sums
         return
     for name, value in line.items():
         print(f"{name:<16} {value:.4f}" if isinstance(value, float) else f"{name:<16} {value}")
@@ -51,12 +51,12 @@ def main(config: ConfigDict, workdir: pathlib.Path) -> None:
 
 
 def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
-    """The numbers of the run in `workdir` on all documents of `config.corpus`.
+    """Evaluates the run in `workdir` on all documents of `config.corpus`.
 
     Returns:
-        source, batches: what was read, and in which rows; the run's step; how many tokens it
-        predicted, and original words and bytes where its objective counts them; then every metric
-        of the objective, as in training.
+        source and batches of the text; the run's step; the number of tokens that it predicted, and
+        of original words and bytes where its objective counts them; then every metric of the
+        objective, as in training.
 
     Raises:
         UserError: there is no run, tokenizer or text, the rows are longer than the run's model
@@ -82,6 +82,7 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         text = batches.build(corpus=corpus, split="all", **read)
         objectives.check_length(run.backbone, text.L)
     layout = Layout(make_mesh(data=1, fsdp=-1))
+    # Nothing is learned: an optimizer without state leaves the memory to the batches.
     steps = Steps(objective, optax.identity(), layout, [text], seed=run.config.seed)
     params, step = trained_run.load_weights(run, steps.like.params)
     total = steps.evaluate(params, text, processes.Stop())
@@ -92,27 +93,29 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
 
 
 def prepare_corpus(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
-    """The corpus of these options, in the tokens of the run and with nothing held out."""
+    """Prepares the corpus of these options in the run's tokens, with nothing held out."""
     saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
     return call_section("corpus", prepare.prepare, {**fields, "tokens": saved, "held_out": 0})
 
 
-def apply_changes(own: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A section of the run, with what the recipe sets of it; None is not set."""
-    return {**own, **{name: value for name, value in changes.items() if value is not None}}
+def apply_changes(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a section of the run with the recipe's values in it; None sets nothing."""
+    return {**section, **{name: value for name, value in changes.items() if value is not None}}
 
 
-def merge_batches(own: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
-    """The section `batches`; of a layout that is not the run's, only L is the run's."""
+def merge_batches(section: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
+    """Merges the sections `batches`; where the layout differs, only L is taken from the run."""
     changes = copy.deepcopy(changes)
     if "L" in changes and changes.L is None:
-        changes.L = own.L  # and what refers to it follows
-    same = changes.get("name", own.name) == own.name
-    return apply_changes(own if same else {"L": own.L}, changes)
+        changes.L = section.L  # and what refers to it follows
+    # Another layout would not know the options of the run's.
+    same = changes.get("name", section.name) == section.name
+    return apply_changes(section if same else {"L": section.L}, changes)
 
 
 def count_units(total: Metrics) -> dict[str, int]:
-    """How many tokens were predicted; how many words and bytes, where they are counted."""
+    """Counts the tokens that were predicted, and words and bytes where a metric is per these."""
+    # The weight of a mean is what it was divided by.
     units = {"loss": "tokens", "word_perplexity": "words", "byte_perplexity": "bytes"}
     return {unit: round(float(total[name].weight)) for name, unit in units.items() if name in total}
 

@@ -35,16 +35,17 @@ SAMPLES = flags.DEFINE_integer("samples", 1, "Texts for each prompt.", 1)
 
 
 def read_prompts() -> list[str]:
-    """Those of the flags, each as often as asked; the empty one if there are none.
+    """Returns the prompts of the flags, each --samples times; "" if there are none.
 
     Raises:
         UserError: one is not UTF-8, or the file cannot be read.
     """
-    found = PROMPT.value + (_read_lines(PROMPTS.value) if PROMPTS.value else [])
-    for prompt in found:
+    prompts = PROMPT.value + (_read_lines(PROMPTS.value) if PROMPTS.value else [])
+    for prompt in prompts:
+        # Python hands undecodable bytes of the command line on as lone surrogates.
         if prompt != prompt.encode(errors="replace").decode():
             raise UserError(f"--prompt={prompt!r}: is not UTF-8")
-    return [prompt for prompt in found or [""] for _ in range(SAMPLES.value)]
+    return [prompt for prompt in prompts or [""] for _ in range(SAMPLES.value)]
 
 
 def _read_lines(path: str) -> list[str]:
@@ -63,7 +64,7 @@ def show(prompts: list[str], pieces: Iterable[Piece]) -> None:
             print(text, end="", flush=True)
         print(flush=True)
         return
-    texts = list(prompts)
+    texts = list(prompts)  # rows grow in turn, so printing pieces would mix them
     for row, text, last in pieces:
         texts[row] += text
         if last:
@@ -75,9 +76,11 @@ def main(_) -> None:
     sampler = Sampler(0 if GREEDY.value else TEMPERATURE.value, TOP_K.value, TOP_P.value)
     rows, layout = read_prompts(), Layout(make_mesh(data=1, fsdp=-1))
     writer = Writer(load_run(str(cli.WORKDIR.value)), layout, sampler)
+    # A shell passes a backslash and an n as they are.
     stops = [stop.replace("\\n", "\n") for stop in STOP.value]
     given: dict[str, Any] = dict(tokens=TOKENS.value, stops=stops, seed=SEED.value)
     show(rows, writer.generate(rows, bos=BOS.value, **given))
+    # Beside the texts, so that stdout can be piped.
     print(f"{writer.speed}; compiling not counted", file=sys.stderr)
 
 

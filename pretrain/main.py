@@ -28,6 +28,7 @@ def main(config, workdir) -> int:
     objective = call_section("objective", objectives.build, config.objective, **parts)
     hooks = build_hooks(config.get("hooks", {}))  # refused before a corpus is prepared
     corpus = call_section("corpus", prepare.prepare, config.corpus, verify=cli.VERIFY.value)
+    # The ids are the tokenizer's, which is known only once the corpus is prepared.
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with name_section("batches"):
         train = build_training(

@@ -1,4 +1,4 @@
-"""Where a word means the same: its occurrences in embedded sentences, each with the nearest others.
+"""Finds where a word means the same: each of its occurrences, with the nearest others.
 
     python -m pretrain.embed --workdir=runs/elmo-mini --layers=top sentences.txt sentences.h5
     python -m pretrain.neighbours sentences.h5 --word=state
@@ -36,42 +36,43 @@ def main(words: list[str]) -> None:
     """Prints each occurrence of --word, and below it the nearest ones in other sentences."""
     if len(words) != 1 or not WORD.value:
         raise UsageError("name one file, which pretrain.embed wrote, and a --word")
-    found = read_places(Path(words[0]), WORD.value)
-    for place, near in rank_neighbours(found, NEAREST.value, others=OTHERS.value):
+    places = read_places(Path(words[0]), WORD.value)
+    for place, near in rank_neighbours(places, NEAREST.value, others=OTHERS.value):
         print(place.text)
         for likeness, other in near:
             print(f"    {likeness:.3f}  {other.text}")
 
 
 def read_places(path: Path, word: str) -> list[Place]:
-    """All tokens of the file's sentences, in their order.
+    """Reads all tokens of the file's sentences, in their order.
 
     Raises:
         UserError: the file is none of `pretrain.embed`, or the word is not in it.
     """
     try:
         with h5py.File(path) as file:
+            # By number: HDF5 lists "10" before "2"; "sentence_to_index" is no sentence.
             names = sorted((name for name in file if name.isdigit()), key=int)
-            each = [(n, json.loads(file[n].attrs["tokens"]), file[n][()]) for n in names]
+            sentences = [(n, json.loads(file[n].attrs["tokens"]), file[n][()]) for n in names]
     except (OSError, KeyError) as error:
         raise UserError(f"{path}: pretrain.embed did not write this: {error}") from error
-    found = [
+    places = [
         Place(
             name,
             _format_context(tokens, i),
             token.lower() == word.lower(),
             normalize_vector(vectors, i),
         )
-        for name, tokens, vectors in each
+        for name, tokens, vectors in sentences
         for i, token in enumerate(tokens)
     ]
-    if not any(place.is_word for place in found):
+    if not any(place.is_word for place in places):
         raise UserError(f"{path}: no sentence has the token {word!r}")
-    return found
+    return places
 
 
 def normalize_vector(vectors: np.ndarray, i: int) -> np.ndarray:
-    """The token's vector, or the mean of its layers; of length 1."""
+    """Returns the token's vector, or the mean of its layers, with length 1: [D]."""
     x_D = vectors[..., i, :].reshape(-1, vectors.shape[-1]).mean(0)
     return x_D / max(float(np.linalg.norm(x_D)), 1e-12)
 
@@ -82,15 +83,16 @@ def _format_context(tokens: list[str], i: int) -> str:
 
 
 def rank_neighbours(
-    found: list[Place], nearest: int, *, others: bool = False
+    places: list[Place], nearest: int, *, others: bool = False
 ) -> list[tuple[Place, list[tuple[float, Place]]]]:
-    """Each occurrence of the word, with the most similar places of other sentences by cosine."""
-    words = [place for place in found if place.is_word]
-    pool = found if others else words
+    """Ranks the places of other sentences for each occurrence of the word, by cosine."""
+    words = [place for place in places if place.is_word]
+    pool = places if others else words
     vectors = np.stack([place.vector_D for place in pool])
     ranked = []
     for place in words:
-        likeness = vectors @ place.vector_D
+        likeness = vectors @ place.vector_D  # the cosine, as all have length 1
+        # In its own sentence a word's vectors share their context, whatever it means there.
         order = [i for i in np.argsort(-likeness) if pool[i].sentence != place.sentence]
         ranked.append((place, [(float(likeness[i]), pool[i]) for i in order[:nearest]]))
     return ranked
