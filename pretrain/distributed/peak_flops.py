@@ -18,7 +18,8 @@ PEAKS = {
 
 
 def find_peak() -> float | None:
-    """Peak operations per second of all devices together, where it is known."""
+    """Returns the peak operations per second of all devices together; None: it is not known."""
     kind = jax.devices()[0].device_kind
-    known = [peak for name, peak in PEAKS.items() if kind.startswith(name)]
-    return max(known) * jax.device_count() if known else None
+    # The longest name, as "TPU v5 lite" is no "TPU v5".
+    name = max((name for name in PEAKS if kind.startswith(name)), key=len, default="")
+    return PEAKS[name] * jax.device_count() if name else None

@@ -11,12 +11,6 @@ from pretrain.inference.text_format import FOLDER, TextFormat, format_name, load
 from pretrain.runtime.errors import UserError
 
 FORMATS = plugins.names(FOLDER, "FORMAT")
-FRAMES = {  # marks before and behind one text of a pretrained model, and segments of the latter
-    "bert": (["cls"], ["sep"], [0]),
-    "gpt": ([], [], []),
-    "xlnet": ([], ["sep", "cls"], [0, 2]),
-    "elmo": (["bos"], ["eos"], [0]),
-}
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -29,14 +23,6 @@ def test_a_format_is_consistent_with_itself(name):
     before, after, segments = made.frame(special)
     assert len(after) == len(segments)
     assert not {*before, *after} & {special[mark] for mark in made.new_tokens}
-
-
-@pytest.mark.parametrize("name", FRAMES)
-def test_a_text_stands_between_the_marks_that_pretraining_showed(name):
-    before, after, segments = FRAMES[name]
-    special = {mark: number for number, mark in enumerate(["cls", "sep", "bos", "eos"])}
-    ids = [special[x] for x in before], [special[x] for x in after]
-    assert load_format(name).frame(special) == (*ids, segments)
 
 
 def test_a_format_of_the_reader_s_own_is_found_by_a_dotted_name(tmp_path, monkeypatch):

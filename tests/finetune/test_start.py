@@ -1,0 +1,36 @@
+"""A job begins with a run's model: of the same size, with the text format's new tokens."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ml_collections import ConfigDict
+
+from finetune.start import start_from
+from pretrain.inference.run import Run
+from pretrain.runtime.errors import UserError
+
+SECTIONS: dict[str, Any] = dict(
+    model=dict(name="transformer", V=10, D=8, dropout=0.1),
+    execution=dict(remat="none", block=4),
+    head=dict(tied=True),
+    text_format="bert",
+)
+RUN = Run(Path("runs/toy"), ConfigDict(SECTIONS), "tokenizer", None, None)  # type: ignore[arg-type]
+
+
+def test_a_run_s_sections_are_taken_with_the_changes_that_they_allow():
+    start = start_from(RUN, dict(dropout=0.2), dict(remat="full"))
+    assert start.model == SECTIONS["model"] | dict(dropout=0.2)
+    assert start.execution == dict(remat="full", block=4)
+    assert (start.head, start.text_format) == (SECTIONS["head"], "bert")
+    assert (start.tokenizer, start.run) == ("tokenizer", RUN)
+
+
+def test_the_vocabulary_grows_by_the_marks_that_pretraining_never_showed():
+    assert start_from(RUN, text_format="gpt").model["V"] == 13
+
+
+def test_a_model_of_another_size_is_refused():
+    with pytest.raises(UserError, match=r"runs/toy was pretrained with another: D=16 instead of 8"):
+        start_from(RUN, dict(D=16))

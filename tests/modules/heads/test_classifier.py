@@ -1,0 +1,38 @@
+"""Logits of whole rows, as their definition has them."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from modules.heads.classifier import SUMMARIES, Classifier
+from modules.plugins import FieldError
+
+
+@pytest.mark.parametrize("summary", SUMMARIES)
+def test_logits_are_those_of_the_summed_summaries_of_an_example_s_rows(summary):
+    h_BLD = jax.random.normal(jax.random.key(0), (4, 3, 5))
+    pooler = types.SimpleNamespace(pool=lambda x_BD: 2 * x_BD)
+    head = Classifier(2, "last", summary, pooler=pooler, scale=1.0)
+    valid_BL = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 1]], bool)
+    logits_BC, tree = head.init_with_output(jax.random.key(1), h_BLD, valid_BL, 2, train=False)
+    params = tree["params"]
+    pooled_BD = np.asarray(h_BLD)[np.arange(4), valid_BL.sum(1) - 1]
+    if summary == "pooler":
+        pooled_BD = 2 * pooled_BD
+    elif summary == "tanh":
+        pooled_BD = np.tanh(pooled_BD @ params["Dense_0"]["kernel"])
+    expected_BC = (pooled_BD[::2] + pooled_BD[1::2]) @ params["w_DC"]
+    np.testing.assert_allclose(logits_BC, expected_BC, rtol=1e-5, atol=1e-5)
+
+
+def test_logits_are_float32_and_an_unknown_summary_is_refused():
+    h_BLD = jnp.ones((1, 2, 4), jnp.bfloat16)
+    logits_BC, _ = Classifier(3).init_with_output(
+        jax.random.key(0), h_BLD, np.ones((1, 2), bool), train=False
+    )
+    assert logits_BC.dtype == jnp.float32
+    with pytest.raises(FieldError, match="summary='relu'"):
+        Classifier(3, summary="relu")

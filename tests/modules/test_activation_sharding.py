@@ -1,0 +1,37 @@
+"""Modules ask the layout around them for shards, and run without one."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from modules import activation_sharding as sharding
+
+
+class Halves:
+    """Splits every dimension over two devices, and marks what it constrains."""
+
+    def constrain(self, x, letters):
+        return x + len(letters)
+
+    def num_shards(self, letter):
+        return 2
+
+    def reduce_to_shards(self, shares_B, letters):
+        return shares_B.sum(0) + len(letters)
+
+
+def ask_all():
+    x_BD = jnp.ones((2, 3))
+    return (
+        sharding.constrain_sharding(x_BD, "BD"),
+        sharding.reduce_to_shards(x_BD, "D"),
+        sharding.num_shards("B"),
+    )
+
+
+def test_the_layout_is_asked_inside_its_context_alone():
+    plain = (np.ones((2, 3)), np.full(3, 2), 1)
+    with sharding.sharding_context(Halves()):
+        inside = ask_all()
+    for results, expected in ((inside, (plain[0] + 2, plain[1] + 1, 2)), (ask_all(), plain)):
+        for result, value in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result, value)

@@ -1,0 +1,23 @@
+"""The peak belongs to the longest name that fits a device."""
+
+import types
+
+import jax
+import pytest
+
+from pretrain.distributed import peak_flops
+
+
+@pytest.mark.parametrize(
+    ("kind", "peak"),
+    [
+        ("TPU v5 lite", 2 * 197e12),
+        ("TPU v5p", 2 * 459e12),
+        ("NVIDIA H200", 2 * 989e12),
+        ("cpu", None),
+    ],
+)
+def test_the_peak_is_of_all_devices_of_a_known_kind(monkeypatch, kind, peak):
+    monkeypatch.setattr(jax, "devices", lambda: [types.SimpleNamespace(device_kind=kind)])
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    assert peak_flops.find_peak() == peak
