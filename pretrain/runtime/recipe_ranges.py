@@ -114,19 +114,27 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "task": {
         "stride max_query max_answer n_best ks": COUNT,
-        "own options rows": COUNT_OR_NONE,
+        "own own_characters options rows": COUNT_OR_NONE,
         "seed": SEED,
         "language_model": NOT_NEGATIVE,
         "threshold": Range(-math.inf, 1),  # below 0: the one that does best
     },
     "task.encoder": {
         "U layers copies": COUNT,
-        "window word_D word_V join": COUNT_OR_NONE,
-        "dropout word_dropout": SHARE_BELOW_1,
+        "window word_D word_V char_W join": COUNT_OR_NONE,
+        "dropout word_dropout input_dropout": SHARE_BELOW_1,
         "l2 weight": NOT_NEGATIVE,
     },
+    "task.encoder.characters": {"E U filters": COUNT, "dropout": SHARE_BELOW_1},
     "task.head": {"dropout": SHARE_BELOW_1, "top C": COUNT, "scale": NOT_NEGATIVE},
     "task.loss": {"margin weights": NOT_NEGATIVE},
+    "study": {
+        "T U B N D seeds": COUNT,
+        "burn_in": COUNT_OR_NONE,
+        "radius radii": POSITIVE,
+        "clips": NOT_NEGATIVE,
+    },
+    "cell": {"forget_bias": Range(-math.inf)},
 }
 RANGES = {
     f"{section}.{name}".lstrip("."): allowed
@@ -142,6 +150,9 @@ ALIASES = (
     (r"^corpus\.tokens\.", "tokens."),
     (r"^task\.encoder\.features\.", "task.encoder."),
     (r"^optim\.(rates|max_norm)\..*", r"optim.\1"),
+    (r"^(cells\.[^.]+|exploding\.cell)\.", "cell."),
+    (r"^(exploding|adding)\.optim\.", "optim."),
+    (r"^(decay|sweep|deep|exploding|adding)\.", "study."),
 )
 
 
