@@ -63,6 +63,7 @@ def attempt(program: list[str], variables: dict[str, str]) -> int:
         for process in running if signum == signal.SIGTERM else ():
             process.send_signal(signum)  # a terminal sends its SIGINT to the program by itself
 
+    # Before the program starts: a signal in between would kill it before it can save.
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, pass_on)
     try:

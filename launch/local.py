@@ -56,6 +56,7 @@ def main() -> int:
     for signum in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signum, pass_on)
     address = f"localhost:{_free_port()}"
+    # After the handlers: a signal in between would kill the processes before they can save.
     for n in range(args.n):
         variables = make_environment(n, args.n, address, args.devices, mine[n])
         processes.append(start_process(command, variables))
@@ -74,7 +75,7 @@ def main() -> int:
 
 
 def list_gpus() -> list[str]:
-    """The GPUs a process would see here, as CUDA_VISIBLE_DEVICES names them."""
+    """Lists the GPUs a process would see here, as CUDA_VISIBLE_DEVICES names them."""
     if os.environ.get("JAX_PLATFORMS") == "cpu":
         return []
     if (named := os.environ.get("CUDA_VISIBLE_DEVICES")) is not None:
@@ -84,7 +85,7 @@ def list_gpus() -> list[str]:
 
 
 def divide_gpus(gpus: list[str], n: int) -> list[list[str]]:
-    """`gpus` in `n` equal parts.
+    """Divides `gpus` into `n` equal parts.
 
     Raises:
         ValueError: they cannot be divided so.
@@ -101,13 +102,15 @@ def divide_gpus(gpus: list[str], n: int) -> list[list[str]]:
 def make_environment(
     index: int, count: int, address: str, devices: int, gpus: list[str]
 ) -> dict[str, str]:
-    """What tells a process who it is: the variables that `pretrain.distributed.processes.join`
-    reads."""
+    """Returns the variables that tell a process who it is.
+
+    `pretrain.distributed.processes.join` reads them.
+    """
     variables = {
         "JAX_COORDINATOR_ADDRESS": address,
         "JAX_NUM_PROCESSES": str(count),
         "JAX_PROCESS_ID": str(index),
-        "PYTHONUNBUFFERED": "1",
+        "PYTHONUNBUFFERED": "1",  # else a killed process loses its last lines
     }
     if gpus:
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
@@ -119,7 +122,7 @@ def make_environment(
 
 
 def start_process(command: list[str], variables: dict[str, str]) -> subprocess.Popen:
-    """One process with variables of its `own`."""
+    """Starts a process with environment variables of its own."""
     # A session of its own: a terminal's Ctrl-C reaches it once, through the launcher.
     return subprocess.Popen(
         command,
@@ -160,6 +163,7 @@ def follow(processes: list[subprocess.Popen], output: Output, patience: float = 
         verb = "was lost, start the run again" if is_lost else verb
         who = ", ".join(f"{n} with {code}" for n, code in ended.items())
         output.write(f"[launch] process {who} {verb}: ending the others\n".encode())
+        # They wait in collectives for the one that is gone, and would do so for ever.
         _end(processes, patience)
     code = AGAIN if is_lost else next((code for code in codes if code), 0)
     return code if code >= 0 else 128 - code

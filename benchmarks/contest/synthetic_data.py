@@ -16,7 +16,7 @@ SENTENCE, DOCUMENT = 16, 1024  # tokens
 
 @dataclasses.dataclass
 class SyntheticCorpus:
-    """What the layouts of `pretrain.data.batches` read of a corpus."""
+    """The fields of a corpus that the layouts of `pretrain.data.batches` read."""
 
     tokens: np.ndarray
     documents: np.ndarray

@@ -51,12 +51,12 @@ class Step:
 
     @property
     def flops(self) -> float:
-        """Of the model, on each chip, counted from the recipe."""
+        """Returns the FLOPs of the model on each chip, counted from the recipe."""
         return self.steps.objective.flops(self.data.B, self.data.L) / self.steps.layout.mesh.size
 
     @property
     def whole(self) -> dict[str, int]:
-        """Bytes of parameters and optimiser that every chip has a whole copy of."""
+        """Returns the bytes of parameters and optimiser that every chip has a whole copy of."""
         like = self.steps.like
         return {
             "parameters": _count_replicated(like.params),
@@ -71,7 +71,7 @@ def build_batch_shapes(config) -> list[BatchShapes]:
 
 
 def build_steps(config, place: Slice) -> Steps:
-    """A recipe's steps on a slice, its mesh over all of it; nothing is compiled yet.
+    """Builds a recipe's steps on a slice, its mesh over all of it; compiles nothing yet.
 
     Raises:
         UserError: the recipe does not build, or its rows do not divide over the chips.
@@ -89,7 +89,7 @@ def build_steps(config, place: Slice) -> Steps:
         tx, _ = optimizer.make(**config.optim)
     layout = Layout(call_section("mesh", make_mesh, config.mesh, devices=place.devices))
     train = build_batch_shapes(config)
-    for data in train:
+    for data in train:  # a later phase may have longer rows
         objectives.check_length(backbone, data.L)
     return Steps(
         objective,
@@ -110,6 +110,7 @@ def compile_step(steps: Steps, data: BatchShapes) -> Step:
         UserError: the compiler fails for another reason than memory.
     """
     begin, refusal, stats = time.monotonic(), "", None
+    # From shapes: neither parameters nor a batch are made, which would not fit here.
     lowered = steps.lower(data)
     with tempfile.TemporaryDirectory() as folder:
         dump: Any = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
@@ -136,7 +137,7 @@ KINDS = {  # an argument's name -> what it is for
 
 
 def count_memory(program: Program, stats: Any = None) -> dict[str, float]:
-    """Bytes of a chip by what they are for.
+    """Counts the bytes of a chip by what they are for.
 
     Args:
         stats: what the compiler says of the program it has finished; without it only arguments
@@ -148,6 +149,7 @@ def count_memory(program: Program, stats: Any = None) -> dict[str, float]:
         sizes[name] += i.bytes
     sizes["activations"] = float(sum(x.bytes for x in list_saved_activations(program)))
     if stats:
+        # The compiler's temporaries hold the activations, too; an aliased output is an argument.
         rest = stats.temp_size_in_bytes - sizes["activations"]
         sizes["temporaries"] = rest + stats.output_size_in_bytes - stats.alias_size_in_bytes
         sizes["program"] = stats.generated_code_size_in_bytes
@@ -155,13 +157,14 @@ def count_memory(program: Program, stats: Any = None) -> dict[str, float]:
 
 
 def count_state_bytes(steps: Steps) -> int:
-    """Of the state, on each chip."""
+    """Counts the bytes of the state on each chip."""
     return sum(
         _count_bytes(x, x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(steps.like)
     )
 
 
 def _count_replicated(tree) -> int:
+    # On a mesh of one chip every array is whole, which says nothing.
     leaves = [x for x in jax.tree.leaves(tree) if x.sharding.mesh.size > 1]
     return sum(_count_bytes(x, x.shape) for x in leaves if x.sharding.is_fully_replicated)
 
@@ -171,5 +174,5 @@ def _count_bytes(x, shape) -> int:
 
 
 def count_parameters(steps: Steps) -> int:
-    """How many there are."""
+    """Counts the parameters of the model, all chips together."""
     return sum(math.prod(x.shape) for x in jax.tree.leaves(steps.like.params))

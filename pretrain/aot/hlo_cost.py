@@ -69,6 +69,7 @@ def _count_convolution_products(i: Instruction, left, right) -> int:
     windows = re.findall(r"window=\{([^}]*)\}", i.attributes)
     window = dict(re.findall(r"(\w+)=([\dx_-]+)", "".join(windows)))
     count = math.prod(i.arrays[0].shape[result.index(label)] for label in "bf")
+    # "i" of the kernel counts the input features of one group.
     count *= right[kernel.index("i")]
     for n in range(len(read) - 2):  # the spatial dimensions, labelled 0, 1, ...
         size, width = left[read.index(str(n))], right[kernel.index(str(n))]
@@ -128,7 +129,7 @@ def count_bytes_accessed(program: Program, computation: str, i: Instruction) -> 
         return read + _count_bytes_written(program, inner, program.roots[inner], i.arrays)
     if i.op in SLICING:
         return written + min(sum(reads), i.bytes)
-    if i.op == "dynamic-update-slice":
+    if i.op == "dynamic-update-slice":  # the update is read, and written in place
         return 2.0 * instructions[i.operands[1]].bytes * _in_main_memory(i)
     return written + sum(reads)
 

@@ -41,6 +41,7 @@ class Outcome:
 
 def list_candidates(config, chips: int) -> list[Candidate]:
     """Lists the candidates of a recipe, those most like the recipe first."""
+    # Tensor parallelism splits heads, or an LSTM's units; whole ones only.
     heads = config.model.get("H") or config.model.get("U") or 1
     remats = [""] if "remat" not in config.get("execution", {}) else ["none", "dots", "full"]
     # The recipe's own size first: it is what the paper trained with.

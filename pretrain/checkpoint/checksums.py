@@ -27,6 +27,7 @@ def mix(x: jax.Array) -> jax.Array:
 
 def to_words(x: jax.Array) -> jax.Array:
     """Casts the bits of each element of `x`, of at most 4 bytes, to uint32."""
+    # A bool has no bits to cast.
     x = x.astype(jnp.uint8) if x.dtype == jnp.bool_ else x
     return jax.lax.bitcast_convert_type(x, WORDS[x.dtype.itemsize]).astype(jnp.uint32)
 

@@ -86,6 +86,7 @@ def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restore
             leaves, position = load(folder / str(step), like, within)
             return Restored(leaves, position, step, refused)
         except DamagedError as error:
+            # Nothing is moved yet: this may be another run's folder.
             refused[step] = str(error)
             logging.warning("checkpoint %s is refused: %s", folder / str(step), error)
     if refused:
@@ -142,7 +143,7 @@ def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     args = ocp.args.PyTreeRestore(
         item=target,
         restore_args=ocp.checkpoint_utils.construct_restore_args(target),
-        partial_restore=True,
+        partial_restore=True,  # `like` may be a part of the state, as a backbone alone
     )
     # The handler alone: the manager would open a folder of another run for writing.
     with contextlib.closing(ocp.PyTreeCheckpointHandler()) as handler:
@@ -194,6 +195,7 @@ def read_record(folder: pathlib.Path) -> dict:
         raise DamagedError(str(error)) from error
     if not isinstance(record, dict):
         raise DamagedError(f"{folder / 'record' / 'metadata'} holds no record")
+    # Of the record itself: no array's checksum covers the position in the data.
     digest = record.pop("digest", None)
     if add_digest(record)["digest"] != digest:
         raise DamagedError("its record of what was saved has been altered")

@@ -110,6 +110,7 @@ class Checkpoints:
             UserError: this save, or an earlier asynchronous one, could not be written.
         """
         self.wait()
+        # As where a request to stop follows a save by its period.
         if step in self.manager.all_steps():
             return
         leaves = named_leaves.flatten(state)
@@ -147,6 +148,7 @@ class Checkpoints:
             return None
         if restored.refused:
             self.put_aside(restored.refused)
+        # By order, not by name: `flatten` keeps the order of `like`.
         state = jax.tree.unflatten(jax.tree.structure(like), restored.leaves.values())
         return state, restored.position, restored.step
 

@@ -10,6 +10,7 @@ Leaves = dict[str, Any]  # "params/backbone/token_VD": an array, or the descript
 
 def flatten(tree: Any) -> Leaves:
     """Returns {"params/backbone/token_VD": leaf}, in the order of `jax.tree.leaves`."""
+    # `keystr` gives fields of classes and keys of dictionaries the same form.
     named = jax.tree_util.tree_leaves_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in named}
 

@@ -63,5 +63,6 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     with report_failure(folder.parent):
         with options:
             ocp_v1.partial.finalize(draft)
+        # After the arrays and before the name: a folder called by its step is whole.
         write_json(draft / "record" / "metadata", record)
         rename_folder(draft, folder)

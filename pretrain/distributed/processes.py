@@ -42,6 +42,7 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
     if jax.distributed.is_initialized():  # by an earlier run of the same process
         return
     given = read_variables()
+    # Python's handler would break off the step, and with it this process's part of a collective.
     signal.signal(signal.SIGINT, ask_to_stop)
     # JAX counts from the last beat, of which it sends one in half its limit: at three times ours
     # it never speaks first, and still does where the processes share no workdir.
@@ -152,6 +153,7 @@ def ask_to_stop(_signal, _frame) -> None:
     """Handles the first Ctrl-C as SIGTERM; a second one interrupts."""
     print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # JAX listens to SIGTERM alone, and tells the other processes.
     os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -168,6 +170,7 @@ class Stop:
         self.calls, self.asked = 0, False
 
     def __call__(self) -> bool:
+        # Counted in every process alike: JAX agrees on a call by its number.
         self.calls += 1
         if not self.asked and jax.distributed.is_initialized():
             self.asked = multihost_utils.reached_preemption_sync_point(self.calls)

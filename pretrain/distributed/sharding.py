@@ -1,4 +1,4 @@
-"""Where arrays live, read off their names: with {D: fsdp, H: tensor}, `wq_DHK` is split so."""
+"""Shardings of arrays, read off their names: {D: fsdp, H: tensor} splits `wq_DHK` so."""
 
 import re
 from typing import Any
@@ -26,7 +26,11 @@ RULES: dict[str, tuple[str, ...]] = {
 
 
 def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> Mesh:
-    """The machine as a (data, fsdp, tensor) grid; -1 for one of them: all devices that remain."""
+    """Arranges the devices in a (data, fsdp, tensor) grid; -1: all that remain.
+
+    Raises:
+        UserError: the grid does not use every device exactly once.
+    """
     devices = jax.devices() if devices is None else devices
     shape = [data, fsdp, tensor]
     known = int(np.prod([n for n in shape if n != -1]))
@@ -35,15 +39,16 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
     if int(np.prod(shape)) != len(devices):
         asked = ", ".join(f"{a}={n}" for a, n in zip(AXES, (data, fsdp, tensor), strict=True))
         raise UserError(f"mesh {asked} does not use all of {len(devices)} devices exactly once")
+    # Splits a physical axis where the recipe's mesh has other sizes than the torus.
     grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def read_letters(path) -> str:
-    """The dimensions in an array's name: "DHK" of `.../attention/wq_DHK`, "" where it has none."""
+    """Returns the dimensions in an array's name: "DHK" of `.../attention/wq_DHK`; "": none."""
     name = jax.tree_util.keystr(path[-1:], simple=True) if path else ""
-    found = re.search(r"_([0-9A-Z]+)$", name)
-    return found[1] if found else ""
+    match = re.search(r"_([0-9A-Z]+)$", name)
+    return match[1] if match else ""
 
 
 class Layout:
@@ -53,7 +58,7 @@ class Layout:
         self.mesh = mesh
 
     def make_spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
-        """Each axis goes to the first dimension that asks for it and that it divides.
+        """Gives each axis to the first dimension that asks for it and that it divides.
 
         Leading dimensions without a letter (stacked layers) stay whole.
         """
@@ -65,6 +70,7 @@ class Layout:
             axes: list[str] = []
             for axis in RULES.get(letter, ()):
                 share = self.count_devices(*axes, axis)
+                # An axis splits one dimension of an array only, and an axis of 1 splits nothing.
                 if axis not in used and self.mesh.shape[axis] > 1 and size % share == 0:
                     axes.append(axis)
             used |= set(axes)
@@ -72,18 +78,18 @@ class Layout:
         return PartitionSpec(*spec)
 
     def count_devices(self, *axes: str) -> int:
-        """Devices along these axes together."""
+        """Counts the devices along these axes together."""
         return int(np.prod([self.mesh.shape[axis] for axis in axes]))
 
     def make_shardings(self, tree):
-        """NamedShardings for a whole tree: parameters, moments, carry and batches alike."""
+        """Returns the NamedShardings of a tree: parameters, moments, carry and batches alike."""
         return jax.tree_util.tree_map_with_path(
             lambda path, x: NamedSharding(self.mesh, self.make_spec(read_letters(path), x.shape)),
             tree,
         )
 
     def add_shardings(self, tree):
-        """Shapes with their shardings, `jax.ShapeDtypeStruct`s, of arrays that are yet to be."""
+        """Returns jax.ShapeDtypeStructs of the shapes in a tree, with their shardings."""
         return jax.tree.map(
             lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
             tree,
@@ -92,7 +98,7 @@ class Layout:
 
     def constrain(self, x: jax.Array, letters: str) -> jax.Array:
         """Constrains an activation inside a jitted function to the sharding of its letters."""
-        if self.mesh.size == 1:
+        if self.mesh.size == 1:  # no constraint in the program: one device has nothing to choose
             return x
         sharding = NamedSharding(self.mesh, self.make_spec(letters, x.shape))
         return jax.lax.with_sharding_constraint(x, sharding)
@@ -109,24 +115,23 @@ class Layout:
         if self.mesh.size == 1:
             return shares_B.sum(0)
         given = self.make_spec("B" + letters, shares_B.shape)
-        made = self.make_spec(letters, shares_B.shape[1:])
+        result = self.make_spec(letters, shares_B.shape[1:])
         over = [axis for axis in RULES["B"] if self.count_devices(axis) > 1]
-        split = {axis: n for n, axes in enumerate(made) for axis in over if axis in (axes or ())}
+        split = {axis: n for n, axes in enumerate(result) for axis in over if axis in (axes or ())}
 
-        def own(x_B):
+        def sum_own(x_B):
             x = x_B[0]
             for axis, n in split.items():
-                pieces = jnp.stack(
-                    jnp.split(x, self.count_devices(axis), n)
-                )  # a TPU scatters no other form
+                # Stacked: a TPU scatters no other form.
+                pieces = jnp.stack(jnp.split(x, self.count_devices(axis), n))
                 x = jax.lax.psum_scatter(pieces, axis)
             return jax.lax.psum(x, [axis for axis in over if axis not in split])
 
-        where: Any = dict(mesh=self.mesh, in_specs=given, out_specs=made, check_vma=False)
-        return jax.shard_map(own, **where)(shares_B)
+        where: Any = dict(mesh=self.mesh, in_specs=given, out_specs=result, check_vma=False)
+        return jax.shard_map(sum_own, **where)(shares_B)
 
     def check_rows(self, B: int, parts: int = 1) -> None:
-        """UserError if B rows do not divide over the devices, dealt in so many parts."""
+        """Raises UserError if B rows do not divide over the devices, dealt in so many parts."""
         if B % (parts * self.num_shards("B")):
             raise UserError(
                 f"a batch of {B} rows does not divide over {self.num_shards('B')} devices"
@@ -134,16 +139,16 @@ class Layout:
             )
 
     def find_rows(self, B: int) -> slice:
-        """Which rows of a global batch of B this process feeds."""
+        """Returns the rows of a global batch of B that this process feeds."""
         self.check_rows(B)
         sharding = NamedSharding(self.mesh, self.make_spec("B", (B,)))
-        own = [
+        ranges = [
             x[0].indices(B) for x in sharding.addressable_devices_indices_map((B,)).values() if x
         ]
-        return slice(min(start for start, _, _ in own), max(stop for _, stop, _ in own))
+        return slice(min(start for start, _, _ in ranges), max(stop for _, stop, _ in ranges))
 
     def shard_batch(self, batch: dict[str, np.ndarray], B: int) -> dict[str, jax.Array]:
-        """This process's rows as its part of global arrays."""
+        """Puts this process's rows on its devices, as its part of global arrays."""
         shardings = self.make_shardings(batch)
         return {
             name: jax.make_array_from_process_local_data(shardings[name], x, (B, *x.shape[1:]))

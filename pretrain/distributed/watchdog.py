@@ -1,4 +1,4 @@
-"""A run that hangs is told from one that works: a sign of life, and the stacks of what hangs."""
+"""Tells a run that hangs from one that works: a sign of life, and the stacks of what hangs."""
 
 import collections
 import contextlib
@@ -23,7 +23,7 @@ KNOWN = 3  # what took place so often has a median; the first time compiles
 
 
 class Work(NamedTuple):
-    """What a process does at present."""
+    """The present work of a process."""
 
     doing: str
     step: int
@@ -43,7 +43,7 @@ class Watch:
     """
 
     def __init__(self, workdir, *, period: float = 10.0, look: float = 0.25):
-        """`look`: seconds between two looks at the clock."""
+        """Starts the thread; `look` is the seconds between two looks at the clock."""
         name, folder = str(jax.process_index()), pathlib.Path(workdir)
         self.file = folder / "heartbeats" / f"{name}.json"
         self.stacks = folder / "stacks" / f"{name}.txt"
@@ -57,13 +57,15 @@ class Watch:
 
     @contextlib.contextmanager
     def __call__(self, doing: str, step: int) -> Iterator[None]:
-        """Around work of a kind, whose time is compared with that of others of its kind."""
+        """Times work of a kind, and compares it with the median of its kind."""
         began = time.monotonic()
         self.work = Work(doing, step, began)
         yield
         ended = time.monotonic()
         self.work = Work(f"after {doing}", step, ended)
-        self.seen.setdefault(doing, collections.deque(maxlen=101)).append(ended - began)
+        self.seen.setdefault(doing, collections.deque(maxlen=101)).append(
+            ended - began
+        )  # the last 101: work may change its pace
 
     def close(self) -> None:
         """Ends the thread, which writes once more."""
@@ -71,7 +73,7 @@ class Watch:
         self.thread.join()
 
     def limit(self, doing: str) -> float:
-        """Seconds beyond which such work is slow."""
+        """Returns the seconds beyond which such work is slow."""
         seen = list(self.seen.get(doing, ()))
         return max(LEAST, SLOW * statistics.median(seen)) if len(seen) >= KNOWN else math.inf
 
@@ -84,6 +86,7 @@ class Watch:
                 latest, limit = work, self.limit(work.doing)
             if now - work.since > limit:
                 self._dump(work, now - work.since)
+                # Doubled, so that a hang of a night does not fill the disk with stacks.
                 limit = 2 * (now - work.since)
             if now - written > self.period:
                 self._beat(work)
@@ -115,7 +118,7 @@ class Watch:
 
 
 def read_first_start(heartbeat: pathlib.Path, now: float) -> float:
-    """When the run was first started, as its last sign of life has it; `now` if there is none."""
+    """Reads when the run was first started from its last sign of life; `now` without one."""
     try:
         return min(float(read_json(heartbeat)["began"]), now)
     except (UserError, KeyError, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Which numbers a recipe may hold: one table, looked at before anything is read or compiled."""
+"""Ranges of a recipe's numbers: one table, looked at before anything is read or compiled."""
 
 import dataclasses
 import math
@@ -157,13 +157,13 @@ ALIASES = (
 
 
 def check_config(config: ConfigDict) -> None:
-    """Looks at every number of a recipe.
+    """Compares every number of a recipe with its range.
 
     Raises:
         UserError: names those out of range, and what is allowed.
     """
     finetuning = FINETUNING if "epochs" in config else {}
-    wrong = []
+    wrong = []  # all of them at once, so that a recipe is mended in one go
     for key, value in iter_numbers(config):
         allowed = finetuning.get(key) or find_range(key)
         if value not in (allowed or Range(-math.inf)):
@@ -173,19 +173,19 @@ def check_config(config: ConfigDict) -> None:
 
 
 def find_range(key: str) -> Range | None:
-    """What the number of this dotted name may be; None: the table does not say."""
+    """Returns the range of the number of this dotted name; None: the table has none."""
     for pattern, name in ALIASES:
         key = re.sub(pattern, name, key)
     return RANGES.get(key)
 
 
 def iter_numbers(values: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every number in a recipe with its dotted name; those of a tuple all have the tuple's."""
+    """Yields every number of a recipe with its dotted name, those of a tuple with the tuple's."""
     if isinstance(values, ConfigDict | Mapping):
         for name, value in values.items():
             yield from iter_numbers(value, f"{key}.{name}".lstrip("."))
     elif isinstance(values, list | tuple):
         for value in values:
             yield from iter_numbers(value, key)
-    elif isinstance(values, Real) and not isinstance(values, bool):
+    elif isinstance(values, Real) and not isinstance(values, bool):  # a bool is an int in Python
         yield key, values

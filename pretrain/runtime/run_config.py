@@ -34,6 +34,7 @@ def read_config(workdir: PathLike) -> dict:
     config = read_json(pathlib.Path(workdir) / "config.json")
     if not isinstance(config, dict):
         raise UserError(f"{workdir}: config.json holds no recipe")
+    # Before a key is looked at: another format names them otherwise.
     check_format(config, workdir)
     return config
 

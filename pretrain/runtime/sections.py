@@ -27,6 +27,7 @@ def call_section(
     with name_section(name):
         if both := fields.keys() & given.keys():
             raise plugins.FieldError(f"{min(both)!r} is not set in this section")
+        # Before the call: a TypeError from inside would blame the program, not the recipe.
         plugins.check_fields(function, {**fields, **given})
         return function(**fields, **given)
 

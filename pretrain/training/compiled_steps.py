@@ -56,6 +56,7 @@ class Steps:
         self.objective, self.layout = objective, layout
         for data in train:
             layout.check_rows(data.B, parts)
+        # Apart: an evaluation more or less leaves the steps after it as they were.
         init_rng, train_rng, self.eval_rng = jax.random.split(jax.random.key(seed), 3)
         make_batch = self.make_blank(train[0])
 
@@ -106,6 +107,7 @@ class Steps:
         """Returns `f`, which then traces its functions under this machine's layout."""
 
         def run(*args):
+            # Around each call: a function is traced at its first, wherever that is.
             with sharding_context(self.layout):
                 return f(*args)
 
@@ -139,6 +141,7 @@ class Steps:
         total: metrics.Metrics = {}
         carry = self._init_carry(data)()
         for step, batch in itertools.islice(read_batches(data, 0, self.find_rows(data)), batches):
+            # By the batch alone: every evaluation corrupts the same tokens, so that losses compare.
             rng = jax.random.fold_in(self.eval_rng, step)
             sums, carry = self._evaluate(rng, params, carry, self.layout.shard_batch(batch, data.B))
             if stop():
@@ -156,6 +159,7 @@ class Steps:
         for _, batch in read_batches(data, 0, self.find_rows(data)):
             arrays = self.layout.shard_batch(batch, data.B)
             outputs = {**self._predict(params, arrays), "weight_B": arrays["weight_B"]}
+            # Gathered, since each process holds its own rows only.
             blocks.append(multihost_utils.process_allgather(outputs, tiled=True))
             if stop():
                 return None

@@ -8,7 +8,9 @@ from pretrain.training import logging
 
 
 def draw_curves(runs, out) -> None:
-    """Loss by step of every run - line: training, dots: held out, dashes: the best constant guess.
+    """Draws loss by step of every run.
+
+    Lines are training, dots are held out, dashes are the best constant guess.
 
     Args:
         runs: workdirs with a metrics.jsonl.  out: the PNG to write.

@@ -19,7 +19,7 @@ class Goodput:
         self.productive += seconds
 
     def compute_share(self) -> float:
-        """Between 0 and 1."""
+        """Returns the share so far, between 0 and 1."""
         return min(1.0, self.productive / max(self.now() - self.start, 1e-9))
 
     def state_dict(self, more: float) -> dict[str, float]:
@@ -28,5 +28,6 @@ class Goodput:
 
     def load_state_dict(self, state: dict[str, float]) -> None:
         """Goes on from a `state_dict`; {}: from the start."""
+        # The earlier: a restored folder may have lost the heartbeat of the first start.
         self.start = min(self.start, state.get("began", self.start))
         self.productive = state.get("productive", 0.0)

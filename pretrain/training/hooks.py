@@ -133,6 +133,7 @@ def call_hooks(hooks: Sequence[Hook], step: int, state: State, report: Report, w
         if report.is_interrupted:
             report.pending = [x.name for x in hooks[number:]]
             break
+        # At once: a later hook saves the state, and a resumed run must find the scalars in it.
         state = replace_scalars(state, report.scalars)
     return state
 
@@ -202,6 +203,7 @@ class Evaluate(Hook):
         self.last: Evaluation | None = None
 
     def __call__(self, step: int, state: State, report: Report) -> None:
+        # Written after the last stream: an evaluation broken off leaves no half of a line.
         held_out: dict[str, float] = {}
         for name, data in self.evals.items():
             values = self._evaluate(name, state.evaluated_params, data)
@@ -236,7 +238,7 @@ class CheckSaves(Hook):
     name = "checking the saves"
 
     def __init__(self, checkpoints: Sequence):
-        """`checkpoints`: all `Checkpoints` of the run."""
+        """Takes all `Checkpoints` of the run."""
         self.checkpoints = checkpoints
 
     def __call__(self, step: int, state: State, report: Report) -> None:
@@ -259,6 +261,7 @@ class SaveCheckpoint(Hook):
         self.every, self.saved, self.fingerprint, self.hooks = every, saved, fingerprint, hooks
 
     def __call__(self, step: int, state: State, report: Report) -> None:
+        # First: `state_dict` puts on disk what the checkpoint will count as done.
         states = {hook.name: hook.state_dict() for hook in self.hooks}
         position = {
             "step": step,

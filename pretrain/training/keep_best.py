@@ -38,6 +38,7 @@ class KeepBest(Hook):
         """
         self.every, self.saved, self.run, self.like = every, saved, run, like
         self.metric, self.patience, self.progress = metric, patience, progress
+        # None and not -inf, which JSON cannot say.
         self.value: float | None = None
         self.best: Evaluation | None = None
         self.since = 0
@@ -62,6 +63,7 @@ class KeepBest(Hook):
         value = -values[name] if self.metric.startswith("-") else values[name]
         self.since += 1
         if value > (-math.inf if self.value is None else self.value):  # which NaN never is
+            # Before the save: room for one more, and those that checkpoints name stay.
             self.saved.keep_only(self._find_named_steps(self.step) | {self.step})
             with refuse_overflow():
                 self.saved.save(step, {"params": params}, {"metric": name, "value": values[name]})
@@ -70,17 +72,17 @@ class KeepBest(Hook):
 
     @property
     def step(self) -> int:
-        """Step of the best so far; -1: nothing yet."""
+        """Returns the step of the best so far; -1: nothing yet."""
         return self.best.step if self.best else -1
 
     @property
     def has_lost_patience(self) -> bool:
-        """Whether to train on is no use."""
+        """Returns whether so many evaluations in a row did not better the best."""
         return bool(self.patience) and self.since >= self.patience
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """The best evaluation so far and how many came after it; None: nothing yet."""
+        """Returns the best evaluation so far, with the number of later ones; None: nothing yet."""
         return self.best and dataclasses.replace(self.best, since=self.since)
 
     def put_aside_unnamed(self) -> None:

@@ -46,11 +46,12 @@ class Writer:
             write_file(self.path, "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     def write(self, step: int, **values: Any) -> None:
-        """One line; numbers that are not finite are written as null, as JSON wants it."""
+        """Writes a line; numbers that are not finite become null, as JSON has no other word."""
         if not self.first:
             return
         line = {"step": step} | {k: to_json(v) for k, v in values.items()}
         with _report_write_errors(self.path):
+            # Opened anew each time: a killed process leaves no line in a buffer.
             with self.path.open("a") as f:
                 f.write(json.dumps(line) + "\n")
             for name, value in line.items():
@@ -63,6 +64,7 @@ class Writer:
             return
         with _report_write_errors(self.path):
             self.board.flush()
+            # Synced, as the checkpoint is: else a lost machine may keep a step without its line.
             if self.path.exists():
                 with self.path.open("rb") as f:
                     os.fsync(f.fileno())
@@ -79,7 +81,7 @@ class Writer:
 
 @contextlib.contextmanager
 def _report_write_errors(path: pathlib.Path) -> Iterator[None]:
-    """UserError where `path`, or another file that an error names, cannot be written."""
+    """Raises UserError where `path`, or another file that an error names, cannot be written."""
     try:
         yield
     except OSError as error:
@@ -94,7 +96,7 @@ def to_json(value: Any) -> Any:
 
 
 def read_lines(path) -> list[dict]:
-    """The lines of a metrics file, each with its "step".
+    """Reads the lines of a metrics file, each with its "step".
 
     Damaged ones are left out and named on stderr; a last one cut short by a crash goes unnamed.
 
@@ -115,9 +117,10 @@ def read_lines(path) -> list[dict]:
 
 
 def _parse_line(text: bytes) -> dict | None:
-    """A line of a metrics file; None: it is damaged."""
+    """Parses a line of a metrics file; None: it is damaged."""
     try:
         line = json.loads(text)
+        # Beyond 2^53 a reader that knows floats only would confuse steps.
         steps = type(line["step"]) is int and 0 <= line["step"] < 1 << 53
         sound = steps and all(math.isfinite(x) for x in line.values() if is_number(x))
         return line if sound else None
@@ -126,30 +129,31 @@ def _parse_line(text: bytes) -> dict | None:
 
 
 def is_evaluation(line: dict) -> bool:
-    """Whether a line holds held-out numbers, as "dev/loss"; norms of training have a "/", too."""
+    """Returns whether a line holds held-out numbers, as "dev/loss"."""
+    # The norms of training have a "/", too.
     return any("/" in name and not name.startswith(NORMS) for name in line)
 
 
 def is_number(x: Any) -> bool:
-    """Whether a line has a number there: not what was not finite, and no word."""
+    """Returns whether a value of a line is a number: no null, word or bool."""
     return type(x) in (int, float)
 
 
 def select_series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
-    """Steps and values of the lines that have a number of this name."""
+    """Returns steps and values of the lines that have a number of this name."""
     points = [(line["step"], line[name]) for line in lines if is_number(line.get(name))]
     return [step for step, _ in points], [value for _, value in points]
 
 
 class Progress:
-    """Where the run is, for a person: on a terminal a line that renews itself, else log lines."""
+    """Progress for a person: on a terminal a line that renews itself, else log lines."""
 
     def __init__(self, steps: int):
         self.steps = steps
         self.live, self.speaks = sys.stderr.isatty(), jax.process_index() == 0
 
     def show(self, step: int, values: dict[str, float]) -> None:
-        """`values` are what the run writes down at this step."""
+        """Prints where the run is; `values` are those that it writes down at this step."""
         parts = [f"step {step}/{self.steps}"]
         parts += [f"{name} {values[name]:.4f}" for name in ("loss",) if name in values]
         parts += [f"lr {values['lr']:.2e}"]
@@ -161,7 +165,7 @@ class Progress:
         self.say("  ".join(parts), renew=True)
 
     def say(self, text: str, *, renew: bool = False) -> None:
-        """A line of its own; with `renew`, on a terminal, one that the next line replaces."""
+        """Prints a line; with `renew`, on a terminal, one that the next line replaces."""
         if self.speaks:
             start, end = ("\r\x1b[K", "" if renew else "\n") if self.live else ("", "\n")
             print(f"{start}{text}", end=end, file=sys.stderr, flush=True)

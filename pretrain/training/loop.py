@@ -98,6 +98,7 @@ def run(
         saved = open_checkpoints(stack, workdir, plan.keep, plan.keep_every or None)
         state, position = restore_or_init(steps, saved, train, prepare, accept_changes)
         keep()
+        # After the checks: what is refused leaves no heartbeat or metrics behind.
         watch = stack.enter_context(contextlib.closing(Watch(workdir)))
         progress = Progress(last)
         writer = stack.enter_context(contextlib.closing(Writer(workdir, int(state.step))))
@@ -108,6 +109,7 @@ def run(
         )
         best = open_best(stack, workdir, plan, saved, steps.like.params, progress)
         stateful = [logger, evaluate, *best, *extra_hooks]
+        # Last: it saves the states that all other hooks have reached at this step.
         save = SaveCheckpoint(plan.save_every, saved, train.fingerprint(), stateful)
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
@@ -123,10 +125,11 @@ def run(
                 report = monitor.observe(step, data, metrics)
             state = call_hooks(select_due_hooks(hooks, step, last), step, state, report, watch)
             if report.stop or stop():
-                save(step, state, report)
+                save(step, state, report)  # off its period, so that nothing is lost
                 break
         if report.error:
             raise report.error
+    # An interrupted evaluation of the last step is still to be repeated.
     finished = (int(state.step) == last or report.is_finished) and not report.is_interrupted
     return Result(state, finished, next((x.evaluation for x in best), None) or evaluate.last)
 
@@ -220,6 +223,7 @@ def repeat_evaluation(
     if not report.pending:
         return state
     writer.forget_evaluation(int(state.step))
+    # The evaluation always: the pending hooks read its numbers in the report.
     pending = [hook for hook in hooks if hook is evaluate or hook.name in report.pending]
     return call_hooks(pending, int(state.step), state, report, watch)
 

@@ -31,7 +31,7 @@ class Meter:
 
     @contextlib.contextmanager
     def measure_wait(self):
-        """Around the wait for a batch, with which a step begins."""
+        """Measures the wait for a batch, with which a step begins."""
         self.began = began = time.monotonic()
         yield
         self.wait = time.monotonic() - began
@@ -43,6 +43,7 @@ class Meter:
 
         Returns the metrics of the step before.
         """
+        # The step before: by now it is done, or soon will be, while this one runs on.
         done, self.late = self.late, metrics
         done = jax.device_get(done)
         if done and not done.consecutive_skips:  # a skipped step has no numbers worth adding
@@ -73,11 +74,11 @@ class Meter:
 
     @property
     def busy(self) -> float:
-        """Seconds of steps since the last reading, without the wait for their batches."""
+        """Returns seconds of steps since the last reading, without the wait for batches."""
         return self.seconds - self.waited
 
     def read(self) -> tuple[dict[str, float], dict[str, float]]:
-        """(means, rates) since the last reading."""
+        """Returns (means, rates) since the last reading, and starts anew."""
         values, seconds = compute_means(self.sums), max(self.seconds, 1e-9)
         rates = {
             "steps_per_s": self.steps / seconds,

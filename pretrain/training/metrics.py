@@ -31,6 +31,7 @@ def mean(metric: Sum) -> float:
 
 def perplexity(metric: Sum) -> float:
     """Returns the exponential of a mean in nats."""
+    # Beyond e^709 a float64 overflows, and math.exp raises.
     return math.exp(min(mean(metric), 700.0))
 
 

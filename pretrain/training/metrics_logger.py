@@ -63,7 +63,7 @@ class MetricsLogger(Hook):
     name = "logging"
 
     def __init__(self, every: int, monitor: StepMonitor, rate, goodput: Goodput):
-        """`rate`: learning rate by step."""
+        """Takes `rate`, the learning rate by step."""
         self.every, self.monitor, self.rate, self.goodput = every, monitor, rate, goodput
         self.peak = peak_flops.find_peak()
 
@@ -83,6 +83,7 @@ class MetricsLogger(Hook):
 
     def learning_rate(self, step: int, state: State) -> float:
         """Returns the learning rate of step number `step`; skipped steps do not count."""
+        # The optimiser counts its own updates, from 0.
         rate = float(self.rate(step - 1 - int(state.skipped)))
         return rate * float((state.scalars or {}).get("lr_scale", 1.0))
 

@@ -22,7 +22,7 @@ from pretrain.training.schedules import Schedule
 
 
 def path_name(path) -> str:
-    """`backbone/layers/attention/wq_DHK`."""
+    """Returns a path as text, `backbone/layers/attention/wq_DHK`."""
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
@@ -30,12 +30,13 @@ def path_name(path) -> str:
 
 
 def clip_to(limit: float, scale: float) -> optax.GradientTransformationExtraArgs:
-    """Gradients times `scale`, then down to this global norm (0: any).
+    """Scales gradients by `scale`, then down to this global norm (0: any).
 
     The training step knows the norm already.
     """
 
     def update(updates, state, params=None, *, norm, **_):
+        # One factor, not two passes; the floor keeps a zero gradient from dividing by 0.
         factor = jnp.minimum(scale, limit / jnp.maximum(norm, 1e-30)) if limit else scale
         return jax.tree.map(lambda g: g * factor, updates), state
 
@@ -63,13 +64,15 @@ def adam(b1: float, b2: float, eps: float, bias_correction: bool, eps_hat: bool)
 
     def init(params):
         zeros = jax.tree.map(jnp.zeros_like, params)
+        # Trees of their own: one buffer cannot be donated twice.
         return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(jnp.zeros_like, params))
 
     def update(grads, state, params=None):
-        t = state.updates + 1
+        t = state.updates + 1  # of the optimiser: a skipped step does not count
         mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
         nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
         first, second = (1 - b1**t, jnp.sqrt(1 - b2**t)) if bias_correction else (1.0, 1.0)
+        # Eps is added to sqrt(v) / root: the plain root ("epsilon hat") or the corrected one.
         root = 1.0 if eps_hat else second
         updates = jax.tree.map(
             lambda m, v: m / first * (second / root) / (jnp.sqrt(v) / root + eps), mu, nu
@@ -100,7 +103,7 @@ def decay_weights(rate: float):
 
 
 def trust_ratio():
-    """LAMB's scale (You et al. 2020): |parameter| / |update|, each layer of a stack its own.
+    """Scales updates as LAMB (You et al. 2020), by |parameter| / |update| of each layer.
 
     What does not decay is not scaled either, as in the paper's code.
     """
@@ -108,9 +111,11 @@ def trust_ratio():
     def scale(u, p, info: ParamInfo):
         if not info.decay:
             return u
+        # Stacked layers are one array: its first axis is no part of a layer's norm.
         axes = tuple(range(isinstance(info.layers_above, tuple), u.ndim))
         norm = lambda x: jnp.sqrt(jnp.sum(jnp.square(x), axes, keepdims=True))  # noqa: E731
         size, step = norm(p), norm(u)
+        # Zero weights keep the ratio 1: with 0 they would never move.
         return u * jnp.where((size > 0) & (step > 0), size / jnp.maximum(step, 1e-30), 1.0)
 
     return _make_rule(scale)
@@ -145,7 +150,7 @@ def layer_decay(factor: float):
 
 
 class Steps(NamedTuple):
-    """How many updates there have been."""
+    """The number of updates so far."""
 
     updates: jax.Array
 
@@ -164,6 +169,7 @@ def gradual_unfreezing(every: int):
         check_depths(infos)
 
         def gate(u, info: ParamInfo):
+            # A comparison, not a branch: the layers of a stack differ within one array.
             return jnp.where(state.updates >= (broadcast_layers_above(info, u) + 1) * every, u, 0)
 
         return jax.tree.map(gate, updates, infos), Steps(state.updates + 1)
@@ -172,7 +178,7 @@ def gradual_unfreezing(every: int):
 
 
 def assign_by_path(numbers: Mapping[str, float], params: Any, default: float) -> Any:
-    """Builds a tree that parallels the parameters: the number of the longest path above each.
+    """Gives each parameter the number of the longest path above it, in a parallel tree.
 
     Args:
         numbers: by path, a module's or a parameter's, as "backbone" or "backbone/token_VD".
@@ -220,6 +226,7 @@ def limit_columns(limits: Mapping[str, float]):
         axes = tuple(range(isinstance(info.layers_above, tuple), u.ndim - 1))
         new = p + u
         norm = jnp.sqrt(jnp.sum(jnp.square(new), axes, keepdims=True))
+        # An update again, as optax adds it to the parameter.
         return new * jnp.minimum(1, limit / jnp.maximum(norm, 1e-30)) - p
 
     def update(updates, state, params=None, *, infos, **_):
@@ -240,7 +247,7 @@ def with_infos(tx: optax.GradientTransformation, infos) -> optax.GradientTransfo
 
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
-    """What a recipe's section `optim` says beside the `Schedule`.
+    """The fields of a recipe's section `optim` beside those of the `Schedule`.
 
     Attributes:
         name: "adamw" (Loshchilov & Hutter 2019, arXiv 1711.05101), "lamb" (You et al. 2020, arXiv
@@ -292,6 +299,7 @@ class Optimizer:
 
     def transformations(self) -> list[optax.GradientTransformation]:
         """Lists what is done to mean gradients, in turn, before the learning rate."""
+        # In the order of the papers: decoupled decay after Adam's direction, LAMB's ratio of both.
         rules = (
             (self.clip or self.grad_scale != 1, lambda: clip_to(self.clip, self.grad_scale)),
             (self.l2, lambda: decay_weights(self.l2)),
@@ -314,6 +322,7 @@ def _make_adam(section: Optimizer) -> optax.GradientTransformation:
 DIRECTIONS: dict[str, Callable[[Optimizer], optax.GradientTransformation]] = {
     "adamw": _make_adam,
     "lamb": _make_adam,
+    # No eps, as in TensorFlow: the accumulator begins above 0 instead.
     "adagrad": lambda section: optax.scale_by_rss(section.initial_accumulator, eps=0.0),
     "adadelta": lambda section: optax.scale_by_adadelta(section.rho, section.eps),
     "sgd": lambda section: optax.trace(section.momentum) if section.momentum else optax.identity(),
@@ -336,5 +345,6 @@ def make(**section: Any) -> tuple[optax.GradientTransformationExtraArgs, Schedul
     rate = plugins.construct(Schedule, **scheduled)
     optimizer = plugins.construct(Optimizer, **rest)
     last = [limit_columns(dict(optimizer.max_norm))] if optimizer.max_norm else []
+    # After the learning rate: the ball is one of the weights that the step leads to.
     rules = [*optimizer.transformations(), optax.scale_by_learning_rate(rate), *last]
     return optax.chain(*rules), rate

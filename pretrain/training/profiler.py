@@ -27,7 +27,7 @@ class Profile:
 
     @contextlib.contextmanager
     def __call__(self, step: int) -> Iterator[None]:
-        """Around the work of a step that waits for the step before, as `logging.Meter` does."""
+        """Traces a chosen step, whose work waits for the step before, as `meter.Meter` does."""
         if step in self.ends:
             self._begin(step)
         chosen = self.end is not None and step <= self.end

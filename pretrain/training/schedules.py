@@ -63,6 +63,7 @@ class Schedule:
 
     def _rise_and_fall(self, step):
         warmup, stop = self.warmup, self.decay_steps or self.steps
+        # XLNet's original counts decay from the end of warm-up, BERT's and GPT-1's from step 0.
         start = warmup if self.join == "after" else 0
         done = jnp.clip((step - start) / max(stop - start, 1), 0, 1)
         rise = jnp.minimum(step / max(warmup, 1), 1) if warmup else 1.0

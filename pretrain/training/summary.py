@@ -32,7 +32,7 @@ def close(config, workdir: pathlib.Path, result) -> None:
 
 
 def check_result(state, values: Mapping[str, Any]) -> None:
-    """Whether training has come to anything.
+    """Checks that training has come to anything.
 
     Args:
         values: what the evaluation that counts said.
@@ -40,6 +40,7 @@ def check_result(state, values: Mapping[str, Any]) -> None:
     Raises:
         UserError: every step was skipped, or a held-out loss is not finite.
     """
+    # Such a run ends without an error of its own, if it is shorter than its patience.
     if int(state.skipped) == int(state.step) > 0:
         raise UserError(
             f"all {int(state.step)} steps were skipped, so nothing was learned: loss or gradient "
@@ -69,7 +70,7 @@ def _print_summary(config, workdir: pathlib.Path, step: int, done: bool) -> None
 
 
 def _describe_stream(lines: list[dict], name: str) -> str:
-    """What a held-out stream says, first and last."""
+    """Describes the first and last numbers of a held-out stream."""
     steps, losses = logging.select_series(lines, f"{name}/loss")
     last = next(line for line in reversed(lines) if f"{name}/loss" in line)
     if steps[-1:] != [last["step"]]:
@@ -83,5 +84,5 @@ def _describe_stream(lines: list[dict], name: str) -> str:
 
 
 def _format(x: float, decimals: int) -> str:
-    """A number with so many decimals; in powers of ten where it is too large to be read."""
+    """Formats a number with so many decimals, or in powers of ten where it is very large."""
     return f"{x:.{decimals}f}" if abs(x) < 1e9 else f"{x:.3e}"

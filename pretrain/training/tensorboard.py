@@ -14,7 +14,7 @@ class Board:
     """
 
     def __init__(self, folder: pathlib.Path, step: int):
-        """`step`: the first to come; what earlier lives wrote of it and later ones is hidden.
+        """Opens the file; hides what earlier lives wrote of `step`, the first to come, and later.
 
         Raises:
             OSError: the file cannot be written; so do the methods.

@@ -88,6 +88,7 @@ def init(
     params = carry.pop("params")
     zero = jnp.zeros((), jnp.int32)
     has_average = average or "average_rate" in (scalars or {})
+    # A copy: the state is donated, and one buffer cannot be donated twice.
     copy = jax.tree.map(jnp.copy, params) if has_average else None
     values = {name: jnp.float32(x) for name, x in scalars.items()} if scalars else None
     return State(zero, params, carry, tx.init(params), copy, zero, zero, values)
@@ -102,6 +103,7 @@ def replace_scalars(state: State, values: Mapping[str, float]) -> State:
     scalars = state.scalars or {}
     if unknown := values.keys() - scalars.keys():
         raise ValueError(f"{min(unknown)!r} is not among the state's scalars: {sorted(scalars)}")
+    # In its old place: another sharding would compile the step again.
     new = {k: jax.device_put(np.float32(x), scalars[k].sharding) for k, x in values.items()}
     return dataclasses.replace(state, scalars={**scalars, **new}) if new else state
 
@@ -148,8 +150,10 @@ def train_step(
     is_finite = jnp.isfinite(norm) & jnp.isfinite(total_loss(sums))
 
     def update():
+        # Before the optimiser, as limits and moments are of the mean.
         mean_grads = jax.tree.map(lambda g: g * share, grads)
         updates, opt = tx.update(mean_grads, state.opt, state.params, norm=norm)
+        # After the optimiser: Adam would divide a factor of the gradient out again.
         if "lr_scale" in scalars:
             updates = jax.tree.map(lambda u: u * scalars["lr_scale"], updates)
         norms = measure(state.params, mean_grads, updates, norm)
@@ -158,6 +162,7 @@ def train_step(
         return params, carry, opt, _update_average(state.average, params, average_rate), norms
 
     def skip():
+        # Both branches of a cond return the same shapes.
         shapes = jax.eval_shape(measure, state.params, grads, state.params, norm)
         norms = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return state.params, state.carry, state.opt, state.average, norms
@@ -186,6 +191,7 @@ def total_loss(metrics: Metrics):
     total = loss.total
     for other in others.values():
         if other.train:
+            # Its mean times the weight of "loss", by which the step divides once.
             total += other.total * (loss.weight / jnp.maximum(other.weight, 1e-9))
     return total
 
@@ -202,6 +208,7 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
 
     @functools.partial(jax.grad, has_aux=True)
     def loss_grads(params, carry, batch, rng):
+        # Streams of their own: another dropout rate leaves the corrupted tokens as they are.
         dropout_rng, corrupt_rng = jax.random.split(rng)
         sums, carry = objective.apply(
             {"params": params, **carry},
@@ -210,6 +217,7 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
             mutable=list(carry),
             rngs={"dropout": dropout_rng, "corrupt": corrupt_rng},
         )
+        # A total, not a mean: microbatches add up, whatever they weigh.
         return total_loss(sums), (sums, carry)
 
     def compute(carry, batch, rng):
@@ -220,7 +228,7 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
         *new, carry = compute(*microbatch)
         return jax.tree.map(jnp.add, totals, tuple(new)), carry
 
-    if parts == 1:
+    if parts == 1:  # a scan would hold the gradients twice, sum and summand
         grads, sums, carry = compute(state.carry, batch, rng)
         return grads, carry, sums
     microbatches = (
@@ -245,6 +253,7 @@ def _constrain_grads(grads):
 
 def _batch_axis(path) -> int:
     """Returns the axis of B in an array, counted from the last: -3 in `h_NBMD`."""
+    # From the last: stacked layers and microbatches add axes in front.
     return read_letters(path).index("B") - len(read_letters(path))
 
 
