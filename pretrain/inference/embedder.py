@@ -1,4 +1,4 @@
-"""Sentences to contextual vectors: many at a time, short ones together, each as if it were alone.
+"""Embeds sentences: many at a time, short ones together, each as if it were alone.
 
 All of it is:
 
@@ -110,6 +110,7 @@ class Embedder:
         for batches, chars_VW in ready:
             words_VD = None if chars_VW is None else self._read_words(chars_VW)
             for rows in batches:
+                # One batch ahead: the devices compute it while the host unpacks the one before.
                 started = rows, self._start(rows, words_VD)
                 if waiting:
                     yield from self._finish(*waiting)
@@ -120,16 +121,17 @@ class Embedder:
     # --- rows to batches ---------------------------------------------------------------------
 
     def _make_batches(self, first: int, texts: list[str]) -> Block:
-        """The longest rows come first."""
+        """Cuts texts into batches of rows of about one length, the longest first."""
         tokens, ids, chars_VW = self.read(texts)
         rows = [
-            self._make_row(first, first + i, *each)
-            for i, each in enumerate(zip(texts, tokens, ids, strict=True))
+            self._make_row(first, first + i, *parts)
+            for i, parts in enumerate(zip(texts, tokens, ids, strict=True))
         ]
         rows.sort(key=lambda row: -len(row.ids))
         batches = []
         while rows:
             full, part = self._batch_sizes(L := self._padded_length(rows))
+            # A full batch only of rows at least half as long as its first: else much is padding.
             alike = len(rows) >= full and 2 * len(rows[full - 1].ids) >= L
             rows, batch = rows[(n := full if alike else part) :], rows[:n]
             batches.append(batch)
@@ -152,17 +154,17 @@ class Embedder:
         return Row(number, tokens[:room], framed, len(text.split()), block)
 
     def _padded_length(self, rows: Sequence[Row]) -> int:
-        """What these rows, the longest first, are padded to."""
+        """Returns the length that these rows, the longest first, are padded to."""
         return next(L for L in self.lengths if len(rows[0].ids) <= L)
 
     def _batch_sizes(self, L: int) -> tuple[int, int]:
-        """Rows of a full batch of this length, and of one of what is left."""
+        """Returns the rows of a full batch of this length, and of one of what is left."""
         shards = self.layout.num_shards("B")
         full = max(self.tokens // L, 1)
         return full * shards, -(-full // PART) * shards
 
     def _make_arrays(self, rows: list[Row], B: int, L: int, words_VD: Any) -> dict[str, np.ndarray]:
-        """The batch that the backbone reads; what it holds of padding does not matter."""
+        """Fills the arrays that the backbone reads; the ids of padding do not matter."""
         ids_BL = np.zeros((B, L), np.int32)
         batch = {"valid_BL": np.zeros((B, L), bool)}
         if self.after_segments:
@@ -178,8 +180,8 @@ class Embedder:
     # --- batches to vectors ------------------------------------------------------------------
 
     def _read_words(self, chars_VW: np.ndarray) -> np.ndarray:
-        """Spellings to words, [V, D]."""
-        found, shards = [], self.layout.num_shards("B")
+        """Reads the distinct words of a block from their characters: [V, D]."""
+        vectors, shards = [], self.layout.num_shards("B")
         while len(chars_VW):
             n = next((n for n in SPELLED if len(chars_VW) >= n * shards), SPELLED[-1]) * shards
             now, chars_VW = chars_VW[:n], chars_VW[n:]
@@ -187,11 +189,11 @@ class Embedder:
             chars_BLW[: len(now), 0] = now
             batch = self.layout.shard_batch({"chars_BLW": chars_BLW}, n)
             x_BLD = self._run(batch)
-            found.append(np.asarray(x_BLD)[: len(now), 0])
-        return np.concatenate(found)
+            vectors.append(np.asarray(x_BLD)[: len(now), 0])
+        return np.concatenate(vectors)
 
     def _start(self, rows: list[Row], words_VD: np.ndarray | None) -> jax.Array:
-        """Has the devices begin; what they find comes to the host by itself."""
+        """Starts a batch on the devices, and the copy of its vectors to the host."""
         L = self._padded_length(rows)
         B = next(B for B in reversed(self._batch_sizes(L)) if len(rows) <= B)
         batch = self.layout.shard_batch(self._make_arrays(rows, B, L, words_VD), B)
@@ -203,8 +205,8 @@ class Embedder:
         vectors, begin = np.asarray(h), len(self.before)
         for i, row in enumerate(rows):
             within = () if self.pool else (slice(begin, begin + len(row.tokens)),)
-            own = vectors[(..., i, *within, slice(None))].astype(np.float32)
-            sentence = Sentence(row.number, row.tokens, own, row.words, row.block)
+            row_vectors = vectors[(..., i, *within, slice(None))].astype(np.float32)
+            sentence = Sentence(row.number, row.tokens, row_vectors, row.words, row.block)
             self.speed.add(sentence)
             yield sentence
 
@@ -217,9 +219,9 @@ class Embedder:
             batch = {name: jax.ShapeDtypeStruct(*rest) for name, *rest in shapes}
             like = self.layout.add_shardings(batch)
             does = self._embed_words if "chars_BLW" in batch else self._forward
-            found = jax.eval_shape(does, self.params, like)
-            letters = ("NBD" if self.pool and does == self._forward else "NBLD")[-found.ndim :]
-            place = NamedSharding(self.layout.mesh, self.layout.make_spec(letters, found.shape))
+            out = jax.eval_shape(does, self.params, like)
+            letters = ("NBD" if self.pool and does == self._forward else "NBLD")[-out.ndim :]
+            place = NamedSharding(self.layout.mesh, self.layout.make_spec(letters, out.shape))
             return jax.jit(does, out_shardings=place).lower(self.params, like).compile()
 
     def _embed_words(self, params, batch: dict[str, jax.Array]):
@@ -239,18 +241,19 @@ class Embedder:
         return self._pool(out.h, valid_BL)
 
     def _pool(self, h_NBLD, valid_BL):
-        """The chosen layers, of all positions or of none in particular."""
+        """Takes the chosen layers, and pools their positions where a pool is asked for."""
         h = self.choice(h_NBLD)
         if self.pool == "first":
             return h[..., 0, :]
         if self.pool == "mean":
+            # At least 1: a row that fills up the batch has no valid position.
             share_BL1 = (valid_BL / jnp.maximum(valid_BL.sum(1, keepdims=True), 1))[..., None]
             return (h.astype(jnp.float32) * share_BL1).sum(-2)
         return h
 
 
 def read_ahead(items: Iterator) -> Iterator:
-    """The same items, each made in a thread while the one before is used."""
+    """Yields the same items, computing the next in a thread while one is used."""
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:

@@ -54,7 +54,7 @@ class Blocks:
 
     @contextlib.contextmanager
     def create_block(self) -> Iterator[h5py.File]:
-        """The file of the next block; it counts when this is left without an error."""
+        """Yields the file of the next block, which counts once it is closed without an error."""
         path = self.folder / f"{self.done:08}.h5"
         with hdf5.create_file(path) as file:
             yield file
@@ -73,6 +73,7 @@ class Blocks:
             for path in self._list_finished():
                 with h5py.File(path) as block:
                     for name in block:
+                        # Copied as stored, attributes too, without reading into arrays.
                         h5py.h5o.copy(block.id, name.encode(), file.id, name.encode())
             index = {sentence: str(i) for i, sentence in enumerate(sentences)}
             file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = json.dumps(index)
@@ -85,7 +86,7 @@ class Blocks:
 
 @contextlib.contextmanager
 def open_blocks(out: Path, made_from: Mapping[str, Any]) -> Iterator[Blocks]:
-    """The blocks of this file, for this process alone.
+    """Locks and opens the blocks of this file, for this process alone.
 
     Raises:
         UserError: another process is writing them, they are of something else, or the folder

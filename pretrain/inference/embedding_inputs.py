@@ -26,7 +26,7 @@ class Sentence(NamedTuple):
 
 
 def build_reader(run: Run) -> "Pieces | Characters":
-    """By what the backbone reads: ids, or words as characters."""
+    """Builds the reader of what the backbone reads: ids, or words as characters."""
     example = run.backbone.example()
     if example.ndim == 2:
         return Pieces(run.tokenizer, run.backbone.V)
@@ -44,10 +44,10 @@ class Pieces:
 
     def __call__(self, texts: list[str]) -> tuple[list[list[str]], list[np.ndarray], None]:
         ids = self.tokenizer.encode(texts)
-        names = [[self.tokenizer.pieces[i] for i in each] for each in ids]
+        names = [[self.tokenizer.pieces[i] for i in row] for row in ids]
         return (
             names,
-            [each if (each < self.V).all() else self._replace_unknown(each) for each in ids],
+            [row if (row < self.V).all() else self._replace_unknown(row) for row in ids],
             None,
         )
 
@@ -68,10 +68,10 @@ class Characters:
         return np.array([self.first[self.tokenizer.pieces[i]] for i in ids], np.int32)
 
     def __call__(self, texts: list[str]) -> tuple[list[list[str]], list[np.ndarray], np.ndarray]:
-        found, numbers = self.tokenizer.words(texts), dict(self.first)
+        words, numbers = self.tokenizer.words(texts), dict(self.first)
         ids = [
             # A word that is spelled like a mark is none.
-            np.array([numbers.setdefault(self.meant.get(w, w), len(numbers)) for w in words], int)
-            for words in found
+            np.array([numbers.setdefault(self.meant.get(w, w), len(numbers)) for w in text], int)
+            for text in words
         ]
-        return found, ids, self.characters(list(numbers))
+        return words, ids, self.characters(list(numbers))

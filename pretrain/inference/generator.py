@@ -1,4 +1,4 @@
-"""Texts from a causal model: as many at a time as one likes, in pieces as they come.
+"""Generates texts with a causal model: many at a time, in pieces as they come.
 
 All of it is:
 
@@ -28,7 +28,7 @@ from pretrain.runtime.errors import UserError
 
 
 class Piece(NamedTuple):
-    """What a row goes on with, and whether that was all."""
+    """Holds the next part of a row's text, and whether it is the last."""
 
     row: int
     text: str
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
 
 class Speed:
-    """How many tokens of prompts are read, how many more are written, and in what time."""
+    """Counts the tokens of prompts read and of texts written, and the time of both."""
 
     def __init__(self, read: int):
         self.read, self.written = read, 0
@@ -73,16 +73,16 @@ class Row:
         self.done = False
 
     def add(self, token: int) -> str:
-        """What can be shown now that this token has come."""
+        """Adds a token, and returns the text that can be shown now."""
         self.left -= 1
         ended = token == self.tokenizer.special["eod"]
         if not ended:
             self.ids.append(token)
         text = self.tokenizer.decode(self.ids)[self.begin :]
-        found = [at for stop in self.stops if (at := text.find(stop)) >= 0]
-        self.done = ended or bool(found) or not self.left
-        if found:
-            text = text[: min(found)]
+        ends = [at for stop in self.stops if (at := text.find(stop)) >= 0]
+        self.done = ended or bool(ends) or not self.left
+        if ends:
+            text = text[: min(ends)]
         elif not self.done:
             text = self._cut_unsettled(text)
         new = text[self.shown :]
@@ -90,14 +90,15 @@ class Row:
         return new
 
     def _cut_unsettled(self, text: str) -> str:
-        """The text but for half a character, or the beginning of a stop string, at its end."""
+        """Cuts half a character, or the beginning of a stop string, from the end of a text."""
+        # Byte-level pieces may end inside a character, which decodes to U+FFFD until the rest.
         text = text.rstrip("\ufffd")
-        begun = [stop[:n] for stop in self.stops for n in range(1, len(stop))]
-        return text[: len(text) - max((len(b) for b in begun if text.endswith(b)), default=0)]
+        starts = [stop[:n] for stop in self.stops for n in range(1, len(stop))]
+        return text[: len(text) - max((len(b) for b in starts if text.endswith(b)), default=0)]
 
 
 class Read(NamedTuple):
-    """What has been read, and the token that each row goes on with."""
+    """Holds the cache of what has been read, and the token that each row goes on with."""
 
     tokens_B1: jax.Array
     cache: Any
@@ -201,7 +202,7 @@ class Writer:
                 return
 
     def _generate_tokens(self, prompts: list[list[int]], tokens: int, seed: int) -> Iterator[Read]:
-        """So many times a token of each row, the next already being computed."""
+        """Yields a token of each row `tokens` times, the next already being computed."""
         lengths_B = np.array([len(ids) for ids in prompts], np.int32)
         L, J = round_up(int(lengths_B.max())), round_up(int(lengths_B.max()) + tokens - 1)
         tokens_BL = np.zeros((len(prompts), min(L, self.run.backbone.L)), np.int32)
@@ -211,6 +212,7 @@ class Writer:
         self.speed = Speed(int(lengths_B.sum()))
         last = jax.block_until_ready(begin(self.params, np.int32(seed), tokens_BL, lengths_B))
         self.speed.end_prompts()
+        # Dispatched before the last is yielded: the device works while the host decodes.
         for _ in range(tokens - 1):
             ahead = go_on(self.params, np.int32(seed), *last)
             yield last
@@ -241,6 +243,7 @@ class Writer:
             )
             jit = functools.partial(jax.jit, out_shardings=self.layout.make_shardings(like))
             first = jit(begin).lower(self.params, seed, tokens_BL, lengths_B)
+            # The cache is donated, so that no step holds two of them.
             later = jit(go_on, donate_argnums=3).lower(self.params, seed, *like)
         return first.compile(), later.compile()
 
@@ -253,7 +256,7 @@ def _can_read_on(backbone: Any) -> bool:
 
 
 def round_up(length: int) -> int:
-    """The next power of two, so that texts of about one length share their programs."""
+    """Returns the next power of two: texts of about one length share their programs."""
     return 1 << (length - 1).bit_length()
 
 

@@ -26,7 +26,7 @@ class Choice(NamedTuple):
 
 
 def parse_layers(layers: str, mix: str = "", *, count: int) -> Choice:
-    """What "all", "top", "mean" or "0,2" means of so many layers, the tokens' own included.
+    """Parses "all", "top", "mean" or "0,2" for `count` layers, the tokens' own included.
 
     Args:
         mix: weights of a sum of these layers, one for each, taken as they are; "": no sum.

@@ -1,4 +1,4 @@
-"""A trained run, as those use it who have no need of its weights."""
+"""Holds a trained run for all that needs no weights."""
 
 import pathlib
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Choosing the next token: the likeliest, or one drawn from the likelier ones."""
+"""Chooses the next token: the likeliest, or one drawn from the likelier ones."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from pretrain.runtime.errors import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Sampler:
-    """How a token is chosen by its scores; applied in this order.
+    """Chooses a token by its scores; the attributes apply in this order.
 
     Attributes:
         temperature: scores are divided by it: below 1 the likely become likelier; 0: greedy.
@@ -35,7 +35,7 @@ class Sampler:
             raise UserError(f"top_p={self.top_p}: is a share of the probability, above 0, up to 1")
 
     def __call__(self, logits_BV, key, places_B):
-        """The next tokens, int32 [B]; `places_B`, where they will stand, see `draw_ids`."""
+        """Returns the next tokens, int32 [B]; `places_B`, where they will stand, see `draw_ids`."""
         if self.temperature == 0:
             return logits_BV.argmax(-1).astype(jnp.int32)
         logits_BV = scale_logits(logits_BV, self.temperature)
@@ -47,31 +47,32 @@ class Sampler:
 
 
 def scale_logits(logits_BV, temperature: float):
-    """Scores below the row's best, divided by the temperature: finite however low it is."""
+    """Returns scores below the row's best, divided by the temperature: finite however low it is."""
     return (logits_BV - logits_BV.max(-1, keepdims=True)) / temperature
 
 
 def take_top_k(logits_BV, k: int):
-    """The k highest scores, the best first, and their tokens; of equals, lower tokens first."""
+    """Returns the k highest scores, the best first, and their tokens; equals by lower token."""
     return jax.lax.top_k(logits_BV, min(k, logits_BV.shape[-1]))
 
 
 def keep_nucleus(logits_Bk, p: float):
-    """Of scores with the best first, those that it takes to reach the mass p; others are -inf."""
+    """Keeps the best scores that reach the mass p, of scores in falling order; others: -inf."""
     mass_Bk = jnp.cumsum(jax.nn.softmax(logits_Bk), -1)
+    # The mass before a token decides, so that the first is kept however small p is.
     before_Bk = jnp.pad(mass_Bk[:, :-1], ((0, 0), (1, 0)))
     return jnp.where(before_Bk < p, logits_Bk, -jnp.inf)
 
 
 def draw_ids(logits_BV, key, places_B):
-    """An entry of each row by its probability, int32 [B].
+    """Draws an entry of each row by its probability, int32 [B].
 
     What is drawn depends on the key, the row's number and the token's place in it alone: not on
     how many rows there are, nor on what they hold.
     """
 
     def one(logits_V, row, place):
-        own = jax.random.fold_in(jax.random.fold_in(key, row), place)
-        return jax.random.categorical(own, logits_V).astype(jnp.int32)
+        row_key = jax.random.fold_in(jax.random.fold_in(key, row), place)
+        return jax.random.categorical(row_key, logits_V).astype(jnp.int32)
 
     return jax.vmap(one)(logits_BV, jnp.arange(len(logits_BV)), places_B)

@@ -91,12 +91,12 @@ def load_format(name: str) -> TextFormat:
         known = ", ".join(plugins.names(FOLDER, "FORMAT"))
         raise UserError(f"text_format: name how this model frames texts: {known}")
     try:
-        found = plugins.load(FOLDER, name, "FORMAT").FORMAT
+        text_format = plugins.load(FOLDER, name, "FORMAT").FORMAT
     except plugins.UnknownNameError as error:
         raise UserError(f"text_format: {error}") from error
-    if not isinstance(found, TextFormat):
+    if not isinstance(text_format, TextFormat):
         raise UserError(f"text_format={name!r}: its FORMAT is no TextFormat")
-    return found
+    return text_format
 
 
 def format_name(config: Mapping) -> str:

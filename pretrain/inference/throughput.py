@@ -8,7 +8,7 @@ from pretrain.inference.embedding_inputs import Sentence
 
 
 class Speed:
-    """How many sentences and words are done, and in what time besides compiling."""
+    """Counts sentences and words, and the time that they took besides compiling."""
 
     def __init__(self):
         self.sentences = self.words = 0
@@ -20,9 +20,9 @@ class Speed:
 
     @contextlib.contextmanager
     def exclude_compiling(self) -> Iterator[None]:
-        begun = time.perf_counter()
+        start = time.perf_counter()
         yield
-        self.compiling += time.perf_counter() - begun
+        self.compiling += time.perf_counter() - start
 
     def __str__(self) -> str:
         seconds = max(time.perf_counter() - self._start - self.compiling, 1e-9)
