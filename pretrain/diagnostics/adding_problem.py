@@ -52,6 +52,7 @@ def draw_batch(rng: jax.Array, B: int, T: int) -> dict[str, jax.Array]:
     numbers, first, second = jax.random.split(rng, 3)
     value_BL = jax.random.uniform(numbers, (B, T))
     first_B = jax.random.randint(first, (B,), 0, T // 2)
+    # In the other half: the two marks never meet, so each row has exactly two.
     second_B = jax.random.randint(second, (B,), T // 2, T)
     mark_BL = jax.nn.one_hot(first_B, T) + jax.nn.one_hot(second_B, T)
     return {"x_BLD": jnp.stack([value_BL, mark_BL], -1), "y_B": (value_BL * mark_BL).sum(1)}

@@ -48,6 +48,7 @@ def measure_layers(
     v_BD = jax.random.normal(loss, (B, D)) / D**0.5
 
     def layer(x_BD, w_DD):
+        # Before the layer, so that the residual path itself stays linear.
         y_BD = f((_standardize(x_BD) if norm else x_BD) @ w_DD)
         return x_BD + y_BD if residual else y_BD, None
 

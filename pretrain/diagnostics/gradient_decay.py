@@ -86,6 +86,7 @@ def measure_cell(
         keys = jax.random.split(jax.random.key(seed), 4)
         x_BLD = jax.random.normal(keys[0], (B, burn_in + T + 1, U), jnp.float64)
         v_BD = jax.random.normal(keys[1], (B, U), jnp.float64)
+        # Of unit length: the norm of a gradient is then how much time has scaled it.
         v_BD /= jnp.linalg.norm(v_BD, axis=-1, keepdims=True)
         params = layer.init(keys[2], x_BLD[:, :1])["params"]
         if kind:

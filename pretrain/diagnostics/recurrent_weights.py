@@ -27,6 +27,7 @@ def set_recurrent_weights(tree: Any, rng: jax.Array, kind: str, radius: float) -
         init = jax.nn.initializers.orthogonal(radius)
         if kind == "normal":
             init = params.normal(radius / math.sqrt(D))
+        # Each gate apart: one matrix of all gates would have another spectrum.
         w_ZGDU = jax.vmap(lambda key: init(key, (D, U), w.dtype))(jax.random.split(rng, Z * G))
         return w_ZGDU.reshape(Z, G, D, U).swapaxes(1, 2)
 
