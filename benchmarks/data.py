@@ -14,7 +14,7 @@ from pretrain import cli
 from pretrain.data import prepare
 from pretrain.data.batches import build
 from pretrain.data.batches.loader import read_batches
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.prepared_corpus import Corpus
 
 # XLNet's, GPT's and BERT's rows, long and short.
 LAYOUTS = [

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from finetune.start import Start
+from finetune.starting_point import Start
 from pretrain.checkpoint import named_leaves
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.trained_run import load_backbone_params, load_head_params

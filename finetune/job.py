@@ -11,12 +11,12 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from finetune import datasets, own_vectors, tasks, word_vectors
+from finetune import datasets, task_vectors, tasks, word_vectors
 from finetune.inputs.batches import Examples
 from finetune.inputs.labels import UNSEEN
 from finetune.inputs.rows import RowBuilder, check_padding
 from finetune.inputs.splits import draw_splits
-from finetune.start import Start, open_start
+from finetune.starting_point import Start, open_start
 from finetune.tuned_run import TunedRun
 from modules.heads import language_model
 from pretrain.data.batches.shuffling import shuffle_array
@@ -69,7 +69,7 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     fields = config.task.to_dict()
     if word_vectors.is_of_task(config.get("vectors", {})):
         words, others = ([x.get("words", ()) for x in y] for y in (examples["train"], held_out))
-        fields, table = own_vectors.build_own_table(
+        fields, table = task_vectors.build_own_table(
             config.vectors.to_dict(), fields, words, others, config.seed
         )
         start = start._replace(vectors=table)

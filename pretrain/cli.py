@@ -15,9 +15,9 @@ import jax
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from pretrain import command_line
+from pretrain import arguments
 from pretrain.checkpoint.paths import find_folder
-from pretrain.distributed import failures, processes
+from pretrain.distributed import lost_processes, processes
 from pretrain.runtime import compile_cache, malloc, recipe_ranges
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import find_unused_path
@@ -91,7 +91,7 @@ def run(
 
     malloc.keep_memory()  # before JAX starts its threads
     flags.mark_flags_as_required([*required, *(["config"] if recipe is not None else [])])
-    app.run(run_main, flags_parser=functools.partial(command_line.read, has_words=has_words))
+    app.run(run_main, flags_parser=functools.partial(arguments.read, has_words=has_words))
 
 
 def check(config: ConfigDict, keys: Iterable[str]) -> None:
@@ -141,13 +141,13 @@ def end_on_error(interrupted: str = "") -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        failures.end(error.code, f"error: {error}", error)
+        lost_processes.end(error.code, f"error: {error}", error)
     except KeyboardInterrupt:
-        failures.end(130, "; ".join(filter(None, ["interrupted", interrupted])))
+        lost_processes.end(130, "; ".join(filter(None, ["interrupted", interrupted])))
     except Exception as error:
-        if not failures.is_multiprocess():
+        if not lost_processes.is_multiprocess():
             raise  # Python prints the traceback, and ends with 1
-        failures.end(1, traceback.format_exc(), error)
+        lost_processes.end(1, traceback.format_exc(), error)
 
 
 def resolve_workdir() -> pathlib.Path:
@@ -188,7 +188,7 @@ def open_workdir(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable
     compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
     # One lock for the whole job: on a shared disk its processes would refuse one another.
     lock = lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext()
-    with lock, failures.watch_peers(workdir, HEARTBEAT.value):
+    with lock, lost_processes.watch_peers(workdir, HEARTBEAT.value):
         recipe = json.loads(config.to_json_best_effort())
         changed = _find_changes(recipe, workdir)
         # Written only once nothing can be refused: a refused job leaves the old recipe in place.

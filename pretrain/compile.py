@@ -15,11 +15,11 @@ import jax
 from absl import flags
 
 from pretrain import cli
-from pretrain.aot import compiled_step, mesh_search, roofline, tpu_specs
-from pretrain.aot.compiled_step import Step
+from pretrain.aot import mesh_search, roofline, step_memory, tpu_specs
 from pretrain.aot.hlo_cost import list_saved_activations
 from pretrain.aot.mesh_search import Candidate, Outcome, refuse_size
 from pretrain.aot.roofline import Estimate
+from pretrain.aot.step_memory import Step
 from pretrain.aot.tpu_specs import Slice
 from pretrain.distributed.sharding import AXES
 from pretrain.runtime.errors import UserError
@@ -48,9 +48,9 @@ def main(config) -> int:
         outcomes = mesh_search.search(config, len(place.devices), MINUTES.value, say, search)
         print("\n".join(mesh_search.format_table(outcomes)))
         return int(not any(x.seconds for x in outcomes))
-    steps = compiled_step.build_steps(config, place)
+    steps = step_memory.build_steps(config, place)
     compiled = [
-        compiled_step.compile_step(steps, data) for data in compiled_step.build_batch_shapes(config)
+        step_memory.compile_step(steps, data) for data in step_memory.build_batch_shapes(config)
     ]
     for step in compiled:
         work = roofline.estimate(step.program, place, list(steps.layout.mesh.devices.flat))
@@ -69,11 +69,11 @@ def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
     if candidate.remat:
         config.execution.remat = candidate.remat
     try:
-        steps = compiled_step.build_steps(config, target)
+        steps = step_memory.build_steps(config, target)
         # The state's size is known without compiling, which takes minutes.
-        if (size := compiled_step.count_state_bytes(steps)) > target.chip.memory:
+        if (size := step_memory.count_state_bytes(steps)) > target.chip.memory:
             return refuse_size(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
-        step = compiled_step.compile_step(steps, compiled_step.build_batch_shapes(config)[-1])
+        step = step_memory.compile_step(steps, step_memory.build_batch_shapes(config)[-1])
     except UserError as error:
         return Outcome(candidate, why=str(error))
     if step.refusal:
@@ -93,7 +93,7 @@ def describe_step(step: Step, work: Estimate, place: Slice) -> list[str]:
     over = " ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     return [
         f"{step.data.B} rows of {step.data.L} tokens on {place.name}: {mesh.size} chips, {over}; "
-        f"{compiled_step.count_parameters(step.steps):,} parameters; "
+        f"{step_memory.count_parameters(step.steps):,} parameters; "
         f"compiled in {step.seconds:.0f} s",
         *_memory(step, place),
         *_collectives(work),

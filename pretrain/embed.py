@@ -17,7 +17,7 @@ from absl import flags
 
 from modules.backbones import text_mask
 from pretrain import cli
-from pretrain.checkpoint import integrity, named_leaves
+from pretrain.checkpoint import named_leaves, verification
 from pretrain.checkpoint.checksums import describe
 from pretrain.data.corpus import text_files
 from pretrain.data.tokenizers import saved_files
@@ -150,7 +150,7 @@ def check_layers(backbone: Any) -> None:
 def describe_inputs(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """Returns what the vectors of a sentence depend on, as JSON."""
     return {
-        "weights": integrity.add_digest(describe(named_leaves.flatten(params))[0])["digest"],
+        "weights": verification.add_digest(describe(named_leaves.flatten(params))[0])["digest"],
         "tokenizer": saved_files.hash_saved(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),

@@ -20,7 +20,7 @@ from ml_collections import ConfigDict, config_flags
 from modules.metrics import Metrics
 from pretrain import cli, objectives
 from pretrain.data import batches, prepare
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.prepared_corpus import Corpus
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run

@@ -1,6 +1,6 @@
 """Saves and restores the checkpoints of a run.
 
-Orbax's manager writes, in the background; `pretrain.checkpoint.integrity` reads and verifies.  A
+Orbax's manager writes, in the background; `pretrain.checkpoint.verification` reads and verifies.  A
 checkpoint that does not verify is moved aside with a warning, and the one before it is used.
 """
 
@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 from orbax.checkpoint.checkpoint_managers import preservation_policy
 
-from pretrain.checkpoint import checksums, integrity, named_leaves
+from pretrain.checkpoint import checksums, named_leaves, verification
 from pretrain.checkpoint.errors import DamagedError, make_write_error, report_failure
 from pretrain.checkpoint.paths import find_folder, list_steps
 from pretrain.runtime.files import PathLike, find_unused_path
@@ -119,7 +119,7 @@ class Checkpoints:
         if not_finite:
             names = ", ".join(not_finite)
             raise FloatingPointError(f"step {step} is not saved, not finite: {names}")
-        record = integrity.make_record(table, position)
+        record = verification.make_record(table, position)
         items = ocp.args.Composite(
             state=ocp.args.PyTreeSave(named_leaves.nest(leaves)), record=ocp.args.JsonSave(record)
         )
@@ -143,7 +143,7 @@ class Checkpoints:
                 `like`, or there are checkpoints and none verifies; nothing is moved then.
         """
         self.wait()
-        restored = integrity.load_newest(self.folder, named_leaves.flatten(like))
+        restored = verification.load_newest(self.folder, named_leaves.flatten(like))
         if restored is None:
             return None
         if restored.refused:
@@ -156,7 +156,7 @@ class Checkpoints:
         """Verifies checkpoint `step`; one that fails is moved aside, and a warning says why."""
         self.wait()
         try:
-            integrity.load(self.folder / str(step), named_leaves.flatten(like), within="")
+            verification.load(self.folder / str(step), named_leaves.flatten(like), within="")
             return True
         except DamagedError as error:
             logging.warning("checkpoint %s is refused: %s", self.folder / str(step), error)
@@ -167,7 +167,7 @@ class Checkpoints:
         """Yields the position of every checkpoint whose record can be read."""
         for step in list_steps(self.folder):
             with contextlib.suppress(DamagedError):
-                yield integrity.read_record(self.folder / str(step))["position"]
+                yield verification.read_record(self.folder / str(step))["position"]
 
     def keep_only(self, steps: Collection[int]) -> None:
         """Deletes all checkpoints but those of `steps`; the first process decides."""

@@ -1,7 +1,7 @@
 """Writes a checkpoint one array at a time.
 
 Orbax's manager takes a whole tree, which would have to be in memory; only the partial saves of
-its v1 interface add arrays to a checkpoint.  They are read as any other, by `integrity`.
+its v1 interface add arrays to a checkpoint.  They are read as any other, by `verification`.
 """
 
 import gc
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from orbax.checkpoint import v1 as ocp_v1
 
-from pretrain.checkpoint import checksums, integrity, named_leaves
+from pretrain.checkpoint import checksums, named_leaves, verification
 from pretrain.checkpoint.errors import report_failure
 from pretrain.checkpoint.paths import find_folder
 from pretrain.runtime.files import PathLike, rename_folder
@@ -59,7 +59,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
         if garbage > GARBAGE:  # Orbax leaves a cycle that holds the array; the next needs its room
             gc.collect()
             garbage = 0
-    record = integrity.make_record(table, {})
+    record = verification.make_record(table, {})
     with report_failure(folder.parent):
         with options:
             ocp_v1.partial.finalize(draft)

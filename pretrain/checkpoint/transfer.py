@@ -4,7 +4,7 @@ import pathlib
 
 import jax
 
-from pretrain.checkpoint import integrity, named_leaves
+from pretrain.checkpoint import named_leaves, verification
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike
 
@@ -34,7 +34,7 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
         like: decides shapes, dtypes and layout, and holds all leaves `within` a folder of the
             state, as "params/", or the one of that name, and no other.
         workdir: the run's folder; only read, and that run may still be going.
-        within: the folder or name, see `integrity.load_newest`.
+        within: the folder or name, see `verification.load_newest`.
 
     Returns:
         (a tree like `like`, the step of the checkpoint).
@@ -44,7 +44,7 @@ def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
     """
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
     # Not by `Checkpoints`, which would delete the other run's unfinished saves.
-    restored = integrity.load_newest(folder, named_leaves.flatten(like), within=within)
+    restored = verification.load_newest(folder, named_leaves.flatten(like), within=within)
     if restored is None:
         raise UserError(f"there is no checkpoint in {folder} to take weights from")
     return jax.tree.unflatten(jax.tree.structure(like), restored.leaves.values()), restored.step

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pretrain.checkpoint import integrity, named_leaves
+from pretrain.checkpoint import named_leaves, verification
 from pretrain.checkpoint.errors import DamagedError
 from pretrain.checkpoint.paths import list_steps
 from pretrain.conversion import drafts, systems
@@ -147,7 +147,7 @@ def read_shapes(run: Run) -> dict[str, tuple[int, ...]]:
     folder = weights_folder(run) / "checkpoints"
     for step in list_steps(folder):
         try:
-            leaves = integrity.read_record(folder / str(step))["leaves"]
+            leaves = verification.read_record(folder / str(step))["leaves"]
         except DamagedError:
             continue
         return {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pretrain.data import tokenizers
-from pretrain.data.corpus import format, input_hashes, writer
+from pretrain.data.corpus import input_hashes, prepared_corpus, writer
 from pretrain.data.corpus import sentences as sentence_lib
 from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
@@ -41,7 +41,7 @@ def prepare(
     tfds_split: str = "train",
     tfds_dir: str = "",
     verify: bool = False,
-) -> format.Corpus:
+) -> prepared_corpus.Corpus:
     """Opens the prepared corpus of these options, and makes it unless `cache` holds it.
 
     Args:
@@ -52,7 +52,7 @@ def prepare(
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0 makes no such split.
         cache: the folder of all corpora, each of which has the hash of its inputs in its name.
-        verify: see `format.open_corpus`.
+        verify: see `prepared_corpus.open_corpus`.
 
     Raises:
         UserError: something is wrong with these, with the text (by file, line and byte), or with
@@ -87,7 +87,7 @@ def prepare(
                 make_corpus(folder, texts, tokens, manifest)
             # This run's, or one of a process that was killed after the renaming.
             shutil.rmtree(partial_folder(folder), ignore_errors=True)
-    return format.open_corpus(folder, held_out, verify)
+    return prepared_corpus.open_corpus(folder, held_out, verify)
 
 
 def _create_cache(cache: str) -> None:
@@ -146,7 +146,7 @@ def _fill_draft(work: Path, draft: Path, source: Source, tokens: Mapping, manife
     shutil.copytree(work / "tokenizer", draft / "tokenizer", ignore=hidden)
     paths = [writer.part_path(work, number) for number in range(count)]
     arrays = writer.join_parts(paths, draft, tokenizer, options["paragraphs"])
-    format.write_manifest(draft, manifest, arrays)
+    prepared_corpus.write_manifest(draft, manifest, arrays)
 
 
 def read_pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
@@ -180,7 +180,7 @@ def restore_or_learn_tokenizer(
 def describe_changes(cache: Path, manifest: Mapping[str, Any]) -> str:
     """Says what changed since this source was last prepared with these options."""
     # The newest first: it is the one that the user remembers.
-    for path in sorted(cache.glob(f"*/{format.MANIFEST}"), key=_order_by_age):
+    for path in sorted(cache.glob(f"*/{prepared_corpus.MANIFEST}"), key=_order_by_age):
         try:
             before = json_files.read_sealed(path)
         except UserError:  # it is named when that corpus is opened

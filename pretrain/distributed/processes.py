@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
-from pretrain.distributed import failures
+from pretrain.distributed import lost_processes
 from pretrain.runtime import progress
 from pretrain.runtime.errors import UserError
 
@@ -33,7 +33,7 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
 
     Args:
         heartbeat: seconds without a sign of life after which a process counts as lost, see
-            `failures.watch_peers`.
+            `lost_processes.watch_peers`.
         timeout: seconds to wait for all to join.
 
     Raises:
@@ -70,7 +70,7 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
     process, count = given["process_id"], given["num_processes"]
     progress.set_process(process, count)
     if count > 1:
-        failures.expect_peers(jax_limit)
+        lost_processes.expect_peers(jax_limit)
         if file := os.environ.get(JOINED):
             pathlib.Path(file).write_text(f"process {process} of {count}")
 

@@ -20,7 +20,7 @@ from ml_collections import ConfigDict
 from finetune import job as jobs
 from finetune import main
 from finetune.prediction.predictor import TerminatedError
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import verification
 from pretrain.checkpoint.errors import DamagedError
 from pretrain.distributed import processes
 from pretrain.inference.trained_run import load_run, weights_folder
@@ -86,7 +86,7 @@ def test_the_best_is_on_disk_before_a_checkpoint_names_it(run, table, tmp_path):
         names = os.listdir(checkpoints) if checkpoints.is_dir() else []
         for name in filter(str.isdigit, names):
             with contextlib.suppress(DamagedError):  # just being deleted
-                position = integrity.read_record(checkpoints / name)["position"]
+                position = verification.read_record(checkpoints / name)["position"]
                 best = hooks.find_saved_state(position, KeepBest.name)["step"]
                 there = (tmp_path / "run" / "best" / "checkpoints" / str(best)).exists()
                 is_there[best] = there and is_there.get(best, True)

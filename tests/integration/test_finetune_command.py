@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import verification
 from pretrain.checkpoint.paths import list_steps
 from pretrain.training import logging
 from tests.support import tiny_runs as toys
@@ -71,7 +71,7 @@ def evaluations(workdir) -> dict[int, dict[str, float]]:
 
 def learned(workdir):
     """The digests of what the last checkpoint holds, and where it was; without how long it took."""
-    record = integrity.read_record(workdir / "checkpoints" / str(STEPS))
+    record = verification.read_record(workdir / "checkpoints" / str(STEPS))
     assert set(record["position"].pop("time")) == {"began", "productive"}
     return record
 
@@ -144,7 +144,7 @@ def best(workdir):
     """Step and record of the best weights."""
     folder = workdir / "best" / "checkpoints"
     step = list_steps(folder)[0]
-    return step, integrity.read_record(folder / str(step))
+    return step, verification.read_record(folder / str(step))
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])

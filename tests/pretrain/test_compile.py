@@ -14,7 +14,7 @@ import jax
 import pytest
 
 from pretrain import compile
-from pretrain.aot import compiled_step, mesh_search, roofline
+from pretrain.aot import mesh_search, roofline, step_memory
 from tests.support import tiny_runs
 from tests.support.slices import compile_step, grid_devices, make_slice
 
@@ -90,7 +90,7 @@ def test_the_search_prints_compiled_meshes_by_speed():
     [(1e4, 8, "the state alone takes"), (1e9, 6, "6 rows does not divide over 4")],
 )
 def test_impossible_candidates_are_refused_without_compiling(monkeypatch, memory, B, why):
-    monkeypatch.setattr(compiled_step, "compile_step", None)
+    monkeypatch.setattr(step_memory, "compile_step", None)
     target = make_slice("v5e", 2, 4, devices=jax.devices())
     target = dataclasses.replace(target, chip=dataclasses.replace(target.chip, memory=memory))
     candidate = mesh_search.Candidate((2, 2, 2), "full", B)

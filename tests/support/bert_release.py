@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 
-from pretrain.checkpoint import integrity, named_leaves
+from pretrain.checkpoint import named_leaves, verification
 from pretrain.conversion import importer
 from pretrain.conversion.systems import Source
 from pretrain.data.tokenizers import wordpiece
@@ -87,4 +87,4 @@ def import_release(folder, workdir, **options):
 
 def leaves(workdir):
     """Shape, dtype and checksum of every parameter, as its record has them."""
-    return integrity.read_record(workdir / "checkpoints" / "0")["leaves"]
+    return verification.read_record(workdir / "checkpoints" / "0")["leaves"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from pretrain.data import prepare
 from pretrain.data.corpus import sources, writer
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.prepared_corpus import Corpus
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in ("a", "e", "in", "or", "ust")]
 WORDS = [a + b for a in SYLLABLES for b in SYLLABLES[::4]]

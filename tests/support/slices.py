@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from pretrain.aot import compiled_step, tpu_specs
+from pretrain.aot import step_memory, tpu_specs
 from tests.support import tiny_runs
 
 
@@ -20,9 +20,9 @@ def grid_devices(*shape: int) -> list[SimpleNamespace]:
     return [SimpleNamespace(coords=at) for at in np.ndindex(*shape)]
 
 
-def compile_step(recipe: str, **mesh: int) -> compiled_step.Step:
+def compile_step(recipe: str, **mesh: int) -> step_memory.Step:
     """Compiles a tiny recipe's step for the devices of the tests."""
     config = tiny_runs.get_config(recipe)
     config.mesh.update(mesh)
-    steps = compiled_step.build_steps(config, make_slice("v5e", 2, 4, devices=jax.devices()))
-    return compiled_step.compile_step(steps, compiled_step.build_batch_shapes(config)[-1])
+    steps = step_memory.build_steps(config, make_slice("v5e", 2, 4, devices=jax.devices()))
+    return step_memory.compile_step(steps, step_memory.build_batch_shapes(config)[-1])

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from configs.finetune import common
 from finetune import initialize
 from finetune import job as jobs
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import verification
 from pretrain.checkpoint.paths import list_steps
 from pretrain.distributed.sharding import make_mesh
 from pretrain.runtime import run_config
@@ -80,4 +80,4 @@ def read_best(workdir):
     """Step and content of the best checkpoint."""
     folder = workdir / "best" / "checkpoints"
     step, *_ = list_steps(folder)
-    return step, integrity.read_record(folder / str(step))
+    return step, verification.read_record(folder / str(step))

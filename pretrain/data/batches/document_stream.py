@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.prepared_corpus import Corpus
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.prepared_corpus import Corpus
 
 MAX_SENTENCES = 1024  # of a block, the unit that a round reads
 

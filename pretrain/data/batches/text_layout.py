@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.prepared_corpus import Corpus
 from pretrain.runtime.errors import UserError
 
 

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 
 from finetune import initialize
 from finetune.job import build_task
-from finetune.start import open_start
+from finetune.starting_point import open_start
 from modules.backbones import text_mask
 from modules.heads import language_model
 from pretrain.checkpoint import manager

@@ -11,7 +11,7 @@ import pytest
 from finetune import tasks
 from finetune.job import build_inputs
 from finetune.prediction import submissions
-from finetune.start import start_from
+from finetune.starting_point import start_from
 from finetune.tasks import span
 from pretrain.runtime.errors import UserError
 from tests.support import tagging_data

@@ -9,7 +9,7 @@ import fsspec
 import pytest
 import zstandard
 
-from pretrain.data.corpus.format import Corpus
+from pretrain.data.corpus.prepared_corpus import Corpus
 from tests.support import corpora
 
 

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from modules.layers import layer_stack
-from pretrain.aot import collectives, compiled_step, tpu_specs
+from pretrain.aot import collectives, step_memory, tpu_specs
 from pretrain.data.batches.loader import list_phases
 from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.training import optimizer
@@ -97,16 +97,16 @@ def test_losses_gradients_and_carry_are_those_of_one_device(run, recipe, mesh, p
 
 
 @pytest.fixture(scope="module", params=toys.quickly("clm"))
-def split(request) -> compiled_step.Step:
+def split(request) -> step_memory.Step:
     """The step of a recipe whose parameters are split over all eight devices."""
     return compile_step(request.param, data=1, fsdp=8)
 
 
-def talk(step: compiled_step.Step) -> list[collectives.Collective]:
+def talk(step: step_memory.Step) -> list[collectives.Collective]:
     return collectives.find_collectives(step.program, 8)
 
 
-def softmax(step: compiled_step.Step) -> set[tuple[int, ...]]:
+def softmax(step: step_memory.Step) -> set[tuple[int, ...]]:
     """Shapes of the softmax's weights, either way round."""
     backbone = step.steps.objective.backbone
     return {(backbone.V, backbone.D), (backbone.D, backbone.V)}
@@ -171,8 +171,8 @@ def objective_of(recipe: str, remat: str = "none", **fields):
     config.model.update(dropout=0.0, attention_dropout=0.0, N=5, **fields)
     config.execution.remat = remat
     place = make_slice("v5e", 1, 1, devices=jax.devices()[:1])
-    steps = compiled_step.build_steps(config, place)
-    batch, rng = steps.make_blank(compiled_step.build_batch_shapes(config)[-1]), jax.random.key(0)
+    steps = step_memory.build_steps(config, place)
+    batch, rng = steps.make_blank(step_memory.build_batch_shapes(config)[-1]), jax.random.key(0)
 
     def loss(params):
         rngs = dict(dropout=rng, corrupt=rng)
@@ -263,10 +263,10 @@ def described(monkeypatch):
 
     def steps(recipe, preset, shape) -> Steps:
         mesh = AbstractMesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
-        monkeypatch.setattr(compiled_step, "make_mesh", lambda **_: mesh)
+        monkeypatch.setattr(step_memory, "make_mesh", lambda **_: mesh)
         config = importlib.import_module(f"configs.{recipe}").get_config(preset)
         place = tpu_specs.Slice("none", tpu_specs.CHIPS["v5e"], (1, 1), ())
-        return compiled_step.build_steps(config, place)
+        return step_memory.build_steps(config, place)
 
     return steps
 

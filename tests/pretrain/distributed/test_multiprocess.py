@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import integrity, named_leaves
+from pretrain.checkpoint import named_leaves, verification
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.distributed.processes import join
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -188,7 +188,7 @@ def carry(workdir, step: int) -> dict[str, np.ndarray]:
     }
     if not like:  # as of BERT and GPT
         return {}
-    leaves, _ = integrity.load(workdir / "checkpoints" / str(step), like, "carry/")
+    leaves, _ = verification.load(workdir / "checkpoints" / str(step), like, "carry/")
     return jax.device_get(leaves)
 
 

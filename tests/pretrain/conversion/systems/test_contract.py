@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pretrain.checkpoint import integrity
+from pretrain.checkpoint import verification
 from pretrain.conversion import exporter, importer, systems
 from pretrain.conversion.systems import ReleaseSpec
 from pretrain.data.tokenizers import sentencepiece, wordpiece, words
@@ -111,7 +111,7 @@ def quiet(*_):
 
 
 def leaves(workdir):
-    return integrity.read_record(workdir / "checkpoints" / "0")["leaves"]
+    return verification.read_record(workdir / "checkpoints" / "0")["leaves"]
 
 
 @pytest.mark.parametrize(("system", "kind"), CASES)

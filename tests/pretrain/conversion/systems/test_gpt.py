@@ -11,7 +11,7 @@ import pytest
 
 import modules
 from configs import gpt as gpt1_recipe
-from pretrain.checkpoint.integrity import flatten, nest
+from pretrain.checkpoint.verification import flatten, nest
 from pretrain.conversion.name_map import reconcile
 from pretrain.conversion.systems import Source, gpt
 from pretrain.formats import Spec, safetensors, tensorflow

@@ -15,7 +15,7 @@ from absl.testing import flagsaver
 
 from pretrain import main
 from pretrain.data import prepare
-from pretrain.data.corpus import digests, format, writer
+from pretrain.data.corpus import digests, prepared_corpus, writer
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import flip_bit, hash_arrays, load
 
@@ -35,39 +35,39 @@ def large(monkeypatch):
 
 
 def test_a_flipped_bit_of_any_array_is_named_at_start(copy):
-    for name in format.ARRAYS:
+    for name in prepared_corpus.ARRAYS:
         path = copy / f"{name}.bin"
         flip_bit(path, 4 * path.stat().st_size)
         for _ in range(2):
             with pytest.raises(UserError, match=rf"{copy} {DAMAGED}") as error:
-                format.open_corpus(copy, 0.1)
+                prepared_corpus.open_corpus(copy, 0.1)
             assert f"{name}.bin is not what was written" in str(error.value)
         flip_bit(path, 4 * path.stat().st_size)
-    format.open_corpus(copy, 0.1)
+    prepared_corpus.open_corpus(copy, 0.1)
 
 
 def test_a_large_array_is_read_whole_once_per_change(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 0)
-    format.open_corpus(copy, 0.1)
+    prepared_corpus.open_corpus(copy, 0.1)
     flip_bit(copy / "tokens.bin", 77)
-    format.open_corpus(copy, 0.1)  # nothing was drawn
+    prepared_corpus.open_corpus(copy, 0.1)  # nothing was drawn
     with pytest.raises(UserError, match=r"tokens\.bin is not what was written"):
-        format.open_corpus(copy, 0.1, verify=True)
+        prepared_corpus.open_corpus(copy, 0.1, verify=True)
     os.utime(copy / "tokens.bin")
     with pytest.raises(UserError, match=r"tokens\.bin is not what was written"):
-        format.open_corpus(copy, 0.1)
+        prepared_corpus.open_corpus(copy, 0.1)
 
 
 def test_damage_is_named_once_its_block_is_drawn(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 1)
-    format.open_corpus(copy, 0.1)
+    prepared_corpus.open_corpus(copy, 0.1)
     flip_bit(copy / "words.bin", 3)
     assert (copy / "words.bin").stat().st_size > digests.BLOCK
     random.seed(0)
 
     def read_often():
         for _ in range(64):
-            format.open_corpus(copy, 0.1)
+            prepared_corpus.open_corpus(copy, 0.1)
 
     with pytest.raises(UserError, match=r"words\.bin is not what was written"):
         read_often()
@@ -75,12 +75,12 @@ def test_damage_is_named_once_its_block_is_drawn(copy, large, monkeypatch):
 
 def test_a_damaged_record_of_large_arrays_is_written_anew(copy, large, monkeypatch):
     monkeypatch.setattr(digests, "DRAWN", 0)
-    format.open_corpus(copy, 0.1)
+    prepared_corpus.open_corpus(copy, 0.1)
     record = copy.with_suffix(".verified")
     whole = record.read_bytes()
     for content in (b"", whole[:-40], whole.replace(b"0", b"1", 1), b"[]", b'{"tokens": 5}'):
         record.write_bytes(content)
-        format.open_corpus(copy, 0.1)
+        prepared_corpus.open_corpus(copy, 0.1)
         assert record.read_bytes() == whole
 
 
@@ -92,9 +92,9 @@ def test_a_token_beyond_the_vocabulary_is_named(copy):
     array = hashlib.sha256((copy / "tokens.bin").read_bytes()).hexdigest()
     manifest["arrays"]["tokens"]["sha256"] = array
     rest = {name: manifest[name] for name in ("options", "inputs")}
-    format.write_manifest(copy, rest, manifest["arrays"])
+    prepared_corpus.write_manifest(copy, rest, manifest["arrays"])
     with pytest.raises(UserError, match=r"tokens\.bin holds the id 150, but .* ends at 150"):
-        format.open_corpus(copy, 0.1)
+        prepared_corpus.open_corpus(copy, 0.1)
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
@@ -146,18 +146,18 @@ def test_a_damaged_manifest_is_named(copy, is_old):
         path.write_bytes(whole.replace(old, new, 1))
         assert path.read_bytes() != whole
         with pytest.raises(UserError, match=DAMAGED):
-            format.open_corpus(copy, 0.1)
+            prepared_corpus.open_corpus(copy, 0.1)
 
 
 @pytest.mark.slow
 def test_a_flipped_bit_of_a_manifest_changes_nothing_unsaid(copy):
     path = copy / "manifest.json"
-    manifest, rng, named = format.open_corpus(copy, 0.1).manifest, random.Random(1), 0
+    manifest, rng, named = prepared_corpus.open_corpus(copy, 0.1).manifest, random.Random(1), 0
     for _ in range(300):
         bit = rng.randrange(8 * path.stat().st_size)
         flip_bit(path, bit)
         try:
-            assert manifest.items() <= format.open_corpus(copy, 0.1).manifest.items()
+            assert manifest.items() <= prepared_corpus.open_corpus(copy, 0.1).manifest.items()
         except UserError:
             named += 1
         flip_bit(path, bit)
@@ -177,7 +177,7 @@ def test_a_damaged_tokenizer_of_a_corpus_is_named(copy):
         flip_bit(copy / "tokenizer" / "spiece.model", 4001)
         named = "a file in tokenizer/" if is_old else "tokenizer/spiece.model"
         with pytest.raises(UserError, match=rf"{named} is not what was written; remove"):
-            format.open_corpus(copy, 0.1)
+            prepared_corpus.open_corpus(copy, 0.1)
         flip_bit(copy / "tokenizer" / "spiece.model", 4001)
 
 

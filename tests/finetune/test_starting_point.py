@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ml_collections import ConfigDict
 
-from finetune.start import start_from
+from finetune.starting_point import start_from
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 

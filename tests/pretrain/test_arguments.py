@@ -11,7 +11,7 @@ from absl.testing import flagsaver
 import finetune.main
 import pretrain.evaluate
 import pretrain.main
-from pretrain import command_line
+from pretrain import arguments
 from tests.support.tiny_runs import ROOT
 
 # Mains by the words that they want besides flags; those of launch/ have Python's own parser.
@@ -46,7 +46,7 @@ def read(monkeypatch):
 
     def read(*words: str, has_words: bool = False) -> list[str]:
         monkeypatch.setattr(sys, "argv", ["main", *words])
-        return command_line.read(sys.argv, has_words)[1:]
+        return arguments.read(sys.argv, has_words)[1:]
 
     with flagsaver.flagsaver():
         yield read
@@ -188,7 +188,7 @@ def test_a_recipe_that_fails_is_named_by_file_and_line(refused, tmp_path, kind):
 def test_help_lists_the_flags_of_a_job_and_ends_well(read, capsys, monkeypatch, module):
     monkeypatch.setattr(sys, "argv", [module.__name__, "--help"])
     with pytest.raises(SystemExit) as ended:
-        command_line.read(sys.argv)
+        arguments.read(sys.argv)
     assert ended.value.code == 0
     said = capsys.readouterr().out
     wanted = ["--config: ", "--config.optim.lr=", "--workdir: "]

@@ -5,13 +5,13 @@ import math
 import jax
 import pytest
 
-from pretrain.aot import compiled_step, roofline
+from pretrain.aot import roofline, step_memory
 from tests.support import tiny_runs
 from tests.support.slices import compile_step, grid_devices, make_slice
 
 
 @pytest.fixture(scope="module", params=tiny_runs.quickly("clm"))
-def step(request) -> compiled_step.Step:
+def step(request) -> step_memory.Step:
     """A recipe's step on the devices of the tests, split over every axis."""
     return compile_step(request.param, data=2, fsdp=2, tensor=2)
 

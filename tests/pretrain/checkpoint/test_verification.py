@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import integrity, named_leaves
+from pretrain.checkpoint import named_leaves, verification
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.runtime.errors import UserError
 
@@ -125,7 +125,7 @@ def test_a_flipped_bit_never_reaches_the_state(tmp_path):
         broken = bytearray(whole)
         broken[bit // 8] ^= 1 << bit % 8
         path.write_bytes(broken)
-        found = integrity.load_newest(folder, named_leaves.flatten(state(0)))
+        found = verification.load_newest(folder, named_leaves.flatten(state(0)))
         expected = named_leaves.flatten(state(found.step))
         jax.tree.map(np.testing.assert_array_equal, found.leaves, expected)
         fell_back += found.step == 1
@@ -137,7 +137,7 @@ def newest(folder):
     like = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0)
     )
-    return integrity.load_newest(folder, named_leaves.flatten(like))
+    return verification.load_newest(folder, named_leaves.flatten(like))
 
 
 @pytest.mark.parametrize("leaf", ["('params', 'backbone', 'w_DF')", "('step',)"])
@@ -172,7 +172,7 @@ def test_a_checkpoint_without_a_format_is_refused_and_stays(tmp_path):
     record = {
         k: v for k, v in json.loads(path.read_text()).items() if k not in ("format", "digest")
     }
-    path.write_text(json.dumps(integrity.add_digest(record)))
+    path.write_text(json.dumps(verification.add_digest(record)))
     with pytest.raises(UserError, match=r"2 has format 1, .* train the run again"):
         restore(tmp_path)
     assert sorted(os.listdir(folder)) == ["1", "2"]
@@ -182,7 +182,7 @@ def test_a_changed_value_is_named_by_its_leaf(tmp_path):
     folder = saved(tmp_path, 1, 2)
     shutil.rmtree(folder / "2" / "state")
     shutil.copytree(folder / "1" / "state", folder / "2" / "state")
-    refused = integrity.load_newest(folder, named_leaves.flatten(state(0))).refused
+    refused = verification.load_newest(folder, named_leaves.flatten(state(0))).refused
     names = "params/backbone/b_F, params/backbone/w_DF, step"
     assert refused == {2: f"not the values that were saved: {names}"}
 
@@ -264,6 +264,6 @@ def test_every_leaf_that_does_not_fit_is_named(tmp_path):
     folder = saved(tmp_path, 1)
     like = other(state(0), w_DF=None, b_F=jnp.ones(2), x=jnp.ones(1))
     with pytest.raises(UserError) as refusal:
-        integrity.load_newest(folder, named_leaves.flatten(like))
+        verification.load_newest(folder, named_leaves.flatten(like))
     named = [line.split(":")[0].strip() for line in str(refusal.value).splitlines()[1:]]
     assert named == ["params/backbone/b_F", "params/backbone/w_DF", "params/backbone/x"]

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from finetune import own_vectors, word_vectors
+from finetune import task_vectors, word_vectors
 from pretrain.runtime.errors import UserError
 
 TRAIN = [["The", "cat", "of", "1987"], ["the", "dog"]]
@@ -20,7 +20,7 @@ def vectors(tmp_path):
 
 def test_the_table_s_rows_are_the_vocabulary_s(vectors):
     task = dict(name="tag", own=1, zero_digits=True, encoder=dict(name="recurrent", word_D=None))
-    task, table = own_vectors.build_own_table(vectors, task, TRAIN, HELD_OUT, 0)
+    task, table = task_vectors.build_own_table(vectors, task, TRAIN, HELD_OUT, 0)
     assert task["vocabulary"] == ["the", "cat", "of", "0000", "dog", "rat"]
     assert task["encoder"]["word_D"] == 2
     known = {0: (0, 0), 1: (1, 2), 4: (5, 8), 6: (3, 4)}
@@ -37,4 +37,4 @@ def test_a_task_without_words_of_its_own_is_refused(vectors):
     assert word_vectors.is_of_task(vectors)
     assert not word_vectors.is_of_task(vectors | dict(path=""))
     with pytest.raises(UserError, match=r"set task\.own"):
-        own_vectors.build_own_table(vectors, dict(name="tag", own=0), TRAIN, HELD_OUT, 0)
+        task_vectors.build_own_table(vectors, dict(name="tag", own=0), TRAIN, HELD_OUT, 0)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from absl import flags
 from ml_collections import ConfigDict
 
-from pretrain.distributed import failures
+from pretrain.distributed import lost_processes
 from pretrain.runtime.errors import UsageError, UserError
 
 RECIPE = re.compile(r"--?config(=|$)")
@@ -35,7 +35,7 @@ def read(argv: list[str], has_words: bool = False) -> list[str]:
         check_words(rest[1:], has_words)
         return rest
     except UserError as error:
-        failures.end(error.code, f"error: {error}", error)
+        lost_processes.end(error.code, f"error: {error}", error)
 
 
 def parse(argv: list[str]) -> list[str]:

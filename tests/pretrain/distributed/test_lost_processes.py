@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from pretrain.distributed import failures
-from pretrain.distributed.failures import Peers, may_follow_loss
+from pretrain.distributed import lost_processes
+from pretrain.distributed.lost_processes import Peers, may_follow_loss
 from pretrain.runtime.errors import UserError
 
 
@@ -64,7 +64,7 @@ def test_whoever_cannot_write_blames_nobody(peers, monkeypatch):
     assert look(first, second) == []
     blamed, ended = [], threading.Event()
     monkeypatch.setattr(first, "end_process", blamed.append)
-    monkeypatch.setattr(failures, "write_json", fail)
+    monkeypatch.setattr(lost_processes, "write_json", fail)
     first.period, first.limit = 0.001, 0.002
     threading.Timer(0.1, ended.set).start()
     first.watch(ended)
