@@ -58,7 +58,17 @@ class Shipped(base.Peer):
 
 
 def model(
-    *, V: int, D: int, H: int, K: int, N: int, F: int, M: int, reuse: int, dropout: float, **_: Any
+    *,
+    V: int,
+    D: int,
+    H: int,
+    K: int,
+    N: int,
+    F: int,
+    M: int,
+    reuse_len: int,
+    dropout: float,
+    **_: Any,
 ) -> XLNetLMHeadModel:
     """Builds the same network; its heads are D / H wide, and its dropout rates are all equal."""
     base.check_heads(D=D, H=H, K=K)
@@ -71,7 +81,7 @@ def model(
         dropout=dropout,
         ff_activation="gelu_new",
         mem_len=M or None,
-        reuse_len=reuse,
+        reuse_len=reuse_len,
         use_mems_train=bool(M),
     )
     return XLNetLMHeadModel(config)

@@ -26,11 +26,11 @@ class Backbone(nn.Module):
     Attributes:
         V, D, H, K, N, F: vocabulary, width, heads, width of a head, layers, feed-forward.
         M: positions of memory carried from window to window (the paper's mem_len); 0: none.
-        reuse: how much of a window the memory keeps (reuse_len); 0: all of it.
-        untied: every layer has biases of its own, as in the released models (untie_r).
+        reuse_len: how much of a window the memory keeps; 0: all of it.
+        untie_r: every layer has biases of its own, as in the released models.
         attention: "bi" or "causal": how texts are read where no objective says so.
         same_length: read so, all positions see equally many keys of memory and text.
-        clamp: distances beyond this count as this; -1: off.
+        clamp_len: distances beyond this count as this; -1: off.
         shared_distances: one dropout mask on the distances for the whole batch, which are then
             projected once.  False draws one per example, as the released code.
         initializer, init_scale: "normal" and its deviation, or "uniform" and its range.
@@ -47,11 +47,11 @@ class Backbone(nn.Module):
     N: int = 12
     F: int = 3072
     M: int = 0
-    reuse: int = 0
-    untied: bool = True
+    reuse_len: int = 0
+    untie_r: bool = True
     attention: str = "bi"
     same_length: bool = False
-    clamp: int = -1
+    clamp_len: int = -1
     activation: str = "gelu"
     dropout: float = 0.1
     attention_dropout: float = 0.1
@@ -93,7 +93,7 @@ class Backbone(nn.Module):
         memory: Memory | None = None,
         blind_BP=None,
         backward_B=None,
-        reuse: int | None = None,
+        reuse_len: int | None = None,
         train: bool,
     ) -> Output:
         """Computes states, see `modules.backbones.Backbone`; everything sees itself besides.
@@ -104,7 +104,7 @@ class Backbone(nn.Module):
             segments_BL: compared for equality; [B, L] and a memory of segment 0, or [B, M + L].
             blind_BP: False where a query starts from its token all the same; None: nowhere.
             backward_B: rows whose text stands in reverse; None: no such rows.
-            reuse: in the place of the field.
+            reuse_len: in the place of the field.
         """
         refuse_arguments("a model of relative positions", positions_BL=positions_BL)
         B, L = tokens_BL.shape
@@ -117,9 +117,9 @@ class Backbone(nn.Module):
             g_BPD = _start_queries(self.query_1D, embedded_BLD, slots_BP, blind_BP)
             streams.append(constrain_sharding(self.drop(g_BPD, train=train), "BPD"))
         distances = self._embed_distances(B, L, M, backward_B, train)
-        reuse = self.reuse if reuse is None else reuse
+        reuse_len = self.reuse_len if reuse_len is None else reuse_len
         h_BLD, memory_NBMD, _ = self.stack(
-            streams, views, last, memory_NBMD, distances, reuse=reuse, train=train
+            streams, views, last, memory_NBMD, distances, reuse_len=reuse_len, train=train
         )
         memory = None if memory_NBMD is None else Memory(memory_NBMD)
         return Output(self.drop(h_BLD, train=train), memory)
@@ -167,7 +167,7 @@ class Backbone(nn.Module):
 
     def _embed_distances(self, B: int, L: int, M: int, backward_B, train: bool) -> Distances:
         num_tables = 0 if self.shared_distances else B
-        distances = make_distances(L, M, self.D, self.clamp, backward_B, num_tables)
+        distances = make_distances(L, M, self.D, self.clamp_len, backward_B, num_tables)
         table = self.drop(distances.table.astype(self.dtype), train=train)
         return distances._replace(table=table)
 

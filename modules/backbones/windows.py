@@ -30,7 +30,7 @@ def encode_windows(backbone: Any, tokens_BL, valid_BL, L: int, *, train: bool, s
             mask=mask,
             segments_BL=segments_BJ[:, seen],
             memory=memory,
-            reuse=0,
+            reuse_len=0,
             train=train,
         )
         windows.append(h_BLD)

@@ -17,14 +17,14 @@ class Memory:
     h_NBMD: jax.Array
 
 
-def update_memory(memory_BMD, h_BLD, reuse: int):
-    """Returns the last M states of the old memory and of a window's first `reuse`; 0: of all.
+def update_memory(memory_BMD, h_BLD, reuse_len: int):
+    """Returns the last M states of the old memory and of a window's first `reuse_len`; 0: of all.
 
     None stays None: there is no memory.
     """
     if memory_BMD is None:
         return None
-    reused_BLD = h_BLD[:, : reuse or None].astype(memory_BMD.dtype)
+    reused_BLD = h_BLD[:, : reuse_len or None].astype(memory_BMD.dtype)
     new_BMD = jnp.concatenate([memory_BMD, reused_BLD], axis=1)[:, -memory_BMD.shape[1] :]
     # Its letters are a layer's, so that it is laid out as the memory that the next step is given.
     return jax.lax.stop_gradient(constrain_sharding(new_BMD, "BMD"))

@@ -24,7 +24,7 @@ class TwoStreamStack(nn.Module):
     K: int
     N: int
     F: int
-    untied: bool
+    untie_r: bool
     activation: str
     dropout: float
     attention_dropout: float
@@ -36,7 +36,7 @@ class TwoStreamStack(nn.Module):
     unroll: int
 
     def setup(self):
-        if not self.untied:
+        if not self.untie_r:
             self.biases = Biases(self.H, self.K, (self.initializer, self.init_scale), self.dtype)
         self.layers = layer_stack.init_layer_stack(
             self, "layers", self._block(), self.N, *self._block_example(), train=False
@@ -50,7 +50,7 @@ class TwoStreamStack(nn.Module):
         memory_NBMD,
         distances: Distances,
         *,
-        reuse: int = 0,
+        reuse_len: int = 0,
         train: bool,
         every: bool = False,
     ):
@@ -61,7 +61,7 @@ class TwoStreamStack(nn.Module):
             views: of the streams.
             last: the view of the last layer's one stream.
             memory_NBMD: states that the layers have read before; None: no memory.
-            reuse: see `update_memory`.
+            reuse_len: see `update_memory`.
             every: also returns the content that every layer reads, [N, B, L, D].
 
         Returns:
@@ -74,7 +74,7 @@ class TwoStreamStack(nn.Module):
             apply = layer_stack.REMAT[self.remat](functools.partial(layer, views))
             content_BLD = streams[0] if every else None
             return apply(streams, inputs), (
-                update_memory(inputs[1], streams[0], reuse),
+                update_memory(inputs[1], streams[0], reuse_len),
                 content_BLD,
             )
 
@@ -86,7 +86,7 @@ class TwoStreamStack(nn.Module):
         )
         content_BLD = streams[0]
         if memory_NBMD is not None:
-            top_1BMD = update_memory(top[1], content_BLD, reuse)[None]
+            top_1BMD = update_memory(top[1], content_BLD, reuse_len)[None]
             memory_NBMD = jnp.concatenate([below_NBMD, top_1BMD])
         h_NBLD = jnp.concatenate([h_NBLD, content_BLD[None]]) if every else None
         # Nobody reads the content after the last layer where there are queries, nor what is
@@ -106,7 +106,7 @@ class TwoStreamStack(nn.Module):
 
     def _layer(self, distances: Distances, train: bool):
         """Returns a function of views, streams and what a layer has for itself; see `Block`."""
-        shared_biases = None if self.untied else self.biases()
+        shared_biases = None if self.untie_r else self.biases()
         block = self._block()
 
         def apply(views, streams, inputs, content_BLD=None):
@@ -132,7 +132,7 @@ class TwoStreamStack(nn.Module):
             self.H,
             self.K,
             self.F,
-            untie_r=self.untied,
+            untie_r=self.untie_r,
             activation=self.activation,
             dropout=self.dropout,
             attention_dropout=self.attention_dropout,
@@ -146,6 +146,6 @@ class TwoStreamStack(nn.Module):
         """Returns the smallest arguments of a block, to make its parameters with."""
         x_BLD = jnp.zeros((1, 1, self.D), self.dtype)
         seen = jnp.ones((1, 1, 1, 1), bool)
-        shared_biases = None if self.untied else (jnp.zeros((self.H, self.K), self.dtype),) * 3
+        shared_biases = None if self.untie_r else (jnp.zeros((self.H, self.K), self.dtype),) * 3
         distances = Distances(jnp.zeros((2, self.D), self.dtype))
         return x_BLD, [x_BLD], [AttentionView(seen, seen)], None, distances, shared_biases

@@ -57,7 +57,7 @@ def compare_xlnet(run: Run, source: Source) -> Differences:
 def _run_streams(run: Run, source: Source, predicts: bool):
     """Computes the output, and the new memory if one is given."""
     backbone: Any = run.backbone
-    model = backbone.clone(reuse=0, dtype="float32"), run.head.clone(dtype="float32")
+    model = backbone.clone(reuse_len=0, dtype="float32"), run.head.clone(dtype="float32")
     tokens_BL = _read_array(source, "input_ids")
     memory = None
     if source.has("mems_0.npy"):

@@ -13,7 +13,7 @@ from pretrain.runtime.errors import UserError
 class Objective(nn.Module):
     """Yang et al. 2019, sections 2.3 to 2.6, on windows of `pretrain.data.batches.lanes`.
 
-    A window is two parts, the `backbone.reuse` positions that the memory will keep and the rest;
+    A window is two parts, `backbone.reuse_len` positions that the memory will keep and the rest;
     each has its own spans and its own order, and the second sees all of the first.
 
     Attributes:
@@ -117,7 +117,7 @@ class Objective(nn.Module):
         if self.reset:
             # An entry lives on while no document has begun after it.
             alive_BM = memory["alive_BM"].value
-            starts_BR = starts_BL[:, : self.backbone.reuse]
+            starts_BR = starts_BL[:, : self.backbone.reuse_len]
             alive_BJ = jnp.concatenate([alive_BM, jnp.ones_like(starts_BR)], axis=1)
             starts_BJ = jnp.concatenate([jnp.zeros_like(alive_BM), starts_BR], axis=1)
             starts_ahead_BJ = jnp.cumsum(starts_BJ[:, ::-1], axis=1)[:, ::-1] - starts_BJ
@@ -135,7 +135,7 @@ class Objective(nn.Module):
         return jax.vmap(self._corrupt_row)(*rows)
 
     def _corrupt_row(self, rng, special_L, word_starts_L, backward):
-        L, cut = special_L.shape[0], self.backbone.reuse
+        L, cut = special_L.shape[0], self.backbone.reuse_len
         self._check(L)
         goal = self.predicted(L)
         goals, parts = (goal - goal // 2, goal // 2), ((0, cut), (cut, L))
@@ -171,13 +171,16 @@ class Objective(nn.Module):
         return flip(picked_L)
 
     def _check(self, L: int):
-        reuse, parts = self.backbone.reuse, (self.backbone.reuse, L - self.backbone.reuse)
+        reuse_len = self.backbone.reuse_len
+        parts = (reuse_len, L - reuse_len)
         if self.predicted(L) < 2:
             raise UserError(
                 f"predict_every={self.predict_every} leaves nothing to predict in L={L} tokens"
             )
-        if not 0 < reuse < L:
-            raise UserError(f"reuse={reuse} must leave two parts of a window of L={L} tokens")
+        if not 0 < reuse_len < L:
+            raise UserError(
+                f"reuse_len={reuse_len} must leave two parts of a window of L={L} tokens"
+            )
         if self.perm_size and any(part % self.perm_size for part in parts):
             raise UserError(
                 f"objective.perm_size={self.perm_size} must divide both parts of a window, "

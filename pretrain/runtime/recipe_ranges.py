@@ -81,9 +81,9 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "model": {
         "D H K N F L E U filters": COUNT,
-        "V W S M reuse window highways": COUNT_OR_NONE,
+        "V W S M reuse_len window highways": COUNT_OR_NONE,
         "Z": Range(1, 2, is_whole=True),
-        "clamp": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
+        "clamp_len": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
         "dropout attention_dropout rnn_dropout": SHARE_BELOW_1,
         "epsilon": POSITIVE,
         "init_scale position_scale clip_cell clip_projection": NOT_NEGATIVE,

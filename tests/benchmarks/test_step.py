@@ -46,7 +46,7 @@ def test_flops_of_published_models_are_the_closed_forms(preset, M, mflop):
 
 
 SIZE = dict(V=2000, D=128, H=2, K=64, N=2, F=512, unroll=2, dropout=0.0, attention_dropout=0.0)
-TWO_STREAM = SIZE | dict(name="two_stream", reuse=32, block=16)
+TWO_STREAM = SIZE | dict(name="two_stream", reuse_len=32, block=16)
 TRANSFORMER = SIZE | dict(name="transformer", L=64)
 LANES = dict(name="lanes", reuse_len=32, bidirectional=False)
 

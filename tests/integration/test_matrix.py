@@ -18,7 +18,7 @@ SIZES = dict(V=V, D=8, N=1, dropout=0.0)
 ATTENTION = SIZES | dict(H=2, K=4, F=12, attention_dropout=0.0, init_scale=0.3)
 BACKBONES = {
     "transformer": dict(name="transformer", L=L, **ATTENTION),
-    "two_stream": dict(name="two_stream", M=4, reuse=6, **ATTENTION),
+    "two_stream": dict(name="two_stream", M=4, reuse_len=6, **ATTENTION),
     "LSTM": dict(name="elmo", U=8, Z=1, inputs="words", **SIZES),
     "two LSTMs": dict(name="elmo", U=8, Z=2, inputs="words", **SIZES),
     "GRU": dict(name="recurrent", cell="gru", U=8, Z=1, **SIZES),

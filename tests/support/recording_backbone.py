@@ -28,7 +28,7 @@ class Spy(nn.Module):
     D: int = 1
     N: int = 1
     M: int = M
-    reuse: int = REUSE
+    reuse_len: int = REUSE
     dtype: str = "float32"
 
     @nn.compact
@@ -39,7 +39,7 @@ class Spy(nn.Module):
         h_NBMD = None if memory is None else memory.h_NBMD
         self.note(content=content, query=query, slots_BP=slots_BP, memory_NBMD=h_NBMD)
         if memory is not None:
-            read_BL1 = tokens_BL[:, : self.reuse, None].astype(jnp.float32)
+            read_BL1 = tokens_BL[:, : self.reuse_len, None].astype(jnp.float32)
             memory = Memory(jnp.concatenate([h_NBMD[0], read_BL1], 1)[None, :, -self.M :])
         return Output(slots_BP[..., None].astype(jnp.float32), memory)
 
@@ -118,7 +118,7 @@ def tiny(dropout=0.0, chunks=2, memory=M, **fields):
         N=2,
         F=12,
         M=memory,
-        reuse=REUSE,
+        reuse_len=REUSE,
         dropout=dropout,
         attention_dropout=dropout,
     )

@@ -22,10 +22,10 @@ def backbone(cfg: reference.Config, **fields):
         N=cfg.n_layer,
         F=cfg.d_inner,
         M=cfg.mem_len,
-        reuse=cfg.reuse_len,
-        untied=cfg.untie_r,
+        reuse_len=cfg.reuse_len,
+        untie_r=cfg.untie_r,
         attention={"bi": "bi", "uni": "causal"}[cfg.attn_type],
-        clamp=cfg.clamp_len,
+        clamp_len=cfg.clamp_len,
         activation=cfg.ff_activation,
         **fields,
     )

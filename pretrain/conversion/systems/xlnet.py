@@ -168,18 +168,18 @@ def read_release(source: Source) -> ReleaseSpec:
     else:
         given = source.read_json(where.name)
     config = DEFAULTS[theirs] | given
-    tokens, reuse = read_tokenizer(source), read_positive(config, "reuse_len", REUSE, where)
+    tokens, reuse_len = read_tokenizer(source), read_positive(config, "reuse_len", REUSE, where)
     dropout = fields.read_rate(config, "dropout", where)
     model = dict(
         name="two_stream",
         **read_sizes(config, theirs, source, where),
         M=read_positive(config, "mem_len", MEMORY, where),
-        reuse=reuse,
-        untied=theirs == "hugging_face"
+        reuse_len=reuse_len,
+        untie_r=theirs == "hugging_face"
         or fields.map_value(config, "untie_r", fields.SWITCH, where),
         attention=fields.map_value(config, "attn_type", {"bi": "bi", "uni": "causal"}, where),
         same_length=fields.map_value(config, "same_length", fields.SWITCH, where),
-        clamp=read_positive(config, "clamp_len", -1, where),
+        clamp_len=read_positive(config, "clamp_len", -1, where),
         activation=fields.map_value(
             config, "ff_activation", hugging_face.ACTIVATIONS_BY_CODE[theirs], where
         ),
@@ -189,7 +189,7 @@ def read_release(source: Source) -> ReleaseSpec:
     )
     notes = fields.check_vocabulary(tokens, model["V"], source.folder)
     notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
-    batches = dict(name="lanes", B=32, L=2 * reuse, reuse_len=reuse, bidirectional=True)
+    batches = dict(name="lanes", B=32, L=2 * reuse_len, reuse_len=reuse_len, bidirectional=True)
     return ReleaseSpec(
         model,
         dict(name="plm"),
@@ -273,8 +273,8 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         ),
     )
     if theirs == "tensorflow":
-        fields.require_fields(ours, dict(attention="bi", same_length=False, clamp=-1))
-        config |= dict(n_token=ours.V, untie_r=ours.untied)
+        fields.require_fields(ours, dict(attention="bi", same_length=False, clamp_len=-1))
+        config |= dict(n_token=ours.V, untie_r=ours.untie_r)
     else:
         fields.require_fields(ours, dict(K=ours.D / ours.H))
         config |= build_config_json(ours, run.tokenizer.special.get("pad"), dtype)
@@ -318,7 +318,7 @@ def build_config_json(ours: Any, pad: int | None, dtype: str) -> dict[str, Any]:
         vocab_size=ours.V,
         attn_type="uni" if ours.is_causal else "bi",
         same_length=ours.same_length,
-        clamp_len=ours.clamp,
+        clamp_len=ours.clamp_len,
         untie_r=True,
         mem_len=ours.M or None,
         dropout=ours.dropout,

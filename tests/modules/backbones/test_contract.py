@@ -54,9 +54,9 @@ def test_a_layers_states_are_the_reference_s_of_fewer_layers(system):
             assert off(own[:length], theirs[:length]) < 3e-6
 
 
-@pytest.mark.parametrize("untied", [True, False])
-def test_a_content_layers_states_are_the_reference_s_of_fewer_layers(untied):
-    cfg = xlnet_reference.Config(n_layer=3, untie_r=untied)
+@pytest.mark.parametrize("untie_r", [True, False])
+def test_a_content_layers_states_are_the_reference_s_of_fewer_layers(untie_r):
+    cfg = xlnet_reference.Config(n_layer=3, untie_r=untie_r)
     weights, model = xlnet_reference.random_weights(cfg, 0), xlnet_inputs.backbone(cfg)
     rng = np.random.default_rng(0)
     tokens_BL = rng.integers(0, cfg.n_token, RAGGED.shape)

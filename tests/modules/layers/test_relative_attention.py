@@ -46,13 +46,15 @@ def test_slots_are_rows_of_the_whole_in_any_order_and_repeated(by_example):
 
 
 @pytest.mark.parametrize("backward", [False, True])
-@pytest.mark.parametrize("clamp", [-1, 3])
-def test_the_table_holds_the_sinusoid_of_every_distance(clamp, backward):
+@pytest.mark.parametrize("clamp_len", [-1, 3])
+def test_the_table_holds_the_sinusoid_of_every_distance(clamp_len, backward):
     L, D = 4, 6
-    table_RD = relative_attention.compute_sinusoids(L, M, D, clamp_len=clamp, is_backward=backward)
+    table_RD = relative_attention.compute_sinusoids(
+        L, M, D, clamp_len=clamp_len, is_backward=backward
+    )
     assert table_RD.shape == (M + 2 * L, D)
     for row, distance in enumerate(range(M + L - 1, -L - 1, -1)):
         distance = -distance if backward else distance
-        distance = max(-clamp, min(clamp, distance)) if clamp > 0 else distance
+        distance = max(-clamp_len, min(clamp_len, distance)) if clamp_len > 0 else distance
         angles = [distance / 10000 ** (2 * i / D) for i in range(D // 2)]
         np.testing.assert_allclose(table_RD[row], [*np.sin(angles), *np.cos(angles)], atol=2e-6)

@@ -180,12 +180,12 @@ def test_every_ablation_learns(case):
 
 
 @pytest.mark.parametrize(
-    ("reuse", "perm_size", "message"),
-    [(0, 0, "reuse=0"), (L, 0, f"reuse={L}"), (REUSE, 3, r"perm_size=3 must divide")],
+    ("reuse_len", "perm_size", "message"),
+    [(0, 0, "reuse_len=0"), (L, 0, f"reuse_len={L}"), (REUSE, 3, r"perm_size=3 must divide")],
 )
-def test_windows_that_cannot_be_cut_are_refused(reuse, perm_size, message):
+def test_windows_that_cannot_be_cut_are_refused(reuse_len, perm_size, message):
     objective = plm.Objective(
-        Spy(reuse=reuse),
+        Spy(reuse_len=reuse_len),
         SpyHead(),
         predict_every=PREDICT_EVERY,
         perm_size=perm_size,

@@ -240,7 +240,7 @@ def describe(model, **kwargs):
 
 
 def xlnet(untied):
-    model = modules.build("two_stream", V=7, D=4, H=2, K=2, N=3, F=6, untied=untied)
+    model = modules.build("two_stream", V=7, D=4, H=2, K=2, N=3, F=6, untie_r=untied)
     return describe(Classifier(model))
 
 

@@ -25,7 +25,7 @@ BERT = TRANSFORMER | dict(
     epsilon=1e-12,
 )
 BERT_HEAD = dict(transform=True, bias=True)
-XLNET = dict(name="two_stream", V=31, D=16, H=2, K=8, N=2, F=24, M=384, untied=True)
+XLNET = dict(name="two_stream", V=31, D=16, H=2, K=8, N=2, F=24, M=384, untie_r=True)
 ELMO = dict(
     name="elmo",
     V=0,

@@ -64,10 +64,10 @@ def release(tmp_path, tokens):
 
 
 @pytest.mark.parametrize(
-    ("kind", "untied"), [("npz", True), ("npz", False), ("hugging_face", True)]
+    ("kind", "untie_r"), [("npz", True), ("npz", False), ("hugging_face", True)]
 )
-def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, untied):
-    described = xlnet.read_release(release(kind, untie_r=untied))
+def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, untie_r):
+    described = xlnet.read_release(release(kind, untie_r=untie_r))
     shapes = cases.shapes(described.model, described.head)
     ours = cases.randomly(shapes)
     theirs = cases.written(xlnet.build_table(kind, shapes), shapes, ours)
@@ -161,11 +161,11 @@ def test_hugging_face_s_states_and_scores_are_ours(release, case):
     np.testing.assert_array_equal(found["backbone/token_VD"], theirs["lm_loss.weight"])
 
 
-@pytest.mark.parametrize("untied", [True, False])
-def test_their_class_reads_what_is_written(release, tokens, tmp_path, untied):
+@pytest.mark.parametrize("untie_r", [True, False])
+def test_their_class_reads_what_is_written(release, tokens, tmp_path, untie_r):
     torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-    model = xlnet.read_release(release("npz", untie_r=untied)).model
+    model = xlnet.read_release(release("npz", untie_r=untie_r)).model
     shapes = cases.shapes(model, HEAD)
     params, table = cases.randomly(shapes), xlnet.build_table("hugging_face", shapes)
     arrays = cases.written(table, shapes, params)
@@ -234,8 +234,8 @@ def test_the_authors_configuration_means_the_paper_s_recipe(release):
         "H",
         "K",
         "M",
-        "reuse",
-        "untied",
+        "reuse_len",
+        "untie_r",
         "activation",
         "dropout",
         "attention_dropout",
@@ -252,8 +252,12 @@ SWITCHES = {
     "the erf gelu": ("hugging_face", {}, {"activation": "gelu_erf"}),
     "the tanh gelu": ("hugging_face", {"ff_activation": "gelu_new"}, {"activation": "gelu"}),
     "relu": ("npz", {"ff_activation": "relu"}, {"activation": "relu"}),
-    "biases together": ("npz", {"untie_r": False}, {"untied": False}),
-    "biases of each layer whatever it says": ("hugging_face", {"untie_r": False}, {"untied": True}),
+    "biases together": ("npz", {"untie_r": False}, {"untie_r": False}),
+    "biases of each layer whatever it says": (
+        "hugging_face",
+        {"untie_r": False},
+        {"untie_r": True},
+    ),
     "older names": (
         "hugging_face",
         {"n_token": 31, "hidden_size": 32, "d_model": ..., "d_head": None},
@@ -262,17 +266,17 @@ SWITCHES = {
     "memory": (
         "hugging_face",
         {"mem_len": 5, "reuse_len": 4, "dropout": 0.2},
-        {"M": 5, "reuse": 4, "dropout": 0.2, "attention_dropout": 0.2},
+        {"M": 5, "reuse_len": 4, "dropout": 0.2, "attention_dropout": 0.2},
     ),
     "memory switched off": (
         "hugging_face",
         {"mem_len": None, "reuse_len": None},
-        {"M": 384, "reuse": 256},
+        {"M": 384, "reuse_len": 256},
     ),
     "left to right": (
         "hugging_face",
         {"attn_type": "uni", "clamp_len": 3, "same_length": True},
-        {"attention": "causal", "clamp": 3, "same_length": True},
+        {"attention": "causal", "clamp_len": 3, "same_length": True},
     ),
 }
 
@@ -421,7 +425,7 @@ def test_what_is_written_beside_the_weights_describes_the_run(release, tokens, t
 
 UNWRITABLE = [
     ("npz", {"attention": "causal"}, "model.attention='causal': theirs can only be 'bi'"),
-    ("npz", {"clamp": 3}, "model.clamp=3: theirs can only be -1"),
+    ("npz", {"clamp_len": 3}, "model.clamp_len=3: theirs can only be -1"),
     ("npz", {"activation": "gelu_erf"}, "activation is 'gelu_erf'"),
     ("hugging_face", {"K": 4}, "model.K=4: theirs can only be 8"),
 ]
