@@ -2,8 +2,10 @@
 
     python -m pretrain.gradients --config=configs/gradients.py
     python -m pretrain.gradients --config=configs/gradients.py:adding
+    python -m pretrain.gradients --config=configs/gradients.py --config.runs.text=a.txt runs/gpt2
 
-A section is a study, and an empty one is left out.
+A section is a study, and an empty one is left out.  Where the command names runs, these alone are
+studied, by the section `runs`: on a text of yours, at random weights and at those that they have.
 
 The studies over time follow Pascanu, Mikolov & Bengio 2013 (arXiv 1211.5063), those over layers
 Glorot & Bengio 2010, and the preset `adding` Hochreiter & Schmidhuber 1997, section 5.4, with the
@@ -44,6 +46,7 @@ def initial() -> ConfigDict:
     config.exploding.optim = dict(name="sgd", lr=0.05, steps=300, decay="constant")
     config.exploding.clips = (0.0, 1.0)  # limits of the gradient's norm; 0: none
     config.adding = ConfigDict()
+    config.runs = dict(text="", T=200, B=32)
     return config
 
 

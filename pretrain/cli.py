@@ -74,7 +74,7 @@ def run(
     line that cannot be read, and a traceback for any other error.
 
     Args:
-        main: takes the recipe where the command has one, else its words; None is exit code 0.
+        main: takes the recipe and the words, of these what the command has; None is exit code 0.
         recipe: what the recipe is to have, sections or dotted names; None: there is no recipe.
         required: flags that must be given.
         has_words: whether the command takes words that are no flags.
@@ -87,7 +87,7 @@ def run(
             if recipe is None:
                 return main(argv[1:])
             check(CONFIG.value, recipe)
-            return main(CONFIG.value)
+            return main(CONFIG.value, argv[1:]) if has_words else main(CONFIG.value)
 
     malloc.keep_memory()  # before JAX starts its threads
     flags.mark_flags_as_required([*required, *(["config"] if recipe is not None else [])])

@@ -54,7 +54,8 @@ class Backbone(Protocol):
         """Computes states.
 
         Args:
-            tokens: ids [B, L], or characters of words [B, L, W].
+            tokens: ids [B, L], or characters of words [B, L, W].  What the first layer reads of
+                them passes through `params.mark_inputs`: gradients by it are taken there.
             mask: who sees whom.
             segments_BL: which of a row's texts a token is of; None: all of one.
             positions_BL: where tokens stand, in place of 0, 1, 2 ...

@@ -148,8 +148,9 @@ class Backbone(nn.Module):
     def embed(self, tokens):
         """Embeds words by themselves: characters [..., W] or ids [...] -> [..., D]."""
         if self.inputs == "characters":
-            return self.characters(tokens)
-        return params.reshard_embedding_rows(self.token_VD[tokens].astype(self.dtype), self.V)
+            return params.mark_inputs(self, self.characters(tokens))
+        x_BLD = params.reshard_embedding_rows(self.token_VD[tokens].astype(self.dtype), self.V)
+        return params.mark_inputs(self, x_BLD)
 
     def _read_text(self, x_BLD, mask: Mask, memory, *, train: bool):
         """Reads one text in all directions: the layers' states in its own order, and the memory."""

@@ -171,6 +171,7 @@ class Backbone(nn.Module):
             refuse_arguments("a model with model.Z=2", memory=memory)
         valid_BL = valid_positions(mask, *tokens_BL.shape)
         x_BLD = params.reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
+        x_BLD = params.mark_inputs(self, x_BLD)
         x_BLD = self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
         reset_BL = group_starts(mask.groups_BL)
         outputs, states = [x_BLD], []

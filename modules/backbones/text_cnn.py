@@ -154,7 +154,7 @@ class Backbone(nn.Module):
         if "fixed" in self.tables:
             tables.append(jax.lax.stop_gradient(self.fixed_VD))
         x_BLD = sum(table_VD[tokens_BL].astype(self.dtype) for table_VD in tables)
-        x_BLD = params.reshard_embedding_rows(x_BLD, self.V)
+        x_BLD = params.mark_inputs(self, params.reshard_embedding_rows(x_BLD, self.V))
         return self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
 
     def _convolve(self, x_BLD, valid_BL):

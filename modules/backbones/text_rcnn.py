@@ -154,6 +154,7 @@ class Backbone(nn.Module):
 
     def _embed(self, tokens_BL, valid_BL, *, train: bool):
         e_BLD = params.reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
+        e_BLD = params.mark_inputs(self, e_BLD)
         return self.drop(e_BLD * valid_BL[..., None].astype(self.dtype), train=train)
 
     def _read_contexts(self, e_BLD, valid_BL):

@@ -12,7 +12,13 @@ from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output, refuse_arguments
 from modules.layers import layer_stack
 from modules.layers.dropout import Dropout
-from modules.layers.params import check_choices, initializer, param, reshard_embedding_rows
+from modules.layers.params import (
+    check_choices,
+    initializer,
+    mark_inputs,
+    param,
+    reshard_embedding_rows,
+)
 from modules.layers.relative_attention import Distances, make_distances, make_views
 from modules.layers.segment_memory import Memory
 from modules.layers.two_stream_stack import TwoStreamStack
@@ -163,7 +169,8 @@ class Backbone(nn.Module):
         return stack.flops(B, L, P, self.M)
 
     def _embed(self, tokens_BL):
-        return reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
+        x_BLD = reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
+        return mark_inputs(self, x_BLD)
 
     def _embed_distances(self, B: int, L: int, M: int, backward_B, train: bool) -> Distances:
         num_tables = 0 if self.shared_distances else B

@@ -7,7 +7,13 @@ from flax import linen as nn
 from modules.activation_sharding import constrain_sharding
 from modules.layers.dropout import Dropout
 from modules.layers.norm import Norm
-from modules.layers.params import initializer, param, reshard_embedding_rows, set_depths
+from modules.layers.params import (
+    initializer,
+    mark_inputs,
+    param,
+    reshard_embedding_rows,
+    set_depths,
+)
 
 
 class Embedding(nn.Module):
@@ -72,4 +78,5 @@ class Embedding(nn.Module):
         x_BLD = reshard_embedding_rows(x_BLD.astype(self.dtype), self.V)
         if self.normed_embedding:
             x_BLD = self.embedding_norm(x_BLD)
+        x_BLD = mark_inputs(self, x_BLD)
         return constrain_sharding(self.drop(x_BLD, train=train), "BLD")

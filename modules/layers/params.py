@@ -208,6 +208,15 @@ def shard_param(name: str, w: jax.Array) -> jax.Array:
     return constrain_sharding(w, name.rpartition("_")[2])
 
 
+def mark_inputs(module: nn.Module, x_BLD):
+    """Marks what a backbone's first layer reads, so that gradients by it can be taken.
+
+    It is `nn.Module.perturb`, and adds no operation where no perturbations are passed.  While
+    parameters are initialized it does nothing: what is not trained is not to be saved.
+    """
+    return x_BLD if module.is_initializing() else module.perturb("inputs", x_BLD)
+
+
 def reshard_embedding_rows(x_BLD, V: int):
     """Reshards embedding rows [B, ..., D] from the sharding of a table of V to the activations'.
 

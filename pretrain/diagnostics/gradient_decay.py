@@ -6,34 +6,15 @@ only if the spectral radius of a linear cell's W is above 1.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from modules.layers.rnn import Recurrent
+from pretrain.diagnostics.measurements import Decay
 from pretrain.diagnostics.recurrent_weights import compute_spectrum, set_recurrent_weights
-
-FLOOR = 1e-250  # below it float64 soon underflows
-
-
-class Decay(NamedTuple):
-    """Gradients by distance, and the recurrent weights they came through.
-
-    Attributes:
-        norm_T: mean norm of dL_T/dx_t at T - t = 1, 2 ...
-        sigma, radius: the largest singular value and the spectral radius of the recurrent weights.
-    """
-
-    norm_T: np.ndarray
-    sigma: float = float("nan")
-    radius: float = float("nan")
-
-    @property
-    def slope(self) -> float:
-        """Returns the slope of ln norm by distance, see `fit_slope`."""
-        return fit_slope(self.norm_T)
 
 
 def measure_input_gradients(read: Callable, x_BLD, v_BD) -> jax.Array:
@@ -46,16 +27,6 @@ def measure_input_gradients(read: Callable, x_BLD, v_BD) -> jax.Array:
     _, pull_back = jax.vjp(read, x_BLD)
     (dx_BLD,) = pull_back(v_BD)
     return jnp.linalg.norm(dx_BLD, axis=-1)
-
-
-def fit_slope(norm_T: np.ndarray) -> float:
-    """Fits a line to ln norm by distance, in nats per step; nan of fewer than two points."""
-    norm_T = np.asarray(norm_T)
-    used_T = np.isfinite(norm_T) & (norm_T > FLOOR)
-    distance_T = np.arange(1, 1 + len(norm_T))[used_T]
-    if len(distance_T) < 2:
-        return float("nan")
-    return float(np.polyfit(distance_T, np.log(norm_T[used_T]), 1)[0])
 
 
 def measure_cell(

@@ -6,6 +6,36 @@ import numpy as np
 
 from pretrain.training.logging import to_json
 
+FLOOR = 1e-250  # below it float64 soon underflows
+
+
+class Decay(NamedTuple):
+    """Gradients by distance, and the recurrent weights they came through.
+
+    Attributes:
+        norm_T: mean norm of dL_T/dx_t at T - t = 1, 2 ...
+        sigma, radius: the largest singular value and the spectral radius of the recurrent weights.
+    """
+
+    norm_T: np.ndarray
+    sigma: float = float("nan")
+    radius: float = float("nan")
+
+    @property
+    def slope(self) -> float:
+        """Returns the slope of ln norm by distance, see `fit_slope`."""
+        return fit_slope(self.norm_T)
+
+
+def fit_slope(norm_T: np.ndarray) -> float:
+    """Fits a line to ln norm by distance, in nats per step; nan of fewer than two points."""
+    norm_T = np.asarray(norm_T)
+    used_T = np.isfinite(norm_T) & (norm_T > FLOOR)
+    distance_T = np.arange(1, 1 + len(norm_T))[used_T]
+    if len(distance_T) < 2:
+        return float("nan")
+    return float(np.polyfit(distance_T, np.log(norm_T[used_T]), 1)[0])
+
 
 class Row(NamedTuple):
     """One measurement.
@@ -21,6 +51,14 @@ class Row(NamedTuple):
     label: str
     numbers: dict[str, float]
     curve: np.ndarray
+
+
+def make_decay_row(study: str, label: str, decay: Decay) -> Row:
+    """Makes the row of gradients by distance, with what is known of the weights."""
+    numbers = {"slope": decay.slope, "first": decay.norm_T[0], "last": decay.norm_T[-1]}
+    if np.isfinite(decay.sigma):
+        numbers |= {"ln sigma": np.log(decay.sigma), "ln radius": np.log(decay.radius)}
+    return Row(study, label, numbers, decay.norm_T)
 
 
 def format_row(row: Row, *, is_first: bool) -> str:

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 
 from pretrain.diagnostics import adding_problem, deep_stack
-from pretrain.diagnostics.gradient_decay import Decay, measure_cell
-from pretrain.diagnostics.measurements import Row
+from pretrain.diagnostics.gradient_decay import measure_cell
+from pretrain.diagnostics.measurements import Row, make_decay_row
 
 
 def study_decay(config) -> Iterator[Row]:
     """Yields each cell's gradients by distance at initialization."""
     for label, cell in config.cells.items():
         decay = measure_cell(cell, seed=config.seed, **config.decay)
-        yield _make_decay_row("decay", label, decay)
+        yield make_decay_row("decay", label, decay)
 
 
 def study_sweep(config) -> Iterator[Row]:
@@ -25,7 +25,7 @@ def study_sweep(config) -> Iterator[Row]:
     for (label, cell), kind, radius in sweep:
         where: Mapping[str, Any] = dict(kind=kind, radius=radius, **config.decay)
         decay = measure_cell(cell, seed=config.seed, **where)
-        yield _make_decay_row("sweep", f"{label} {kind} {radius:g}", decay)
+        yield make_decay_row("sweep", f"{label} {kind} {radius:g}", decay)
 
 
 def study_deep(config) -> Iterator[Row]:
@@ -73,13 +73,6 @@ STUDIES = {
     "exploding": study_exploding,
     "adding": study_adding,
 }
-
-
-def _make_decay_row(study: str, label: str, decay: Decay) -> Row:
-    numbers = {"slope": decay.slope, "first": decay.norm_T[0], "last": decay.norm_T[-1]}
-    if np.isfinite(decay.sigma):
-        numbers |= {"ln sigma": np.log(decay.sigma), "ln radius": np.log(decay.radius)}
-    return Row(study, label, numbers, decay.norm_T)
 
 
 def _average_tail(loss: np.ndarray) -> float:

@@ -107,9 +107,11 @@ def test_every_backbone_keeps_the_contract(name):
             lambda model: (model(tokens_BL, **given), model.table()), backbone
         )(rngs)
         every = backbone.apply(variables, tokens_BL, mask=mask, method="layer_states")
-        return out.h, every.h, table_VD
+        _, marked = backbone.apply(variables, tokens_BL, **given, mutable=["perturbations"])
+        return out.h, every.h, table_VD, marked
 
-    h_BLD, h_NBLD, table_VD = jax.eval_shape(read, jax.random.key(0))
+    h_BLD, h_NBLD, table_VD, marked = jax.eval_shape(read, jax.random.key(0))
+    assert [x.shape for x in jax.tree.leaves(marked)] == [(2, 5, 8)]  # what the first layer reads
     assert h_NBLD.shape == (backbone.N + 1, *h_BLD.shape)
     assert (h_BLD.shape[:2], table_VD.shape) == ((2, 5), (13, 8))
     assert backbone.refusal(mask) == ""

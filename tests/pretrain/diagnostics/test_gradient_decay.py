@@ -10,7 +10,8 @@ import pytest
 
 from modules.kernels import recurrent_scan
 from modules.layers.rnn import Recurrent
-from pretrain.diagnostics.gradient_decay import fit_slope, measure_cell, measure_input_gradients
+from pretrain.diagnostics.gradient_decay import measure_cell, measure_input_gradients
+from pretrain.diagnostics.measurements import fit_slope
 
 T, B, U = 5, 1, 3
 
