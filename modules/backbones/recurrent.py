@@ -7,19 +7,18 @@ and Zhou et al. 2016 (P16-2034) those of two LSTMs.
 import functools
 import operator
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax.numpy as jnp
-from flax import linen as nn
 
-from modules import plugins
 from modules.activation_sharding import constrain_sharding
-from modules.backbones import Output, refuse_arguments
+from modules.backbones.word_network import WordNetwork
 from modules.kernels.recurrent_cells import CELLS
 from modules.layers import params
 from modules.layers.dropout import Dropout
-from modules.layers.recurrent_masks import group_starts, refuse_mask, valid_positions
-from modules.layers.rnn import Recurrent, State, flip_backward_direction
-from modules.masks import Mask, at
+from modules.layers.recurrent_masks import group_starts, refuse_mask
+from modules.layers.rnn import Recurrent, State, to_reading_order, to_text_order
+from modules.masks import Mask
 
 # [B, L, Z, U] to [B, L, D].
 MERGES: dict[str, Callable] = {
@@ -32,23 +31,21 @@ MERGES: dict[str, Callable] = {
 SITES = ("output", "input")
 
 
-class Backbone(nn.Module):
+class Backbone(WordNetwork):
     """Words to states; every layer reads the directions of the one beneath, merged.
 
     Attributes:
-        V, D: words, width of a word.
+        V, D, dropout, init_scale: see `WordNetwork`.
         U, N, Z: units of a cell, layers, directions (1: left to right alone).
         cell, reset_gate, activation: of `Recurrent`.
         merge: of the directions' states: "sum", "mean", "mul" or "concat".
-        dropout: of the words' vectors.
         rnn_dropout, rnn_dropout_at: of every layer's "output"; or of its "input", anew for each
             direction, as in a released Att-BLSTM (`DropoutWrapper(cell, 0.7)` names that one).
-        init_scale: the vectors are drawn within this on both sides of 0.
         unroll: positions per step of the scan over positions.
     """
 
-    V: int
-    D: int = 100
+    KIND: ClassVar[str] = "a recurrent network"
+
     U: int = 100
     N: int = 1
     Z: int = 2
@@ -56,11 +53,8 @@ class Backbone(nn.Module):
     merge: str = "sum"
     reset_gate: str = "after"
     activation: str = "tanh"
-    dropout: float = 0.0
     rnn_dropout: float = 0.0
     rnn_dropout_at: str = "output"
-    init_scale: float = 0.1
-    dtype: str = "float32"
     unroll: int = 1
 
     def __post_init__(self):
@@ -68,13 +62,11 @@ class Backbone(nn.Module):
         params.check_choice(self, "cell", CELLS)
         params.check_choice(self, "merge", MERGES)
         params.check_choice(self, "rnn_dropout_at", SITES)
-        params.check_choice(self, "dtype", params.DTYPES)
         if self.Z not in (1, 2):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
 
     def setup(self):
-        init = params.initializer("uniform", self.init_scale)
-        self.token_VD = params.param(self, "token_VD", init, (self.V, self.D), decay=True, depth=0)
+        super().setup()
         self.layer = [
             Recurrent(
                 self.U,
@@ -88,7 +80,7 @@ class Backbone(nn.Module):
             for _ in range(self.N)
         ]
         params.set_depths(self, **{f"layer_{n}": n + 1 for n in range(self.N)})
-        self.drop, self.rnn_drop = Dropout(self.dropout), Dropout(self.rnn_dropout)
+        self.rnn_drop = Dropout(self.rnn_dropout)
 
     @property
     def is_causal(self) -> bool:
@@ -100,47 +92,11 @@ class Backbone(nn.Module):
         """Width of a state."""
         return self.Z * self.U if self.merge == "concat" else self.U
 
-    def __call__(
-        self,
-        tokens,
-        *,
-        mask: Mask,
-        segments_BL=None,
-        positions_BL=None,
-        slots_BP=None,
-        memory: tuple[State, ...] | None = None,
-        train: bool,
-    ) -> Output:
-        """Computes the last layer's states, see `modules.backbones.Backbone`.
-
-        They are the same however a row is padded, and 0 at its padding.  With one direction a
-        group is read from a cleared state.
-        """
-        del segments_BL  # words of all segments are read alike
-        refuse_arguments("an LSTM", positions_BL=positions_BL)
-        *_, h_BLD, memory = self._read(tokens, mask, memory, train=train)
-        return Output(at(h_BLD, slots_BP), memory)
-
     def refusal(self, mask: Mask) -> str:
         """Says why a mask cannot be honoured; "" if it can."""
         if mask.groups_BL is not None and self.Z == 2:
             return "documents in one row are read in one direction: set model.Z=1"
         return refuse_mask(mask, self.Z)
-
-    def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None) -> Output:
-        """Computes every layer's states, the words' vectors before: [N + 1, B, L, D].
-
-        Raises:
-            plugins.FieldError: words and states are not equally wide.
-        """
-        del segments_BL
-        if self.width != self.D:
-            raise plugins.FieldError(
-                f"words are {self.D} wide and states {self.width}: all layers together are read of "
-                f"a model with model.D={self.width}"
-            )
-        *all_BLD, memory = self._read(tokens, mask, memory, train=False)
-        return Output(jnp.stack(all_BLD), memory)
 
     def initial_memory(self, B: int) -> tuple[State, ...] | None:
         """Returns the state of B rows before their first word: zeros; None with two directions."""
@@ -149,51 +105,31 @@ class Backbone(nn.Module):
         layer = Recurrent(self.U, self.cell, dtype=self.dtype, parent=None)
         return (layer.initial_state(B),) * self.N
 
-    def example(self):
-        """Returns the smallest tokens, to make the parameters with."""
-        return jnp.zeros((1, 1), jnp.int32)
-
-    def table(self):
-        """Returns the words' vectors, [V, D]."""
-        return self.token_VD
-
     def flops(self, B: int, L: int, P: int) -> float:
         """Counts the operations of a training step on [B, L]."""
         del P  # every state is computed, whether or not it is read
         inputs = self.D + (self.N - 1) * self.width
         return 6.0 * B * L * self.Z * CELLS[self.cell].G * self.U * (inputs + self.N * self.U)
 
-    def _read(self, tokens_BL, mask: Mask, memory, *, train: bool) -> list:
-        """Returns the words' vectors, every layer's states and, last, the memory."""
-        if reason := self.refusal(mask):
-            raise ValueError(reason)
-        if self.Z == 2:
-            refuse_arguments("a model with model.Z=2", memory=memory)
-        valid_BL = valid_positions(mask, *tokens_BL.shape)
-        x_BLD = params.reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
-        x_BLD = params.mark_inputs(self, x_BLD)
-        x_BLD = self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
+    def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory, train: bool):
+        """Computes every layer's states [B, L, D], and the memory; a group starts from zeros."""
         reset_BL = group_starts(mask.groups_BL)
         outputs, states = [x_BLD], []
-        memory = memory or self.initial_memory(len(tokens_BL)) or (None,) * self.N
+        memory = memory or self.initial_memory(len(x_BLD)) or (None,) * self.N
         for layer, state in zip(self.layer, memory, strict=True):
             h_BLD, state = self._read_layer(layer, state, outputs[-1], valid_BL, reset_BL, train)
             outputs.append(h_BLD)
             states.append(state)
-        return [*outputs, tuple(states) if self.Z == 1 else None]
+        return outputs[1:], tuple(states) if self.Z == 1 else None
 
     def _read_layer(self, layer, state, x_BLD, valid_BL, reset_BL, train: bool):
         """Reads a text in all directions: their merged states [B, L, D], and the memory."""
         is_at_input = self.rnn_dropout_at == "input"
-        x_BZLD, valid_BZL = (self._repeat(x) for x in (x_BLD, valid_BL))
+        x_BZLD, valid_BZL = (to_reading_order(x, self.Z) for x in (x_BLD, valid_BL))
         if is_at_input:
             x_BZLD = self.rnn_drop(x_BZLD, train=train)
         reset_BZL = None if reset_BL is None else reset_BL[:, None]
         h_BZLU, state = layer(x_BZLD, state, valid=valid_BZL, reset=reset_BZL)
-        h_BLZU = jnp.moveaxis(flip_backward_direction(h_BZLU, 1), 1, 2)
+        h_BLZU = to_text_order(h_BZLU)
         h_BLD = constrain_sharding(MERGES[self.merge](h_BLZU), "BLD")
         return h_BLD if is_at_input else self.rnn_drop(h_BLD, train=train), state
-
-    def _repeat(self, x_BL):
-        """Repeats a text for every direction, in its order of reading: [B, Z, L]."""
-        return flip_backward_direction(jnp.stack([x_BL] * self.Z, 1), 1)

@@ -5,22 +5,20 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
-from modules import plugins
 from modules.activation_sharding import constrain_sharding
-from modules.backbones import Output, refuse_arguments
+from modules.backbones.word_network import WordNetwork
 from modules.layers import params
 from modules.layers.dropout import Dropout
-from modules.layers.recurrent_masks import valid_positions
-from modules.masks import Mask, at
+from modules.layers.recurrent_masks import refuse_all_but_lengths
+from modules.masks import Mask
 
 ACTIVATIONS = {"relu": jax.nn.relu, "tanh": jnp.tanh}
 KIM = ((3, 100), (4, 100), (5, 100))
 TABLES = {"learned": "token_VD", "fixed": "fixed_VD"}
 
 
-class Backbone(nn.Module):
+class Backbone(WordNetwork):
     """Words to states, what the filters make of the windows around each word.
 
     The maximum over a row's words is that of the paper's code: windows hang over either edge by all
@@ -28,39 +26,33 @@ class Backbone(nn.Module):
     those that hang over their edge, besides the window around them.
 
     Attributes:
-        V, D: words, width of a word.
+        V, D, dropout, init_scale: see `WordNetwork`; the paper has no dropout there.
         filters: (words wide, how many) each; together they are X.
         activation: "relu", as in the paper's code, or "tanh".
         tables: of words' vectors: "learned", "fixed", or both, of which each filter sees the sum,
             since it is applied to both and the results are added up (multichannel).
-        dropout: of the words' vectors; the paper has none there.
-        init_scale: the vectors are drawn within this on both sides of 0.
     """
 
+    KIND: ClassVar[str] = "a CNN"
     N: ClassVar[int] = 1
 
-    V: int
     D: int = 300
     filters: tuple[tuple[int, int], ...] = KIM
     activation: str = "relu"
     tables: tuple[str, ...] = ("learned",)
-    dropout: float = 0.0
     init_scale: float = 0.25
-    dtype: str = "float32"
 
     def __post_init__(self):
         super().__post_init__()
         params.check_choice(self, "activation", ACTIVATIONS)
-        params.check_choice(self, "dtype", params.DTYPES)
         if not self.tables or set(self.tables) - TABLES.keys():
             raise ValueError(f"tables={tuple(self.tables)}: one of {', '.join(TABLES)}, or both")
 
     def setup(self):
-        init, shape = params.initializer("uniform", self.init_scale), (self.V, self.D)
         if "learned" in self.tables:
-            self.token_VD = params.param(self, "token_VD", init, shape, decay=True, depth=0)
+            self.token_VD = self.make_table("token_VD", decay=True)
         if "fixed" in self.tables:
-            self.fixed_VD = params.param(self, "fixed_VD", init, shape, decay=False, depth=0)
+            self.fixed_VD = self.make_table("fixed_VD", decay=False)
         self.kernels = [self._kernel(*filter) for filter in self.filters]
         self.bias_X = params.param(
             self, "bias_X", params.zeros, (self.width,), decay=False, depth=1, dtype=self.dtype
@@ -76,92 +68,37 @@ class Backbone(nn.Module):
         )
 
     @property
-    def is_causal(self) -> bool:
-        """Windows hold what comes behind a word, too."""
-        return False
-
-    @property
     def width(self) -> int:
         """Width of a state: the number of filters."""
         return sum(many for _, many in self.filters)
 
-    def __call__(
-        self,
-        tokens,
-        *,
-        mask: Mask,
-        segments_BL=None,
-        positions_BL=None,
-        slots_BP=None,
-        memory=None,
-        train: bool,
-    ) -> Output:
-        """Computes states [B, L, X], see `modules.backbones.Backbone`.
-
-        They are the same however a row is padded, and 0 at its padding.
-        """
-        del segments_BL  # words of all segments are read alike
-        refuse_arguments("a CNN", positions_BL=positions_BL, memory=memory)
-        if reason := self.refusal(mask):
-            raise ValueError(reason)
-        valid_BL = valid_positions(mask, *tokens.shape)
-        h_BLX = self._convolve(self._embed(tokens, valid_BL, train=train), valid_BL)
-        return Output(at(h_BLX, slots_BP))
-
     def refusal(self, mask: Mask) -> str:
         """Says why a mask cannot be honoured; "" if it can."""
-        if mask.is_causal:
-            return "a CNN's window around a word sees what comes: it takes no causal mask"
-        if others := set(mask.fields()) - {"lengths_B", "valid_BL"}:
-            return f"a CNN sees the words around: it takes lengths, not {', '.join(sorted(others))}"
-        return ""
-
-    def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None) -> Output:
-        """Computes the words' vectors and the states: [2, B, L, D].
-
-        Raises:
-            plugins.FieldError: words and states are not equally wide.
-        """
-        if self.width != self.D:
-            raise plugins.FieldError(
-                f"words are {self.D} wide and states {self.width}: both together are read of a "
-                f"model with as many filters as model.D"
-            )
-        x_BLD = self._embed(tokens, valid_positions(mask, *tokens.shape), train=False)
-        given = dict(mask=mask, segments_BL=segments_BL, memory=memory)
-        return Output(jnp.stack([x_BLD, self(tokens, **given, train=False).h]))
-
-    def initial_memory(self, B: int) -> None:
-        """Returns None: there is no memory."""
-        del B
-
-    def example(self):
-        """Returns the smallest tokens, to make the parameters with."""
-        return jnp.zeros((1, 1), jnp.int32)
+        return refuse_all_but_lengths(mask, "a CNN sees")
 
     def table(self):
         """Returns the words' vectors, [V, D]: the learned ones where there are such."""
         return self.token_VD if "learned" in self.tables else self.fixed_VD
+
+    def look_up(self, tokens_BL):
+        """Looks up the words' vectors, [B, L, D]: the sum over the tables."""
+        tables = [self.token_VD] if "learned" in self.tables else []
+        if "fixed" in self.tables:
+            tables.append(jax.lax.stop_gradient(self.fixed_VD))
+        return sum(table_VD[tokens_BL].astype(self.dtype) for table_VD in tables)
 
     def flops(self, B: int, L: int, P: int) -> float:
         """Counts the operations of a training step on [B, L]."""
         del P  # every state is computed, whether or not it is read
         return 6.0 * B * L * self.D * sum(w * many for w, many in self.filters)
 
-    def _embed(self, tokens_BL, valid_BL, *, train: bool):
-        """Looks words up, [B, L, D], zeros for padding: whatever its row of the table says."""
-        tables = [self.token_VD] if "learned" in self.tables else []
-        if "fixed" in self.tables:
-            tables.append(jax.lax.stop_gradient(self.fixed_VD))
-        x_BLD = sum(table_VD[tokens_BL].astype(self.dtype) for table_VD in tables)
-        x_BLD = params.mark_inputs(self, params.reshard_embedding_rows(x_BLD, self.V))
-        return self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
-
-    def _convolve(self, x_BLD, valid_BL):
+    def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory: None, train: bool):
+        """Computes [the states [B, L, X]], and None."""
+        del mask, memory, train
         features = [_best_windows(x_BLD, kernel_wDX, valid_BL) for kernel_wDX in self.kernels]
         h_BLX = jnp.concatenate(features, -1) + self.bias_X
         h_BLX = jnp.where(valid_BL[..., None], ACTIVATIONS[self.activation](h_BLX), 0)
-        return constrain_sharding(h_BLX, "BLX")
+        return [constrain_sharding(h_BLX, "BLX")], None
 
 
 def _best_windows(x_BLD, kernel_wDX, valid_BL):

@@ -7,7 +7,7 @@ from flax import linen as nn
 from modules.activation_sharding import constrain_sharding
 from modules.layers import layer_stack
 from modules.layers.dropout import Dropout
-from modules.layers.rnn import Recurrent, State, flip_backward_direction
+from modules.layers.rnn import Recurrent, State, to_reading_order, to_text_order
 
 
 class LSTMStack(nn.Module):
@@ -74,12 +74,10 @@ class LSTMStack(nn.Module):
             new state).
         """
         x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)  # 0 at padding, as the states are
-        x_BZLD, valid_BZL = (
-            flip_backward_direction(jnp.stack([x] * self.Z, 1), 1) for x in (x_BLD, valid_BL)
-        )
+        x_BZLD, valid_BZL = (to_reading_order(x, self.Z) for x in (x_BLD, valid_BL))
         reset_BZL = None if reset_BL is None else reset_BL[:, None]
         all_BZLD, state = self(x_BZLD, state, valid_BZL, reset_BZL, train=train)
-        aligned = (jnp.moveaxis(flip_backward_direction(h_BZLD, 1), 1, 2) for h_BZLD in all_BZLD)
+        aligned = (to_text_order(h_BZLD) for h_BZLD in all_BZLD)
         return [
             constrain_sharding(h_BLZD.reshape(*h_BLZD.shape[:2], -1), "BLD") for h_BLZD in aligned
         ], state

@@ -11,13 +11,26 @@ def refuse_mask(mask: Mask, Z: int) -> str:
     """Says in a line why layers of Z directions cannot honour a mask; "" if they can."""
     if others := [name for name in mask.fields() if name not in KNOWN]:
         return (
-            f"an LSTM has read what came before and nothing else: causal masks, lengths and "
-            f"documents, not {', '.join(others)}"
+            f"a recurrent network has read what came before and nothing else: causal masks, "
+            f"lengths and documents, not {', '.join(others)}"
         )
     if mask.is_causal and Z == 2:
-        return "the second direction of an LSTM with model.Z=2 sees what comes: set model.Z=1"
+        return "the second direction of a network with model.Z=2 sees what comes: set model.Z=1"
     if not mask.is_causal and Z == 1:
-        return "an LSTM with model.Z=1 sees nothing of what comes: it needs a causal mask"
+        return "a network with model.Z=1 sees nothing of what comes: it needs a causal mask"
+    return ""
+
+
+def refuse_all_but_lengths(mask: Mask, reader: str) -> str:
+    """Says in a line why a network that reads both ways cannot honour a mask; "" if it can.
+
+    Args:
+        reader: the network and its verb, as "a CNN sees".
+    """
+    if mask.is_causal:
+        return f"{reader} what comes: it takes no causal mask"
+    if others := set(mask.fields()) - {"lengths_B", "valid_BL"}:
+        return f"{reader} the words around: it takes lengths, not {', '.join(sorted(others))}"
     return ""
 
 

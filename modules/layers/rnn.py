@@ -103,10 +103,11 @@ class Recurrent(nn.Module):
         """
         if x.ndim == 4:
             return self._scan(x, state, valid, reset)
-        x, valid, reset = (self._to_reading_order(y) for y in (x, valid, reset))
+        x, valid, reset = (
+            None if y is None else to_reading_order(y, self.Z) for y in (x, valid, reset)
+        )
         y_BZLD, state = self._scan(x, state, valid, reset)
-        y_BLZD = jnp.moveaxis(flip_backward_direction(y_BZLD, 1), 1, 2)
-        return constrain_sharding(y_BLZD, "BLZD"), state
+        return constrain_sharding(to_text_order(y_BZLD), "BLZD"), state
 
     def _scan(self, x_BZLD, state: State | None, valid_BZL, reset_BZL):
         """Reads a text in every direction, each in its order of reading."""
@@ -129,10 +130,6 @@ class Recurrent(nn.Module):
         y_ZLBD, state_ZB = scan(config, x_ZLBD, weights, state_ZB, not_reset_ZLB, valid_ZLB)
         state_BZ = jax.tree.map(lambda x: jnp.moveaxis(x, 0, 1), state_ZB)
         return constrain_sharding(jnp.moveaxis(y_ZLBD, 2, 0), "BZLD"), State(*state_BZ)
-
-    def _to_reading_order(self, x_BL):
-        """Repeats a text for every direction, in its order of reading."""
-        return x_BL if x_BL is None else flip_backward_direction(jnp.stack([x_BL] * self.Z, 1), 1)
 
     def _weights(self, X: int) -> CellWeights:
         G, U, D, Z = CELLS[self.cell].G, self.U, self.width, self.Z
@@ -158,10 +155,17 @@ class Recurrent(nn.Module):
         return CellWeights(wx_ZDGU, wh_ZDGU, b_ZGU, bh_ZGU, wp_ZUD)
 
 
-def flip_backward_direction(x, axis: int):
-    """Reverses the dimension after `axis`, Z, in the second direction.
+def to_reading_order(x_BL, Z: int):
+    """Repeats a text [B, L, ...] for Z directions, each in its order of reading: [B, Z, L, ...]."""
+    return _flip_backward_direction(jnp.stack([x_BL] * Z, 1))
 
-    It leads from the order of the text to the order of reading, and back.
-    """
-    forward, *backward = jnp.split(x, x.shape[axis], axis)
-    return jnp.concatenate([forward, *(jnp.flip(y, axis + 1) for y in backward)], axis)
+
+def to_text_order(y_BZLD):
+    """Brings what directions have read, [B, Z, L, D], to the order of the text: [B, L, Z, D]."""
+    return jnp.moveaxis(_flip_backward_direction(y_BZLD), 1, 2)
+
+
+def _flip_backward_direction(x_BZL):
+    """Reverses the text of the second direction: to the order of reading, and back."""
+    forward, *backward = jnp.split(x_BZL, x_BZL.shape[1], 1)
+    return jnp.concatenate([forward, *(jnp.flip(y, 2) for y in backward)], 1)

@@ -1,0 +1,140 @@
+"""What the networks over words that are trained from labels have in common."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from modules import plugins
+from modules.backbones import Output, refuse_arguments
+from modules.layers import params
+from modules.layers.dropout import Dropout
+from modules.layers.recurrent_masks import valid_positions
+from modules.masks import Mask, at
+
+
+class WordNetwork(nn.Module):
+    """Maps words to vectors, and these to states; a subclass is a `modules.backbones.Backbone`.
+
+    A subclass defines `read_layers`, `refusal`, `width`, `flops` and N.
+
+    Attributes:
+        KIND: the network, as errors name it.
+        V, D: words, width of a word.
+        dropout: of the words' vectors.
+        init_scale: the vectors are drawn within this on both sides of 0.
+    """
+
+    KIND: ClassVar[str]
+
+    V: int
+    D: int = 100
+    dropout: float = 0.0
+    init_scale: float = 0.1
+    dtype: str = "float32"
+
+    def __post_init__(self):
+        super().__post_init__()
+        params.check_choice(self, "dtype", params.DTYPES)
+
+    def setup(self):
+        self.token_VD = self.make_table("token_VD", decay=True)
+        self.drop = Dropout(self.dropout)
+
+    def make_table(self, name: str, *, decay: bool):
+        """Makes or reads vectors of all words, [V, D]."""
+        init = params.initializer("uniform", self.init_scale)
+        return params.param(self, name, init, (self.V, self.D), decay=decay, depth=0)
+
+    @property
+    def is_causal(self) -> bool:
+        """Returns False: a state has read what comes behind its word, too."""
+        return False
+
+    @property
+    def width(self) -> int:
+        """Width of a state."""
+        raise NotImplementedError
+
+    def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory: Any, train: bool):
+        """Computes the states of every layer.
+
+        Args:
+            x_BLD: the words' vectors, 0 at padding.
+            valid_BL: True where there is a word.
+            memory: of an earlier call; None: there is none.
+
+        Returns:
+            ([h_BLD of every layer, 0 at padding], memory).
+        """
+        raise NotImplementedError
+
+    def refusal(self, mask: Mask) -> str:
+        """Says why a mask cannot be honoured; "" if it can."""
+        raise NotImplementedError
+
+    def __call__(
+        self,
+        tokens,
+        *,
+        mask: Mask,
+        segments_BL=None,
+        positions_BL=None,
+        slots_BP=None,
+        memory=None,
+        train: bool,
+    ) -> Output:
+        """Computes the last layer's states, see `modules.backbones.Backbone`.
+
+        They are the same however a row is padded, and 0 at its padding.
+        """
+        del segments_BL  # words of all segments are read alike
+        refuse_arguments(self.KIND, positions_BL=positions_BL)
+        all_BLD, memory = self._read(tokens, mask, memory, train=train)
+        return Output(at(all_BLD[-1], slots_BP), memory)
+
+    def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None) -> Output:
+        """Computes every layer's states, the words' vectors before: [N + 1, B, L, D].
+
+        Raises:
+            plugins.FieldError: words and states are not equally wide.
+        """
+        del segments_BL
+        if self.width != self.D:
+            raise plugins.FieldError(
+                f"words are {self.D} wide and states {self.width}: all layers together are read of "
+                f"a model with model.D={self.width}"
+            )
+        all_BLD, memory = self._read(tokens, mask, memory, train=False)
+        return Output(jnp.stack(all_BLD), memory)
+
+    def initial_memory(self, B: int) -> Any:
+        """Returns None: there is no memory."""
+        del B
+
+    def example(self):
+        """Returns the smallest tokens, to make the parameters with."""
+        return jnp.zeros((1, 1), jnp.int32)
+
+    def table(self):
+        """Returns the words' vectors, [V, D]."""
+        return self.token_VD
+
+    def look_up(self, tokens_BL):
+        """Looks up the words' vectors, [B, L, D]."""
+        return self.token_VD[tokens_BL].astype(self.dtype)
+
+    def _read(self, tokens_BL, mask: Mask, memory, *, train: bool):
+        """Returns the words' vectors and every layer's states, and the memory."""
+        if reason := self.refusal(mask):
+            raise ValueError(reason)
+        if not self.is_causal:
+            # What has read a text from its end has nothing to hand on to the text behind it.
+            refuse_arguments("a network that reads what comes", memory=memory)
+        valid_BL = valid_positions(mask, *tokens_BL.shape)
+        x_BLD = params.reshard_embedding_rows(self.look_up(tokens_BL), self.V)
+        x_BLD = params.mark_inputs(self, x_BLD)
+        # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
+        x_BLD = self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
+        states, memory = self.read_layers(x_BLD, valid_BL, mask=mask, memory=memory, train=train)
+        return [x_BLD, *states], memory
