@@ -11,6 +11,7 @@ from flax import linen as nn
 from modules.activation_sharding import constrain_sharding
 from modules.backbones.word_network import WordNetwork
 from modules.kernels.dense import dense
+from modules.kernels.recurrent_cells import CELLS
 from modules.layers import params
 from modules.layers.recurrent_masks import refuse_all_but_lengths
 from modules.layers.rnn import Recurrent, State
@@ -72,8 +73,7 @@ class Backbone(WordNetwork):
     def flops(self, B: int, L: int, P: int) -> float:
         """Counts the operations of a training step on [B, L]."""
         del P  # every state is computed, whether or not it is read
-        G = {"rnn": 1, "gru": 3, "lstm": 4}[self.cell]
-        contexts = 2 * G * self.U * (self.D + self.U)
+        contexts = 2 * CELLS[self.cell].G * self.U * (self.D + self.U)
         return 6.0 * B * L * (contexts + (self.D + 2 * self.U) * self.F)
 
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory: None, train: bool):
