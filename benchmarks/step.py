@@ -13,7 +13,6 @@ a product of large matrices reaches on this machine in the same minutes.  Text i
 import json
 import math
 import os
-import subprocess
 import sys
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -22,20 +21,18 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict
 
-from benchmarks.contest import table
+from benchmarks.contest import options, table
+from benchmarks.contest.options import JSON, PEER_PYTHON, THREADS
 from benchmarks.contest.runner import Player, play
 from pretrain import cli
 from pretrain.runtime.errors import UserError
 
 flags.declare_key_flag("config")
+flags.adopt_module_key_flags(options)
 PEER = flags.DEFINE_bool("peer", False, "Measure the PyTorch references too.")
-PEER_PYTHON = flags.DEFINE_string("peer_python", sys.executable, "Where torch is installed.")
 ROUNDS = flags.DEFINE_integer("rounds", 9, "How often each contender has its turn.", 1)
 STEPS = flags.DEFINE_integer("steps", 3, "Steps of a turn.", 1)
-CORES = len(os.sched_getaffinity(0))
-THREADS = flags.DEFINE_integer("threads", CORES, "CPU threads of each contender.", 1)
 CLOCK = flags.DEFINE_enum("clock", "wall", ["wall", "cpu"], "Seconds passed, or worked by CPUs.")
-JSON = flags.DEFINE_string("json", "", "A file to write everything to.")
 
 PEERS = {  # by objective: a module and its variants, of which all but "hf" keep freed memory
     "plm": ("benchmarks.peers.xlnet", ("hf",)),
@@ -83,19 +80,12 @@ def peers_of(objective: str) -> tuple[str, tuple[str, ...]]:
     """Returns the module and variants of an objective's peer; UserError if they cannot run."""
     if objective not in PEERS:
         raise UserError(f"--peer: objective {objective!r} has none; {', '.join(PEERS)} have")
-    if not can_run_peers(PEER_PYTHON.value):
+    if not options.has_packages(PEER_PYTHON.value, "torch", "transformers"):
         raise UserError(
             f"--peer: {PEER_PYTHON.value} has no torch and transformers: install them there, or "
             "name a Python that has them with --peer_python"
         )
     return PEERS[objective]
-
-
-def can_run_peers(python: str) -> bool:
-    """Returns whether this Python has torch and transformers."""
-    # Asked of the other Python itself, without importing them, which takes seconds.
-    find = "import sys, importlib.util as u; sys.exit(not all(map(u.find_spec, sys.argv[1:])))"
-    return not subprocess.run([python, "-c", find, "torch", "transformers"]).returncode
 
 
 def results(config: ConfigDict, players: list[Player], load: float) -> dict[str, Any]:

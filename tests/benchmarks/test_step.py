@@ -10,7 +10,7 @@ import pytest
 
 import modules
 from benchmarks import recipes, step
-from benchmarks.contest import runner, synthetic_data, table
+from benchmarks.contest import options, runner, synthetic_data, table
 from configs import xlnet
 from pretrain import objectives
 from pretrain.runtime.errors import UserError
@@ -182,11 +182,11 @@ def test_a_recipe_is_measured_and_its_loss_falls(tmp_path, preset):
     [("xlnet", ["hf"]), ("bert", ["hf", "gathered"]), ("gpt2", ["hf", "sdpa"])],
 )
 def test_peers_begin_where_ours_does_and_learn(tmp_path, preset, peers):
-    if not step.can_run_peers(PEER_PYTHON):
+    if not options.has_packages(PEER_PYTHON, "torch", "transformers"):
         pytest.skip(f"no torch and transformers in {PEER_PYTHON}: name another in PEER_PYTHON")
     toy = [f"--config.{name}={value}" for name, value in TOY.items()]
-    options = ["--peer", f"--peer_python={PEER_PYTHON}", *toy]
-    found, _ = benchmark(tmp_path / "report", f"benchmarks/recipes.py:{preset}", *options)
+    flags = ["--peer", f"--peer_python={PEER_PYTHON}", *toy]
+    found, _ = benchmark(tmp_path / "report", f"benchmarks/recipes.py:{preset}", *flags)
     assert found["contenders"] == ["ours", *peers]
     for name in peers:
         assert found[name]["parameters"] > 0.9 * found["ours"]["parameters"]
