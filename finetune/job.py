@@ -134,12 +134,19 @@ def build_task(
 def build_layouts(
     config: ConfigDict, data: tasks.TaskData, examples: Mapping[str, list[dict]]
 ) -> tuple[Examples, dict[str, Examples]]:
-    """Builds the training layout, and those of the held-out splits whose labels are known."""
+    """Builds the training layout, and those of the held-out splits whose labels are known.
+
+    Raises:
+        UserError: the recipe cuts rows that are padded in front, or the task's arrays are wrong.
+    """
     arrays = data.training_arrays(examples["train"])
     # Also of a task from outside, whose rows a kernel would misread without a word.
     check_padding(arrays, data.inputs.format.padding)
     fields = dict(B=config.batches.B, L=config.batches.L)
-    train = Examples(arrays, seed=config.seed, shuffle=True, **fields)
+    lengths = config.batches.get("lengths", ())
+    if lengths and data.inputs.format.padding == "left":
+        raise UserError("batches.lengths cuts rows at their end: this text format pads in front")
+    train = Examples(arrays, seed=config.seed, shuffle=True, lengths=lengths, **fields)
     fields["B"] = config.batches.get("eval_B", 32)
     evals = {}
     for split, rows in examples.items():

@@ -5,6 +5,9 @@ from ml_collections.config_dict import placeholder
 
 from configs import common
 
+# That batches of short rows are cut to, of networks whose step is compiled within seconds.
+LENGTHS = (8, 12, 16, 24, 32, 40, 48, 64, 96)
+
 
 def base() -> ConfigDict:
     """Returns a recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""

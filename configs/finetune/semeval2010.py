@@ -49,7 +49,7 @@ def from_scratch() -> ConfigDict:
     config.tokens = dict(name="words", lower=True)
     config.vectors.path = "glove.6B.100d.txt"
     config.task.head.update(summary="none", dropout=0.5)
-    config.batches.update(B=10, L=104)
+    config.batches.update(B=10, L=104, lengths=common.LENGTHS)
     config.epochs = 20.0
     config.train.update(best="dev/relation_f1", eval_every=720, save_every=720)
     return config

@@ -57,6 +57,7 @@ def tagger(examples: ConfigDict, join: str, steps_per_epoch: int) -> ConfigDict:
     )
     if join == "none":
         config.text_format, config.tokens = "words", dict(name="words", split="blank")
+    config.batches.lengths = common.LENGTHS
     config.vectors.update(path="glove.6B.50d.txt", tables=("encoder/word_VD",))
     config.optim = common.constant(name="adamw", lr=1e-3, b1=0.9, b2=0.999, eps=1e-8, clip=5.0)
     config.optim.freeze = "" if join == "none" else "backbone"

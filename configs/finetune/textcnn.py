@@ -69,7 +69,7 @@ def classify(examples: Callable[[], ConfigDict], variant: str) -> ConfigDict:
     config.task = common.task("classify", metrics=("accuracy",))
     config.task.head.update(pool="max", summary="none", dropout=0.5, scale=0.0)
     config.epochs = 25.0
-    config.batches.update(B=50, eval_B=64)
+    config.batches.update(B=50, eval_B=64, lengths=common.LENGTHS)
     config.optim = common.adadelta(rho=0.95, max_norm={"head/w_DC": 1.5})
     config.train.best = "dev/accuracy"
     return config

@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -20,6 +20,9 @@ class Examples:
     first examples of the next.  Evaluation reads them once, in their order, and fills the last
     batch up with rows of weight 0.
 
+    A batch of short rows is cut to one of `lengths`: padding that all its rows have costs no time.
+    Which one depends on the batch alone, and so on the seed and the step.
+
     Attributes:
         L: positions of an example, of all its rows: orders of a pair, or options.
         size: number of examples.
@@ -33,11 +36,14 @@ class Examples:
         L: int,
         seed: int = 0,
         shuffle: bool = False,
+        lengths: Sequence[int] = (),
     ):
         """
         Args:
             arrays: by name, as "tokens_BL": the first dimension is the examples.
             L: positions of a row.
+            lengths: that batches are cut to, where all their rows are as short; a program is
+                compiled for each that occurs.  Rows are padded at their end.
 
         Raises:
             UserError: there are no examples.
@@ -45,6 +51,10 @@ class Examples:
         self.arrays, self.B, self.seed, self.shuffle = arrays, B, seed, shuffle
         self.L = L * (arrays["valid_BOL"].shape[1] if "valid_BOL" in arrays else 1)
         self.size = len(next(iter(arrays.values())))
+        self.lengths = [*sorted(n for n in lengths if 0 < n < L), L]
+        # The end of an example's longest row; it has as many as it has orders or options.
+        valid = next((arrays[x] for x in ("valid_BL", "valid_BOL") if x in arrays), None)
+        self._ends = None if valid is None or len(self.lengths) == 1 else find_ends(valid)
         if not self.size:
             raise UserError("there are no examples")
         self.steps_per_epoch = -(-self.size // B)
@@ -61,13 +71,22 @@ class Examples:
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         """Reads these rows of batch `step`, counted from 0 over all epochs."""
-        numbers = np.arange(step * self.B, (step + 1) * self.B)[rows]
+        numbers = np.arange(step * self.B, (step + 1) * self.B)
         real = numbers < self.size
         if self.shuffle:
             numbers, real = self._find_examples(numbers), np.ones(len(numbers), bool)
         index = np.where(real, numbers, 0)
-        batch = {name: x[index] for name, x in self.arrays.items()}
-        return batch | {"weight_B": real.astype(np.float32)}
+        # Of all rows: every process cuts its own to the same length.
+        L = self._find_length(index)
+        batch = {name: cut_rows(name, x[index[rows]], L) for name, x in self.arrays.items()}
+        return batch | {"weight_B": real[rows].astype(np.float32)}
+
+    def _find_length(self, index: np.ndarray) -> int:
+        """Returns the least of the lengths that all these examples fit in."""
+        if self._ends is None:
+            return self.lengths[-1]
+        longest = self._ends[index].max()
+        return next(n for n in self.lengths if longest <= n)
 
     def _find_examples(self, numbers: np.ndarray) -> np.ndarray:
         """Returns the examples at these places of all epochs, one order after the other."""
@@ -85,6 +104,7 @@ class Examples:
         digest = hashlib.sha256()
         for name in sorted(self.arrays):
             digest.update(name.encode() + np.ascontiguousarray(self.arrays[name]).tobytes())
+        cut = {"lengths": self.lengths} if len(self.lengths) > 1 else {}
         return dict(
             layout="examples",
             size=self.size,
@@ -92,4 +112,19 @@ class Examples:
             L=self.L,
             seed=self.seed,
             digest=digest.hexdigest(),
+            **cut,
         )
+
+
+def find_ends(valid: np.ndarray) -> np.ndarray:
+    """Returns the number of positions up to the last valid one of any row: [B] of [B, ..., L]."""
+    valid_BL = np.any(valid.reshape(len(valid), -1, valid.shape[-1]), 1)
+    return valid.shape[-1] - np.argmax(valid_BL[:, ::-1], 1)
+
+
+def cut_rows(name: str, x: np.ndarray, L: int) -> np.ndarray:
+    """Cuts an array to L positions, along the dimension that its name calls L."""
+    letters = name.rpartition("_")[2]
+    if "L" not in letters:
+        return x
+    return x[(slice(None),) * letters.index("L") + (slice(L),)]

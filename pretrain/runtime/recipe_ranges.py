@@ -74,7 +74,7 @@ TABLE: dict[str, dict[str, Range]] = {
     "vectors": {"scale": NOT_NEGATIVE},
     "tokens": {"V sample": COUNT, "types": COUNT_OR_NONE},
     "batches": {
-        "B L eval_B reuse_len": COUNT,
+        "B L eval_B reuse_len lengths": COUNT,
         "characters overlap": COUNT_OR_NONE,
         "short_seq_prob": SHARE,
         "share": SHARE_BETWEEN,
@@ -152,7 +152,7 @@ ALIASES = (
     (r"^optim\.(rates|max_norm)\..*", r"optim.\1"),
     (r"^(cells\.[^.]+|exploding\.cell)\.", "cell."),
     (r"^(exploding|adding)\.optim\.", "optim."),
-    (r"^(decay|sweep|deep|exploding|adding)\.", "study."),
+    (r"^(decay|sweep|deep|exploding|adding|runs)\.", "study."),
 )
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from modules import plugins
 from pretrain.checkpoint.manager import Checkpoints
+from pretrain.data.batches import describe_batch
 from pretrain.data.batches.loader import list_phases, read_training
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -120,7 +121,7 @@ def run(
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
         batches = read_training(train, int(state.step), steps.find_rows)
         for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
-            with watch(f"training on {data.B} x {data.L} tokens", step), profile(step):
+            with watch(f"training on {describe_batch(batch)}", step), profile(step):
                 state, metrics = steps.train(state, steps.layout.shard_batch(batch, data.B))
                 report = monitor.observe(step, data, metrics)
             state = call_hooks(select_due_hooks(hooks, step, last), step, state, report, watch)

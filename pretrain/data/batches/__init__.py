@@ -64,6 +64,12 @@ def describe_arrays(names: str, shape: tuple[int, ...], dtype: Any) -> Shapes:
     return {name: jax.ShapeDtypeStruct(shape, dtype) for name in names.split()}
 
 
+def describe_batch(batch: Batch) -> str:
+    """Says in words how large a batch is; every shape that is compiled for says something else."""
+    sizes = " x ".join(map(str, max(batch.values(), key=np.size).shape))
+    return f"{sizes} numbers"
+
+
 def configure(name: str, **fields: Any):
     """Builds a layout that is bound to no text yet: its shapes are known, its batches are not.
 

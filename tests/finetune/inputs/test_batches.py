@@ -46,6 +46,33 @@ def test_scoring_reads_in_order_and_gives_fillers_no_weight():
     assert np.concatenate([x["weight_B"] for x in batches]).tolist() == [1.0] * 10 + [0.0] * 2
 
 
+def test_a_batch_is_cut_to_the_least_length_that_its_rows_fit_in():
+    ends_B = np.array([2, 3, 5, 9, 1, 12, 4, 4])
+    valid_BL = np.arange(12) < ends_B[:, None]
+    arrays = {"valid_BL": valid_BL, "chars_BLW": np.ones((8, 12, 7)), "label_B": ends_B}
+    whole, cut = (
+        Examples(arrays, B=4, L=12, seed=3, shuffle=True, lengths=x) for x in ((), (8, 4, 99))
+    )
+    found = set()
+    for step in range(8):
+        batch, full = cut.batch(step), whole.batch(step)
+        L = next(n for n in (4, 8, 12) if full["label_B"].max() <= n)
+        assert batch["chars_BLW"].shape == (4, L, 7)
+        np.testing.assert_array_equal(batch["valid_BL"], full["valid_BL"][:, :L])
+        np.testing.assert_array_equal(batch["label_B"], full["label_B"])
+        # Another process's rows are cut to the same length.
+        assert cut.batch(step, slice(1, 2))["valid_BL"].shape == (1, L)
+        found.add(L)
+    assert len(found) > 1
+    assert cut.fingerprint() != whole.fingerprint()
+
+
+def test_options_of_an_example_are_cut_where_the_longest_ends():
+    valid_BOL = np.arange(6) < np.array([[1, 3], [2, 2]])[..., None]
+    data = Examples({"valid_BOL": valid_BOL}, B=2, L=6, lengths=(2, 3, 4))
+    np.testing.assert_array_equal(data.batch(0)["valid_BOL"], valid_BOL[..., :3])
+
+
 def test_nothing_to_read_is_refused():
     with pytest.raises(UserError, match="no examples"):
         examples(n=0)
