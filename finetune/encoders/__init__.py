@@ -7,7 +7,6 @@
 A name with a dot is a module of your own.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -16,11 +15,10 @@ from flax import linen as nn
 
 from modules import plugins
 from modules.backbones import init_params
+from modules.layers.params import recording
 from modules.metrics import Metrics
-from pretrain.checkpoint import named_leaves
 
 FOLDER = "finetune.encoders"
-TABLES = ("token_VD", "position_LD", "segment_SD", "character_E", "softmax_VD")
 
 
 class Encoder(Protocol):
@@ -92,18 +90,21 @@ def build(backbone: nn.Module | None, name: str = "backbone", **fields: Any) -> 
 _weights: dict[str, int] = {}
 
 
-def weights(backbone: nn.Module) -> int:
+def count_weights(backbone: nn.Module) -> int:
     """Counts the numbers in a backbone's parameters that are no table's."""
     if (name := repr(backbone)) not in _weights:  # a backbone need not have a hash
-        shapes = named_leaves.flatten(jax.eval_shape(lambda: init_params(backbone)))
-        _weights[name] = sum(
-            math.prod(x.shape) for name, x in shapes.items() if not name.endswith(TABLES)
+        with recording() as record:
+            shapes = jax.eval_shape(lambda: init_params(backbone))
+        sizes = jax.tree.map(
+            lambda x, info: 0 if info.is_table else x.size, shapes, record.infos(shapes)
         )
+        _weights[name] = sum(jax.tree.leaves(sizes))
     return _weights[name]
 
 
 def training_flops(backbone: nn.Module | None, B: int, L: int) -> float:
     """Estimates operations of a training step: six for each token and each of the weights."""
+    # Not `backbone.flops`: options of an example share its L, and do not attend to each other.
     if backbone is None:
         return 0.0
-    return 6.0 * B * L * weights(backbone)
+    return 6.0 * B * L * count_weights(backbone)

@@ -63,7 +63,7 @@ class Backbone(nn.Module):
         if self.inputs == "words":
             init = params.initializer("uniform", 1.0)
             self.token_VD = params.param(
-                self, "token_VD", init, (self.V, self.D), decay=True, depth=0
+                self, "token_VD", init, (self.V, self.D), decay=True, is_table=True, depth=0
             )
         else:
             self.characters = self._characters()

@@ -75,7 +75,9 @@ class Backbone(nn.Module):
 
     def setup(self):
         init = initializer(self.initializer, self.init_scale)
-        self.token_VD = param(self, "token_VD", init, (self.V, self.D), decay=True, depth=0)
+        self.token_VD = param(
+            self, "token_VD", init, (self.V, self.D), decay=True, is_table=True, depth=0
+        )
         # The released code leaves this one variable to TensorFlow's default initialiser.
         glorot = nn.initializers.glorot_uniform()
         self.query_1D = param(self, "query_1D", glorot, (1, self.D), decay=True, dtype=self.dtype)

@@ -44,7 +44,7 @@ class WordNetwork(nn.Module):
     def make_table(self, name: str, *, decay: bool):
         """Makes or reads vectors of all words, [V, D]."""
         init = params.initializer("uniform", self.init_scale)
-        return params.param(self, name, init, (self.V, self.D), decay=decay, depth=0)
+        return params.param(self, name, init, (self.V, self.D), decay=decay, is_table=True, depth=0)
 
     @property
     def is_causal(self) -> bool:

@@ -53,6 +53,7 @@ class CharCNN(nn.Module):
             params.initializer("uniform", 1),
             (C, self.E),
             decay=True,
+            is_table=True,
             dtype=self.dtype,
         )
         kernels = [self._kernel(*filter) for filter in self.filters]

@@ -54,7 +54,7 @@ class CharWords(nn.Module):
         A position without a word, all of it padding, has zeros.
         """
         init = params.initializer("uniform", math.sqrt(3 / self.E))
-        table_CE = params.param(self, "character_E", init, (C, self.E), decay=True)
+        table_CE = params.param(self, "character_E", init, (C, self.E), decay=True, is_table=True)
         B, L, W = chars_BLW.shape
         chars_BW = chars_BLW.reshape(B * L, W)
         x_BWE = Dropout(self.dropout)(table_CE[chars_BW], train=train)

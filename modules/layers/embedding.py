@@ -44,12 +44,14 @@ class Embedding(nn.Module):
         V, D = self.V, self.D
         init = initializer(self.initializer, self.init_scale)
         position_init = initializer(self.initializer, self.position_scale or self.init_scale)
-        self.token_VD = param(self, "token_VD", init, (V, D), decay=True, depth=0)
+        self.token_VD = param(self, "token_VD", init, (V, D), decay=True, is_table=True, depth=0)
         self.position_LD = param(
-            self, "position_LD", position_init, (self.L, D), decay=True, depth=0
+            self, "position_LD", position_init, (self.L, D), decay=True, is_table=True, depth=0
         )
         if self.S:
-            self.segment_SD = param(self, "segment_SD", init, (self.S, D), decay=True, depth=0)
+            self.segment_SD = param(
+                self, "segment_SD", init, (self.S, D), decay=True, is_table=True, depth=0
+            )
         if self.normed_embedding:
             self.embedding_norm = Norm(self.epsilon)
             set_depths(self, embedding_norm=0)

@@ -81,10 +81,12 @@ class ParamInfo:
         layers_above: layers of the backbone above it: 0 for the top layer's, N for the embedding
             under N layers, -1 for what lies above all layers, as a head.  A stack of layers,
             which is one array, has a tuple along its leading dimension.
+        is_table: its rows are looked up: it costs no product.
     """
 
     decay: bool
     layers_above: int | tuple[int, ...] = -1
+    is_table: bool = False
 
 
 def param(
@@ -94,6 +96,7 @@ def param(
     shape: Sequence[int],
     *,
     decay: bool,
+    is_table: bool = False,
     depth: Depth | None = None,
     dtype: str | None = None,
 ) -> jax.Array:
@@ -106,6 +109,7 @@ def param(
         decay: weight decay applies.  As in the codes of BERT, GPT-1 and XLNet, it does to
             matrices, kernels and embeddings.  It does not to biases, to a norm's scale and offset,
             nor to other numbers that are added or that scale.
+        is_table: its rows are looked up: it costs no product.
         depth: see `set_depths`; None: that of the module.
         dtype: the dtype to compute in.  The parameter is cast to it and, by its letters,
             constrained to its sharding; None: it stays as it is stored.
@@ -114,6 +118,8 @@ def param(
     # Not a `flax` metadata box: the tree of parameters stays plain arrays, as checkpoints have it.
     if (record := _record.get()) is not None:
         record.decay[record.path_of(module, name)] = decay
+        if is_table:
+            record.tables.add(record.path_of(module, name))
     if depth is not None:
         set_depths(module, **{name: depth})
     return value if dtype is None else shard_param(name, value).astype(dtype)
@@ -141,6 +147,7 @@ class Record:
 
     decay: dict[Path, bool] = dataclasses.field(default_factory=dict)
     depth: dict[Path, tuple[Path, Depth]] = dataclasses.field(default_factory=dict)
+    tables: set[Path] = dataclasses.field(default_factory=set)
     root: Path = ()
 
     def path_of(self, module: nn.Module, *names: str) -> Path:
@@ -162,7 +169,8 @@ class Record:
             names = tuple(key.key for key in path)
             above = self._layers_above(names, tops)
             is_stacked = isinstance(above, tuple)
-            return ParamInfo(self.decay.get(names, x.ndim - is_stacked > 1), above)
+            decay = self.decay.get(names, x.ndim - is_stacked > 1)
+            return ParamInfo(decay, above, names in self.tables)
 
         return jax.tree_util.tree_map_with_path(info, params)
 

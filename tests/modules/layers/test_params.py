@@ -55,7 +55,7 @@ class Deep(nn.Module):
     """An embedding; two layers of their own, in two ways; a stack of equal layers; and a head."""
 
     def setup(self):
-        self.token_VD = param(self, "token_VD", zeros, (5, 3), decay=True, depth=0)
+        self.token_VD = param(self, "token_VD", zeros, (5, 3), decay=True, is_table=True, depth=0)
         self.first, self.second, self.head = Plain(), Plain(), Plain()
         set_depths(self, first=1, second=2)
         self.bias_D = param(self, "bias_D", zeros, (3,), decay=False)
@@ -93,7 +93,7 @@ def build_infos(model):
 def test_parameters_are_as_deep_as_their_module_is_said_to_be():
     one = lambda above: {"w_DD": ParamInfo(True, above), "b_D": ParamInfo(False, above)}  # noqa: E731
     deep = dict(first=one(1), second=one(0), head=one(-1))
-    deep |= dict(token_VD=ParamInfo(True, 2), bias_D=ParamInfo(False))
+    deep |= dict(token_VD=ParamInfo(True, 2, is_table=True), bias_D=ParamInfo(False))
     assert build_infos(Deep()) == deep
     stacks = dict.fromkeys(("layers", "scanned"), one((1, 0)))
     assert build_infos(Stacked(Deep())) == {"below": deep, **stacks}

@@ -26,7 +26,7 @@ class Backbone(nn.Module):
     def setup(self):
         matrix, table = (self.D, 2 * self.D), (self.V, self.D)
         self.token_VD = params.param(
-            self, "token_VD", params.normal(0.02), table, decay=True, depth=0
+            self, "token_VD", params.normal(0.02), table, decay=True, is_table=True, depth=0
         )
         self.w_DF = [
             params.param(self, f"w{n}_DF", params.normal(0.1), matrix, decay=True, depth=n + 1)
