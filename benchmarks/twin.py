@@ -51,7 +51,8 @@ def main(config: ConfigDict) -> None:
             Path(JSON.value).write_text(json.dumps({"jobs": report}, indent=1))
     if len(report) > 1:
         what = "folds" if config.data.get("folds") else "seeds"
-        finetuning.print_stats([entry["values"] for entry in report.values()], what)
+        stats = finetuning.compute_stats([entry["values"] for entry in report.values()])
+        finetuning.print_stats(stats, f"{len(report)} {what}")
 
 
 def train_twin(recipe: ConfigDict) -> dict[str, Any]:

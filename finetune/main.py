@@ -44,8 +44,10 @@ def main(config, workdir) -> int:
             return TRY_AGAIN
         scores[name] = values
     if len(recipes) > 1 and jax.process_index() == 0:
-        write_json(workdir / STATS, {"jobs": scores, **compute_stats(list(scores.values()))})
-        print_stats(list(scores.values()), "folds" if config.data.get("folds") else "seeds")
+        stats = compute_stats(list(scores.values()))
+        write_json(workdir / STATS, {"jobs": scores, **stats})
+        what = "folds" if config.data.get("folds") else "seeds"
+        print_stats(stats, f"{len(scores)} {what}")
     return 0
 
 
@@ -165,11 +167,14 @@ def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, 
     return stats
 
 
-def print_stats(scores: list[dict[str, float | None]], what: str) -> None:
-    """Prints the mean and the standard deviation of each metric over the seeds or the folds."""
-    stats = compute_stats(scores)
+def print_stats(stats: dict[str, dict[str, float]], jobs: str) -> None:
+    """Prints what `compute_stats` returned.
+
+    Args:
+        jobs: their number and kind, as "5 folds".
+    """
     for name, mean in stats["mean"].items():
-        print(f"{name}: {mean:.4f} +- {stats['deviation'][name]:.4f} of {len(scores)} {what}")
+        print(f"{name}: {mean:.4f} +- {stats['deviation'][name]:.4f} of {jobs}")
 
 
 if __name__ == "__main__":

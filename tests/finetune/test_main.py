@@ -176,7 +176,8 @@ def test_seeds_are_runs_of_their_own_with_mean_and_deviation(run, table, tmp_pat
         assert (tmp_path / "runs" / seed / "checkpoints" / "2").exists()
         predicted = (tmp_path / "runs" / seed / "predictions" / "dev.jsonl").read_text()
         assert len(predicted.splitlines()) == 24
-    main.print_stats([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}], "seeds")
+    stats = main.compute_stats([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}])
+    main.print_stats(stats, "2 seeds")
     assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
 
 
