@@ -64,8 +64,8 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     examples = read_examples(config, say)
     held_out = [x for split, part in examples.items() if split != "train" for x in part]
     pretrained = load_run(Path(config.init).expanduser()) if config.init else None
-    texts = (lambda: iter_texts(examples["train"])), (lambda: iter_texts(held_out))
-    start = open_start(config, pretrained, *texts)
+    splits = () if pretrained else (examples["train"], held_out)  # of a run nothing is learned
+    start = open_start(config, pretrained, *(list(iter_texts(split)) for split in splits))
     fields = config.task.to_dict()
     if word_vectors.is_of_task(config.get("vectors", {})):
         words, others = ([x.get("words", ()) for x in y] for y in (examples["train"], held_out))

@@ -1,7 +1,7 @@
 """Begins a fine-tuning job with a pretrained run's model and tokenizer, or with new ones."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -16,14 +16,6 @@ from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section
-
-FREE = {  # fields of a model that may differ from those it was pretrained with
-    "dropout",
-    "attention_dropout",
-    "dtype",
-    "initializer",
-    "init_scale",
-}
 
 
 class Start(NamedTuple):
@@ -56,44 +48,54 @@ class Start(NamedTuple):
 
 
 def open_start(
-    config: ConfigDict,
-    run: Run | None,
-    texts: Callable[[], Any],
-    held_out: Callable[[], Any] = tuple,
+    config: ConfigDict, run: Run | None, texts: Sequence[str] = (), held_out: Sequence[str] = ()
 ) -> Start:
     """Begins with a pretrained run, or with what config.text_format, .tokens and .model say.
 
     Args:
         run: the pretrained run; None: there is none.
-        texts: () -> the training texts; a vocabulary is learned from them without a run.
-        held_out: () -> the other texts, whose words are known if they have a vector.
+        texts: of training; a vocabulary is learned from them without a run.
+        held_out: the other texts, whose words are known if they have a vector.
 
     Raises:
         UserError: config.model has another size than the run's.
     """
-    changes = dict(config.get("model", {}))
-    execution = {name: x for name, x in config.get("execution", {}).items() if x is not None}
-    vectors = config.get("vectors", {})
-    if word_vectors.is_of_task(vectors):
-        vectors = {}  # of no embedding of a backbone
     if run is None:
-        tokenizer = call_section("tokens", registry.learn, config.tokens, texts=texts())
-        table = None
-        if vectors.get("path"):
-            parts = dict(texts=texts(), held_out=held_out(), seed=config.seed)
-            build = functools.partial(word_vectors.build_table, tokenizer)
-            tokenizer, table = call_section("vectors", build, vectors, **parts)
-        new = len(load_format(config.text_format).new_tokens)
-        sizes = {"V": tokenizer.V + new, "D": table and table.rows_VD.shape[1]}
-        # What a recipe leaves open follows from the texts, and from the vectors.
-        sized = {name: x for name, x in sizes.items() if changes.get(name, 0) is None}
-        if None in sized.values():
-            raise UserError("model.D: say how wide the words' vectors are, or name vectors.path")
-        model = changes | sized
-        return Start(config.text_format, model, tokenizer, None, execution, {}, table)
-    if vectors.get("path"):
+        return _start_from_scratch(config, texts, held_out)
+    if _backbone_vectors(config).get("path"):
         raise UserError(f"vectors.path: {config.init} has an embedding already: leave one out")
-    return start_from(run, changes, execution, config.get("text_format", ""))
+    changes = dict(config.get("model", {}))
+    return start_from(run, changes, _set_execution(config), config.get("text_format", ""))
+
+
+def _start_from_scratch(config: ConfigDict, texts: Sequence[str], held_out: Sequence[str]) -> Start:
+    """Begins with a tokenizer and a model that nothing was pretrained with."""
+    tokenizer = call_section("tokens", registry.learn, config.tokens, texts=iter(texts))
+    table, vectors = None, _backbone_vectors(config)
+    if vectors.get("path"):
+        parts = dict(texts=texts, held_out=held_out, seed=config.seed)
+        build = functools.partial(word_vectors.build_table, tokenizer)
+        tokenizer, table = call_section("vectors", build, vectors, **parts)
+    new = len(load_format(config.text_format).new_tokens)
+    sizes = {"V": tokenizer.V + new, "D": table and table.rows_VD.shape[1]}
+    model = dict(config.get("model", {}))
+    # What a recipe leaves open follows from the texts, and from the vectors.
+    sized = {name: x for name, x in sizes.items() if model.get(name, 0) is None}
+    if None in sized.values():
+        raise UserError("model.D: say how wide the words' vectors are, or name vectors.path")
+    execution = _set_execution(config)
+    return Start(config.text_format, model | sized, tokenizer, None, execution, {}, table)
+
+
+def _backbone_vectors(config: ConfigDict) -> Mapping[str, Any]:
+    """Returns the section `vectors`; {}: there is none, or it is of the task's own words."""
+    vectors = config.get("vectors", {})
+    return {} if word_vectors.is_of_task(vectors) else vectors
+
+
+def _set_execution(config: ConfigDict) -> dict[str, Any]:
+    """Returns the fields of the section `execution` that the recipe sets."""
+    return {name: x for name, x in config.get("execution", {}).items() if x is not None}
 
 
 def start_from(
@@ -112,7 +114,8 @@ def start_from(
         UserError: the model would be of another size.
     """
     model = run.config.model.to_dict()
-    if wrong := [x for x in changes if x not in FREE and model.get(x) != changes[x]]:
+    free = modules.load_backbone(model["name"]).FREE_FIELDS if changes else ()
+    if wrong := [x for x in changes if x not in free and model.get(x) != changes[x]]:
         what = ", ".join(f"{x}={changes[x]!r} instead of {model.get(x)!r}" for x in wrong)
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
     text_format = text_format or format_name(run.config)

@@ -33,6 +33,11 @@ def build(name: str, *, execution: Mapping[str, Any] | None = None, **fields: An
     Raises:
         plugins.FieldError: no file of modules/backbones has this name, or the fields do not fit.
     """
-    backbone = plugins.load("modules.backbones", name, "Backbone").Backbone
+    backbone = load_backbone(name)
     fields |= plugins.select_fields(backbone, execution or {})
     return plugins.construct(backbone, **fields)
+
+
+def load_backbone(name: str) -> Any:
+    """Loads the class of a backbone, see `build`."""
+    return plugins.load("modules.backbones", name, "Backbone").Backbone

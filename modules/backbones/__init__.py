@@ -4,7 +4,7 @@ Who sees whom is a value that the caller makes (`modules.masks.Mask`).  So every
 every backbone that can honour its mask; one that cannot says why (`Backbone.refusal`).
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 
@@ -27,10 +27,14 @@ class Backbone(Protocol):
     """A Linen module that turns tokens into states.
 
     Attributes:
+        FREE_FIELDS: fields that may differ from those that the weights were trained with: how
+            parameters begin, dropout, the dtype to compute in.
         V, D, N: vocabulary, width, layers.
         dtype: that it computes in.
         is_causal: read from left to right, also where no objective says so (`text_mask`).
     """
+
+    FREE_FIELDS: ClassVar[frozenset[str]]
 
     V: int
     D: int

@@ -4,6 +4,8 @@ Peters et al. 2018 (arXiv 1802.05365), equal in arithmetic to the released code 
 two directions share the words' embedding and the head's softmax, and nothing else.
 """
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -30,6 +32,8 @@ class Backbone(nn.Module):
         dropout: of every layer's input, and of the last output where a softmax reads it.
         unroll: positions per step of the scan over positions.
     """
+
+    FREE_FIELDS: ClassVar[frozenset[str]] = frozenset({"dropout", "dtype"})
 
     V: int = 0
     D: int = 512

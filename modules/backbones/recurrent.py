@@ -45,6 +45,10 @@ class Backbone(WordNetwork):
     """
 
     KIND: ClassVar[str] = "a recurrent network"
+    FREE_FIELDS: ClassVar[frozenset[str]] = WordNetwork.FREE_FIELDS | {
+        "rnn_dropout",
+        "rnn_dropout_at",
+    }
 
     U: int = 100
     N: int = 1

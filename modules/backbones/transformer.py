@@ -5,6 +5,8 @@ Devlin et al. 2019 (arXiv 1810.04805), Radford et al. 2018 and 2019 (GPT, GPT-2)
 read, the last layer computes those alone.
 """
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -38,6 +40,10 @@ class Backbone(nn.Module):
             weights) or "full".
         unroll: steps taken together of the scan over layers.
     """
+
+    FREE_FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {"dropout", "attention_dropout", "initializer", "init_scale", "dtype"}
+    )
 
     V: int
     D: int = 768

@@ -5,6 +5,8 @@ the query stream exists only at the predicted positions, keys and values serve b
 and no layer computes a stream that nobody reads.  Without queries it is a Transformer-XL.
 """
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -45,6 +47,10 @@ class Backbone(nn.Module):
             weights) or "full".
         unroll: layers per step of the scan over layers.
     """
+
+    FREE_FIELDS: ClassVar[frozenset[str]] = frozenset(
+        {"dropout", "attention_dropout", "initializer", "init_scale", "dtype"}
+    )
 
     V: int
     D: int = 768

@@ -26,6 +26,7 @@ class WordNetwork(nn.Module):
     """
 
     KIND: ClassVar[str]
+    FREE_FIELDS: ClassVar[frozenset[str]] = frozenset({"dropout", "init_scale", "dtype"})
 
     V: int
     D: int = 100

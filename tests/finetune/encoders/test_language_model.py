@@ -34,7 +34,7 @@ def test_the_pretrained_head_is_restored_beside_its_backbone(run, tmp_path):
     checkpoints.save(9, {"params": {"backbone": drawn(backbone), "head": biases}}, {})
     checkpoints.close()
 
-    start = open_start(ConfigDict(), load_run(workdir), list)
+    start = open_start(ConfigDict(), load_run(workdir))
     examples = [dict(texts=["a b"], label="x"), dict(texts=["c"], label="y")]
     data, task = build_task(start, dict(name="classify", language_model=0.5), 16, examples)
     batch = data.training_arrays(examples) | {"weight_B": np.ones(2, np.float32)}

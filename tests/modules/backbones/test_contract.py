@@ -97,6 +97,7 @@ SMALL = {
 def test_every_backbone_keeps_the_contract(name):
     fields = SMALL.get(name, dict(N=2, H=2, K=4, F=12))
     backbone = modules.build(name, V=13, D=8, **fields)
+    assert {field.name for field in dataclasses.fields(backbone)} >= backbone.FREE_FIELDS
     tokens_BL, mask = np.zeros((2, 5), int), text_mask(backbone)
 
     def read(key):

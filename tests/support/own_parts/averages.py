@@ -1,5 +1,7 @@
 """Averages: each layer mixes a state with the mean of the states that it sees."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -16,6 +18,8 @@ class Backbone(nn.Module):
         V, D, N: vocabulary, width, layers.
         is_causal: texts are read from left to right, where no objective says so.
     """
+
+    FREE_FIELDS: ClassVar[frozenset[str]] = frozenset({"dtype"})
 
     V: int
     D: int = 16
