@@ -17,23 +17,11 @@ from pretrain.distributed.sharding import AXES
 from pretrain.training import optimizer
 from pretrain.training.train_config import TrainConfig
 from tests.support.bert_release import PIECES
+from tests.support.tiny_jobs import TRANSFORMER
 
 HERE = pathlib.Path(__file__).parents[2] / "configs" / "finetune"
 ELSEWHERE = {"__init__", "common", "author"}  # "author" has a corpus for its file
 RECIPES = sorted({path.stem for path in HERE.glob("*.py")} - ELSEWHERE)
-TRANSFORMER = dict(
-    name="transformer",
-    V=None,
-    D=16,
-    H=2,
-    K=8,
-    N=1,
-    F=16,
-    L=512,
-    S=2,
-    pooler=True,
-    normed_embedding=True,
-)
 LSTM = dict(name="elmo", inputs="words", V=None, D=8, U=12, N=1)
 
 

@@ -48,20 +48,10 @@ def test_the_backbone_is_restored_to_the_bit_and_named(run, table, kind):
 
 
 def test_a_network_from_scratch_learns_a_task(table, tmp_path):
-    model = dict(
-        name="transformer",
-        V=None,
-        D=16,
-        H=2,
-        K=8,
-        N=1,
-        F=16,
+    model = tiny_jobs.TRANSFORMER | dict(
         L=tiny_jobs.L,
-        S=2,
-        pooler=True,
         attention="bi",
         norm="post",
-        normed_embedding=True,
         init_scale=0.2,
         dropout=0.0,
         attention_dropout=0.0,

@@ -5,8 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+
+from pretrain.checkpoint.manager import Checkpoints
 
 
 @flax.struct.dataclass
@@ -37,6 +40,20 @@ def assert_same(found, expected):
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
     jax.tree.map(same, found, expected)
+
+
+@pytest.fixture
+def opened():
+    """Opens Checkpoints and closes them at the end."""
+    everything = []
+
+    def open_in(workdir, **options):
+        everything.append(Checkpoints(workdir, **options))
+        return everything[-1]
+
+    yield open_in
+    for checkpoints in everything:
+        checkpoints.close()
 
 
 def laid_out(tree, mesh_shape):

@@ -19,6 +19,19 @@ from pretrain.runtime import run_config
 from pretrain.training import loop
 
 L = 24
+TRANSFORMER = dict(
+    name="transformer",
+    V=None,
+    D=16,
+    H=2,
+    K=8,
+    N=1,
+    F=16,
+    L=512,
+    S=2,
+    pooler=True,
+    normed_embedding=True,
+)
 
 
 @pytest.fixture

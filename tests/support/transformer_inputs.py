@@ -34,6 +34,13 @@ def tiny(**fields):
     return modules.build("transformer", **(SIZES | fields))
 
 
+def golden_gpt2(flags):
+    """A model of the sizes that the fixture of GPT-2's original code was made with."""
+    D, H = flags["n_embd"], flags["n_head"]
+    sizes = dict(V=flags["n_vocab"], D=D, H=H, K=D // H, N=flags["n_layer"], F=4 * D)
+    return tiny(**sizes, L=flags["n_ctx"], **GPT2)
+
+
 BERT_HEAD = dict(transform=True, bias=True)
 
 

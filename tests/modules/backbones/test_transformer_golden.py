@@ -133,17 +133,7 @@ def test_bert_s_heads_losses_and_gradients_are_the_original_s(bert, slots):
 @pytest.fixture(scope="module")
 def gpt2():
     flags, weights, inputs, golden, slopes = load("gpt2/gpt2_tiny", "model/")
-    D, H = flags["n_embd"], flags["n_head"]
-    model = cases.tiny(
-        V=flags["n_vocab"],
-        D=D,
-        H=H,
-        K=D // H,
-        N=flags["n_layer"],
-        F=4 * D,
-        L=flags["n_ctx"],
-        **cases.GPT2,
-    )
+    model = cases.golden_gpt2(flags)
     return model, weights, inputs["input_ids"], golden, slopes
 
 

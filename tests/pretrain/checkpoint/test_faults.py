@@ -4,7 +4,6 @@ import contextlib
 import os
 import pathlib
 import random
-import resource
 import shutil
 import signal
 import socket
@@ -19,20 +18,10 @@ import pytest
 
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.runtime.errors import UserError
+from tests.support.array_files import small_disk
 from tests.support.checkpoints import assert_same
 
 ROOT = pathlib.Path(__file__).parents[3]
-
-
-@contextlib.contextmanager
-def no_file_above(size):
-    """Meanwhile, writing more than this into a file fails."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_a_save_that_fails_in_the_background_stops_the_next(tmp_path):
@@ -40,7 +29,7 @@ def test_a_save_that_fails_in_the_background_stops_the_next(tmp_path):
     wide = {"w": jax.random.normal(jax.random.key(0), (1 << 18,))}
     checkpoints.save(1, wide, {})
     checkpoints.wait()
-    with no_file_above(100_000):
+    with small_disk(100_000):
         checkpoints.save(2, wide, {})
         while checkpoints.manager.is_saving_in_progress():
             time.sleep(0.01)
@@ -51,7 +40,7 @@ def test_a_save_that_fails_in_the_background_stops_the_next(tmp_path):
 
 def test_a_failed_save_is_reported_at_once_in_one_line(tmp_path, caplog):
     checkpoints = Checkpoints(tmp_path)
-    with no_file_above(100_000):
+    with small_disk(100_000):
         checkpoints.save(1, {"w": jax.random.normal(jax.random.key(0), (1 << 18,))}, {})
         while checkpoints.manager.is_saving_in_progress():
             time.sleep(0.01)

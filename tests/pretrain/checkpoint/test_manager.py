@@ -7,22 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain.checkpoint.manager import Checkpoints
 from tests.support.checkpoints import abstract, assert_same, laid_out, state
 
-
-@pytest.fixture
-def opened():
-    """Opens Checkpoints and closes them at the end."""
-    everything = []
-
-    def open_in(workdir, **options):
-        everything.append(Checkpoints(workdir, **options))
-        return everything[-1]
-
-    yield open_in
-    for checkpoints in everything:
-        checkpoints.close()
+pytest_plugins = ["tests.support.checkpoints"]
 
 
 def test_there_is_nothing_to_restore_in_a_new_workdir(tmp_path, opened):

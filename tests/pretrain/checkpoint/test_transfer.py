@@ -6,23 +6,10 @@ import jax.numpy as jnp
 import pytest
 
 from pretrain.checkpoint import transfer
-from pretrain.checkpoint.manager import Checkpoints
 from pretrain.runtime.errors import UserError
 from tests.support.checkpoints import assert_same, laid_out, state
 
-
-@pytest.fixture
-def opened():
-    """Opens Checkpoints and closes them at the end."""
-    everything = []
-
-    def open_in(workdir, **options):
-        everything.append(Checkpoints(workdir, **options))
-        return everything[-1]
-
-    yield open_in
-    for checkpoints in everything:
-        checkpoints.close()
+pytest_plugins = ["tests.support.checkpoints"]
 
 
 def test_a_backbone_is_restored_in_the_layout_of_the_params(tmp_path, opened):

@@ -11,20 +11,11 @@ from pretrain.data.tokenizers import sentencepiece, wordpiece, words
 from pretrain.inference import trained_run
 from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as cases
-from tests.support import gpt_releases
+from tests.support import gpt_releases, transformer_inputs
 from tests.support.bert_release import PIECES
 
 TRANSFORMER = dict(name="transformer", D=16, H=2, K=8, N=2, F=64, L=12)
-BERT = TRANSFORMER | dict(
-    V=len(PIECES),
-    attention="bi",
-    norm="post",
-    S=2,
-    normed_embedding=True,
-    pooler=True,
-    epsilon=1e-12,
-)
-BERT_HEAD = dict(transform=True, bias=True)
+BERT = TRANSFORMER | transformer_inputs.BERT | dict(V=len(PIECES))
 XLNET = dict(name="two_stream", V=31, D=16, H=2, K=8, N=2, F=24, M=384, untie_r=True)
 ELMO = dict(
     name="elmo",
@@ -50,7 +41,7 @@ def bert():
         {},
         wordpiece.Tokenizer(PIECES),
         heads,
-        head=BERT_HEAD,
+        head=transformer_inputs.BERT_HEAD,
     )
 
 

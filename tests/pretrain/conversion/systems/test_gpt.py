@@ -57,21 +57,10 @@ def test_gpt2_s_golden_weights_are_arranged_as_the_golden_test_has_them():
     with np.load(ROOT / "fixtures/gpt2/gpt2_tiny.npz") as file:
         flags = json.loads(str(file["cfg"]))
         theirs = {x.removeprefix("w/"): file[x] for x in file.files if x.startswith("w/")}
-    D, H = flags["n_embd"], flags["n_head"]
-    golden = cases.gpt({name.removeprefix("model/"): x for name, x in theirs.items()}, H)
+    weights = {name.removeprefix("model/"): x for name, x in theirs.items()}
+    golden = cases.gpt(weights, flags["n_head"])
     expected = flatten({"backbone": golden})
-    model = modules.build(
-        "transformer",
-        V=flags["n_vocab"],
-        D=D,
-        H=H,
-        K=D // H,
-        N=flags["n_layer"],
-        F=4 * D,
-        L=flags["n_ctx"],
-        **cases.GPT2,
-    )
-    sizes = shapes(model)
+    sizes = shapes(cases.golden_gpt2(flags))
     slots = {
         "model/wte/Adam_1": Spec((2,), np.dtype("float32")),
         "beta1_power": Spec((), np.dtype("float32")),
