@@ -30,21 +30,8 @@ def get_config(preset: str = "blstm") -> ConfigDict:
 
 
 def network(cell: str, Z: int) -> ConfigDict:
-    config = semeval2010.from_scratch()
-    config.model = dict(
-        name="recurrent",
-        V=None,
-        D=None,
-        U=100,
-        N=1,
-        Z=Z,
-        cell=cell,
-        merge="sum",
-        reset_gate="after",
-        dropout=0.3,
-        rnn_dropout=0.3,
-        rnn_dropout_at="output",
-    )
+    config = semeval2010.att_blstm()
+    config.model.update(cell=cell, Z=Z, reset_gate="after")
     config.task.head.pool = "max"
     config.batches.B = 32
     config.optim = common.constant(name="adamw", lr=1e-3, b1=0.9, b2=0.999, eps=1e-8, l2=0.0)

@@ -3,29 +3,23 @@
 from typing import Any
 
 import jax.numpy as jnp
-from flax import linen as nn
 
-from finetune.encoders import backbone as backbones
+from finetune.encoders import backbone
 from modules.heads import language_model
 from modules.metrics import Sum
 from pretrain.runtime.errors import UserError
 
 
-class Encoder(nn.Module):
+class Encoder(backbone.Encoder):
     """Computes the backbone's last states, from which the next token is predicted, too.
 
     Attributes:
         language_model_head: scores the next token; None: tied to the embedding, nothing besides.
         weight: of the language model's loss (GPT-1: 0.5).
-        copies: uses of the states.
     """
 
-    has_backbone_states = True
-
-    backbone: nn.Module
     language_model_head: Any = None
     weight: float = 0.5
-    copies: int = 1
 
     def __post_init__(self):
         if self.language_model_head is None:
@@ -35,15 +29,6 @@ class Encoder(nn.Module):
             raise UserError(
                 "task.language_model is of a backbone that reads from left to right (GPT)"
             )
-
-    def setup(self):
-        self.states = backbones.Encoder(self.backbone, copies=self.copies)
-
-    def __call__(self, batch: dict[str, Any], *, train: bool):
-        return self.states(batch, train=train)
-
-    def each(self, batch: dict[str, Any], *, train: bool):
-        return self.states.each(batch, train=train)
 
     def add_losses(self, metrics, h_BLD, rows, *, train: bool):
         """Adds "lm_loss", that of the next tokens times the weight."""

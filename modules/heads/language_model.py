@@ -7,7 +7,6 @@ otherwise has rows of its own.  The logits of all positions never exist at once 
     BERT    tied, with a bias, above a layer     ELMo    a softmax of its own, with a bias
 """
 
-import dataclasses
 import math
 from typing import Any
 
@@ -141,10 +140,7 @@ def build(backbone: Any, **fields: Any) -> LanguageModelHead:
     Raises:
         plugins.FieldError: the fields are not those of a head.
     """
-    names = [field.name for field in dataclasses.fields(LanguageModelHead)]
-    known = {name: getattr(backbone, name) for name in names if hasattr(backbone, name)}
-    # A parent and a name are not sizes: they say where the backbone stands in another module.
-    sizes = {name: x for name, x in known.items() if name not in ("parent", "name")}
+    sizes = plugins.shared_fields(backbone, LanguageModelHead)
     return plugins.construct(LanguageModelHead, **{**sizes, **fields})
 
 

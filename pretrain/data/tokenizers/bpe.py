@@ -69,13 +69,7 @@ class Tokenizer(MergeEncoder):
 
     @staticmethod
     def settings(V: int = 40_478, model: str = "", sample: int = 10_000_000) -> dict[str, Any]:
-        """Checks the fields: V pieces, learned from at most `sample` sentences, or of `model`.
-
-        Args:
-            V: the number of pieces.
-            model: a folder with a published vocabulary; "" learns one.
-            sample: sentences to learn from, which are held in memory.
-        """
+        """Checks the fields, see `MergeEncoder.settings`."""
         return Tokenizer._settings(V, model, sample)
 
     @staticmethod

@@ -38,7 +38,14 @@ class MergeEncoder(Encoder):
 
     @staticmethod
     @abstractmethod
-    def settings(V: int, model: str, sample: int) -> dict[str, Any]: ...
+    def settings(V: int, model: str, sample: int) -> dict[str, Any]:
+        """Checks the fields, and returns what the pieces depend on.
+
+        Args:
+            V: the number of pieces.
+            model: a folder with a published vocabulary; "" learns one.
+            sample: sentences to learn from, which are held in memory.
+        """
 
     @staticmethod
     @abstractmethod

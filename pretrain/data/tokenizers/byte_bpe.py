@@ -41,13 +41,7 @@ class Tokenizer(MergeEncoder):
 
     @staticmethod
     def settings(V: int = 50_257, model: str = "", sample: int = 10_000_000) -> dict[str, Any]:
-        """Checks the fields: the bytes, merges and <|endoftext|>, or the pieces of `model`.
-
-        Args:
-            V: the number of pieces.
-            model: a folder with a published vocabulary; "" learns one.
-            sample: sentences to learn from, which are held in memory.
-        """
+        """Checks the fields, see `MergeEncoder.settings`; V counts bytes, merges and the end."""
         return Tokenizer._settings(V, model, sample)
 
     @staticmethod
