@@ -10,6 +10,8 @@ def base() -> ConfigDict:
     """Returns a recipe without model, objective, data and optimiser."""
     config = ConfigDict()
     config.seed = 0
+    config.init = ""  # the folder of a run or an import to go on from; "": from scratch
+    config.init_positions = "new"  # of rows longer than there; or "interpolated"
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
     config.execution = ConfigDict()  # how a step is computed, not what: a resumed run may change it
     config.profile = ""  # steps to trace for xprof, as "100-104"

@@ -3,15 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
 from finetune.starting_point import Start
-from pretrain.checkpoint import named_leaves
+from pretrain.checkpoint import named_leaves, transfer
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.trained_run import load_backbone_params, load_head_params
-from pretrain.runtime.errors import UserError
 
 # Where the parameters of `finetune.encoders.language_model` keep those of the run's head.
 LANGUAGE_MODEL_HEAD = "encoder/language_model_head/"
@@ -44,28 +39,10 @@ def restore_backbone(
         if any(name.startswith(LANGUAGE_MODEL_HEAD) for name in new):
             head = named_leaves.flatten(load_head_params(start.run, layout))
             old |= {LANGUAGE_MODEL_HEAD + name: x for name, x in head.items()}
-        merged, table = {}, []
-        for name, x in new.items():
-            merged[name], outcome = _merge(name, x, old.get(name))
-            table.append(f"{name} {list(x.shape)}: {outcome}")
-        table += [f"{name}: ignored, has no place here" for name in old.keys() - new.keys()]
+        merged, table = transfer.merge(new, old)
         say(f"weights of {start.run.workdir}, step {step}:")
         for line in table:
             say(f"  {line}")
         return named_leaves.nest(merged)
 
     return prepare
-
-
-def _merge(name: str, new: jax.Array, old: jax.Array | None) -> tuple[jax.Array, str]:
-    """Returns a parameter and what became of it; rows beyond the pretrained ones stay new."""
-    if old is None:
-        return new, "new"
-    if old.shape == new.shape:
-        return jax.device_put(old, new.sharding), "restored"
-    rows = old.shape[0]
-    if old.shape[1:] != new.shape[1:] or rows > new.shape[0]:
-        raise UserError(f"{name}: {new.shape} here, {old.shape} in the pretrained run")
-    concatenate = jax.jit(lambda o, n: jnp.concatenate([o, n[rows:]]), out_shardings=new.sharding)
-    # Through the host: the two are sharded differently, as rows of another number are.
-    return concatenate(np.asarray(old), new), f"restored, and {new.shape[0] - rows} new rows"

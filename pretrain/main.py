@@ -8,7 +8,9 @@ from pretrain import cli, objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import list_phases
 from pretrain.data.batches.phases import build_training
+from pretrain.inference import continuation
 from pretrain.runtime.errors import TRY_AGAIN
+from pretrain.runtime.progress import say
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import loop, summary
 from pretrain.training.recipe_hooks import build_hooks
@@ -22,12 +24,14 @@ def main(config, workdir) -> int:
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
     """
+    start = continuation.open_start(config, workdir)
+    config = start.config
     execution = config.get("execution")
     backbone = call_section("model", modules.build, config.model, execution=execution)
     parts = dict(backbone=backbone, head=config.get("head"), execution=execution)
     objective = call_section("objective", objectives.build, config.objective, **parts)
     hooks = build_hooks(config.get("hooks", {}))  # refused before a corpus is prepared
-    corpus = call_section("corpus", prepare.prepare, config.corpus, verify=cli.VERIFY.value)
+    corpus = call_section("corpus", prepare.prepare, start.corpus_fields(), verify=cli.VERIFY.value)
     # The ids are the tokenizer's, which is known only once the corpus is prepared.
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with name_section("batches"):
@@ -41,6 +45,8 @@ def main(config, workdir) -> int:
     for layout in (*list_phases(train), *evals.values()):
         objectives.check_length(backbone, layout.L)
     with cli.open_workdir(config, workdir) as keep_recipe:
+        for note in start.notes:
+            say(note)
 
         def keep():
             keep_recipe()
@@ -55,6 +61,7 @@ def main(config, workdir) -> int:
             accept_changes=cli.ACCEPT_CHANGES.value,
             keep=keep,
             extra_hooks=hooks,
+            **start.loop_options(say),
         )
         summary.close(config, workdir, result)
     return 0 if result.finished else TRY_AGAIN

@@ -42,7 +42,7 @@ class Backbone(nn.Module):
     """
 
     FREE_FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {"dropout", "attention_dropout", "initializer", "init_scale", "dtype"}
+        {"attention", "dropout", "attention_dropout", "initializer", "init_scale", "dtype"}
     )
 
     V: int

@@ -50,7 +50,8 @@ def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[s
     return [
         f"{name}: {old.get(name, '(absent)')} -> {new.get(name, '(absent)')}"
         for name in names
-        if name not in old or name not in new or old[name] != new[name]
+        # A run of before there was such a key has what an empty value stands for.
+        if name not in new or old.get(name, "") != new[name]
     ]
 
 

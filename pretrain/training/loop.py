@@ -65,6 +65,7 @@ def run(
     score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
     keep: Callable[[], None] = lambda: None,
     extra_hooks: Sequence[Hook] = (),
+    evaluate_first: bool = False,
 ) -> Result:
     """Trains `objective` on `train` until config.optim.steps, evaluating and saving as it goes.
 
@@ -82,6 +83,7 @@ def run(
         score: (held-out name, outputs of the objective's `predict` for all its rows) -> numbers.
         keep: leaves in `workdir` what else a run keeps; called once nothing can be refused.
         extra_hooks: called after an evaluation and before a save, see `hooks.Hook`.
+        evaluate_first: a new run evaluates before its first step, as step 0.
 
     Returns:
         The outcome.  The step of its state is below config.optim.steps if the run was told to
@@ -115,6 +117,8 @@ def run(
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
         report = load_hooks(stateful, position)
+        if evaluate_first and not position:
+            report.pending.append(evaluate.name)
         begin = f"continuing from step {state.step}" if position else "beginning at step 0"
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)

@@ -88,8 +88,12 @@ class Tokenizer(Encoder):
         tokenizer = cls(first, split, lower).extend(texts)
         return cls(tokenizer.pieces[:types], split, lower) if types else tokenizer
 
-    def extend(self, texts: Iterable[str]) -> "Tokenizer":
-        """Returns a tokenizer with the texts' other words behind its own, the commonest first."""
+    def extend(self, texts: Iterable[str], most: int | None = None) -> "Tokenizer":
+        """Returns a tokenizer with the texts' other words behind its own, the commonest first.
+
+        Args:
+            most: how many of them; None: all.
+        """
         counter = _make_blank(self.split, self.lower)
         # The trainer's own default would drop the rarer words.
         everything = trainers.WordLevelTrainer(vocab_size=1 << 48, show_progress=False)
@@ -97,7 +101,7 @@ class Tokenizer(Encoder):
         ids = counter.get_vocab(with_added_tokens=False)
         old = set(self.pieces)
         new = [word for word in sorted(ids, key=ids.__getitem__) if word not in old]
-        return type(self)(self.pieces + new, self.split, self.lower)
+        return type(self)(self.pieces + new[:most], self.split, self.lower)
 
     def words(self, texts: Iterable[str]) -> list[list[str]]:
         """Splits each text into words as they are spelled, with an id or without."""

@@ -35,6 +35,12 @@ def test_differences_are_named_by_their_dotted_path():
     assert run_config.diff_configs(present, present) == []
 
 
+def test_an_empty_value_is_what_a_run_had_before_there_was_the_key():
+    assert run_config.diff_configs({}, {"init": ""}) == []
+    assert run_config.diff_configs({}, {"init": "runs/a"}) == ["init: (absent) -> runs/a"]
+    assert run_config.diff_configs({"init": ""}, {}) == ["init:  -> (absent)"]
+
+
 def test_a_recipe_with_credentials_is_readable_by_its_owner_alone(tmp_path):
     path = tmp_path / "config.json"
     path.touch()

@@ -1,0 +1,201 @@
+"""Goes on from a trained run: its architecture, tokenizer and weights, on another text.
+
+The recipe's `init` names the run, an import or a fine-tuned run.  What the weights decide is taken
+from there; text, batches, objective and schedule are the recipe's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+import modules
+from pretrain.checkpoint import named_leaves, transfer
+from pretrain.checkpoint.paths import list_steps
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.run import Run
+from pretrain.inference.text_format import format_name
+from pretrain.inference.trained_run import load_run, weights_folder, weights_key
+from pretrain.runtime.errors import UserError
+
+POSITIONS = ("new", "interpolated")
+
+
+class Start(NamedTuple):
+    """What a pretraining run begins with.
+
+    Attributes:
+        config: the recipe, with what it takes of the run that it goes on from.
+        run: that run, or the same one where it resumes; None: it begins with nothing.
+        notes: what the user should know.
+    """
+
+    config: ConfigDict
+    run: Run | None = None
+    notes: Sequence[str] = ()
+
+    def corpus_fields(self) -> Mapping[str, Any]:
+        """Returns the section `corpus`, with the folder where the tokenizer is now."""
+        if self.run is None:
+            return self.config.corpus
+        tokens = dict(self.config.corpus.tokens, folder=str(self.run.workdir / "tokenizer"))
+        return {**self.config.corpus, "tokens": tokens}
+
+    def loop_options(self, say: Callable[[str], None]) -> dict[str, Any]:
+        """Returns arguments of `loop.run`: what restores the weights, an evaluation of these."""
+        if self.run is None:
+            return {}
+        positions = self.config.get("init_positions", "new")
+        prepare = restore_params(self.run, self.config.objective.name, positions, say)
+        return dict(prepare=prepare, evaluate_first=True)
+
+
+def open_start(config: ConfigDict, workdir: Path) -> Start:
+    """Opens the run that the recipe's `init` names, if it names one.
+
+    A run that resumes has architecture and tokenizer of its own: `init` need be there no more.
+
+    Raises:
+        UserError: the folder holds no run.
+    """
+    if not config.get("init"):
+        return Start(config)
+    resumes = (workdir / "config.json").exists() and list_steps(workdir / "checkpoints")
+    run = load_run(workdir if resumes else Path(config.init).expanduser())
+    recipe, notes = resolve_recipe(config, run)
+    return Start(recipe, run, notes)
+
+
+def resolve_recipe(config: ConfigDict, run: Run) -> tuple[ConfigDict, list[str]]:
+    """Returns the recipe of a run that goes on from another, and what the user should know.
+
+    Sections `model`, `text_format` and `corpus.tokens` are the run's, and of the same objective
+    `head`.  The recipe changes of `model` what no weight depends on (`Backbone.FREE_FIELDS`), and
+    there are as many positions as its rows have.
+    """
+    recipe = ConfigDict(config.copy_and_resolve_references().to_dict())
+    model, wanted = run.config.model.to_dict(), recipe.model.to_dict()
+    notes = []
+    if wanted.get("name") == model["name"]:
+        free = modules.load_backbone(model["name"]).FREE_FIELDS
+        others = {
+            x: model[x] for x in model if x not in free and wanted.get(x, model[x]) != model[x]
+        }
+        changed = {x: wanted[x] for x in free if x in wanted and wanted[x] != model.get(x)}
+        if changed:
+            values = ", ".join(f"{x}={changed[x]!r}" for x in sorted(changed))
+            notes.append(f"model: as in the recipe, not as in {run.workdir}: {values}")
+        model |= changed
+    else:
+        others = {"name": model["name"]}
+    longest = max(_list_lengths(recipe))
+    if longest > model.get("L", longest):
+        notes.append(f"model.L={longest} for the rows of this recipe: the run has {model['L']}")
+        model["L"] = longest
+        others.pop("L", None)
+    if others:
+        values = ", ".join(f"{name}={value!r}" for name, value in others.items())
+        notes.append(f"model: as in {run.workdir}, not as in the recipe: {values}")
+    recipe.model = model
+    if has_objective(run, config.objective.name):
+        recipe.head = dict(run.config.get("head", {}))
+    recipe.text_format = format_name(run.config)
+    recipe.corpus.tokens = dict(name="saved", folder=f"{config.init}/tokenizer", extend=0)
+    return recipe, notes
+
+
+def _list_lengths(recipe: ConfigDict) -> list[int]:
+    """Lists the tokens of a row, of training and of what is held out."""
+    sections = [recipe.batches, recipe.get("first_phase") or {}, *recipe.evals.values()]
+    return [section["L"] for section in sections if "L" in section]
+
+
+def has_objective(run: Run, name: str) -> bool:
+    """Checks that a run was trained for the objective of this name; a fine-tuned one was not."""
+    return run.config.get("objective", {}).get("name") == name
+
+
+def restore_params(
+    run: Run, objective: str, positions: str, say: Callable[[str], None]
+) -> Callable[[Any], Any]:
+    """Returns a function that puts the weights of a run into randomly initialized parameters.
+
+    Args:
+        objective: its name; of a run with another one, only the backbone is restored.
+        positions: of more of them than the run has: "new", behind its own, or "interpolated", its
+            own spread over all.
+        say: called with a line for every parameter: restored, new, or ignored.
+
+    Raises:
+        UserError: there is no such kind of positions.
+    """
+    if positions not in POSITIONS:
+        raise UserError(f"init_positions={positions!r} is none of {', '.join(POSITIONS)}")
+
+    is_same = has_objective(run, objective)
+
+    def grow(name: str, old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, str]:
+        return grow_param(name, old, new, positions)
+
+    def prepare(params: dict[str, Any]) -> dict[str, Any]:
+        old, step = load_params(run)
+        used = {name: x for name, x in old.items() if is_same or name.startswith("backbone/")}
+        merged, table = transfer.merge(named_leaves.flatten(params), used, grow)
+        table += [f"{name}: ignored, is of another objective" for name in old.keys() - used.keys()]
+        say(f"weights of {run.workdir}, step {step}:")
+        for line in table:
+            say(f"  {line}")
+        return named_leaves.nest(merged)
+
+    return prepare
+
+
+def load_params(run: Run) -> tuple[named_leaves.Leaves, int]:
+    """Loads all parameters of a run that count, by name, and the step that they are of.
+
+    Raises:
+        UserError: there is no checkpoint, or none verifies.
+    """
+    folder, within = weights_folder(run), f"{weights_key(run)}/"
+    # Spread over all devices: the run's weights and the new ones are in memory together.
+    layout = Layout(make_mesh(data=1, fsdp=-1))
+    like = layout.add_shardings(named_leaves.nest(transfer.describe_leaves(folder, within)))
+    state, step = transfer.load(like, folder, within)
+    leaves = named_leaves.flatten(state)
+    return {name.removeprefix(within): x for name, x in leaves.items()}, step
+
+
+def grow_param(
+    name: str, old: np.ndarray, new: np.ndarray, positions: str
+) -> tuple[np.ndarray, str]:
+    """Grows a parameter along the dimension in which the new one is larger.
+
+    New words and segments begin as the mean of those there are; for positions see `restore_params`.
+
+    Raises:
+        UserError: it is smaller, or larger in width.
+    """
+    letters = name.rpartition("_")[2]
+    axes = [i for i, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)) if a != b]
+    letter = letters[axes[0]] if len(axes) == 1 == len(letters) - new.ndim + 1 else ""
+    if letter not in ("V", "S", "L") or new.shape[axes[0]] < old.shape[axes[0]]:
+        raise UserError(f"{name}: {new.shape} here, {old.shape} in the run to go on from")
+    axis, more = axes[0], new.shape[axes[0]] - old.shape[axes[0]]
+    if letter == "L" and positions == "interpolated":
+        return interpolate(old, new.shape[axis], axis), "restored, positions interpolated"
+    rest = np.take(new, range(old.shape[axis], new.shape[axis]), axis)
+    if letter != "L":
+        rest = np.broadcast_to(old.mean(axis, keepdims=True), rest.shape)
+    kind = "new positions" if letter == "L" else "rows that begin as their mean"
+    return np.concatenate([old, rest], axis), f"restored, and {more} {kind}"
+
+
+def interpolate(x: np.ndarray, size: int, axis: int) -> np.ndarray:
+    """Spreads the entries of a dimension over more of them, linearly; the ends stay the ends."""
+    places = np.linspace(0, x.shape[axis] - 1, size)
+    below = np.minimum(places.astype(int), max(x.shape[axis] - 2, 0))
+    share = (places - below).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
+    above = np.minimum(below + 1, x.shape[axis] - 1)
+    return (1 - share) * np.take(x, below, axis) + share * np.take(x, above, axis)

@@ -1,0 +1,100 @@
+"""A run goes on from another: what the weights decide is from there, what they lack is grown."""
+
+import shutil
+
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from pretrain.inference import continuation
+from pretrain.inference.continuation import grow_param, interpolate
+from pretrain.runtime.errors import UserError
+
+pytest_plugins = ["tests.support.tiny_models", "tests.support.tiny_runs"]
+
+
+def test_architecture_and_tokenizer_are_the_runs_and_the_rest_the_recipes(toy, run, tmp_path):
+    config = toy.config("clm", {"model.D": 24, "model.dropout": 0.3, "optim.lr": 0.5})
+    config.init = str(run("clm").workdir)
+    start = continuation.open_start(config, tmp_path)
+    model = run("clm").config.model.to_dict()
+    assert start.config.model.to_dict() == {**model, "dropout": 0.3}
+    assert (start.config.optim.lr, config.model.D) == (0.5, 24)
+    assert start.corpus_fields()["tokens"]["folder"] == f"{run('clm').workdir}/tokenizer"
+    changed, others = start.notes
+    assert "as in the recipe, not as in" in changed
+    assert changed.endswith(": dropout=0.3")
+    assert others.endswith("not as in the recipe: D=16")
+
+
+def test_a_run_that_resumes_does_not_ask_for_what_it_began_with(toy, run, tmp_path):
+    config = toy.config("clm")
+    config.init = str(run("clm").workdir)
+    first = continuation.open_start(config, tmp_path / "own")
+    shutil.copytree(run("clm").workdir, tmp_path / "own")  # as it would be after a save
+    config.init = str(tmp_path / "gone")
+    again = continuation.open_start(config, tmp_path / "own")
+    assert again.config.model == first.config.model
+    assert again.corpus_fields()["tokens"]["folder"] == str(tmp_path / "own" / "tokenizer")
+    with pytest.raises(UserError, match="gone holds no run"):
+        continuation.open_start(config, tmp_path / "new")
+
+
+def test_longer_rows_bring_positions_and_another_backbone_is_not_taken(toy, run, tmp_path):
+    config = toy.config("clm", {"batches.L": 48})
+    config.init = str(run("clm").workdir)
+    start = continuation.open_start(config, tmp_path)
+    assert start.config.model.L == 48
+    assert "model.L=48 for the rows of this recipe: the run has 32" in start.notes
+    config.model = ConfigDict(dict(name="recurrent", D=8))
+    start = continuation.open_start(config, tmp_path)
+    assert (start.config.model.name, start.config.model.D) == ("transformer", 16)
+    assert any("name='transformer'" in note for note in start.notes)
+
+
+def test_without_init_a_recipe_is_what_it_was(toy, tmp_path):
+    config = toy.config("clm")
+    start = continuation.open_start(config, tmp_path)
+    assert (start.config, start.loop_options(print)) == (config, {})
+    assert start.corpus_fields() == config.corpus
+
+
+OLD_VD, OLD_LD = np.arange(6.0).reshape(3, 2), np.array([[0.0, 4], [2, 0], [4, 8]])
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "positions", "rest"),
+    [
+        ("backbone/token_VD", OLD_VD, "new", [[2, 3]] * 2),
+        ("head/kernel_DV", OLD_VD.T, "new", np.array([[2, 3]] * 2).T),
+        ("head/bias_V", np.array([1.0, 2, 6]), "new", [3, 3]),
+        ("backbone/segment_SD", OLD_VD, "new", [[2, 3]] * 2),
+        ("backbone/position_LD", OLD_LD, "new", [[9, 9]] * 2),
+    ],
+)
+def test_new_rows_begin_as_the_mean_and_new_positions_as_drawn(name, old, positions, rest):
+    axis = name.rpartition("_")[2].index(next(x for x in "VSL" if x in name.rpartition("_")[2]))
+    shape = [n + 2 if i == axis else n for i, n in enumerate(old.shape)]
+    grown, outcome = grow_param(name, old, np.full(shape, 9.0), positions)
+    np.testing.assert_array_equal(grown, np.concatenate([old, rest], axis))
+    assert outcome.startswith("restored, and 2 ")
+
+
+def test_interpolated_positions_keep_their_ends_and_order():
+    grown, outcome = grow_param("position_LD", OLD_LD, np.zeros((5, 2)), "interpolated")
+    np.testing.assert_allclose(grown, [[0, 4], [1, 2], [2, 0], [3, 4], [4, 8]])
+    assert outcome == "restored, positions interpolated"
+    np.testing.assert_array_equal(interpolate(np.array([[7.0]]), 3, 0), [[7]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("layers/w_DF", (3, 4)), ("token_VD", (2, 2)), ("token_VD", (5, 3))]
+)
+def test_other_widths_and_fewer_rows_are_refused(name, shape):
+    with pytest.raises(UserError, match=f"{name}: .* in the run to go on from"):
+        grow_param(name, OLD_VD, np.zeros(shape), "new")
+
+
+def test_an_unknown_way_to_grow_positions_is_refused(run):
+    with pytest.raises(UserError, match="init_positions='stretched' is none of new, interpolated"):
+        continuation.restore_params(run("clm"), "clm", "stretched", print)
