@@ -48,29 +48,24 @@ def test_flops_of_published_models_are_the_closed_forms(preset, M, mflop):
 SIZE = dict(V=2000, D=128, H=2, K=64, N=2, F=512, unroll=2, dropout=0.0, attention_dropout=0.0)
 TWO_STREAM = SIZE | dict(name="two_stream", reuse_len=32, block=16)
 TRANSFORMER = SIZE | dict(name="transformer", L=64)
+CAUSAL = TRANSFORMER | dict(norm="pre", attention="causal")
 LANES = dict(name="lanes", reuse_len=32, bidirectional=False)
 
 
-@pytest.mark.parametrize(
-    ("objective", "model", "batches"),
-    [
-        (dict(name="plm", perm_size=32), TWO_STREAM | dict(M=0), LANES),
-        (dict(name="plm", perm_size=32), TWO_STREAM | dict(M=64), LANES),
-        (dict(name="mlm"), TRANSFORMER | dict(pooler=True), dict(name="pairs")),
-        (
-            dict(name="clm"),
-            TRANSFORMER | dict(norm="pre", attention="causal"),
-            dict(name="windows"),
-        ),
-    ],
-    ids=["plm", "plm with memory", "mlm", "clm"],
-)
+PERMUTED, MORE = dict(name="plm", perm_size=32), pytest.mark.slow
+STEPS = [
+    pytest.param(PERMUTED, TWO_STREAM | dict(M=0), LANES, id="plm", marks=MORE),
+    pytest.param(PERMUTED, TWO_STREAM | dict(M=64), LANES, id="plm with memory"),
+    pytest.param(dict(name="mlm"), TRANSFORMER | dict(pooler=True), dict(name="pairs"), id="mlm"),
+    pytest.param(dict(name="clm"), CAUSAL, dict(name="windows"), id="clm"),
+]
+
+
+@pytest.mark.parametrize(("objective", "model", "batches"), STEPS)
 def test_flops_are_those_of_the_compiled_step(objective, model, batches):
     recipe = {"model": model, "seed": 0, "batches": dict(B=4, L=64, **batches)}
-    name = objective["name"]
-    objective = build(
-        name, model, loss_chunks=1, **{k: x for k, x in objective.items() if k != "name"}
-    )
+    fields = dict(objective)
+    objective = build(fields.pop("name"), model, loss_chunks=1, **fields)
     batch = synthetic_data.build_layout(recipe).batch(0)
     rngs = {name: jax.random.key(0) for name in ("params", "dropout", "corrupt")}
     variables = jax.eval_shape(lambda: objective.init(rngs, batch, train=True))
@@ -178,8 +173,7 @@ def test_a_recipe_is_measured_and_its_loss_falls(tmp_path, preset):
 
 
 @pytest.mark.parametrize(
-    ("preset", "peers"),
-    [("xlnet", ["hf"]), ("bert", ["hf", "gathered"]), ("gpt2", ["hf", "sdpa"])],
+    ("preset", "peers"), [("xlnet", ["hf"]), ("bert", ["hf", "gathered"]), ("gpt2", ["hf", "sdpa"])]
 )
 def test_peers_begin_where_ours_does_and_learn(tmp_path, preset, peers):
     if not options.has_packages(PEER_PYTHON, "torch", "transformers"):

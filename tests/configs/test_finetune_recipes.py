@@ -192,38 +192,6 @@ def quiet(*_):
     pass
 
 
-def told(made, split, data):
-    """What the task's metrics say of outputs that are 0, but for what they have of the batch."""
-    batch = data.arrays | {"weight_B": np.ones(data.size, np.float32)}
-    rngs = dict.fromkeys(("params", "dropout"), jax.random.key(0))
-    shapes, sums = jax.eval_shape(lambda: _initial(made.task, rngs, batch))
-    outputs = jax.eval_shape(lambda p: made.task.apply(p, batch, method="predict"), shapes)
-    zeros = {name: batch.get(name, np.zeros(x.shape, x.dtype)) for name, x in outputs.items()}
-    return {**dict.fromkeys(sums, 0.0), **made.score(split, zeros)}
-
-
-def _initial(task, rngs, batch):
-    sums, params = task.init_with_output(rngs, batch, train=True)
-    return params, sums
-
-
-@pytest.mark.parametrize(("name", "preset"), CASES)
-def test_every_preset_builds_a_job_and_is_judged_by_the_metric_it_names(recipe, name, preset):
-    config = recipe(name, preset)
-    made = jobs.build_job(config, quiet)
-    assert made.train.batch(0)["weight_B"].shape == (config.batches.B,)
-    assert made.evals
-    metrics = {}
-    for split, data in made.evals.items():
-        metrics |= {f"{split}/{name}": x for name, x in told(made, split, data).items()}
-    assert config.train.best.removeprefix("-") in ("", *metrics)
-    assert all(-1 <= x <= 100 for x in metrics.values())
-    assert set(config.mesh) == set(AXES)
-    TrainConfig(**config.train)
-    _, rate = optimizer.make(**config.optim)
-    assert rate(0) <= config.optim.lr
-
-
 # Below a task: what has more than one dimension and is a bias all the same, or a task's own scores.
 SPARED = {
     "bh_ZU",
@@ -240,16 +208,42 @@ SPARED = {
 }
 
 
-@pytest.mark.parametrize(("name", "preset"), CASES)
-def test_matrices_decay_and_vectors_do_not(recipe, name, preset):
-    task = (made := jobs.build_job(recipe(name, preset), quiet)).task
+def described(task, batch):
+    """(the parameters' shapes, the metrics, what the parameters say of themselves)."""
     rngs = dict.fromkeys(("params", "dropout"), jax.random.key(0))
     with recording() as record:
-        shapes = jax.eval_shape(lambda: task.init(rngs, made.train.batch(0), train=True))["params"]
-    infos = record.infos(shapes)
-    for (path, info), x in zip(
-        jax.tree_util.tree_leaves_with_path(infos), jax.tree.leaves(shapes), strict=True
-    ):
+        sums, shapes = jax.eval_shape(lambda: task.init_with_output(rngs, batch, train=True))
+    return shapes, sums, record.infos(shapes["params"])
+
+
+def told(made, shapes, split, data):
+    """What the task's metrics say of outputs that are 0, but for what they have of the batch."""
+    batch = data.arrays | {"weight_B": np.ones(data.size, np.float32)}
+    outputs = jax.eval_shape(lambda p: made.task.apply(p, batch, method="predict"), shapes)
+    zeros = {name: batch.get(name, np.zeros(x.shape, x.dtype)) for name, x in outputs.items()}
+    return made.score(split, zeros)
+
+
+@pytest.mark.parametrize(("name", "preset"), CASES)
+def test_a_preset_s_job_has_its_metric_and_decays_matrices_alone(recipe, name, preset):
+    config = recipe(name, preset)
+    made = jobs.build_job(config, quiet)
+    batch = made.train.batch(0)
+    assert batch["weight_B"].shape == (config.batches.B,)
+    assert made.evals
+    shapes, sums, infos = described(made.task, batch)
+    metrics = {}
+    for split, data in made.evals.items():
+        scores = {**dict.fromkeys(sums, 0.0), **told(made, shapes, split, data)}
+        metrics |= {f"{split}/{name}": x for name, x in scores.items()}
+    assert config.train.best.removeprefix("-") in ("", *metrics)
+    assert all(-1 <= x <= 100 for x in metrics.values())
+    assert set(config.mesh) == set(AXES)
+    TrainConfig(**config.train)
+    _, rate = optimizer.make(**config.optim)
+    assert rate(0) <= config.optim.lr
+    leaves = jax.tree.leaves(shapes["params"])
+    for (path, info), x in zip(jax.tree_util.tree_leaves_with_path(infos), leaves, strict=True):
         one = x.ndim - isinstance(info.layers_above, tuple)
         assert info.decay == (one > 1 and path[-1].key not in SPARED), path
 

@@ -40,10 +40,7 @@ EXPECTED = {
         NORMS | {"token_VD", "position_LD", "segment_SD"},
     ),
     "bert:roberta": (BERT, NORMS | {"token_VD", "position_LD", "segment_SD"}),
-    "elmo": (
-        HIGHWAYS | {"b_ZGU", "bias_V", *FILTERS},
-        HIGHWAYS | WORDS | {*FILTERS, *KERNELS},
-    ),
+    "elmo": (HIGHWAYS | {"b_ZGU", "bias_V", *FILTERS}, HIGHWAYS | WORDS | {*FILTERS, *KERNELS}),
     "elmo:mini": (
         HIGHWAYS | {"b_ZGU", "bias_V", *FILTERS[:4]},
         HIGHWAYS | WORDS | {*FILTERS[:4], *KERNELS[:4]},

@@ -16,7 +16,7 @@ from modules.metrics import Sum
 from pretrain.objectives import plm
 from tests.support.compiler import quick_jit
 
-B, L, V, REUSE, M, PREDICT_EVERY = 3, 24, 40, 10, 7, 4
+B, L, V, REUSE, M, PREDICT_EVERY, CHUNKS = 3, 24, 40, 10, 7, 4, 3
 P = L // PREDICT_EVERY
 SPECIAL = FrozenDict({"cls": 3, "sep": 4})
 
@@ -58,7 +58,7 @@ class SpyHead(nn.Module):
     """In place of the head: passes on what is predicted."""
 
     def cross_entropy(self, h_BPD, ids_BP, weights_BP, table_VD, *, chunks):
-        for name, x in dict(ids_BP=ids_BP, weights_BP=weights_BP).items():
+        for name, x in dict(ids_BP=ids_BP, weights_BP=weights_BP, chunks=chunks).items():
             self.sow("asked", name, x, reduce_fn=lambda _, new: new, init_fn=lambda: None)
         return {"loss": Sum((h_BPD[..., 0] * weights_BP).sum(), weights_BP.sum(), train=True)}
 
@@ -79,56 +79,31 @@ def draw(seed=0, bidirectional=True):
 
 @functools.cache
 def program(objective, train):
-    """Jitted: (rngs, batch, carry or None) -> (sums, what is left)."""
+    """Jitted: (key, batch, carry) -> (sums, what is left)."""
 
-    def run(rngs, batch, carry):
-        if carry is None:
-            carry = objective.init({"params": rngs["corrupt"], **rngs}, batch, train=train)
-            carry = {name: x for name, x in carry.items() if name == "memory"}
+    @quick_jit
+    def run(key, batch, carry):
+        rngs = {"corrupt": key}
         return objective.apply(carry, batch, train=train, rngs=rngs, mutable=["memory", "asked"])
 
-    return quick_jit(run)
+    return run
 
 
 def listen(objective, batch, carry=None, seed=0, train=True):
     """(sums, what the spy was asked, the new carry)."""
-    sums, out = program(objective, train)({"corrupt": jax.random.key(seed)}, batch, carry)
-    asked = jax.device_get(out["asked"])
-    return (
-        sums,
-        asked["backbone"] | asked["head"],
-        {"memory": out["memory"]} if "memory" in out else {},
-    )
+    sums, out = program(objective, train)(jax.random.key(seed), batch, carry or {})
+    asked = jax.device_get(out.pop("asked"))
+    return sums, asked["backbone"] | asked["head"], out
 
 
 def spied(**fields):
-    return plm.Objective(
-        Spy(), SpyHead(), special=SPECIAL, **{"predict_every": PREDICT_EVERY, **fields}
-    )
+    fields = {"predict_every": PREDICT_EVERY, "loss_chunks": CHUNKS, **fields}
+    return plm.Objective(Spy(), SpyHead(), special=SPECIAL, **fields)
 
 
 @functools.cache
-def tiny(dropout=0.0, chunks=2, memory=M, **fields):
-    backbone = modules.build(
-        "two_stream",
-        V=V,
-        D=8,
-        H=2,
-        K=4,
-        N=2,
-        F=12,
-        M=memory,
-        reuse_len=REUSE,
-        dropout=dropout,
-        attention_dropout=dropout,
-    )
-    head = language_model.build(backbone, bias=True)
-    fields |= dict(predict_every=PREDICT_EVERY, loss_chunks=chunks, special=SPECIAL)
-    return plm.Objective(backbone, head, **fields)
-
-
-def big_weights():
-    """Parameters of `tiny()`, large enough that everything matters."""
-    init = quick_jit(functools.partial(tiny(memory=0).init, train=False))
-    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(0)}
-    return jax.tree.map(lambda x: 10 * x, init(rngs, draw())["params"])
+def tiny(memory=M, **fields):
+    sizes = dict(V=V, D=8, H=2, K=4, N=2, F=12, dropout=0.0, attention_dropout=0.0)
+    backbone = modules.build("two_stream", M=memory, reuse_len=REUSE, **sizes)
+    fields |= dict(predict_every=PREDICT_EVERY, loss_chunks=2, special=SPECIAL)
+    return plm.Objective(backbone, language_model.build(backbone, bias=True), **fields)

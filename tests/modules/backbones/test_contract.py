@@ -11,9 +11,10 @@ from flax import linen as nn
 import modules
 from modules import plugins
 from modules.backbones import text_mask
-from tests.support import tiny_models, xlnet_inputs, xlnet_reference
+from modules.masks import Mask
 from tests.support import transformer_inputs as cases
 from tests.support import transformer_reference as reference
+from tests.support import xlnet_inputs, xlnet_reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
@@ -21,12 +22,7 @@ pytest_plugins = ["tests.support.tiny_models"]
 pytestmark = pytest.mark.usefixtures("exactly")
 
 RAGGED = np.arange(11) < [[11], [7], [4]]
-TRANSFORMERS = {
-    "BERT": cases.BERT,
-    "GPT-1": cases.GPT1,
-    "GPT-2": cases.GPT2,
-    "banded": cases.GPT2 | {"window": 3},
-}
+TRANSFORMERS = {"BERT": cases.BERT, "banded": cases.GPT2 | {"window": 3}}
 
 
 def layer_states(model, params, tokens, valid_BL=RAGGED, **given):
@@ -74,17 +70,6 @@ def test_a_content_layers_states_are_the_reference_s_of_fewer_layers(untie_r):
             assert off(h_NBLD[n, row][valid_L], theirs[valid_L]) < 3e-6
 
 
-@pytest.mark.parametrize("kind", tiny_models.KINDS)
-def test_the_last_states_are_what_a_call_gives(run, kind):
-    backbone, params = run(kind).backbone, tiny_models.drawn(run(kind).backbone)
-    W = backbone.example().shape[2:]
-    tokens = np.random.default_rng(0).integers(0, 20, (*RAGGED.shape, *W))
-    h_NBLD = layer_states(backbone, params, tokens)
-    given = dict(mask=text_mask(backbone, valid_BL=RAGGED), train=False)
-    top = quick_jit(lambda p: backbone.apply({"params": p}, tokens, **given).h)(params)
-    assert off(h_NBLD[-1][RAGGED], top[RAGGED]) < 1e-6
-
-
 SMALL = {
     "elmo": dict(N=2, U=8, inputs="words"),
     "recurrent": dict(N=2, U=8),
@@ -116,3 +101,27 @@ def test_every_backbone_keeps_the_contract(name):
     assert (h_BLD.shape[:2], table_VD.shape) == ((2, 5), (13, 8))
     assert backbone.refusal(mask) == ""
     assert 0 < backbone.flops(2, 5, 3) < backbone.flops(4, 5, 3)
+
+
+CAUSAL, GROUPED = Mask(is_causal=True), Mask(groups_BL=np.zeros((2, 5), int))
+REFUSED = [
+    ("text_cnn", {}, CAUSAL, "sees what comes"),
+    ("text_cnn", {}, GROUPED, "it takes lengths, not groups_BL"),
+    ("text_rcnn", {}, CAUSAL, "has read what comes"),
+    ("text_rcnn", {}, GROUPED, "it takes lengths, not groups_BL"),
+    ("recurrent", dict(Z=2), CAUSAL, "the second direction .* sees what comes"),
+    ("recurrent", dict(Z=1), Mask(), "sees nothing of what comes"),
+    ("recurrent", dict(Z=2), GROUPED, "documents in one row are read in one direction"),
+    ("recurrent", dict(Z=1), CAUSAL & Mask(window=2), "not window"),
+    ("elmo", dict(Z=2), CAUSAL, "model.Z=2 sees what comes: set model.Z=1"),
+    ("elmo", dict(Z=1), Mask(), "model.Z=1 sees nothing of what comes"),
+    ("elmo", dict(Z=1), CAUSAL & Mask(window=3), "documents, not window"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "mask", "message"), REFUSED)
+def test_a_mask_that_it_cannot_honour_is_refused(name, fields, mask, message):
+    backbone = modules.build(name, V=13, D=8, **SMALL[name] | fields)
+    read = functools.partial(backbone.init, mask=mask, train=False)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(read, jax.random.key(0), np.zeros((2, 5), int))

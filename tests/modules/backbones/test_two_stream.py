@@ -1,4 +1,4 @@
-"""Every switch gives the numbers and the slopes of the slow reference."""
+"""Every switch gives the numbers and the gradients of the slow reference."""
 
 import re
 
@@ -8,21 +8,14 @@ import pytest
 
 from tests.support import xlnet_reference as reference
 from tests.support.compiler import quick_jit
-from tests.support.xlnet_inputs import B, arguments, backbone, draw_inputs, off
+from tests.support.xlnet_inputs import B, P, arguments, backbone, draw_inputs, off
 
 L = 11  # a prime
 
 # name: (the original's flags, what the case needs besides)
 CASES = {
-    "content alone": ({}, dict(slots=False)),
-    "two streams": ({}, {}),
-    "biases tied over layers": (dict(untie_r=False), {}),
-    "distances clamped": (dict(clamp_len=3, mem_len=5), {}),
-    "distances clamped, both directions": (dict(clamp_len=3, mem_len=5, bi_data=True), {}),
-    "relu": (dict(ff_activation="relu"), dict(slots=False)),
-    "left to right, memory": (dict(attn_type="uni", mem_len=5), dict(slots=False, masked=False)),
-    "left to right, both streams": (dict(attn_type="uni", mem_len=5), dict(masked=False)),
-    "left to right and masked": (dict(attn_type="uni", mem_len=5), {}),
+    "content alone, relu": (dict(ff_activation="relu"), dict(slots=False)),
+    "distances clamped, blocks": (dict(clamp_len=3, mem_len=5), dict(L=12, block=4)),
     "same length, memory": (
         dict(attn_type="uni", same_length=True, mem_len=13),
         dict(slots=False, masked=False),
@@ -31,33 +24,33 @@ CASES = {
         dict(attn_type="uni", same_length=True, mem_len=4),
         dict(slots=False, masked=False),
     ),
+    "memory longer than the window, three layers, heads as wide as the model": (
+        dict(mem_len=17, reuse_len=4, n_layer=3, d_head=8),
+        {},
+    ),
+    "memory shorter than what is reused, one layer": (dict(mem_len=3, reuse_len=7, n_layer=1), {}),
+}
+WITH_GRADIENTS = {
+    "biases tied over layers, some queries know their token": (
+        dict(untie_r=False),
+        dict(mixed=True),
+    ),
+    "distances clamped, both directions, blocks": (
+        dict(clamp_len=3, mem_len=5, bi_data=True),
+        dict(L=12, block=3),
+    ),
+    "left to right and masked": (dict(attn_type="uni", mem_len=5), {}),
     "both directions, memory, reuse": (dict(bi_data=True, mem_len=6, reuse_len=5), {}),
-    "memory longer than the window": (dict(mem_len=17, reuse_len=4), {}),
-    "memory shorter than what is reused": (dict(mem_len=3, reuse_len=7), {}),
-    "one layer": (dict(n_layer=1, mem_len=3), {}),
-    "three layers, heads as wide as the model": (dict(n_layer=3, d_head=8), {}),
-    "blocks": (dict(mem_len=5), dict(L=12, block=4)),
-    "blocks, both directions": (dict(mem_len=5, bi_data=True), dict(L=12, block=3)),
     "a distance table for each example": (
         dict(mem_len=5, bi_data=True),
         dict(L=12, block=4, shared_distances=False),
     ),
-    "some queries know their token": ({}, dict(mixed=True)),
 }
-
-WITH_SLOPES = [
-    "biases tied over layers",
-    "distances clamped, both directions",
-    "left to right and masked",
-    "both directions, memory, reuse",
-    "a distance table for each example",
-    "some queries know their token",
-]
 
 
 def draw_case(case):
     """(flags, weights, inputs, fields of ours) of a case."""
-    flags, extra = CASES[case]
+    flags, extra = (CASES | WITH_GRADIENTS)[case]
     fields = {k: x for k, x in extra.items() if k in ("block", "shared_distances")}
     extra = {k: x for k, x in extra.items() if k not in fields}
     cfg, rng = reference.Config(**flags), np.random.default_rng(len(case))
@@ -82,43 +75,46 @@ def exact_products():
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_the_reference_s(case):
     cfg, weights, inputs, fields = draw_case(case)
-    expected, memories = reference_outputs(cfg, weights, inputs)
     model, given = backbone(cfg, **fields), arguments(cfg, inputs)
-    out = quick_jit(lambda p: model.apply({"params": p}, **given, train=False))(
-        reference.ours(weights, cfg)
-    )
-    real = slice(-1) if "slots_BP" in given else slice(None)
-    assert off(out.h[:, real], expected[:, real]) < 2e-6
-    if cfg.mem_len:
-        assert off(np.moveaxis(np.asarray(out.memory.h_NBMD), 1, 0), np.array(memories)) < 2e-6
+    run = quick_jit(lambda p: model.apply({"params": p}, **given, train=False))
+    check_numbers(cfg, run(reference.ours(weights, cfg)), reference_outputs(cfg, weights, inputs))
 
 
-@pytest.mark.parametrize("case", WITH_SLOPES)
-def test_slopes_are_the_reference_s(case):
+@pytest.mark.parametrize("case", WITH_GRADIENTS)
+def test_numbers_and_gradients_are_the_reference_s(case):
     cfg, weights, inputs, fields = draw_case(case)
-    shape = reference_outputs(cfg, weights, inputs)[0].shape
-    weigh = np.random.default_rng(2).normal(0, 1, shape)
+    expected = reference_outputs(cfg, weights, inputs)
+    weigh = np.random.default_rng(2).normal(0, 1, expected[0].shape)
     weigh[:, -1] = 0  # the prediction that is none
     model, given = backbone(cfg, **fields), arguments(cfg, inputs)
 
     def loss(params):
         out = model.apply({"params": params}, **given, train=False)
-        return (out.h * weigh).sum()
+        return (out.h * weigh).sum(), out
 
-    slopes = quick_jit(jax.grad(loss))(reference.ours(weights, cfg))
+    grads, out = quick_jit(jax.grad(loss, has_aux=True))(reference.ours(weights, cfg))
+    check_numbers(cfg, out, expected)
 
     def theirs(w):
         return (reference_outputs(cfg, w, inputs)[0] * weigh).sum()
 
-    check_slopes(cfg, weights, slopes, theirs)
+    check_gradients(cfg, weights, grads, theirs)
 
 
-def check_slopes(cfg, weights, slopes, theirs):
+def check_numbers(cfg, out, expected):
+    states, memories = expected
+    real = slice(-1) if states.shape[1] == P else slice(None)
+    assert off(out.h[:, real], states[:, real]) < 2e-6
+    if cfg.mem_len:
+        assert off(np.moveaxis(np.asarray(out.memory.h_NBMD), 1, 0), np.array(memories)) < 2e-6
+
+
+def check_gradients(cfg, weights, grads, theirs):
     """Our gradient against central differences of the reference, one kind of weight at a time."""
     rng = np.random.default_rng(3)
     weights = {name: w.astype(np.float64) for name, w in weights.items()}
-    slopes = jax.tree.map(lambda x: np.asarray(x, np.float64), slopes)
-    whole = np.sqrt(dot(slopes, slopes))
+    grads = jax.tree.map(lambda x: np.asarray(x, np.float64), grads)
+    whole = np.sqrt(dot(grads, grads))
     for kind in sorted({kind_of(name) for name in weights} - {"model/lm_loss/bias"}):
         way = {
             name: rng.normal(0, 1, w.shape)
@@ -131,9 +127,9 @@ def check_slopes(cfg, weights, slopes, theirs):
             theirs({k: w + sign * 1e-5 * way[k] for k, w in weights.items()}) for sign in (1, -1)
         )
         mapped = reference.ours(way, cfg)
-        own = jax.tree.map(lambda g, x: g * (x != 0), slopes, mapped)
+        own = jax.tree.map(lambda g, x: g * (x != 0), grads, mapped)
         size = max(np.sqrt(dot(own, own)), 1e-3 * whole)
-        assert abs(dot(slopes, mapped) - (ahead - behind) / 2e-5) < 1e-5 * size, kind
+        assert abs(dot(grads, mapped) - (ahead - behind) / 2e-5) < 1e-5 * size, kind
 
 
 def kind_of(name):

@@ -21,13 +21,13 @@ def test_windows_with_memory_are_the_whole_row_under_a_band():
     call = functools.partial(backbone(cfg).apply, train=False, segments_BL=segments_BL)
     begin_L, key_L = np.arange(12) // L * L, np.arange(12)
     near = (key_L >= begin_L[:, None] - 6) & (key_L < begin_L[:, None] + L)
-    everywhere = Mask(valid_BL=valid_BL)
     with jax.default_matmul_precision("highest"):
         read = lambda p: call({"params": p}, tokens_BL, valid_BL, L, method=encode_windows)  # noqa: E731
         by_window = quick_jit(read)(params)
+        masked = quick_jit(lambda p, mask: call({"params": p}, tokens_BL, mask=mask).h)
         whole, at_once = (
-            quick_jit(lambda p, mask=mask: call({"params": p}, tokens_BL, mask=mask).h)(params)
-            for mask in (everywhere & Mask(visible_BLJ=near[None]), everywhere)
+            masked(params, Mask(valid_BL=valid_BL, visible_BLJ=visible[None]))
+            for visible in (near, near | True)
         )
     tolerance = 2e-6 * float(np.abs(whole[valid_BL]).max())
     np.testing.assert_allclose(by_window[valid_BL], whole[valid_BL], atol=tolerance, rtol=0)

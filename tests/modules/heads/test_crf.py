@@ -13,6 +13,7 @@ from modules.activation_sharding import sharding_context
 from modules.heads import crf
 from modules.heads.crf import CRF, Chain
 from pretrain.distributed.sharding import Layout, make_mesh
+from tests.support.compiler import quick_jit
 
 L, C = 5, 3
 ROWS = {  # what is valid
@@ -30,9 +31,9 @@ ALLOWED = Chain(  # tag 2 neither begins nor follows 0; 1 does not end
     np.array([1, 0, 1], bool),
     np.array([[1, 1, 0], [1, 1, 1], [1, 1, 1]], bool),
 )
-likelihood = jax.jit(crf.log_likelihood)
-decode = jax.jit(crf.viterbi)
-loss = jax.jit(crf.loss)
+likelihood = quick_jit(crf.log_likelihood)
+decode = quick_jit(crf.viterbi)
+loss = quick_jit(crf.loss)
 
 
 def draw(seed=0, rows=B, length=L, tags=C):
@@ -104,7 +105,7 @@ def test_gradients_are_expected_counts_less_the_tags_own(allowed):
     x_BLC, chain, tags_BL = draw(1)
     tags_BL = np.zeros_like(tags_BL) if allowed else tags_BL  # all 0: allowed
 
-    @functools.partial(jax.jit, static_argnums=2)
+    @functools.partial(quick_jit, static_argnums=2)
     @functools.partial(jax.grad, argnums=(0, 1))
     def grad(x_BLC, chain, held):
         chain = crf.forbid(chain, ALLOWED) if held else chain
@@ -161,7 +162,7 @@ def test_forbidden_tags_have_a_loud_but_finite_loss_and_finite_gradients():
     x_BLC, chain, tags_BL = draw(8)
     tags_BL = np.full_like(tags_BL, 2)
     with_chain = lambda chain: crf.loss(x_BLC, tags_BL, crf.forbid(chain, ALLOWED), VALID_BL).total  # noqa: E731
-    total, grads = jax.jit(jax.value_and_grad(with_chain))(chain)
+    total, grads = quick_jit(jax.value_and_grad(with_chain))(chain)
     assert 1e29 < total < 1e33
     assert all(np.isfinite(x).all() for x in grads)
     assert grads.start_C[2] == grads.transition_CC[0, 2] == grads.end_C[1] == 0
@@ -173,7 +174,7 @@ def test_padding_and_gaps_change_no_bit():
     x_BLC[~VALID_BL], tags_BL = np.nan, np.where(VALID_BL, tags_BL, -100)
     found_B = likelihood(x_BLC, tags_BL, chain, VALID_BL)
     tags, scores = decode(x_BLC, chain, VALID_BL)
-    grad = jax.jit(jax.grad(lambda x, y, v: crf.loss(x, y, chain, v).total))
+    grad = quick_jit(jax.grad(lambda x, y, v: crf.loss(x, y, chain, v).total))
     grads_BLC = grad(x_BLC, tags_BL, VALID_BL)
     for b, valid_L in enumerate(VALID_BL[:-1]):
         n = valid_L.sum()
@@ -240,7 +241,7 @@ def test_loss_weighs_whole_rows_and_an_empty_row_weighs_nothing():
 def test_it_begins_as_a_softmax_of_each_position():
     x_BLC, _, tags_BL = draw(13)
     model = CRF(C)
-    start = jax.jit(model.init_with_output)
+    start = quick_jit(model.init_with_output)
     found, params = start(jax.random.key(0), x_BLC, tags_BL)
     wanted = optax.softmax_cross_entropy_with_integer_labels(x_BLC, tags_BL).sum()
     np.testing.assert_allclose(found.total, wanted, rtol=1e-5)
@@ -255,8 +256,8 @@ def test_rows_over_devices_give_the_same_loss():
     grad = jax.value_and_grad(lambda x, c: crf.loss(x, tags_BL, c, valid_BL).total, (0, 1))
     layout = Layout(make_mesh(data=4, fsdp=2))
     with sharding_context(layout):
-        many = jax.jit(grad)(layout.shard_batch({"x_BLC": x_BLC}, 8)["x_BLC"], chain)
-    one = jax.jit(grad)(x_BLC, chain)
+        many = quick_jit(grad)(layout.shard_batch({"x_BLC": x_BLC}, 8)["x_BLC"], chain)
+    one = quick_jit(grad)(x_BLC, chain)
     assert many[1][0].sharding.spec[0] == ("data", "fsdp")
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), many, one)
 

@@ -1,11 +1,11 @@
 """Heads of spans are those of BERT and XLNet, written out."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from modules.heads.span import HEADS
+from tests.support.arrays import draw_variables
 from tests.support.compiler import quick_jit
 
 B, D = 3, 6
@@ -22,11 +22,8 @@ def states():
 def build_head(conditional, h_BLD):
     """(head, parameters so large that all matter)"""
     head = HEADS[conditional](0.0)
-    shapes = jax.eval_shape(
-        lambda: head.init(jax.random.key(0), h_BLD, CONTEXT, NULL, START, train=False)
-    )
-    rng = np.random.default_rng(1)
-    return head, jax.tree.map(lambda x: jnp.asarray(rng.normal(0, 1, x.shape), x.dtype), shapes)
+    given = (jax.random.key(0), h_BLD, CONTEXT, NULL, START)
+    return head, draw_variables(head.init, *given, train=False, seed=1)
 
 
 def log_softmax(scores, may):
@@ -38,7 +35,12 @@ def log_softmax(scores, may):
 def test_start_and_end_are_two_softmaxes_over_the_context_and_none():
     h_BLD = states()
     head, params = build_head(False, h_BLD)
-    log = head.apply(params, h_BLD, CONTEXT, NULL, START, train=False)
+    log, candidates = quick_jit(
+        lambda params: (
+            head.apply(params, h_BLD, CONTEXT, NULL, START, train=False),
+            head.apply(params, h_BLD, CONTEXT, NULL, 9, method="candidates"),
+        )
+    )(params)
     own = params["params"]["ends"]
     logits = h_BLD.astype(float) @ np.asarray(own["w_DF"]) + np.asarray(own["bias_F"])
     for name, x in (("start_BL", logits[..., 0]), ("end_BL", logits[..., 1])):
@@ -46,7 +48,6 @@ def test_start_and_end_are_two_softmaxes_over_the_context_and_none():
             np.asarray(getattr(log, name))[MAY], log_softmax(x, MAY)[MAY], atol=1e-5
         )
         assert (np.asarray(getattr(log, name))[~MAY] < -1e29).all()
-    candidates = head.apply(params, h_BLD, CONTEXT, NULL, 9, method="candidates")
     for row in range(B):
         inside = np.flatnonzero(CONTEXT[row]).tolist()
         expected = {(s, e): logits[row, s, 0] + logits[row, e, 1] for s in inside for e in inside}

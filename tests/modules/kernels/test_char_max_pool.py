@@ -64,7 +64,8 @@ CASE = Case(
 )
 
 
-@pytest.mark.parametrize("words", [3, 512])  # in several chunks, the last filled up, and in one
+# In several chunks, the last filled up, and in one.
+@pytest.mark.parametrize("words", [3, pytest.param(512, marks=pytest.mark.slow)])
 @every_form(CASE)
 def test_values_and_gradients_are_the_reference_s(form, devices, words, monkeypatch):
     monkeypatch.setattr(kernel, "WORDS_PER_CHUNK", words)

@@ -8,15 +8,7 @@ import pytest
 
 from modules.kernels import dense, recurrent_cells, recurrent_scan
 from modules.kernels.recurrent_cells import CellConfig, CellState, CellWeights
-from tests.support.kernel_cases import (
-    B,
-    Case,
-    D,
-    L,
-    U,
-    assert_is_reference,
-    forms_of,
-)
+from tests.support.kernel_cases import B, Case, D, L, U, assert_is_reference, forms_of
 
 RNG = np.random.default_rng(0)
 

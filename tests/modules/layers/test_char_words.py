@@ -6,13 +6,11 @@ import pytest
 
 from modules.layers.char_words import CharWords
 from pretrain.data.tokenizers.character_ids import spell_words
+from tests.support.arrays import draw_variables
 from tests.support.compiler import quick_jit
 
 WORDS = ["a", "EU", "kitchens", "fine"]
-FORMS = {
-    "rnn": dict(E=3, cell="gru", U=4),
-    "filters": dict(E=3, filters=((3, 4), (4, 2))),
-}
+FORMS = {"rnn": dict(E=3, cell="gru", U=4), "filters": dict(E=3, filters=((3, 4), (4, 2)))}
 
 
 def spell(W):
@@ -24,11 +22,9 @@ def spell(W):
 def case(request):
     """A module, parameters of which none is 0, and characters -> words."""
     model = CharWords(**FORMS[request.param])
-    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), spell(10), train=False))["params"]
-    rng = np.random.default_rng(0)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape).astype(np.float32), shapes)
-    apply = quick_jit(lambda p, chars: model.apply({"params": p}, chars, train=False))
-    return params, apply
+    given = (model.init, jax.random.key(0), spell(10))
+    params = draw_variables(*given, train=False, scale=0.5)["params"]
+    return params, quick_jit(lambda p, chars: model.apply({"params": p}, chars, train=False))
 
 
 def test_padding_has_no_influence_and_no_word_has_zeros(case):
@@ -52,9 +48,9 @@ def test_a_word_depends_on_its_own_letters_alone(case):
 
 def test_filters_are_maxima_over_windows_around_each_character():
     model = CharWords(**FORMS["filters"])
-    params = model.init(jax.random.key(0), spell(10), train=False)["params"]
-    params = {k: np.asarray(x, np.float64) + 0.1 for k, x in params.items()}
-    found = model.apply({"params": params}, spell(10), train=False)
+    params = draw_variables(model.init, jax.random.key(0), spell(10), train=False)["params"]
+    apply = quick_jit(lambda p: model.apply({"params": p}, spell(10), train=False))
+    found = apply(params)
     for word, vector_X in zip(WORDS, found.reshape(6, -1), strict=False):
         x_WE = params["character_E"][[258, *word.encode(), 259]]
         expected = []

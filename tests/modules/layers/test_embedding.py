@@ -1,29 +1,23 @@
 """The embedding is the sum of three rows of three tables."""
 
+import functools
+
 import jax
 import numpy as np
 
 from modules.layers.embedding import Embedding
+from tests.support.compiler import quick_jit
 
 
 def test_a_state_is_the_sum_of_its_token_position_and_segment():
-    layer = Embedding(
-        V=9,
-        D=4,
-        L=6,
-        S=2,
-        normed_embedding=False,
-        epsilon=1e-6,
-        dropout=0.0,
-        initializer="normal",
-        init_scale=1.0,
-        position_scale=0.0,
-        dtype="float32",
-    )
+    fields = dict(normed_embedding=False, epsilon=1e-6, dropout=0.0, dtype="float32")
+    inits = dict(initializer="normal", init_scale=1.0, position_scale=0.0)
+    layer = Embedding(V=9, D=4, L=6, S=2, **fields, **inits)
     tokens_BL, segments_BL = np.array([[1, 8, 3], [0, 0, 5]]), np.array([[0, 1, 1], [1, 0, 0]])
     positions_BL = np.array([[0, 1, 2], [5, 0, 1]])
     args = (tokens_BL, segments_BL, positions_BL)
-    x_BLD, tree = layer.init_with_output(jax.random.key(0), *args, train=False)
+    init = quick_jit(functools.partial(layer.init_with_output, train=False))
+    x_BLD, tree = init(jax.random.key(0), *args)
     token_VD, position_LD, segment_SD = (
         np.asarray(tree["params"][name]) for name in ("token_VD", "position_LD", "segment_SD")
     )

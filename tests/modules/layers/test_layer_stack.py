@@ -8,6 +8,7 @@ from modules.layers import layer_stack
 from modules.layers.feed_forward import FeedForward
 from modules.layers.params import nn
 from tests.support.arrays import draw
+from tests.support.compiler import quick_jit
 
 
 def test_every_layer_of_a_stack_begins_differently():
@@ -18,7 +19,7 @@ def test_every_layer_of_a_stack_begins_differently():
                 self, "all", FeedForward(6, parent=None), 3, x, train=False
             )
 
-    params = Stack().init(jax.random.key(0), jnp.ones((1, 1, 4)))["params"]["all"]
+    params = quick_jit(Stack().init)(jax.random.key(0), jnp.ones((1, 1, 4)))["params"]["all"]
     assert params["wi_DF"].shape == (3, 4, 6)
     for i, j in ((0, 1), (0, 2), (1, 2)):
         assert not np.any(params["wi_DF"][i] == params["wi_DF"][j])

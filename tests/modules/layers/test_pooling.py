@@ -7,6 +7,7 @@ import pytest
 
 from modules.layers import pooling
 from modules.layers.pooling import KINDS, Pool
+from tests.support.compiler import quick_jit
 from tests.support.differences import numeric_gradients
 from tests.support.xlnet_inputs import off
 
@@ -55,7 +56,7 @@ def by_hand(kind, h_LD, queries_HD):
 @pytest.mark.parametrize(("kind", "H"), WAYS)
 def test_vectors_are_the_definitions_over_valid_states_or_zeros(kind, H):
     h_BLD, queries = draw()
-    found_BD = pool(kind, H, queries)(h_BLD)
+    found_BD = quick_jit(pool(kind, H, queries))(h_BLD)
     assert found_BD.shape == (B, D)
     assert not found_BD[EMPTY].any()
     for b in set(range(B)) - {EMPTY}:
@@ -75,7 +76,7 @@ def test_gradients_of_attention_are_those_of_differences(kind):
     with jax.enable_x64(True):
         squash = pooling.ATTENTIONS[kind]
         ours = lambda h, q: jnp.square(pooling.attention(h, VALID_BL, q, squash)).sum()  # noqa: E731
-        found = jax.grad(ours, (0, 1))(h_BLD, queries[:1])
+        found = quick_jit(jax.grad(ours, (0, 1)))(h_BLD, queries[:1])
     for own, expected in zip(found, numeric_gradients(total, h_BLD, queries[:1]), strict=True):
         assert off(own, expected) < 1e-5  # shares are float32
 
@@ -85,8 +86,10 @@ def test_what_stands_at_padding_changes_no_bit_and_gets_no_gradient(kind, H):
     h_BLD, queries = draw()
     other_BLD = np.where(VALID_BL[..., None], h_BLD, np.nan).astype("f")
     run = pool(kind, H, queries)
-    np.testing.assert_array_equal(run(h_BLD), run(other_BLD))
-    grads_BLD = jax.grad(lambda h: jnp.square(run(h)).sum())(other_BLD)
+    loss = lambda h_BLD: (jnp.square(h_BD := run(h_BLD)).sum(), h_BD)  # noqa: E731
+    differentiate = quick_jit(jax.grad(loss, has_aux=True))
+    grads_BLD, found_BD = differentiate(other_BLD)
+    np.testing.assert_array_equal(differentiate(h_BLD)[1], found_BD)
     assert np.isfinite(grads_BLD).all()
     assert not grads_BLD[~VALID_BL].any()
     assert grads_BLD[VALID_BL].any()
@@ -94,17 +97,17 @@ def test_what_stands_at_padding_changes_no_bit_and_gets_no_gradient(kind, H):
 
 def test_queries_get_finite_gradients_of_rows_with_and_without_states():
     h_BLD, queries = draw()
-    grad = jax.grad(lambda q: jnp.square(pooling.attention(h_BLD, VALID_BL, q)).sum())
+    grad = quick_jit(jax.grad(lambda q: jnp.square(pooling.attention(h_BLD, VALID_BL, q)).sum()))
     assert np.isfinite(grad(queries)).all()
     assert np.abs(grad(queries)).max() > 0.01
     only = h_BLD[EMPTY:], VALID_BL[EMPTY:]
-    assert not jax.grad(lambda q: pooling.attention(*only, q).sum())(queries).any()
+    assert not quick_jit(jax.grad(lambda q: pooling.attention(*only, q).sum()))(queries).any()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_none_for_valid_means_all(kind):
     h_BLD, queries = draw()
-    run = pool(kind, 1, queries)
+    run = quick_jit(pool(kind, 1, queries))
     np.testing.assert_array_equal(run(h_BLD, None), run(h_BLD, np.ones((B, L), bool)))
     assert (run(h_BLD, None) != run(h_BLD)).any()
 

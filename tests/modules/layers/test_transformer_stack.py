@@ -134,14 +134,17 @@ def loss_and_grads(params, **fields):
     return quick_jit(jax.value_and_grad(loss))(params)
 
 
-def test_remat_and_unrolling_repeat_loss_gradients_and_dropout():
+MORE = pytest.param(dict(remat="full", unroll=2), marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("fields", [dict(remat="dots", unroll=2), MORE])
+def test_remat_and_unrolling_repeat_loss_gradients_and_dropout(fields):
     rates = dict(dropout=0.3, attention_dropout=0.3)
     params = cases.draw(cases.tiny(**cases.GPT2))
     value, grads = loss_and_grads(params, **rates)
-    for fields in (dict(remat="dots"), dict(remat="full", unroll=2)):
-        again, again_grads = loss_and_grads(params, **rates, **fields)
-        assert off(again, value) < 2e-6
-        assert cases.slopes_off(again_grads, grads) < 1e-5
+    again, again_grads = loss_and_grads(params, **rates, **fields)
+    assert off(again, value) < 2e-6
+    assert cases.slopes_off(again_grads, grads) < 1e-5
 
 
 @pytest.mark.parametrize("fields", [cases.BERT, cases.GPT2])
@@ -186,8 +189,7 @@ def executed(model, P, **head):
     return products(jax.make_jaxpr(jax.grad(loss))(cases.draw(model, **head)).jaxpr)
 
 
-@pytest.mark.parametrize("P", [2, L])
-@pytest.mark.parametrize("head", [{}, cases.BERT_HEAD])
+@pytest.mark.parametrize(("P", "head"), [(2, {}), (L, cases.BERT_HEAD)])
 def test_flops_are_the_products_a_step_executes(P, head):
     model = cases.tiny()
     own = language_model.build(model, **head)

@@ -12,6 +12,7 @@ from modules.masks import Mask
 from pretrain.objectives import clm
 from pretrain.runtime.errors import UserError
 from pretrain.training import metrics
+from tests.support.arrays import draw_variables
 from tests.support.compiler import quick_jit
 
 B, L, V = 3, 12, 31
@@ -20,21 +21,8 @@ STARTS[0, 5] = STARTS[1, [0, 4, 9]] = True  # row 2 is one document
 
 
 def objective(**fields):
-    backbone = modules.build(
-        "transformer",
-        V=V,
-        D=16,
-        H=2,
-        K=8,
-        N=2,
-        F=32,
-        L=L,
-        attention="causal",
-        norm="pre",
-        dropout=0.0,
-        attention_dropout=0.0,
-        init_scale=0.3,
-    )
+    sizes = dict(V=V, D=16, H=2, K=8, N=2, F=32, L=L, dropout=0.0, attention_dropout=0.0)
+    backbone = modules.build("transformer", attention="causal", norm="pre", **sizes)
     return clm.Objective(backbone, language_model.build(backbone), loss_chunks=2, **fields)
 
 
@@ -57,7 +45,8 @@ def batch():
 
 @functools.cache
 def params():
-    return quick_jit(lambda: objective().init(jax.random.key(0), batch(), train=False))()["params"]
+    init = functools.partial(objective().init, jax.random.key(0))
+    return draw_variables(init, batch(), train=False, scale=0.3)["params"]
 
 
 def run(given):
@@ -96,12 +85,9 @@ def slopes(across: bool, b: int, i: int):
 def test_the_loss_is_that_of_the_logits_of_each_place():
     given = batch()
     net = objective().backbone
-    h_BLD = net.apply(
-        {"params": params()["backbone"]},
-        given["tokens_BL"],
-        mask=Mask(is_causal=True, groups_BL=np.cumsum(STARTS, 1)),
-        train=False,
-    ).h
+    mask = Mask(is_causal=True, groups_BL=np.cumsum(STARTS, 1))
+    read = functools.partial(net.apply, mask=mask, train=False)
+    h_BLD = quick_jit(read)({"params": params()["backbone"]}, given["tokens_BL"]).h
     logits_BLV = np.asarray(h_BLD @ params()["backbone"]["token_VD"].T, np.float64)
     logits_BLV -= logits_BLV.max(-1, keepdims=True)
     nats_BLV = np.log(np.exp(logits_BLV).sum(-1, keepdims=True)) - logits_BLV

@@ -8,6 +8,7 @@ import pytest
 
 from modules import plugins
 from tests.integration import test_matrix as matrix
+from tests.support.arrays import draw_variables
 from tests.support.compiler import quick_jit
 
 NAMES = plugins.names("pretrain.objectives", "Objective")
@@ -35,7 +36,7 @@ RNGS = {kind: jax.random.key(0) for kind in ("params", "corrupt", "dropout")}
 @functools.cache
 def program(name):
     """Compiles (variables, batch) -> (metrics, nats), and draws the variables."""
-    variables = quick_jit(lambda: objective(name).init(RNGS, batch(name), train=False))()
+    variables = draw_variables(objective(name).init, RNGS, batch(name), train=False, scale=0.3)
 
     @quick_jit
     def run(rows):

@@ -15,6 +15,7 @@ from modules.heads import language_model
 from pretrain.objectives import mlm
 from pretrain.runtime.errors import UserError
 from pretrain.training import train_state
+from tests.support import arrays
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
 
@@ -51,11 +52,16 @@ def rows():
 
 
 @functools.cache
+def program(**fields):
+    objective = mlm.Objective(Spy(), None, special=SPECIAL, **fields)
+    corrupt = functools.partial(objective.apply, {}, method="corrupt")
+    return quick_jit(lambda key, batch: corrupt(batch, rngs={"corrupt": key}))
+
+
+@functools.cache
 def hidden(seed=0, **fields):
     """(rows with something hidden, what is predicted) for one draw."""
-    objective = mlm.Objective(Spy(), None, special=SPECIAL, **fields)
-    corrupt = lambda rng: objective.apply({}, rows(), method="corrupt", rngs={"corrupt": rng})  # noqa: E731
-    return jax.device_get(quick_jit(corrupt)(jax.random.key(seed)))
+    return jax.device_get(program(**fields)(jax.random.key(seed), rows()))
 
 
 KINDS = {
@@ -109,22 +115,18 @@ def test_whole_words_are_predicted_or_none_of_their_pieces(kind):
     assert (~cut[0] & cut[1]).any()  # as single tokens are not
 
 
-def lengths(**fields):
-    """Of the words picked in a row without a gap, how many runs of each length."""
-    _, targets_BL = hidden(**fields)
-    joined = np.pad(targets_BL, ((0, 0), (1, 1))).astype(int)
-    starts, ends = (np.argwhere(np.diff(joined) == step)[:, 1] for step in (1, -1))
-    return np.bincount(ends - starts)
-
-
-def test_longer_runs_are_picked_together_when_asked():
-    mean = [
-        lengths(**kind) @ np.arange(len(lengths(**kind))) / lengths(**kind).sum()
-        for kind in (dict(), dict(max_gram=3), dict(max_gram=10, geometric=0.2))
-    ]
-    assert mean[0] < 1.25  # neighbours by chance
-    assert 1.6 < mean[1] < 2.3  # 18 / 11, and some runs touch
-    assert 3.5 < mean[2] < 5.2  # 3.8 (SpanBERT, its section 3.1), and some runs touch
+@pytest.mark.parametrize(
+    ("fields", "least", "most"),
+    [
+        (dict(), 1, 1.25),  # neighbours by chance
+        (dict(max_gram=3), 1.6, 2.3),  # 18 / 11, and some runs touch
+        (dict(max_gram=10, geometric=0.2), 3.5, 5.2),  # 3.8 (SpanBERT, 3.1), and some runs touch
+    ],
+)
+def test_longer_runs_are_picked_together_when_asked(fields, least, most):
+    _, targets_BL = hidden(**fields)  # rows begin with what is not picked
+    runs = np.diff(targets_BL.ravel().astype(int)) == 1
+    assert least < targets_BL.sum() / runs.sum() < most
 
 
 def test_masks_are_drawn_anew_each_time_and_the_same_for_the_same_key():
@@ -190,22 +192,9 @@ def test_the_loss_is_the_original_s_of_both_tasks():
     assert mean["nsp_accuracy"] == pytest.approx(hits.mean())
 
 
-def tiny(**fields):
-    backbone = modules.build(
-        "transformer",
-        V=V,
-        D=32,
-        H=2,
-        K=16,
-        N=2,
-        F=64,
-        L=L,
-        S=2,
-        pooler=True,
-        dropout=0.0,
-        attention_dropout=0.0,
-        init_scale=0.1,
-    )
+def tiny(pooler=True, **fields):
+    sizes = dict(V=V, D=8, H=2, K=4, N=1, F=8, L=L, S=2, dropout=0.0, attention_dropout=0.0)
+    backbone = modules.build("transformer", pooler=pooler, **sizes)
     head = language_model.build(backbone, transform=True, bias=True)
     return mlm.Objective(backbone, head, special=SPECIAL, **fields)
 
@@ -221,9 +210,10 @@ def test_rows_of_weight_zero_count_for_neither_loss():
     objective = tiny()
     weight_B = np.array([1] * 8 + [0] * 8, np.float32)
     rngs = {"corrupt": jax.random.key(3)}
-    init = quick_jit(functools.partial(objective.init, train=False))
-    params = init({"params": jax.random.key(0), **rngs}, few())
-    run = quick_jit(lambda batch: objective.apply(params, batch, train=False, rngs=rngs))
+    init = functools.partial(objective.init, {"params": jax.random.key(0), **rngs})
+    params = arrays.draw_variables(init, few(), train=False, scale=0.3)
+    apply = quick_jit(lambda p, batch: objective.apply(p, batch, train=False, rngs=rngs))
+    run = functools.partial(apply, params)
     sums = run(few(weight_B=weight_B))
     other = few(weight_B=weight_B)
     other["tokens_BL"] = np.where(weight_B[:, None] > 0, other["tokens_BL"], 9)
@@ -233,39 +223,34 @@ def test_rows_of_weight_zero_count_for_neither_loss():
     assert float(sums["nsp_loss"].weight) == 8
 
 
+def shapes_of(objective, *left_out):
+    batch = {name: x for name, x in few().items() if name not in left_out}
+    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}
+    return jax.eval_shape(lambda: objective.init(rngs, batch, train=False))["params"]
+
+
 def test_without_next_sentence_no_pairs_are_needed_and_no_head_is_made():
-    batch = {k: x for k, x in few().items() if k not in ("consecutive_B", "segments_BL")}
-    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}
-    shapes = jax.eval_shape(lambda: tiny(nsp=False).init(rngs, batch, train=False))
-    assert set(shapes["params"]) == {"backbone", "head"}
-    with pytest.raises(UserError, match=r"nsp=True needs batches.name='pairs'"):
-        jax.eval_shape(lambda: tiny().init(rngs, batch, train=False))
+    made = shapes_of(tiny(nsp=False), "consecutive_B", "segments_BL")
+    assert set(made) == {"backbone", "head"}
 
 
-def test_next_sentence_without_a_pooler_is_refused():
-    objective = tiny().clone(backbone=tiny().backbone.clone(pooler=False))
-    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}
-    with pytest.raises(UserError, match=r"needs model\.pooler=True"):
-        jax.eval_shape(lambda: objective.init(rngs, few(), train=False))
-
-
-def test_a_tokenizer_without_mask_is_refused():
-    objective = tiny(nsp=False).clone(special={"eod": 5})
-    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}
-    with pytest.raises(UserError, match=r"needs a token <mask>.*only eod"):
-        jax.eval_shape(lambda: objective.init(rngs, few(), train=False))
+@pytest.mark.parametrize(
+    ("objective", "left_out", "message"),
+    [
+        (tiny(), "consecutive_B", r"nsp=True needs batches.name='pairs'"),
+        (tiny(pooler=False), "", r"needs model\.pooler=True"),
+        (tiny(nsp=False).clone(special={"eod": 5}), "", r"needs a token <mask>.*only eod"),
+    ],
+)
+def test_what_an_objective_lacks_is_named(objective, left_out, message):
+    with pytest.raises(UserError, match=message):
+        shapes_of(objective, left_out)
 
 
 def test_only_what_is_predicted_meets_the_vocabulary():
-    text = (
-        jax.jit(
-            lambda: tiny().init_with_output(
-                {"params": jax.random.key(0), "corrupt": jax.random.key(1)}, few(), train=False
-            )[0]
-        )
-        .lower()
-        .as_text()
-    )
+    rngs = {"params": jax.random.key(0), "corrupt": jax.random.key(1)}
+    run = jax.jit(lambda: tiny().init_with_output(rngs, few(), train=False)[0])
+    text = run.lower().as_text()
     assert f"16x20x{V}x" in text
     assert f"16x{L}x{V}x" not in text
 

@@ -1,13 +1,16 @@
 """What outlives a window, and who sees it."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from modules.backbones.two_stream import Memory
+from tests.support import arrays
 from tests.support.compiler import quick_jit
-from tests.support.recording_backbone import REUSE, B, L, M, big_weights, draw, listen, spied, tiny
+from tests.support.recording_backbone import REUSE, B, L, M, draw, listen, spied, tiny
 
 
 def stream(seed):
@@ -24,7 +27,7 @@ def window(tokens_BT, starts_BT, w):
     return batch | {"tokens_BL": tokens_BT[:, cut], "document_start_BL": starts_BT[:, cut]}
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_memory_is_seen_within_a_document_and_by_no_other(seed):
     tokens_BT, starts_BT = stream(seed)
     document_BT, carry = np.cumsum(starts_BT, 1), None
@@ -54,7 +57,8 @@ def test_without_reset_all_of_the_memory_is_seen_from_the_first_window_on():
 
 def test_dead_memory_moves_no_bit_of_the_loss_and_live_does():
     objective, batch, rngs = tiny(), draw(), {"corrupt": jax.random.key(3)}
-    params = big_weights()
+    init = functools.partial(objective.init, rngs | {"params": jax.random.key(0)})
+    params = arrays.draw_variables(init, batch, train=False, scale=0.2)["params"]
     batch["document_start_BL"][:, 4] = True
     alive_BM = np.arange(M) >= np.array([[M], [3], [M]])
     noise = jax.random.normal(jax.random.key(1), (2, B, M, 8))

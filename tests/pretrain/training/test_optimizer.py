@@ -1,6 +1,5 @@
 """Steps by hand, and what decays, rests or learns slower."""
 
-import importlib
 import math
 
 import jax
@@ -98,22 +97,14 @@ ADAMS = {
 
 
 @pytest.mark.parametrize("variant", ADAMS)
-@pytest.mark.parametrize("decay", [0.0, 0.3])
-def test_three_steps_of_adam_are_those_by_hand(variant, decay):
+def test_three_steps_of_adam_are_those_by_hand(variant):
     flags, rule = ADAMS[variant]
 
     def direction(name, t, p, m, v):
-        return rule(t, m, v) + (0 if "norm" in name else decay) * p
+        return rule(t, m, v) + (0 if "norm" in name else 0.3) * p
 
-    found = steps(tree(0), b1=B1, b2=B2, eps=EPS, weight_decay=decay, **flags)
+    found = steps(tree(0), b1=B1, b2=B2, eps=EPS, weight_decay=0.3, **flags)
     same(found, by_hand(tree(0), direction))
-
-
-def test_the_variants_of_adam_differ():
-    ends = [steps(tree(0), b1=B1, b2=B2, eps=EPS, **flags) for flags, _ in ADAMS.values()]
-    tokens = [end["backbone"]["token_VD"] for end in ends]
-    for i, j in ((0, 1), (0, 2), (1, 2)):
-        assert np.abs(tokens[i] - tokens[j]).max() > 1e-4
 
 
 def test_three_steps_of_lamb_take_each_layer_of_a_stack_by_itself():
@@ -188,8 +179,7 @@ def test_columns_are_within_their_norm_after_every_step():
     same(held["layers"]["norm"], free["layers"]["norm"])
 
 
-@pytest.mark.parametrize("scale", [1.0, 20.0])
-@pytest.mark.parametrize("factor", [1e-3, 1e3])
+@pytest.mark.parametrize(("factor", "scale"), [(1e-3, 20.0), (1e3, 1.0)])
 def test_clipping_limits_the_norm_of_the_whole_scaled_gradient(factor, scale):
     section = dict(name="adagrad", lr=1e8, steps=1, decay="constant", initial_accumulator=1e16)
     params, grads = tree(0), jax.tree.map(lambda x: jnp.float32(factor * x), GRADS[0])
@@ -260,22 +250,6 @@ def test_all_but_norms_and_biases_decay_and_xlnet_s_query_biases_do(untied):
     assert all(np.allclose(u, 1.5) for u in decayed.values())
     for name in ("content", "position", "segment"):
         assert f"backbone/layers/attention/biases/{name}_HK" in decayed
-
-
-@pytest.mark.parametrize("recipe", ["bert", "gpt", "gpt2"])
-def test_matrices_and_embeddings_decay_and_vectors_do_not(recipe):
-    config = importlib.import_module(f"configs.{recipe}").get_config("mini")
-    config.model.update(D=8, H=2, K=4, N=2, F=6, L=4, V=11)
-    mask = Mask(is_causal=recipe != "bert")
-    updates = update_of_ones(
-        describe(modules.build(**config.model), mask=mask, train=False), weight_decay=0.5
-    )
-    letters = {name: name.rpartition("_")[2] for name in updates}
-    decayed = {name for name, u in updates.items() if u.min() > 1.25}
-    assert decayed == {
-        name for name in updates if len(letters[name]) > 1 and name.split("/")[-1][0] != "b"
-    }
-    assert {"token_VD", "position_LD", "layers/attention/wo_HKD"} < decayed
 
 
 def test_what_is_frozen_rests_even_from_decay(untied):

@@ -40,8 +40,7 @@ def test_steps_that_make_no_sense_are_refused_at_the_door(tmp_path, steps):
 
 
 @pytest.mark.parametrize(
-    ("steps", "ends"),
-    [("", {}), ("4", {4: 4}), ("1-10", {1: 10}), ("2-4, 6-8", {2: 4, 6: 8})],
+    ("steps", "ends"), [("", {}), ("4", {4: 4}), ("1-10", {1: 10}), ("2-4, 6-8", {2: 4, 6: 8})]
 )
 def test_steps_are_read_as_first_and_last(tmp_path, steps, ends):
     assert Profile(steps, tmp_path, 10).ends == ends

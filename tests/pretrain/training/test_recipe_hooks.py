@@ -18,10 +18,7 @@ def test_fields_of_a_section_are_those_of_the_hook():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (
-            {"name": "none.such"},
-            r"hooks.a.name='none\.such': there is no none\.such with a Hook",
-        ),
+        ({"name": "none.such"}, r"hooks.a.name='none\.such': there is no none\.such with a Hook"),
         ({}, "hooks.a.name='': there is no"),
         (PLATEAU | {"los": 1}, "hooks.a: got an unexpected keyword argument 'los'"),
     ],

@@ -140,11 +140,7 @@ REFUSED = [
     ("windows", {"overlap": -1}, "overlap=-1"),
     ("windows", {"L": 2, "framed": True}, "L=2, overlap=0, framed=True: .* or its frame"),
     ("windows", {"framed": True, "overlap": 2}, "overlap=2: framed rows have none"),
-    (
-        "windows",
-        {"B": 4000},
-        r"training split has \d+ windows of 24 tokens but batch has 4000",
-    ),
+    ("windows", {"B": 4000}, r"training split has \d+ windows of 24 tokens but batch has 4000"),
     ("windows", {"L": 10**6}, "training split has 0 windows of 1000000 tokens"),
     ("lanes", {"B": 5}, "B=5 with bidirectional"),
     ("lanes", {"B": 0}, "B=0"),
@@ -157,19 +153,11 @@ REFUSED = [
     ("pairs", {"L": 4}, "L=4: a row is two segments and 3 special tokens"),
     ("pairs", {"short_seq_prob": 1.5}, "short_seq_prob=1.5: it is a share"),
     ("pairs", {"short_seq_prob": -0.1}, "short_seq_prob=-0.1"),
-    (
-        "pairs",
-        {"B": 10**5},
-        r"training split makes \d+ rows of L=32 but batch has 100000: use a",
-    ),
+    ("pairs", {"B": 10**5}, r"training split makes \d+ rows of L=32 but batch has 100000: use a"),
     ("bidirectional", {"B": 0}, "B=0, L=7: a batch needs a row"),
     ("bidirectional", {"L": 0}, "B=8, L=0: a batch needs a row"),
     ("bidirectional", {"characters": 2}, "characters=2: "),
-    (
-        "bidirectional",
-        {"B": 9000},
-        r"training split has \d+ windows of 7 tokens but batch has 90",
-    ),
+    ("bidirectional", {"B": 9000}, r"training split has \d+ windows of 7 tokens but batch has 90"),
 ]
 
 

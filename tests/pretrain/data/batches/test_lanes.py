@@ -157,12 +157,6 @@ def test_every_row_starts_anew_with_an_epoch(corpus):
         assert not layout.batch(step + 1)["document_start_BL"][:, 0].all()
 
 
-def test_documents_come_in_another_order_each_epoch_and_for_each_seed(corpus):
-    orders = {tuple(order_of(build(corpus, seed=s), e)) for s in (0, 1) for e in (0, 1, 2)}
-    assert len(orders) == 6
-    assert {tuple(sorted(order)) for order in orders} == {tuple(corpus.splits["train"])}
-
-
 def test_evaluation_reads_every_window_once(corpus):
     layout = build(corpus, split="held_out", B=8, L=24, reuse_len=7)
     text = text_of(corpus, corpus.splits["held_out"])

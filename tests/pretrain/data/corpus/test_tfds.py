@@ -20,9 +20,7 @@ class TinyStories(tfds.core.GeneratorBasedBuilder):
     def _info(self):
         features = {"text": tfds.features.Text(), "title": tfds.features.Text(), "year": np.int64}
         return tfds.core.DatasetInfo(
-            builder=self,
-            features=tfds.features.FeaturesDict(features),
-            disable_shuffling=True,
+            builder=self, features=tfds.features.FeaturesDict(features), disable_shuffling=True
         )
 
     def _split_generators(self, dl_manager):

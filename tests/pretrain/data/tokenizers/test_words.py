@@ -35,8 +35,7 @@ def publish(tmp_path, *lines):
 
 
 @pytest.mark.parametrize(
-    ("split", "cut"),
-    [("blank", str.split), ("punctuation", re.compile(r"\w+|[^\w\s]").findall)],
+    ("split", "cut"), [("blank", str.split), ("punctuation", re.compile(r"\w+|[^\w\s]").findall)]
 )
 def test_ids_follow_falling_frequency_and_then_bytes(split, cut):
     texts = [*TEXTS, "une été à l'étang", "北 京 zz aa zz", "aa \u2028 ba\u00a0ab"]
