@@ -1,4 +1,4 @@
-"""Writes a checkpoint one array at a time.
+"""Writes a checkpoint a few arrays at a time.
 
 Orbax's manager takes a whole tree, which would have to be in memory; only the partial saves of
 its v1 interface add arrays to a checkpoint.  They are read as any other, by `verification`.
@@ -17,7 +17,7 @@ from pretrain.checkpoint.paths import find_folder
 from pretrain.runtime.files import PathLike, rename_folder
 from pretrain.runtime.json_files import write_json
 
-GARBAGE = 1 << 24  # bytes of arrays that `write` may leave uncollected
+BATCH = 1 << 24  # bytes of arrays that are written at once, each time at a cost of its own
 
 
 def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]) -> None:
@@ -37,7 +37,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     folder = find_folder(workdir) / str(step)
     draft = folder.with_name(f"{step}.draft")
     table: dict[str, dict] = {}
-    garbage = 0
+    batch: dict[str, np.ndarray] = {}
     # Also what a killed writer left: Orbax would add to it.
     for path in (folder, draft, draft.with_name(f"{draft.name}.partial_save")):
         shutil.rmtree(path, ignore_errors=True)
@@ -47,18 +47,24 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     options.array.saving.use_zarr3 = False  # as the manager writes
     options.memory.deepcopy_host_arrays = False
     options.array.saving.use_compression = False  # which would take memory for two more
+
+    def save() -> None:
+        with report_failure(folder.parent), options:
+            ocp_v1.partial.save(draft, named_leaves.nest(batch))
+        batch.clear()
+        gc.collect()  # Orbax leaves a cycle that holds the arrays; the next need their room
+
     for name, x in leaves:
         row, not_finite = checksums.describe({name: x})
         if not_finite:
             raise FloatingPointError(f"{name} is not finite")
         table |= row
-        with report_failure(folder.parent), options:
-            ocp_v1.partial.save(draft, named_leaves.nest({name: x}))
-        garbage += x.nbytes
+        batch[name] = x
         del x
-        if garbage > GARBAGE:  # Orbax leaves a cycle that holds the array; the next needs its room
-            gc.collect()
-            garbage = 0
+        if sum(y.nbytes for y in batch.values()) > BATCH:
+            save()
+    if batch:
+        save()
     record = verification.make_record(table, {})
     with report_failure(folder.parent):
         with options:
