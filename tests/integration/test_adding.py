@@ -8,15 +8,13 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from pretrain.formats import npz
 from pretrain.training import logging
-from tests.support import corpora
+from tests.support import commands, corpora
 
 ROOT = pathlib.Path(__file__).parents[2]
 PARTS = ROOT / "tests" / "support" / "own_parts"
@@ -75,13 +73,8 @@ class Outside:
         """Runs a command of ours there; returns what it printed."""
         path = os.pathsep.join([str(ROOT), str(self.folder)])
         flags = os.environ["XLA_FLAGS"].replace("device_count=8", "device_count=1")
-        done = subprocess.run(
-            [sys.executable, "-m", module, *options],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": path, "XLA_FLAGS": flags},
-            capture_output=True,
-            text=True,
-        )
+        environment = os.environ | {"PYTHONPATH": path, "XLA_FLAGS": flags}
+        done = commands.run("-m", module, *options, environment=environment, folder=self.folder)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

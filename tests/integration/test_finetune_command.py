@@ -1,16 +1,12 @@
 """`python -m finetune.main`: killed, started again, and in two processes, it is the same job."""
 
 import json
-import shutil
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pretrain.checkpoint import verification
-from pretrain.checkpoint.paths import list_steps
 from pretrain.training import logging
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import run
@@ -50,13 +46,8 @@ def command(run, tmp_path):
     return command
 
 
-def start(words, toy, devices=1):
-    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    return subprocess.Popen(words, cwd=toys.ROOT, env=toy.environment(devices), **pipes)
-
-
 def finished(words, toy, devices=1) -> str:
-    process = start(words, toy, devices)
+    process = toy.begin(words, devices)
     out, err = process.communicate()
     assert process.returncode == 0, err
     return out
@@ -90,66 +81,9 @@ def straight(command, toy, tmp_path):
     return tmp_path / "straight"
 
 
-KILLED = """
-import itertools, os, runpy, signal, sys, time
-last, below, operations = int(sys.argv.pop(1)), sys.argv.pop(1), itertools.count(1)
-
-def slow(name):
-    call = getattr(os, name)
-    def wrapped(path, *args, **kwargs):
-        if below in str(path) and "checkpoints" in str(path):
-            time.sleep(0.05 * ("best" in str(path)))
-            n = next(operations)
-            if n == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-            print("operation", n, file=sys.stderr, flush=True)
-        return call(path, *args, **kwargs)
-    return wrapped
-
-for name in ("mkdir", "rename", "replace", "rmdir", "unlink"):
-    setattr(os, name, slow(name))
-sys.argv[0] = "finetune.main"
-runpy.run_module("finetune.main", run_name="__main__")
-"""
-
-
-def test_killed_at_any_operation_on_checkpoints_a_job_keeps_the_same_best(command, toy, tmp_path):
-    def job(name, last):
-        words = [*command(name), "--config.train.best=-dev/loss", "--config.train.eval_every=2"]
-        code = words.index("-m")
-        return [*words[:code], "-c", KILLED, str(last), str(tmp_path / name), *words[code + 2 :]]
-
-    process = start(job("whole", 0), toy)
-    said = process.communicate()[1]
-    assert process.returncode == 0, said
-    count = sum(line.startswith("operation") for line in said.splitlines())
-    assert count > 40
-    for number in range(6):
-        name = f"killed-{number}"
-        process = start(job(name, 1 + number * (count - 1) // 5), toy)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        finished(job(name, 0), toy)
-        assert evaluations(tmp_path / name) == evaluations(tmp_path / "whole")
-        assert best(tmp_path / name) == best(tmp_path / "whole")
-        assert learned(tmp_path / name) == learned(tmp_path / "whole")
-        predicted = Path("predictions") / "dev.jsonl"
-        assert (tmp_path / name / predicted).read_text() == (
-            tmp_path / "whole" / predicted
-        ).read_text()
-        shutil.rmtree(tmp_path / name)
-
-
-def best(workdir):
-    """Step and record of the best weights."""
-    folder = workdir / "best" / "checkpoints"
-    step = list_steps(folder)[0]
-    return step, verification.read_record(folder / str(step))
-
-
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
 def test_a_job_that_was_ended_goes_on_as_if_it_had_not_been(command, toy, tmp_path, straight, sign):
-    process = start(command("ended"), toy)
+    process = toy.begin(command("ended"), 1)
     toys.wait_for((tmp_path / "ended" / "checkpoints" / "2").exists, process)
     process.send_signal(sign)
     process.communicate()

@@ -1,7 +1,6 @@
 """What is said of a command line that is not as it should be."""
 
 import re
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ import finetune.main
 import pretrain.evaluate
 import pretrain.main
 from pretrain import arguments
+from tests.support import commands
 from tests.support.tiny_runs import ROOT
 
 # Mains by the words that they want besides flags; those of launch/ have Python's own parser.
@@ -126,6 +126,7 @@ def test_values_may_stand_before_the_recipe(read, named):
         (["seed.x=1"], ["seed is a value, not a section"]),
         (["optim.lr=2", "evals.held_out_32.bee=1"], ["evals.held_out_32 has B, L, split"]),
         (["optim.lr=abc"], ["config.optim.lr=abc"]),
+        (["batches.B=1.5"], ["config.batches.B=1.5"]),
     ],
 )
 def test_a_key_that_is_not_there_is_named_with_those_that_are(refused, words, named):
@@ -206,10 +207,14 @@ def test_every_main_reads_its_command_line_so():
         assert re.search(own, text), path
 
 
-def command(name: str, *words: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, "-m", name, *words], cwd=ROOT, capture_output=True, text=True
-    )
+def test_a_preset_that_is_not_there_is_named_with_those_that_are(refused):
+    said, _ = refused("--config=configs/xlnet.py:nope")
+    assert "nope" in said
+    assert "mini" in said
+
+
+def command(name: str, *words: str):
+    return commands.run("-m", name, *words)
 
 
 @pytest.mark.slow

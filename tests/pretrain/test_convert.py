@@ -1,17 +1,11 @@
 """Weights come in whole or not at all, and go out as they came."""
 
-import pathlib
-import subprocess
-import sys
-
 from tests.support import bert_release as cases
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.support import commands
 
 
 def command(*words):
-    words = [sys.executable, "-m", "pretrain.convert", *map(str, words)]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    return commands.run("-m", "pretrain.convert", *words)
 
 
 def test_the_command_imports_and_exports(tmp_path):

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 
 import h5py
@@ -17,6 +16,7 @@ from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference import embedding_file
 from pretrain.runtime.errors import UsageError, UserError
+from tests.support import commands
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import STEP, drawn, save
 
@@ -112,15 +112,7 @@ embed.embed(finished.load_run(workdir), text, out, tokens=64)
 def test_a_kill_in_mid_write_loses_one_block_and_changes_nothing(run, write, toy, text, tmp_path):
     write(text, tmp_path / "straight.h5")
     out, workdir = tmp_path / "out.h5", run("clm").workdir
-    words = [sys.executable, "-c", KILLED, workdir, text, out]
-    process = subprocess.Popen(
-        list(map(str, words)),
-        cwd=toys.ROOT,
-        env=toy.environment(),
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    process = toy.begin([sys.executable, "-c", KILLED, workdir, text, out], devices=1)
     begun = embedding_file.partial_folder(out) / ".00000001.h5.draft"
     toys.wait_for(begun.exists, process)
     with pytest.raises(UserError, match="in use by pid"):
@@ -159,9 +151,7 @@ def test_a_line_without_an_end_is_refused_at_the_door(tmp_path, write):
 
 
 def command(toy, *words, devices=1):
-    command = [sys.executable, "-m", "pretrain.embed", *map(str, words)]
-    environment = toy.environment(devices) | {"JAX_PLATFORMS": "cpu"}
-    return subprocess.run(command, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
+    return commands.run("-m", "pretrain.embed", *words, environment=toy.environment(devices))
 
 
 def test_the_command_writes_the_file_on_any_devices(run, toy, write, text, tmp_path):
@@ -195,6 +185,6 @@ def flags_as_they_are():
 
 def test_layers_of_unequal_widths_are_refused_at_the_door():
     backbone = modules.build("text_rcnn", V=5, D=4, U=3, F=6)
-    with pytest.raises(UserError, match=r"model: words are 4 .* states 6: .* model\.F=4"):
+    with pytest.raises(UserError, match=r"model: words are 4 .* states 6: .* model\.D=6"):
         embed.check_layers(backbone)
     embed.check_layers(modules.build("text_rcnn", V=5, D=4, U=3, F=4))

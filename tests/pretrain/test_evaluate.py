@@ -7,21 +7,20 @@ import math
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pretrain import evaluate
+from pretrain.checkpoint import streaming_writer
 from pretrain.data import prepare as preparation
 from pretrain.data.batches import build
 from pretrain.distributed.sharding import make_mesh
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 from pretrain.training import logging
+from tests.support import commands, shared_steps
 from tests.support import tiny_runs as toys
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -32,28 +31,21 @@ WIKITEXT = toys.ROOT.parent / "shared" / "data" / "wikitext-2" / "wiki.test.toke
 ABOUT = {"source", "batches", "step", "tokens", "words", "bytes"}  # all that is no metric
 
 
-KINDS = {  # of runs: a toy recipe, its changes, and what becomes of its first parameters
-    "plm": ("plm", {}, lambda params: params),
-    "mlm": ("mlm", {}, lambda params: params),
-    "clm": ("clm", {}, lambda params: params),
-    "bilm": ("bilm", {}, lambda params: params),
-    "average": ("clm", {"train.average": 0.5}, lambda params: params),
-    "zeros": ("clm", {"optim.lr": 0.0}, lambda params: jax.tree.map(jnp.zeros_like, params)),
-}
+KINDS = {"average": ("clm", {"train.average": 0.5})}  # of runs: a toy recipe and its changes
 
 
 @pytest.fixture(scope="module")
 def run(toy, tmp_path_factory):
-    """The workdir of a run of that kind, made at its first use; not to be changed."""
+    """The workdir of a toy recipe's run or one of KINDS, made at its first use; to be read only."""
 
     @functools.cache
     def make(kind):
-        recipe, changes, prepare = KINDS[kind]
+        recipe, changes = KINDS.get(kind, (kind, {}))
         config = toy.config(recipe, {"train.eval_batches": 0, **changes})
         workdir = tmp_path_factory.mktemp(kind)
         run_config.write_config(workdir, json.loads(config.to_json_best_effort()))
         preparation.prepare(**config.corpus).tokenizer.save(workdir / "tokenizer")
-        toys.train(config, workdir, prepare=prepare)
+        toys.train(config, workdir)
         return workdir
 
     return make
@@ -61,9 +53,10 @@ def run(toy, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _one_device(monkeypatch):
-    """Compiles in half the time; the tests of the command have two."""
+    """Compiles in half the time, and once; the tests of the command have two."""
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     monkeypatch.setattr(evaluate, "make_mesh", one)
+    monkeypatch.setattr(evaluate, "Steps", functools.partial(shared_steps.share, "evaluate"))
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +118,15 @@ def test_of_a_run_that_averages_the_average_is_evaluated(run, held_out, on):
     assert plain["loss"] != pytest.approx(average["loss"], rel=1e-3)
 
 
-def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(run, toy, on):
-    workdir = run("zeros")
+def test_a_model_that_knows_nothing_has_the_perplexities_that_counting_gives(
+    run, toy, on, tmp_path
+):
+    workdir = shutil.copytree(run("clm"), tmp_path / "run")
+    leaves = toys.sums(workdir, toys.STEPS).items()
+    zeros = (
+        (name, np.zeros(x["shape"], x["dtype"])) for name, x in leaves if name.startswith("params/")
+    )
+    streaming_writer.write(workdir, toys.STEPS + 1, zeros)
     V = run_config.read_config(workdir)["model"]["V"]
     corpus = preparation.prepare(**toy.config("clm").corpus)
     tokens, words, size = len(corpus.tokens), corpus.words.sum(), corpus.bytes.sum()
@@ -176,11 +176,9 @@ def test_of_another_layout_only_the_length_is_the_runs():
 # --- at the keyboard -------------------------------------------------------------------------
 
 
-def command(toy, *flags, devices: int = 1) -> subprocess.CompletedProcess:
-    cache = f"--config.corpus.cache={toy.cache}"
-    words = [sys.executable, "-m", "pretrain.evaluate", *flags, cache]
-    environment = toy.environment(devices)
-    return subprocess.run(words, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
+def command(toy, *flags, devices: int = 1):
+    words = ["-m", "pretrain.evaluate", *flags, f"--config.corpus.cache={toy.cache}"]
+    return commands.run(*words, environment=toy.environment(devices))
 
 
 def test_the_command_prints_the_numbers_and_adds_them_to_the_workdir(

@@ -1,8 +1,6 @@
 """The command that lets a model write: what it prints, and what it refuses."""
 
 import shutil
-import subprocess
-import sys
 
 import jax
 import pytest
@@ -12,24 +10,20 @@ from pretrain.inference.generator import Writer
 from pretrain.inference.sampling import Sampler
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.run_config import write_config
-from tests.support import tiny_runs as toys
+from tests.support import commands
 
-pytest_plugins = ["tests.support.tiny_runs"]
-
-
-@pytest.fixture(scope="module")
-def gpt(toy, tmp_path_factory):
-    """The workdir of a finished toy run; not to be changed."""
-    workdir = tmp_path_factory.mktemp("gpt") / "run"
-    done = toy.run("clm", workdir)
-    assert done.returncode == 0, done.stderr
-    return workdir
+pytest_plugins = ["tests.support.tiny_models"]
 
 
-def generate(toy, workdir, *words, devices: int = 1) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "pretrain.generate", f"--workdir={workdir}", *words]
-    environment = toy.environment(devices) | {"JAX_PLATFORMS": "cpu"}
-    return subprocess.run(command, cwd=toys.ROOT, env=environment, capture_output=True, text=True)
+@pytest.fixture
+def gpt(run):
+    """The workdir of a run; not to be changed."""
+    return run("clm").workdir
+
+
+def generate(toy, workdir, *words, devices: int = 1):
+    words = ["-m", "pretrain.generate", f"--workdir={workdir}", *words]
+    return commands.run(*words, environment=toy.environment(devices))
 
 
 def one_device() -> Layout:

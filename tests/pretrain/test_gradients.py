@@ -1,16 +1,14 @@
 """The command that diagnoses gradients, from its recipe to tables and pictures."""
 
 import json
-import subprocess
-import sys
 
-from tests.support.tiny_runs import ROOT
+from tests.support import commands
 
 
 def test_the_gradients_command_writes_a_table_lines_and_pictures(tmp_path):
-    command = [sys.executable, "-m", "pretrain.gradients", f"--out={tmp_path}"]
-    command += ["--config=configs/gradients.py:tiny"]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    words = [f"--out={tmp_path}", "--config=configs/gradients.py:tiny"]
+    done = commands.run("-m", "pretrain.gradients", *words)
+    assert done.returncode == 0, done.stderr
     lines = [json.loads(x) for x in (tmp_path / "gradients.jsonl").read_text().splitlines()]
     studies = list(dict.fromkeys(line["study"] for line in lines))
     assert studies == ["decay", "sweep", "deep", "exploding", "adding"]

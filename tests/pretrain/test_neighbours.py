@@ -1,8 +1,6 @@
 """Occurrences of a word, and those that are like them."""
 
 import json
-import subprocess
-import sys
 
 import h5py
 import numpy as np
@@ -10,7 +8,7 @@ import pytest
 
 from pretrain import neighbours
 from pretrain.runtime.errors import UserError
-from tests.support.tiny_runs import ROOT
+from tests.support import commands
 
 SENTENCES = ["the bank of a river", "A Bank lends", "the bank pays", "bank and bank"]
 DIRECTIONS = {0: (1.0, 0.0), 1: (0.0, 3.0), 2: (0.1, 1.0), 3: (0.9, 0.1)}
@@ -52,8 +50,7 @@ def test_layers_count_by_their_mean():
 
 
 def test_the_command_shows_contexts(embedded):
-    words = [sys.executable, "-m", "pretrain.neighbours", str(embedded), "--word=BANK"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = commands.run("-m", "pretrain.neighbours", embedded, "--word=BANK")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("the [bank] of a river\n    0.994  [bank] and bank\n")
 

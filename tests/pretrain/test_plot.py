@@ -1,10 +1,7 @@
 """The command that draws runs together."""
 
-import subprocess
-import sys
-
 from pretrain.training.logging import Writer
-from tests.support.tiny_runs import ROOT
+from tests.support import commands
 
 
 def test_the_plot_command_draws_runs_together(tmp_path):
@@ -12,6 +9,5 @@ def test_the_plot_command_draws_runs_together(tmp_path):
     writer.write(1, loss=1.0)
     writer.close()
     out = tmp_path / "two.png"
-    command = [sys.executable, "-m", "pretrain.plot", str(tmp_path), str(tmp_path), f"--out={out}"]
-    subprocess.run(command, cwd=ROOT, check=True)
+    assert commands.run("-m", "pretrain.plot", tmp_path, tmp_path, f"--out={out}").returncode == 0
     assert out.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

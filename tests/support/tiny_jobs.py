@@ -17,6 +17,7 @@ from pretrain.checkpoint.paths import list_steps
 from pretrain.distributed.sharding import make_mesh
 from pretrain.runtime import run_config
 from pretrain.training import loop
+from tests.support import shared_steps
 
 L = 24
 TRANSFORMER = dict(
@@ -73,7 +74,7 @@ def ignore(*_):
 @contextlib.contextmanager
 def one_device():
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
-    with mock.patch.object(loop, "make_mesh", one), mock.patch.object(initialize, "make_mesh", one):
+    with shared_steps.train_on(1), mock.patch.object(initialize, "make_mesh", one):
         yield
 
 

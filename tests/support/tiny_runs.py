@@ -4,7 +4,6 @@ It is itself a recipe file:  python -m pretrain.main --config=tests/support/tiny
 A new objective joins every test of the machine with a function in `RECIPES`.
 """
 
-import functools
 import json
 import os
 import pathlib
@@ -14,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from unittest import mock
 
 import jax
 import numpy as np
@@ -26,9 +24,8 @@ from configs import bert, common, elmo, gpt2, xlnet
 from pretrain import objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches import phases
-from pretrain.distributed.sharding import make_mesh
 from pretrain.training import logging, loop
-from tests.support import corpora
+from tests.support import commands, corpora, shared_steps
 
 ROOT = pathlib.Path(__file__).parents[2]
 STEPS = 6
@@ -108,6 +105,7 @@ def quickly(*names: str) -> list:
 # Where one recipe shows what all share, it is the quickest of those that keep something between
 # batches.
 ONE = quickly("bilm")
+QUICKEST = quickly("clm")  # where it is of processes
 
 
 # --- in this process -------------------------------------------------------------------------
@@ -139,8 +137,7 @@ def build(config: ConfigDict):
 
 def train(config: ConfigDict, workdir: pathlib.Path, **options):
     """The final state of a run in this process, on one device."""
-    one = functools.partial(make_mesh, devices=jax.devices()[:1])
-    with mock.patch.object(loop, "make_mesh", one):
+    with shared_steps.train_on(1):
         return loop.run(config, workdir, *build(config), **options).state
 
 
@@ -171,7 +168,7 @@ class Toy:
     def __init__(self, folder: pathlib.Path):
         self.text, self.cache = folder / "a.txt", folder / "data"
         self.text.write_text(corpora.prose(0, sentences=96, per_paragraph=12))
-        self.begun: list[subprocess.Popen] = []
+        self.begun: list[subprocess.Popen | commands.Process] = []
 
     def config(self, recipe: str, changes: dict | None = None) -> ConfigDict:
         """A toy recipe on this corpus, with `changes` like {"optim.lr": 0.1}."""
@@ -193,32 +190,24 @@ class Toy:
     def environment(self, devices: int = 1, **more: str) -> dict[str, str]:
         """As the tests' own, but for the number of devices."""
         eight, own = (f"device_count={count}" for count in (8, devices))
-        return (
-            os.environ
-            | {
-                "XLA_FLAGS": os.environ["XLA_FLAGS"].replace(eight, own),
-            }
-            | more
-        )
+        flags = os.environ["XLA_FLAGS"].replace(eight, own)
+        return os.environ | {"XLA_FLAGS": flags} | more
 
-    def start(self, *words, devices: int = 1, **more: str) -> subprocess.Popen:
+    def start(self, *words, devices: int = 1, **more: str) -> commands.Process:
         """`command(*words)`, running; what it says on stderr can be read from the process."""
         return self.begin(self.command(*words), devices, **more)
 
-    def begin(self, command: list, devices: int, **more: str) -> subprocess.Popen:
+    def begin(self, command: list, devices: int, **more: str):
         """Any command in the environment of toy runs."""
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=self.environment(devices, **more),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        self.begun.append(process)
-        return process
+        environment = self.environment(devices, **more)
+        if command[0] == sys.executable:
+            self.begun.append(commands.Process(command, environment))
+        else:
+            pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.begun.append(subprocess.Popen(command, cwd=ROOT, env=environment, **pipes))
+        return self.begun[-1]
 
-    def together(self, command: list, count: int = 2, devices: int = 2) -> list[subprocess.Popen]:
+    def together(self, command: list, count: int = 2, devices: int = 2) -> list:
         """A command as so many processes of one run, each with so many devices."""
         if count == 1:
             return [self.begin(command, devices)]
@@ -230,9 +219,7 @@ class Toy:
 
     def run(self, *words, devices: int = 1) -> subprocess.CompletedProcess:
         """`command(*words)`, to its end."""
-        process = self.start(*words, devices=devices)
-        out, err = process.communicate()
-        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+        return commands.run(*self.command(*words)[1:], environment=self.environment(devices))
 
 
 @pytest.fixture(scope="session")
@@ -251,14 +238,14 @@ def free_address() -> str:
         return f"localhost:{s.getsockname()[1]}"
 
 
-def wait_for(happened, process: subprocess.Popen) -> None:
+def wait_for(happened, process) -> None:
     """Returns as soon as `happened()`; fails if the process has ended before."""
     while not happened():
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.02)
 
 
-def finish(process: subprocess.Popen, code: int = 0) -> str:
+def finish(process, code: int = 0) -> str:
     """What a process said until it ended with this exit code."""
     _, said = process.communicate()
     assert process.returncode == code, said

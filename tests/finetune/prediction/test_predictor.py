@@ -1,8 +1,6 @@
 """Every example of a file has its line, as the best weights tell it."""
 
 import json
-import subprocess
-import sys
 
 import jax
 import numpy as np
@@ -16,7 +14,7 @@ from pretrain.checkpoint.manager import Checkpoints
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.run_config import write_config
 from tests.support import choice_data as cases
-from tests.support import tiny_runs as toys
+from tests.support import commands
 from tests.support.choice_data import drawn
 from tests.support.compiler import quick_jit
 
@@ -143,11 +141,11 @@ def test_outputs_of_more_and_fewer_options_are_joined():
 @pytest.mark.slow
 def test_the_command_writes_a_line_of_each_example_and_prints_the_metrics(run, tmp_path):
     source, out = table(tmp_path), tmp_path / "out.jsonl"
-    words = [sys.executable, "-m", "finetune.predict", f"--workdir={run}", source, str(out)]
-    first = subprocess.run(words, cwd=toys.ROOT, capture_output=True, text=True, check=True)
+    words = ["-m", "finetune.predict", f"--workdir={run}", source, out]
+    first = commands.run(*words)
     assert first.stdout.startswith("accuracy 0.")
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["where"] for line in lines] == [f"{source}, line {i + 1}" for i in range(11)]
-    again = subprocess.run(words, cwd=toys.ROOT, capture_output=True, text=True)
+    again = commands.run(*words)
     assert again.returncode == 1
     assert again.stderr.splitlines()[-1].startswith(f"error: {out} is there already")

@@ -180,14 +180,6 @@ def test_scores_and_lines_know_how_many_options_there_are():
     assert lines[3]["probabilities"] == pytest.approx([1 / 3] * 3, abs=1e-6)
 
 
-def test_a_form_made_again_reads_as_the_first():
-    made = form("bert", gap="_")
-    again = choice.TaskData(made.inputs, [], **made.to_config())
-    few = made.arrays([TWO])
-    assert few["there_BO"].shape == (1, 3)
-    jax.tree.map(np.testing.assert_array_equal, few, again.arrays([TWO]))
-
-
 def test_the_work_of_a_step_is_that_of_all_options(ready):
     made, rows, module, *_ = ready("bert")
     data = Examples(made.arrays(EXAMPLES), B=2, L=48)

@@ -244,15 +244,6 @@ def test_an_answer_that_is_not_known_is_not_learned(inputs, examples):
     assert (arrays["end_B"] == -1).all()
 
 
-def test_a_form_made_again_of_what_was_kept_makes_the_same_rows(inputs, examples):
-    form = formed(inputs("plm"), examples, max_answer=7)
-    again = span.TaskData(inputs("plm"), [], **json.loads(json.dumps(form.to_config())))
-    assert again.to_config() == form.to_config()
-    one, other = form.arrays(examples), again.arrays(examples)
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name])
-
-
 WRONG = {
     "task.stride=0: it is to be 1 at least": dict(stride=0),
     "task.max_answer=0": dict(max_answer=0),

@@ -144,12 +144,9 @@ def test_an_entity_of_an_unseen_type_counts_as_not_found():
     assert found == {"recall": share, "precision": 1, "accuracy": pytest.approx(right)}
 
 
-def test_what_is_kept_makes_the_same_form_and_task():
-    fields = dict(convert_to="iobes", own=2, zero_digits=True, own_characters=9)
-    made = tagging_data.form("bert", **fields)
-    again = tag.TaskData(made.inputs, [], **json.loads(json.dumps(made.to_config())))
-    for name, x in made.arrays(EXAMPLES).items():
-        np.testing.assert_array_equal(x, again.arrays(EXAMPLES)[name])
+def test_what_is_kept_makes_the_same_encoder():
+    made = tagging_data.form("bert", own=2, own_characters=9)
+    again = tag.TaskData(made.inputs, [], **made.to_config())
     expected = {"word_V": len(made.vocabulary) + 1, "char_W": 9}
     assert again.encoder_fields() == made.encoder_fields() == expected
     assert again.labels == made.labels

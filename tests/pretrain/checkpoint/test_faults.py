@@ -2,12 +2,9 @@
 
 import contextlib
 import os
-import pathlib
 import random
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import time
 
@@ -18,10 +15,9 @@ import pytest
 
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.runtime.errors import UserError
+from tests.support import commands
 from tests.support.array_files import small_disk
 from tests.support.checkpoints import assert_same
-
-ROOT = pathlib.Path(__file__).parents[3]
 
 
 def test_a_save_that_fails_in_the_background_stops_the_next(tmp_path):
@@ -65,12 +61,14 @@ for n in range(1, 10_000):
 )
 def test_a_run_killed_while_saving_leaves_the_checkpoint_before(tmp_path, seed):
     draw = random.Random(seed)
-    command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as run:
-        enough = draw.randint(3, 9)
-        last = next(n for n in map(int, run.stdout) if n >= enough)
-        time.sleep(draw.uniform(0, 0.03))
-        run.send_signal(signal.SIGKILL)
+    run = commands.Process([sys.executable, "-c", KILLED, tmp_path])
+    enough = draw.randint(3, 9)
+    while not (last := max(map(int, run.said[0].read_text().split()), default=0)) >= enough:
+        assert run.poll() is None
+        time.sleep(0.001)
+    time.sleep(draw.uniform(0, 0.03))
+    run.kill()
+    run.communicate()
     found, position, step = Checkpoints(tmp_path).restore(
         {"w": jnp.zeros(200_000, int), "x": jnp.ones((3, 5))}
     )
@@ -133,14 +131,10 @@ def test_two_processes_save_fall_back_together_and_one_restores(tmp_path):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": ROOT}
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    words = [sys.executable, "-c", TWO_PROCESSES]
     runs = [
-        subprocess.Popen(
-            [sys.executable, "-c", TWO_PROCESSES, str(process), str(port), str(tmp_path)],
-            env={**os.environ, **flags},
-            **pipes,
-        )
+        commands.Process([*words, process, port, tmp_path], os.environ | flags)
         for process in range(2)
     ]
     try:

@@ -29,7 +29,7 @@ def test_every_bit_comes_back_with_the_position(tmp_path, opened, asynchronous):
 
 def test_a_checkpoint_moves_between_layouts_exactly(tmp_path, opened):
     original, checkpoints = state(), opened(tmp_path, keep=9)
-    layouts = [(8, 1, 1), (2, 2, 2), (1, 1, 1)]
+    layouts = [(8, 1, 1), (2, 2, 2)]
     checkpoints.save(0, laid_out(original, layouts[0]), {})
     checkpoints.wait()
     for n, layout in enumerate(layouts[1:], start=1):

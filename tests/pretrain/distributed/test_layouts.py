@@ -35,7 +35,6 @@ DEEPLY = pytest.mark.parametrize(
     "recipe",
     [name if name == "clm" else pytest.param(name, marks=pytest.mark.slow) for name in DEEP],
 )
-QUICK = ("plm", "clm", "bilm")  # one of each backbone
 ROWS = 16  # they divide over eight devices in two parts
 
 
@@ -73,15 +72,15 @@ def run(toy):
 
 
 def cases():
-    """Every layout; of `make test`, the one that has something of everything."""
+    """Every layout; of `make test`, for one of each backbone, one with something of everything."""
+    quick = {("plm", "mixed", 1, "none"), ("clm", "mixed", 2, "dots"), ("bilm", "mixed", 2, "none")}
     for recipe in toys.RECIPES:
         remats = ("none", "dots", "full") if recipe in DEEP else ("none",)
         for mesh in MESHES:
             for parts in (1, 2):
                 for remat in remats:
-                    quick = recipe in QUICK and (mesh, parts, remat) == ("mixed", 2, remats[-2:][0])
-                    marks = () if quick else pytest.mark.slow
-                    yield pytest.param(recipe, mesh, parts, remat, marks=marks)
+                    case = recipe, mesh, parts, remat
+                    yield pytest.param(*case, marks=() if case in quick else pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("recipe", "mesh", "parts", "remat"), cases())

@@ -168,12 +168,12 @@ def test_a_step_that_hangs_in_a_run_is_told_of(toy, tmp_path, monkeypatch, capsy
                 free.wait(60)
             return self.layout.batch(step, rows)
 
-    objective, layout, evals = toys.build(toy.config("bilm"))
+    objective, layout, evals = toys.build(toy.config("clm"))
     monkeypatch.setattr(toys, "build", lambda _: (objective, Hanging(layout), evals))
     monkeypatch.setattr(watches, "LEAST", 0.5)
     threading.Thread(target=lambda: (eventually(lambda: stacks(tmp_path)), free.set())).start()
     changes = {"optim.steps": slow + 2, "train.eval_every": 0}
-    state = toys.train(toy.config("bilm", changes), tmp_path)
+    state = toys.train(toy.config("clm", changes), tmp_path)
     assert int(state.step) == slow + 2
     assert "step 9: waiting for a batch has taken" in capsys.readouterr().err
     assert "batch" in stacks(tmp_path)

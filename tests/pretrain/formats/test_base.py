@@ -3,8 +3,6 @@
 import functools
 import json
 import signal
-import subprocess
-import sys
 import tracemalloc
 import weakref
 
@@ -16,7 +14,7 @@ from safetensors.numpy import load_file
 from pretrain.formats import hdf5, npy_shards, npz, safetensors, tensorflow
 from pretrain.runtime.errors import UserError
 from tests.support import array_files as cases
-from tests.support import tensorflow_checkpoint
+from tests.support import commands, tensorflow_checkpoint
 
 WRITERS = {"hdf5": hdf5, "safetensors": safetensors, "npz": npz}
 READERS = {**WRITERS, "npy_shards": npy_shards, "tensorflow": tensorflow}
@@ -155,9 +153,8 @@ module.write(sys.argv[2], specs, arrays(), **json.loads(sys.argv[3]))
 
 
 def test_a_killed_writer_leaves_no_file_and_hinders_no_other(write, tmp_path):
-    words = [KILLED, write.name, str(tmp_path / "out"), json.dumps(write.options)]
-    process = subprocess.run([sys.executable, "-c", *words], cwd=cases.ROOT, check=False)
-    assert process.returncode == -signal.SIGKILL
+    words = [KILLED, write.name, tmp_path / "out", json.dumps(write.options)]
+    assert commands.run("-c", *words).returncode == -signal.SIGKILL
     assert all(name.split("/")[-1].startswith(".") for name in list_files(tmp_path))
     with pytest.raises(UserError):
         write.open_arrays(tmp_path / "out")

@@ -98,22 +98,13 @@ def test_full_batches_have_rows_of_about_one_length(run):
         assert len(rows) <= full
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["mlm", "bilm"])
 def test_a_whole_line_is_its_positions_mean_or_first(run, lines, kind):
-    one = run(kind)
-    made = {
-        pool: next(
-            Embedder(one, layout(), parse_layers("all", count=3), tokens=64, pool=pool)(
-                [(0, lines[:1])]
-            )
-        ).vectors
-        for pool in ("mean", "first")
-    }
-    states = framed(
-        one, kind, lines[0], Embedder(one, layout(), parse_layers("0", count=3)).params
-    )[1]
-    assert off(made["mean"], states.mean(1)) < 1e-5
-    assert off(made["first"], states[:, 0]) < 1e-5
+    for pool, take in (("mean", lambda h: h.mean(1)), ("first", lambda h: h[:, 0])):
+        embedder = Embedder(run(kind), layout(), parse_layers("all", count=3), tokens=64, pool=pool)
+        [found] = embedder([(0, lines[:1])])
+        states = framed(run(kind), kind, lines[0], embedder.params)[1]
+        assert off(found.vectors, take(states)) < 1e-5
 
 
 class Numbers(nn.Module):
@@ -162,14 +153,10 @@ def test_lines_without_words_have_vectors_without_rows(run):
 
 
 def test_eight_devices_give_what_one_gives(run, lines):
+    choice = parse_layers("all", count=3)
     one, eight = (
-        {
-            x.number: x.vectors
-            for x in Embedder(run("mlm"), layout(devices), parse_layers("all", count=3), tokens=64)(
-                [(0, lines)]
-            )
-        }
-        for devices in (1, 8)
+        {x.number: x.vectors for x in Embedder(run("mlm"), layout(n), choice)([(0, lines)])}
+        for n in (1, 8)
     )
     for number, expected in one.items():
         np.testing.assert_allclose(eight[number], expected, rtol=1e-5, atol=1e-5)
@@ -178,23 +165,18 @@ def test_eight_devices_give_what_one_gives(run, lines):
 def test_bfloat16_gives_nearly_the_same_in_float32(run, lines):
     exact = run("mlm")
     rough = exact._replace(backbone=exact.backbone.clone(dtype="bfloat16"))
-    one, other = (
-        next(
-            Embedder(each, layout(), parse_layers("all", count=3), tokens=64)([(0, lines[:1])])
-        ).vectors
-        for each in (exact, rough)
-    )
+    choice, text = parse_layers("all", count=3), [(0, lines[:1])]
+    one, other = (next(Embedder(x, layout(), choice)(text)).vectors for x in (exact, rough))
     assert other.dtype == np.float32
     assert 1e-4 < off(other, one) < 0.1
 
 
-def test_programs_are_few_however_many_lengths_and_batches_there_are(run, toy):
-    words = toy.text.read_text().split()
-    choice, rng = parse_layers("top", count=3), np.random.default_rng(0)
-    embedder = Embedder(run("bilm"), layout(), choice, tokens=32)
-    lengths = rng.integers(0, 30, 80)
-    blocks = [(at, [" ".join(words[:n]) for n in lengths[at : at + 20]]) for at in (0, 20, 40, 60)]
-    assert len(list(embedder(blocks))) == 80
+def test_programs_are_few_however_many_lengths_and_batches_there_are(run):
+    tokenizer, rng = run("clm").tokenizer, np.random.default_rng(0)
+    one = run("clm")._replace(backbone=Numbers(tokenizer.V))
+    embedder = Embedder(one, layout(), parse_layers("top", count=3), params={}, tokens=32)
+    texts = [tokenizer.decode(rng.integers(100, 112, n)) for n in rng.integers(0, 30, 80)]
+    assert len(list(embedder([(at, texts[at : at + 20]) for at in (0, 20, 40, 60)]))) == 80
     assert embedder._programs.cache_info().misses <= 2 * len(length_buckets.list_lengths(32))
     assert embedder._programs.cache_info().hits > 10
 

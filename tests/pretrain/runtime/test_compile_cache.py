@@ -3,8 +3,6 @@
 import hashlib
 import os
 import pathlib
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +11,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from pretrain.runtime import compile_cache
+from tests.support import commands
 from tests.support import tiny_runs as toys
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -189,11 +188,9 @@ for power in range(1, 1 + int(sys.argv[2])):
 """
 
 
-def run_programs(folder: pathlib.Path, count: int) -> subprocess.CompletedProcess:
-    variables = {"JAX_COMPILATION_CACHE_DIR": "", "PYTHONPATH": str(toys.ROOT)}
-    variables |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
-    command = [sys.executable, "-c", PROGRAMS, folder, str(count)]
-    return subprocess.run(command, env=os.environ | variables, capture_output=True, text=True)
+def run_programs(folder: pathlib.Path, count: int):
+    environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": ""}
+    return commands.run("-c", PROGRAMS, folder, count, environment=environment)
 
 
 def test_another_process_compiles_nothing_anew(tmp_path):

@@ -97,14 +97,8 @@ CASES = [("hdf5", case) for case in BOTH] + [
 def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, case):
     described = elmo.read_release(spelled_or_not(release, case, kind))
     shapes = cases.shapes(described.model, described.head)
-    table = elmo.build_table(kind, shapes)
-    ours = cases.randomly(shapes)
-    theirs = cases.written(table, shapes, ours)
-    assert not any(np.isnan(x).any() for x in theirs.values())
-    for name in table.absent.keys() & ours.keys():
-        ours[name] = np.zeros_like(ours[name])
+    table = cases.assert_round_trip(elmo.build_table, kind, shapes)
     assert kind == "hdf5" or not table.absent
-    cases.assert_same(cases.read(table, shapes, theirs), ours)
 
 
 def test_a_softmax_is_left_behind_where_hdf5_is_written(release):

@@ -69,13 +69,7 @@ def release(tmp_path, tokens):
 def test_what_is_written_under_their_names_is_read_back_bit_for_bit(release, kind, untie_r):
     described = xlnet.read_release(release(kind, untie_r=untie_r))
     shapes = cases.shapes(described.model, described.head)
-    ours = cases.randomly(shapes)
-    theirs = cases.written(xlnet.build_table(kind, shapes), shapes, ours)
-    assert not any(np.isnan(x).any() for x in theirs.values())
-    assert sum(x.size for x in theirs.values()) == sum(x.size for x in ours.values())
-    table = xlnet.build_table(kind, shapes, list(theirs))
-    assert not table.absent
-    cases.assert_same(cases.read(table, shapes, theirs), ours)
+    assert not cases.assert_round_trip(xlnet.build_table, kind, shapes).absent
 
 
 @pytest.mark.parametrize("name", FILES)
