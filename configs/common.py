@@ -11,6 +11,7 @@ def base() -> ConfigDict:
     config = ConfigDict()
     config.seed = 0
     config.init = ""  # the folder of a run or an import to go on from; "": from scratch
+    config.init_optimizer = False  # True: its averages of gradients, too
     config.init_positions = "new"  # of rows longer than there; or "interpolated"
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
     config.execution = ConfigDict()  # how a step is computed, not what: a resumed run may change it

@@ -25,6 +25,7 @@ from pretrain.runtime.progress import say
 from pretrain.training import loop, summary
 from pretrain.training.hooks import Evaluation
 from pretrain.training.recipe_hooks import build_hooks
+from pretrain.training.train_state import replace_params
 
 flags.adopt_module_key_flags(cli)
 
@@ -88,14 +89,14 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
             keep_recipe()
             jobs.save_job(job, workdir)
 
-        prepare = initialize.restore_backbone(job.start, say, config.random_init)
+        restore = initialize.restore_backbone(job.start, say, config.random_init)
         result = loop.run(
             config,
             workdir,
             job.task,
             job.train,
             job.evals,
-            prepare,
+            lambda state: replace_params(state, restore(state.params)),
             cli.ACCEPT_CHANGES.value,
             job.score,
             keep=save_recipe_and_job,

@@ -12,7 +12,7 @@ LENGTHS = (8, 12, 16, 24, 32, 40, 48, 64, 96)
 def base() -> ConfigDict:
     """Returns a recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""
     config = common.base()
-    del config.init_positions  # a pretrained model's positions are as many as they are
+    del config.init_optimizer, config.init_positions  # of pretraining alone
     config.random_init = False  # True: without the weights of that run; what are they worth?
     config.num_seeds, config.epochs = 1, 3.0
     config.max_train_examples = 0  # drawn from all there are, alike for every seed; 0: all

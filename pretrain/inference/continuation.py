@@ -4,11 +4,13 @@ The recipe's `init` names the run, an import or a fine-tuned run.  What the weig
 from there; text, batches, objective and schedule are the recipe's.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
 import modules
@@ -19,12 +21,13 @@ from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import load_run, weights_folder, weights_key
 from pretrain.runtime.errors import UserError
+from pretrain.training.train_state import State, replace_params
 
 POSITIONS = ("new", "interpolated")
 
 
 class Start(NamedTuple):
-    """What a pretraining run begins with.
+    """Holds what a pretraining run begins with.
 
     Attributes:
         config: the recipe, with what it takes of the run that it goes on from.
@@ -48,7 +51,16 @@ class Start(NamedTuple):
         if self.run is None:
             return {}
         positions = self.config.get("init_positions", "new")
-        prepare = restore_params(self.run, self.config.objective.name, positions, say)
+        restore = restore_params(self.run, self.config.objective.name, positions, say)
+        carries = self.config.get("init_optimizer", False)
+        restore_opt = restore_optimizer(self.run, self.config.objective.name) if carries else None
+
+        def prepare(state: State) -> State:
+            state = replace_params(state, restore(state.params))
+            if restore_opt is None:
+                return state
+            return dataclasses.replace(state, opt=restore_opt(state.opt))
+
         return dict(prepare=prepare, evaluate_first=True)
 
 
@@ -148,6 +160,34 @@ def restore_params(
         for line in table:
             say(f"  {line}")
         return named_leaves.nest(merged)
+
+    return prepare
+
+
+def restore_optimizer(run: Run, objective: str) -> Callable[[Any], Any]:
+    """Returns a function that puts a run's averages of gradients into a new optimiser's state.
+
+    The schedule begins anew: it is the recipe's.
+
+    Raises:
+        UserError: the run has another objective, or only its best weights count.
+    """
+    if not has_objective(run, objective):
+        raise UserError(
+            f"init_optimizer: {run.workdir} was not trained for objective {objective!r}"
+        )
+    if weights_folder(run) != run.workdir:
+        raise UserError(f"init_optimizer: {run.workdir}/best holds weights alone")
+
+    def prepare(opt: Any) -> Any:
+        new = named_leaves.flatten({"opt": opt})
+        old = transfer.describe_leaves(run.workdir, "opt/")
+        if {name: x.shape for name, x in new.items()} != {name: x.shape for name, x in old.items()}:
+            raise UserError("init_optimizer: the run has another optimiser, or other parameters")
+        saved, _ = transfer.load({"opt": opt}, run.workdir, "opt/")
+        states = saved["opt"]
+        is_schedule = [isinstance(x, optax.ScaleByScheduleState) for x in opt]
+        return tuple(map(lambda x, y, keep: x if keep else y, opt, states, is_schedule))
 
     return prepare
 

@@ -60,7 +60,7 @@ def run(
     objective,
     train,
     evals: Mapping[str, Any],
-    prepare: Callable[[Any], Any] = lambda params: params,
+    prepare: Callable[[State], State] = lambda state: state,
     accept_changes: bool = False,
     score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
     keep: Callable[[], None] = lambda: None,
@@ -78,7 +78,7 @@ def run(
         objective: a Linen module, see `pretrain.objectives`.
         train: a layout of `pretrain.data`, or two in turn, `pretrain.data.batches.phases.Phases`.
         evals: held-out layouts by name, each read from its beginning at every evaluation.
-        prepare: applied to fresh parameters, e.g. to load a pretrained backbone.
+        prepare: applied to a new state, e.g. to load a pretrained backbone.
         accept_changes: continue although the data are others than the checkpoint's.
         score: (held-out name, outputs of the objective's `predict` for all its rows) -> numbers.
         keep: leaves in `workdir` what else a run keeps; called once nothing can be refused.
@@ -116,9 +116,7 @@ def run(
         save = SaveCheckpoint(plan.save_every, saved, train.fingerprint(), stateful)
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
-        report = load_hooks(stateful, position)
-        if evaluate_first and not position:
-            report.pending.append(evaluate.name)
+        report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
         begin = f"continuing from step {state.step}" if position else "beginning at step 0"
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
@@ -206,7 +204,7 @@ def restore_or_init(
     restored = saved.restore(steps.like)
     if restored is None:
         state = steps.init()
-        return state.replace(params=prepare(state.params)), {}
+        return prepare(state), {}
     state, position, _ = restored
     changed = diff_configs(position["data"], train.fingerprint())
     if changed and not accept_changes:

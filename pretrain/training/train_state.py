@@ -94,6 +94,12 @@ def init(
     return State(zero, params, carry, tx.init(params), copy, zero, zero, values)
 
 
+def replace_params(state: State, params: Any) -> State:
+    """Returns the state with other parameters, at which their moving average begins, too."""
+    average = None if state.average is None else jax.tree.map(jnp.copy, params)
+    return dataclasses.replace(state, params=params, average=average)
+
+
 def replace_scalars(state: State, values: Mapping[str, float]) -> State:
     """Returns the state with these values of its scalars.
 

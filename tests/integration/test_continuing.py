@@ -6,15 +6,20 @@ import shutil
 from unittest import mock
 
 import jax
+import optax
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
 from pretrain import main
+from pretrain.checkpoint import checksums
+from pretrain.checkpoint.named_leaves import flatten
 from pretrain.distributed import processes
-from pretrain.distributed.sharding import make_mesh
+from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import continuation
-from pretrain.training import loop
+from pretrain.runtime.errors import UserError
+from pretrain.training import loop, optimizer
+from pretrain.training.compiled_steps import Steps
 from tests.support import corpora
 from tests.support import tiny_runs as toys
 
@@ -56,11 +61,32 @@ def held_out(workdir, step):
 
 @pytest.mark.parametrize("recipe", toys.quickly("clm"))
 def test_a_run_begins_with_what_another_knew(toy, first, pretrain, tmp_path, recipe):
-    config = toy.config(recipe, {"seed": 0})
+    # With an average of the parameters, which is what is evaluated.
+    config = toy.config(recipe, {"train.average": 0.9})
     config.init = str(first(recipe))
     pretrain(config, tmp_path / "run")
     assert held_out(tmp_path / "run", 0) == held_out(first(recipe), toys.STEPS)
     assert held_out(tmp_path / "run", toys.STEPS) != held_out(first(recipe), toys.STEPS)
+
+
+def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain, tmp_path):
+    config = toy.config("clm")
+    config.init, config.init_optimizer = str(first("clm")), True
+    start = continuation.open_start(config, tmp_path)
+    objective, train, _ = toys.build(start.config)
+    layout = Layout(loop.make_mesh())
+    steps = Steps(objective, optimizer.make(**config.optim)[0], layout, [train], seed=0)
+    state = start.loop_options(lambda line: None)["prepare"](steps.init())
+    carried, _ = checksums.describe(flatten({"params": state.params, "opt": state.opt}))
+    saved = toys.sums(first("clm"), toys.STEPS)
+    different = {name for name, x in carried.items() if x != saved[name]}
+    [schedule] = different
+    assert schedule.endswith("/count")
+    assert [int(x.count) for x in state.opt if isinstance(x, optax.ScaleByScheduleState)] == [0]
+    config.optim.name = "adagrad"
+    steps = Steps(objective, optimizer.make(**config.optim)[0], layout, [train], seed=0)
+    with pytest.raises(UserError, match="another optimiser"):
+        start.loop_options(print)["prepare"](steps.init())
 
 
 @pytest.mark.parametrize("recipe", toys.quickly("clm"))

@@ -17,6 +17,7 @@ from pretrain.checkpoint.paths import list_steps
 from pretrain.distributed.sharding import make_mesh
 from pretrain.runtime import run_config
 from pretrain.training import loop
+from pretrain.training.train_state import replace_params
 from tests.support import shared_steps
 
 L = 24
@@ -85,7 +86,8 @@ def train(config, workdir, say=ignore):
     run_config.write_config(workdir, jobs.resolve_recipe(job, config).to_dict())
     jobs.save_job(job, workdir)
     with one_device():
-        prepare = initialize.restore_backbone(job.start, say, config.random_init)
+        restore = initialize.restore_backbone(job.start, say, config.random_init)
+        prepare = lambda state: replace_params(state, restore(state.params))  # noqa: E731
         layouts = job.train, job.evals
         return loop.run(config, workdir, job.task, *layouts, prepare, False, job.score).state
 

@@ -98,3 +98,8 @@ def test_other_widths_and_fewer_rows_are_refused(name, shape):
 def test_an_unknown_way_to_grow_positions_is_refused(run):
     with pytest.raises(UserError, match="init_positions='stretched' is none of new, interpolated"):
         continuation.restore_params(run("clm"), "clm", "stretched", print)
+
+
+def test_an_optimizer_of_another_objective_is_not_carried_over(run):
+    with pytest.raises(UserError, match="not trained for objective 'mlm'"):
+        continuation.restore_optimizer(run("clm"), "mlm")
