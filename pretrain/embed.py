@@ -194,10 +194,11 @@ def make_reporter(
 
 def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:
     """Says what was cut or empty, and how fast the embedder was."""
-    if embedder.empty:
-        say(f"{embedder.empty:,} lines have no tokens: their arrays have no rows")
-    if embedder.cuts:
-        say(f"{embedder.cuts:,} lines were longer than {embedder.longest} tokens, and cut")
+    rows = embedder.batcher
+    if rows.empty:
+        say(f"{rows.empty:,} lines have no tokens: their arrays have no rows")
+    if rows.cuts:
+        say(f"{rows.cuts:,} lines were longer than {rows.longest} tokens, and cut")
     say(f"{embedder.speed}; compiling not counted")
 
 

@@ -67,7 +67,7 @@ def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
         assert off(found[number].vectors, expected) < 1e-5
     assert found[2].vectors.shape == (3, 0, expected.shape[-1])
     assert off(found[5].vectors, found[0].vectors) < 1e-5
-    assert embedder.empty == 2
+    assert embedder.batcher.empty == 2
     assert embedder.speed.words == sum(len(line.split()) for line in [*lines, *many])
 
 
@@ -83,19 +83,6 @@ def test_a_word_is_spelled_out_once_for_all_its_places_in_a_block(run, monkeypat
     block = ["ralor anew ralor", "anew", "ralor ralor"]
     assert len(list(embedder([(0, block), (3, ["other"])]))) == 4
     assert spelled == [2 + 2, 2 + 1]  # the marks, and the words
-
-
-def test_full_batches_have_rows_of_about_one_length(run):
-    embedder = Embedder(run("bilm"), layout(), parse_layers("top", count=3), tokens=64)
-    lengths = [30, 30, 8, 8, 8, 8, 8, 8, 8, 2, 2]
-    texts = [" ".join(["no"] * n) for n in lengths]
-    batches = embedder._make_batches(0, texts).batches
-    assert sorted(row.number for rows in batches for row in rows) == list(range(len(texts)))
-    for rows in batches:
-        L = embedder._padded_length(rows)
-        full, part = embedder._batch_sizes(L)
-        assert len(rows) <= part or 2 * min(len(row.ids) for row in rows) >= L
-        assert len(rows) <= full
 
 
 @pytest.mark.parametrize("kind", ["mlm", "bilm"])
@@ -192,4 +179,4 @@ def test_a_line_that_is_too_long_is_named_or_cut(run, lines):
     whole = run("mlm").tokenizer.encode([long])[0]
     assert found.tokens == [run("mlm").tokenizer.pieces[i] for i in whole[:room]]
     assert found.vectors.shape == (3, room, 16)
-    assert cutting.cuts == 1
+    assert cutting.batcher.cuts == 1
