@@ -40,6 +40,54 @@ class Answer(NamedTuple):
     none: float
 
 
+class AnswerFinder:
+    """Finds answers among the spans that the rows of an example score.
+
+    Attributes:
+        questions: that the rows were made by.
+        max_answer: most tokens of an answer.
+        conditional: a row says by itself how likely there is no answer.
+    """
+
+    def __init__(self, questions: Questions, max_answer: int, conditional: bool):
+        self.questions, self.max_answer, self.conditional = questions, max_answer, conditional
+
+    def find(
+        self, examples: Sequence[dict], outputs: dict[str, np.ndarray], count: int = 1
+    ) -> list[Answer]:
+        """Finds the best `count` different answers of each example, over its windows."""
+        contexts = self.questions.encode_contexts(examples)
+        candidates: list[list[tuple[float, int, int]]] = [[] for _ in examples]
+        none_N = np.full(len(examples), np.inf)
+        for i, window in enumerate(self.questions.iter_windows(examples, contexts)):
+            row = {name: x[i] for name, x in outputs.items()}
+            candidates[window.example] += _permitted(window, row, self.max_answer)
+            # As run_squad.py: one window that shows an answer is enough.
+            none_N[window.example] = min(none_N[window.example], row["none_B"])
+        triples = zip(examples, candidates, none_N.tolist(), strict=True)
+        return [
+            self._rank(x["context"], contexts[x["context"]], permitted, none, count)
+            for x, permitted, none in triples
+        ]
+
+    def _rank(
+        self,
+        text: str,
+        context: Context,
+        permitted: list[tuple[float, int, int]],
+        none: float,
+        count: int,
+    ) -> Answer:
+        best: dict[str, float] = {}
+        for score, start, end in sorted(permitted, key=lambda x: -x[0]):
+            if len(best) == count:
+                break
+            if answer := text[context.starts[start] : context.ends[end]].strip():
+                best.setdefault(answer, score)
+        odds = none if self.conditional else none - max(best.values(), default=-np.inf)
+        return Answer([*best], [*best.values()], float(_sigmoid(odds)))
+
+
 class TaskData(Defaults):
     """Turns examples {"id", "question", "context", "answers", "impossible"} into rows, and back."""
 
@@ -84,7 +132,8 @@ class TaskData(Defaults):
         )
         self.conditional, self.unanswerable = conditional, unanswerable
         self.threshold = threshold if threshold >= 0 else 0.5
-        self.max_answer, self.n_best = max_answer, n_best
+        self.finder = AnswerFinder(self.questions, max_answer, conditional)
+        self.n_best = n_best
         for name in ("stride", "max_query", "max_answer", "n_best"):
             if self.fields[name] < 1:
                 raise UserError(f"task.{name}={self.fields[name]}: it is to be 1 at least")
@@ -105,8 +154,6 @@ class TaskData(Defaults):
         top = fields.pop("top", TOP[self.conditional])
         own_head = plugins.construct(span.HEADS[self.conditional], **fields)
         return plugins.construct(Task, backbone, encoder, own_head, top, **loss)
-
-    # --- to rows ---------------------------------------------------------------------------------
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Builds rows in the system's format, in the order of the examples, several of a long one.
@@ -150,46 +197,9 @@ class TaskData(Defaults):
             self.questions.note(f"{example['where']}: no token is in the answer {first['text']!r}")
         return tokens
 
-    # --- and back --------------------------------------------------------------------------------
-
-    def answers(
-        self, examples: Sequence[dict], outputs: dict[str, np.ndarray], count: int = 1
-    ) -> list[Answer]:
-        """Finds the best `count` different answers of each example, over its windows."""
-        contexts = self.questions.encode_contexts(examples)
-        candidates: list[list[tuple[float, int, int]]] = [[] for _ in examples]
-        none_N = np.full(len(examples), np.inf)
-        for i, window in enumerate(self.questions.iter_windows(examples, contexts)):
-            row = {name: x[i] for name, x in outputs.items()}
-            candidates[window.example] += _permitted(window, row, self.max_answer)
-            # As run_squad.py: one window that shows an answer is enough.
-            none_N[window.example] = min(none_N[window.example], row["none_B"])
-        triples = zip(examples, candidates, none_N.tolist(), strict=True)
-        return [
-            self._best_answers(x["context"], contexts[x["context"]], permitted, none, count)
-            for x, permitted, none in triples
-        ]
-
-    def _best_answers(
-        self,
-        text: str,
-        context: Context,
-        permitted: list[tuple[float, int, int]],
-        none: float,
-        count: int,
-    ) -> Answer:
-        best: dict[str, float] = {}
-        for score, start, end in sorted(permitted, key=lambda x: -x[0]):
-            if len(best) == count:
-                break
-            if answer := text[context.starts[start] : context.ends[end]].strip():
-                best.setdefault(answer, score)
-        odds = none if self.conditional else none - max(best.values(), default=-np.inf)
-        return Answer([*best], [*best.values()], float(_sigmoid(odds)))
-
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """Computes the official metrics, of SQuAD 2.0 if some are unanswerable, else of 1.1."""
-        answers = self.answers(examples, outputs)
+        answers = self.finder.find(examples, outputs)
         best = [next(iter(answer.texts), "") for answer in answers]
         truth = [[answer["text"] for answer in x["answers"]] for x in examples]
         if not self.unanswerable:
@@ -202,7 +212,7 @@ class TaskData(Defaults):
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
         """Formats the answer of each example, "" for none, and the probability of none."""
-        answers = self.answers(examples, outputs, self.n_best)
+        answers = self.finder.find(examples, outputs, self.n_best)
         return [self._format(x, answer) for x, answer in zip(examples, answers, strict=True)]
 
     def _format(self, example: dict, answer: Answer) -> dict:

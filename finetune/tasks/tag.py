@@ -14,8 +14,9 @@ from flax import linen as nn
 
 from finetune import encoders
 from finetune.inputs import words
-from finetune.inputs.labels import UNKNOWN, UNSEEN, Unseen
+from finetune.inputs.labels import UNKNOWN, UNSEEN
 from finetune.inputs.rows import RowBuilder
+from finetune.inputs.tag_set import TagSet
 from finetune.metrics import tag_schemes, tagging
 from finetune.tasks import Defaults
 from modules import plugins
@@ -74,56 +75,39 @@ class TaskData(Defaults):
                 word, with a CRF its row, is left out of the loss; None: refused if `labels`
                 are named.
         """
-        self.inputs, self.scheme, self.learned = inputs, scheme, convert_to or scheme
+        self.inputs, self.piece, self.notes = inputs, piece, list[str]()
         self.metrics = tuple(metrics) or (ENTITIES[:3] if scheme else ("accuracy",))
-        self.strict, self.piece, self.notes = strict, piece, list[str]()
-        self.unseen = Unseen(bool(labels) if closed is None else closed)
-        self._check(convert_to)
-        # Listed by hand or restored, labels come first: their order is that of the head's logits.
-        self.labels = list(labels) or self._list_labels(examples)
-        if len(self.labels) < 2:
-            raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
-        self._ids = {label: i for i, label in enumerate(self.labels)}
+        self.tag_set = TagSet(
+            examples, labels, scheme=scheme, convert_to=convert_to, strict=strict, closed=closed
+        )
+        self.labels, self.strict = self.tag_set.labels, strict
+        self._check()
         self.zero_digits, self.own_characters = zero_digits, own_characters
         sentences = [x["words"] for x in examples] if own else []
         self.vocabulary = list(vocabulary) or words.list_frequent_words(sentences, own, zero_digits)
 
-    def _check(self, convert_to: str) -> None:
+    def _check(self) -> None:
         """Raises UserError where fields do not go together."""
-        for name in filter(None, (self.scheme, convert_to)):
-            tag_schemes.get_scheme(name)
-        if convert_to and not self.scheme:
-            raise UserError(f"task.convert_to={convert_to!r}: task.scheme is to name the files'")
         if unknown := [x for x in self.metrics if x not in METRICS]:
             raise UserError(f"task.metrics={unknown[0]!r}: there are {', '.join(METRICS)}")
-        if not self.scheme and set(self.metrics) & {*ENTITIES}:
+        if not self.tag_set.scheme and set(self.metrics) & {*ENTITIES}:
             raise UserError("task.metrics: entities are counted with a task.scheme, as 'iob2'")
         if self.piece not in PIECES:
             raise UserError(f"task.piece={self.piece!r} is none of {', '.join(PIECES)}")
-
-    def _list_labels(self, examples: Sequence[dict]) -> list[str]:
-        """Lists the labels to learn from these examples."""
-        present = {label for x in examples for label in self._convert(x) or ()}
-        if not self.scheme:
-            return sorted(present)
-        # A tag that training lacks, as S-LOC, may be needed on dev all the same.
-        types = sorted({tag_schemes.parse_tag(label).type for label in present - {"O"}})
-        letters = tag_schemes.get_scheme(self.learned).written.replace("O", "")
-        return ["O"] + [f"{x}-{type_}" if type_ else x for type_ in types for x in letters]
 
     def to_config(self) -> dict[str, Any]:
         """Returns the fields of another `TaskData` of the same task."""
         return dict(
             labels=self.labels,
             metrics=self.metrics,
-            scheme=self.scheme,
-            convert_to=self.learned,
+            scheme=self.tag_set.scheme,
+            convert_to=self.tag_set.learned,
             strict=self.strict,
             piece=self.piece,
             vocabulary=self.vocabulary,
             zero_digits=self.zero_digits,
             own_characters=self.own_characters,
-            closed=self.unseen.closed,
+            closed=self.tag_set.unseen.closed,
         )
 
     def encoder_fields(self) -> dict[str, Any]:
@@ -137,29 +121,10 @@ class TaskData(Defaults):
         chain = CRF(len(self.labels)) if fields.pop("crf", False) else None
         constrained = fields.pop("constrained", False)
         emissions = plugins.construct(Emissions, len(self.labels), **fields)
-        labels = tuple(self.labels)
+        labels, learned = tuple(self.labels), self.tag_set.learned
         return plugins.construct(
-            Task, backbone, encoder, emissions, chain, labels, self.learned, constrained, **loss
+            Task, backbone, encoder, emissions, chain, labels, learned, constrained, **loss
         )
-
-    def _convert(self, example: dict) -> list[str] | None:
-        """Converts the labels to the scheme to learn; UserError if they break the file's scheme."""
-        tags, where = example["labels"], example["where"]
-        if tags is None:
-            return None
-        if len(tags) != len(example["words"]):
-            raise UserError(f"{where}: {len(tags)} labels for {len(example['words'])} words")
-        return tag_schemes.convert(tags, self.scheme, self.learned, where) if self.scheme else tags
-
-    def label_ids(self, example: dict) -> list[int]:
-        """Returns the labels' ids, UNKNOWN or UNSEEN.  UserError: there can be no such label."""
-        tags, where = self._convert(example), example["where"]
-        if tags is None:
-            return [UNKNOWN] * len(example["words"])
-        return [
-            self._ids[tag] if tag in self._ids else self.unseen.number(tag, self.labels, where)
-            for tag in tags
-        ]
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Builds rows in the system's format, several of a long sentence.
@@ -170,9 +135,9 @@ class TaskData(Defaults):
             own_chars_BLW.
         """
         sentences, last = [x["words"] for x in examples], self.piece == "last"
-        ids = [self.label_ids(x) for x in examples]
+        ids = [self.tag_set.ids(x) for x in examples]
         arrays, notes = words.frame_words(self.inputs, sentences, last=last)
-        self.notes += notes + self.unseen.notes()
+        self.notes += notes + self.tag_set.unseen.notes()
         arrays["label_BL"] = words.scatter_to_words(ids, arrays["word_BL"], UNKNOWN)
         if self.vocabulary:
             word_ids = {word: i for i, word in enumerate(self.vocabulary, 1)}
@@ -193,10 +158,10 @@ class TaskData(Defaults):
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """Computes the task's metrics."""
-        pair = self.tags(examples, outputs), [self._convert(x) or [] for x in examples]
+        pair = self.tags(examples, outputs), [self.tag_set.convert(x) or [] for x in examples]
         scores: dict[str, float] = {}
-        if self.scheme:
-            scores = tagging.entity_scores(*pair, self.learned if self.strict else None)
+        if self.tag_set.scheme:
+            scores = tagging.entity_scores(*pair, self.tag_set.strict_scheme)
         scores["accuracy"] = tagging.token_accuracy(*pair)
         return {name: scores[name] for name in self.metrics}
 
@@ -205,16 +170,9 @@ class TaskData(Defaults):
     ) -> list[dict]:
         """Formats the labels of each example's words in its file's scheme, and the entities."""
         return [
-            {"words": list(x["words"]), **self._format(tags)}
+            {"words": list(x["words"]), **self.tag_set.format(tags)}
             for x, tags in zip(examples, self.tags(examples, outputs), strict=True)
         ]
-
-    def _format(self, tags: list[str]) -> dict:
-        if not self.scheme:
-            return {"labels": tags}
-        entities = tag_schemes.entities(tags, self.learned if self.strict else None)
-        labels = tag_schemes.to_tags(entities, len(tags), self.scheme)
-        return {"labels": labels, "entities": [e._asdict() for e in entities]}
 
 
 class Emissions(nn.Module):
