@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.backbones import Output, refuse_arguments
-from modules.layers import char_cnn, params
+from modules.layers import char_cnn, params, word_inputs
 from modules.layers.lstm_stack import LSTMStack
 from modules.layers.recurrent_masks import group_starts, refuse_mask, valid_positions
 from modules.layers.rnn import State
@@ -55,8 +55,7 @@ class Backbone(nn.Module):
 
     def __post_init__(self):
         super().__post_init__()
-        activations = char_cnn.ACTIVATIONS
-        known = dict(inputs=("characters", "words"), activation=activations, dtype=params.DTYPES)
+        known = dict(inputs=word_inputs.KINDS, activation=char_cnn.ACTIVATIONS, dtype=params.DTYPES)
         params.check_choices(self, **known)
         if self.Z not in (1, 2):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
@@ -64,19 +63,15 @@ class Backbone(nn.Module):
             raise ValueError("inputs='words' needs V, the number of words")
 
     def setup(self):
-        if self.inputs == "words":
-            init = params.initializer("uniform", 1.0)
-            self.token_VD = params.param(
-                self, "token_VD", init, (self.V, self.D), decay=True, is_table=True, depth=0
-            )
-        else:
-            self.characters = self._characters()
-            params.set_depths(self, characters=0)
+        # Parts share the backbone's scope: their parameters stand among its own.
+        self.words = self._words()
+        nn.share_scope(self, self.words)
+        self.words.table()  # read here, so that it is drawn first
         self.stack = self._stack()
-        nn.share_scope(self, self.stack)  # its parameters stand among the backbone's
+        nn.share_scope(self, self.stack)
 
-    def _characters(self, **place) -> char_cnn.CharCNN:
-        return char_cnn.CharCNN(**shared_fields(self, char_cnn.CharCNN), **place)
+    def _words(self, **place) -> word_inputs.WordInputs:
+        return word_inputs.WordInputs(**shared_fields(self, word_inputs.WordInputs), **place)
 
     def _stack(self, **place) -> LSTMStack:
         return LSTMStack(**shared_fields(self, LSTMStack), **place)
@@ -146,15 +141,11 @@ class Backbone(nn.Module):
 
     def example(self):
         """Returns the smallest tokens, to make the parameters with."""
-        shape = (1, 1, self.W) if self.inputs == "characters" else (1, 1)
-        return jnp.zeros(shape, jnp.int32)
+        return self._words(parent=None).example()
 
     def embed(self, tokens):
         """Embeds words by themselves: characters [..., W] or ids [...] -> [..., D]."""
-        if self.inputs == "characters":
-            return params.mark_inputs(self, self.characters(tokens))
-        x_BLD = params.reshard_embedding_rows(self.token_VD[tokens].astype(self.dtype), self.V)
-        return params.mark_inputs(self, x_BLD)
+        return self.words(tokens)
 
     def _read_text(self, x_BLD, mask: Mask, memory, *, train: bool):
         """Reads one text in all directions: the layers' states in its own order, and the memory."""
@@ -169,10 +160,10 @@ class Backbone(nn.Module):
 
     def table(self):
         """Returns the words' embedding, [V, D]; None of a backbone that reads characters."""
-        return self.token_VD if self.inputs == "words" else None
+        return self.words.table()
 
     def flops(self, B: int, L: int, P: int) -> float:
         """Counts the operations of a training step on [B, Z, L]."""
         del P  # every state is computed, whether or not it is read
-        word = self._characters(parent=None).flops(self.W) if self.inputs == "characters" else 0
-        return 3.0 * B * self.Z * L * (word + self._stack(parent=None).flops())
+        word = self._words(parent=None).flops() + self._stack(parent=None).flops()
+        return 3.0 * B * self.Z * L * word

@@ -10,7 +10,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.backbones import Output
+from modules.backbones import Output, refuse_arguments
 from modules.layers import layer_stack
 from modules.layers.attention import KVCache
 from modules.layers.embedding import Embedding
@@ -41,10 +41,7 @@ class Backbone(nn.Module):
         unroll: steps taken together of the scan over layers.
     """
 
-    FREE_FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {"attention", "dropout", "attention_dropout", "initializer", "init_scale", "dtype"}
-    )
-
+    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"attention"}
     V: int
     D: int = 768
     H: int = 12
@@ -138,8 +135,7 @@ class Backbone(nn.Module):
         The first is what the first layer reads; the last is after the norm at the end, if there
         is one, and those in between are as they run from layer to layer.
         """
-        if memory is not None:
-            raise ValueError("layer_states reads whole rows, without a memory")
+        refuse_arguments("a reader of whole rows", memory=memory)
         x_BLD = self.embedding(tokens_BL, segments_BL, None, train=False)
         h_BLD, h_NBLD = self.stack(x_BLD, mask, None, train=False, every=True)
         return Output(jnp.concatenate([x_BLD[None], h_NBLD[:-1], h_BLD[None]]))

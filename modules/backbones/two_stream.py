@@ -14,13 +14,7 @@ from modules.activation_sharding import constrain_sharding
 from modules.backbones import Output, refuse_arguments
 from modules.layers import layer_stack
 from modules.layers.dropout import Dropout
-from modules.layers.params import (
-    check_choices,
-    initializer,
-    mark_inputs,
-    param,
-    reshard_embedding_rows,
-)
+from modules.layers.params import check_choices, embed_tokens, initializer, param
 from modules.layers.relative_attention import Distances, make_distances, make_views
 from modules.layers.segment_memory import Memory
 from modules.layers.two_stream_stack import TwoStreamStack
@@ -48,10 +42,7 @@ class Backbone(nn.Module):
         unroll: layers per step of the scan over layers.
     """
 
-    FREE_FIELDS: ClassVar[frozenset[str]] = frozenset(
-        {"dropout", "attention_dropout", "initializer", "init_scale", "dtype"}
-    )
-
+    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS
     V: int
     D: int = 768
     H: int = 12
@@ -124,7 +115,7 @@ class Backbone(nn.Module):
         B, L = tokens_BL.shape
         memory_NBMD = None if memory is None else memory.h_NBMD
         M = 0 if memory_NBMD is None else memory_NBMD.shape[2]
-        embedded_BLD = self._embed(tokens_BL)
+        embedded_BLD = embed_tokens(self, self.token_VD, tokens_BL, self.dtype)
         streams = [constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")]
         views, last = make_views(mask, _pad_segments(segments_BL, B, L, M), L, slots_BP)
         if mask.hides_slots and slots_BP is not None:
@@ -148,13 +139,13 @@ class Backbone(nn.Module):
 
         The first is the tokens' embedding; the last is what a call gives.
         """
-        if memory is not None:
-            raise ValueError("layer_states reads whole rows, without a memory")
+        refuse_arguments("a reader of whole rows", memory=memory)
         B, L = tokens_BL.shape
         views, last = make_views(mask, _pad_segments(segments_BL, B, L, 0), L, None)
         distances = self._embed_distances(B, L, 0, None, train=False)
+        x_BLD = embed_tokens(self, self.token_VD, tokens_BL, self.dtype)
         h_BLD, _, h_NBLD = self.stack(
-            [self._embed(tokens_BL)], views, last, None, distances, train=False, every=True
+            [x_BLD], views, last, None, distances, train=False, every=True
         )
         return Output(jnp.concatenate([h_NBLD, h_BLD[None]]))
 
@@ -175,10 +166,6 @@ class Backbone(nn.Module):
         """Counts the operations of a training step, see `modules.backbones.Backbone`."""
         stack = TwoStreamStack(**shared_fields(self, TwoStreamStack), parent=None)
         return stack.flops(B, L, P, self.M)
-
-    def _embed(self, tokens_BL):
-        x_BLD = reshard_embedding_rows(self.token_VD[tokens_BL].astype(self.dtype), self.V)
-        return mark_inputs(self, x_BLD)
 
     def _embed_distances(self, B: int, L: int, M: int, backward_B, train: bool) -> Distances:
         num_tables = 0 if self.shared_distances else B

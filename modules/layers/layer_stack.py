@@ -60,3 +60,5 @@ REMAT: dict[str, Callable[[Callable], Callable]] = {
 CHOICES: dict[str, Iterable[str]] = dict(
     activation=ACTIVATIONS, remat=REMAT, dtype=DTYPES, initializer=INITIALIZERS
 )
+# Those that fine-tuning may change, see `modules.backbones.Backbone`.
+FREE_FIELDS = frozenset({"dropout", "attention_dropout", "initializer", "init_scale", "dtype"})

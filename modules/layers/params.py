@@ -225,6 +225,12 @@ def mark_inputs(module: nn.Module, x_BLD):
     return x_BLD if module.is_initializing() else module.perturb("inputs", x_BLD)
 
 
+def embed_tokens(module: nn.Module, table_VD, tokens, dtype: str):
+    """Looks up the rows of a backbone's tokens [B, ..., D], which its first layer reads."""
+    x_BLD = reshard_embedding_rows(table_VD[tokens].astype(dtype), len(table_VD))
+    return mark_inputs(module, x_BLD)
+
+
 def reshard_embedding_rows(x_BLD, V: int):
     """Reshards embedding rows [B, ..., D] from the sharding of a table of V to the activations'.
 

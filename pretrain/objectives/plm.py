@@ -4,10 +4,11 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules import plugins
 from modules.losses import cross_entropy
 from modules.masks import Mask
 from pretrain.objectives import SPECIAL, Special, corruption, is_special
-from pretrain.runtime.errors import UserError
+from pretrain.objectives.window_order import WindowOrder
 
 
 class Objective(nn.Module):
@@ -83,7 +84,7 @@ class Objective(nn.Module):
 
     def predicted(self, L: int) -> int:
         """Returns the number of predicted positions of L."""
-        return int(L / self.predict_every)
+        return self._order().predicted(L)
 
     def flops(self, B: int, L: int) -> float:
         """Counts the floating-point operations of one training step."""
@@ -132,57 +133,7 @@ class Objective(nn.Module):
         # A key per row: a row's draws do not depend on how the batch is sharded.
         keys_B = jax.random.split(self.make_rng("corrupt"), B)
         rows = (keys_B, special_BL, batch["word_starts_BL"], backward_B)
-        return jax.vmap(self._corrupt_row)(*rows)
+        return jax.vmap(self._order().draw)(*rows)
 
-    def _corrupt_row(self, rng, special_L, word_starts_L, backward):
-        L, cut = special_L.shape[0], self.backbone.reuse_len
-        self._check(L)
-        goal = self.predicted(L)
-        goals, parts = (goal - goal // 2, goal // 2), ((0, cut), (cut, L))
-        parts_ranks = []
-        rngs = jax.random.split(rng, (2, 2))
-        for (span_rng, order_rng), goal, (a, b) in zip(rngs, goals, parts, strict=True):
-            special, starts = special_L[a:b], word_starts_L[a:b]
-            picked = self._pick(span_rng, starts, ~special, goal, backward)
-            order = corruption.sample_order(order_rng, b - a, self.perm_size or b - a)
-            parts_ranks.append((picked, *corruption.rank_positions(order, picked, special)))
-        (first, *earlier), (second, *later) = parts_ranks
-        return jnp.append(first, second), *corruption.concatenate_ranks(earlier, later, cut)
-
-    def _pick(self, rng, starts_L, eligible_L, goal, backward):
-        """Picks positions to predict in one part; of a backward row, in reading order."""
-        if not self.spans:
-            return corruption.sample_positions(rng, eligible_L, goal)
-
-        # A span begins at the start of a word in reading order, so a backward row is flipped.
-        def flip(x_L):
-            return jnp.where(backward, x_L[::-1], x_L)
-
-        picked_L = corruption.sample_spans(
-            rng,
-            flip(starts_L),
-            flip(eligible_L),
-            goal,
-            max_gram=self.max_gram,
-            alpha=self.alpha,
-            beta=self.beta,
-            faithful=self.faithful,
-        )
-        return flip(picked_L)
-
-    def _check(self, L: int):
-        reuse_len = self.backbone.reuse_len
-        parts = (reuse_len, L - reuse_len)
-        if self.predicted(L) < 2:
-            raise UserError(
-                f"predict_every={self.predict_every} leaves nothing to predict in L={L} tokens"
-            )
-        if not 0 < reuse_len < L:
-            raise UserError(
-                f"reuse_len={reuse_len} must leave two parts of a window of L={L} tokens"
-            )
-        if self.perm_size and any(part % self.perm_size for part in parts):
-            raise UserError(
-                f"objective.perm_size={self.perm_size} must divide both parts of a window, "
-                f"{parts}: batches.reuse_len and the rest of batches.L"
-            )
+    def _order(self) -> WindowOrder:
+        return WindowOrder(self.backbone.reuse_len, **plugins.shared_fields(self, WindowOrder))

@@ -58,7 +58,7 @@ class Steps:
             layout.check_rows(data.B, parts)
         # Apart: an evaluation more or less leaves the steps after it as they were.
         init_rng, train_rng, self.eval_rng = jax.random.split(jax.random.key(seed), 3)
-        make_batch = self.make_blank(train[0])
+        make_batch = make_blank(train[0])
 
         def init():
             return state_lib.init(
@@ -92,7 +92,7 @@ class Steps:
         self._lower = self._bind_layout(train_step.lower)
         for data in train[1:]:  # a later phase that does not fit is refused now, not days later
             self._bind_layout(jax.eval_shape)(
-                self.train, self.like, jax.eval_shape(self.make_blank(data))
+                self.train, self.like, jax.eval_shape(make_blank(data))
             )
         eval_step = functools.partial(state_lib.eval_step, objective)
         self._evaluate = self._bind_layout(jax.jit(eval_step))
@@ -113,20 +113,9 @@ class Steps:
 
         return run
 
-    def make_blank(self, data):
-        """Returns a function that makes a batch of zeros, shaped as those of `data`."""
-        shapes = data.shapes()
-        return lambda: {name: jax.numpy.zeros(x.shape, x.dtype) for name, x in shapes.items()}
-
     def lower(self, data) -> jax.stages.Lowered:
         """Lowers the training step on batches of `data`, from shapes alone."""
-        return self._lower(
-            self.like, self.layout.add_shardings(jax.eval_shape(self.make_blank(data)))
-        )
-
-    def find_rows(self, data) -> slice:
-        """Returns the rows of a batch that this process reads."""
-        return self.layout.find_rows(data.B)
+        return self._lower(self.like, self.layout.add_shardings(jax.eval_shape(make_blank(data))))
 
     def evaluate(self, params, data, stop, batches: int | None = None) -> metrics.Metrics | None:
         """Adds up the metrics of `data` from its beginning, with memory between its batches.
@@ -140,7 +129,9 @@ class Steps:
         """
         total: metrics.Metrics = {}
         carry = self._init_carry(data)()
-        for step, batch in itertools.islice(read_batches(data, 0, self.find_rows(data)), batches):
+        for step, batch in itertools.islice(
+            read_batches(data, 0, self.layout.find_rows(data.B)), batches
+        ):
             # By the batch alone: every evaluation corrupts the same tokens, so that losses compare.
             rng = jax.random.fold_in(self.eval_rng, step)
             sums, carry = self._evaluate(rng, params, carry, self.layout.shard_batch(batch, data.B))
@@ -156,7 +147,7 @@ class Steps:
         Rows that fill up the last batch are left out.  None if `stop()` asked to break off.
         """
         blocks: list[dict[str, np.ndarray]] = []
-        for _, batch in read_batches(data, 0, self.find_rows(data)):
+        for _, batch in read_batches(data, 0, self.layout.find_rows(data.B)):
             arrays = self.layout.shard_batch(batch, data.B)
             outputs = {**self._predict(params, arrays), "weight_B": arrays["weight_B"]}
             # Gathered, since each process holds its own rows only.
@@ -169,10 +160,16 @@ class Steps:
 
     def _compile_carry(self, data):
         """Returns a function that makes the carry with which an evaluation on `data` begins."""
-        make_batch = self.make_blank(data)
+        make_batch = make_blank(data)
 
         def init_carry():
             return state_lib.init_carry(self.objective, self.eval_rng, make_batch())
 
         shardings = self.layout.make_shardings(self._bind_layout(jax.eval_shape)(init_carry))
         return self._bind_layout(jax.jit(init_carry, out_shardings=shardings))
+
+
+def make_blank(data):
+    """Returns a function that makes a batch of zeros, shaped as those of `data`."""
+    shapes = data.shapes()
+    return lambda: {name: jax.numpy.zeros(x.shape, x.dtype) for name, x in shapes.items()}

@@ -121,7 +121,7 @@ def run(
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
-        batches = read_training(train, int(state.step), steps.find_rows)
+        batches = read_training(train, int(state.step), lambda data: steps.layout.find_rows(data.B))
         for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
             with watch(f"training on {describe_batch(batch)}", step), profile(step):
                 state, metrics = steps.train(state, steps.layout.shard_batch(batch, data.B))

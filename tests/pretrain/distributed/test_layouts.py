@@ -15,7 +15,7 @@ from pretrain.aot import collectives, step_memory, tpu_specs
 from pretrain.data.batches.loader import list_phases
 from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.training import optimizer
-from pretrain.training.compiled_steps import Steps
+from pretrain.training.compiled_steps import Steps, make_blank
 from tests.support import tiny_runs as toys
 from tests.support.jaxpr import programs_in
 from tests.support.presets import presets
@@ -171,7 +171,7 @@ def objective_of(recipe: str, remat: str = "none", **fields):
     config.execution.remat = remat
     place = make_slice("v5e", 1, 1, devices=jax.devices()[:1])
     steps = step_memory.build_steps(config, place)
-    batch, rng = steps.make_blank(step_memory.build_batch_shapes(config)[-1]), jax.random.key(0)
+    batch, rng = make_blank(step_memory.build_batch_shapes(config)[-1]), jax.random.key(0)
 
     def loss(params):
         rngs = dict(dropout=rng, corrupt=rng)
