@@ -62,7 +62,6 @@ class Examples:
         self._draw_order = functools.lru_cache(2)(self._shuffle_epoch)
 
     def shapes(self) -> Shapes:
-        """Returns the arrays of a batch."""
         shapes = {
             name: jax.ShapeDtypeStruct((self.B, *x.shape[1:]), x.dtype)
             for name, x in self.arrays.items()
@@ -70,7 +69,6 @@ class Examples:
         return shapes | describe_arrays("weight_B", (self.B,), np.float32)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """Reads these rows of batch `step`, counted from 0 over all epochs."""
         numbers = np.arange(step * self.B, (step + 1) * self.B)
         real = numbers < self.size
         if self.shuffle:

@@ -58,7 +58,6 @@ class TaskData(Defaults):
             raise UserError(f"there are {len(self.labels)} labels in the training set: need two")
 
     def to_config(self) -> dict[str, Any]:
-        """Returns the fields of another `TaskData` of the same task."""
         return dict(
             labels=self.labels,
             metrics=self.metrics,
@@ -92,7 +91,6 @@ class TaskData(Defaults):
         return [self.labels[i] for i in outputs["logits_BC"].argmax(-1)]
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Computes the task's metrics."""
         truth = [str(x["label"]) for x in examples]
         return classification.score(self.metrics, self.predictions(outputs), truth, self.positive)
 
@@ -190,5 +188,4 @@ class Task(nn.Module):
         return {"logits_BC": self.logits(batch, train=False)[0]}
 
     def flops(self, B: int, L: int) -> float:
-        """Estimates the operations of a training step."""
         return encoders.training_flops(self.backbone, B, L)

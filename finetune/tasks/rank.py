@@ -65,7 +65,6 @@ class TaskData(Defaults):
         self.notes: list[str] = []
 
     def to_config(self) -> dict[str, Any]:
-        """Returns the fields of another `TaskData` of the same task."""
         return dict(
             options=self.options,
             rows=self.most,
@@ -279,5 +278,4 @@ class Task(nn.Module):
         return {"logits_BO": score_options(self.encoder, self.head, batch, train=False)[0]}
 
     def flops(self, B: int, L: int) -> float:
-        """Estimates the operations of a training step."""
         return encoders.training_flops(self.backbone, B, L)

@@ -44,7 +44,6 @@ class TaskData(Defaults):
         self.notes: list[str] = []
 
     def to_config(self) -> dict[str, Any]:
-        """Returns the fields of another `TaskData` of the same task."""
         return dict(metrics=self.metrics, both=self.both)
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
@@ -70,7 +69,6 @@ class TaskData(Defaults):
             ) from None
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Computes the task's metrics."""
         truth = [self.number(x) for x in examples]
         return classification.score(self.metrics, outputs["value_B"].astype(float).tolist(), truth)
 
@@ -109,5 +107,4 @@ class Task(nn.Module):
         return {"value_B": self.values(batch, train=False)[0]}
 
     def flops(self, B: int, L: int) -> float:
-        """Estimates the operations of a training step."""
         return encoders.training_flops(self.backbone, B, L)

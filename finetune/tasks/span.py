@@ -139,7 +139,6 @@ class TaskData(Defaults):
                 raise UserError(f"task.{name}={self.fields[name]}: it is to be 1 at least")
 
     def to_config(self) -> dict[str, Any]:
-        """Returns the fields of another `TaskData` of the same task."""
         return dict(self.fields)
 
     def tune(self, values: Mapping[str, float | None]) -> None:
@@ -295,7 +294,6 @@ class Task(nn.Module):
         return self.head.candidates(h_BLD, batch["context_BL"], batch["null_B"], self.top)._asdict()
 
     def flops(self, B: int, L: int) -> float:
-        """Estimates the operations of a training step."""
         return encoders.training_flops(self.backbone, B, L)
 
 

@@ -96,7 +96,6 @@ class TaskData(Defaults):
             raise UserError(f"task.piece={self.piece!r} is none of {', '.join(PIECES)}")
 
     def to_config(self) -> dict[str, Any]:
-        """Returns the fields of another `TaskData` of the same task."""
         return dict(
             labels=self.labels,
             metrics=self.metrics,
@@ -157,7 +156,6 @@ class TaskData(Defaults):
         return [[self.labels[i] for i in ids] for ids in tags]
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Computes the task's metrics."""
         pair = self.tags(examples, outputs), [self.tag_set.convert(x) or [] for x in examples]
         scores: dict[str, float] = {}
         if self.tag_set.scheme:
@@ -267,5 +265,4 @@ class Task(nn.Module):
         return forbid(chain, Chain(*map(jnp.asarray, allowed)))
 
     def flops(self, B: int, L: int) -> float:
-        """Estimates the operations of a training step."""
         return encoders.training_flops(self.backbone, B, L)

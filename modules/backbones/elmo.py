@@ -83,7 +83,6 @@ class Backbone(nn.Module):
 
     @property
     def is_causal(self) -> bool:
-        """Reads from left to right alone."""
         return self.Z == 1
 
     @property
@@ -121,7 +120,6 @@ class Backbone(nn.Module):
         return Output(self.stack.drop(all_BZLD[-1], train=train), memory)
 
     def refusal(self, mask: Mask) -> str:
-        """Says why a mask cannot be honoured; "" if it can."""
         return refuse_mask(mask, self.Z)
 
     def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None) -> Output:
@@ -140,7 +138,6 @@ class Backbone(nn.Module):
         return self._stack(parent=None).initial_state(B)
 
     def example(self):
-        """Returns the smallest tokens, to make the parameters with."""
         return self._words(parent=None).example()
 
     def embed(self, tokens):

@@ -88,16 +88,13 @@ class Backbone(WordNetwork):
 
     @property
     def is_causal(self) -> bool:
-        """Reads from left to right alone."""
         return self.Z == 1
 
     @property
     def width(self) -> int:
-        """Width of a state."""
         return self.Z * self.U if self.merge == "concat" else self.U
 
     def refusal(self, mask: Mask) -> str:
-        """Says why a mask cannot be honoured; "" if it can."""
         if mask.groups_BL is not None and self.Z == 2:
             return "documents in one row are read in one direction: set model.Z=1"
         return refuse_mask(mask, self.Z)
@@ -110,7 +107,6 @@ class Backbone(WordNetwork):
         return (layer.initial_state(B),) * self.N
 
     def flops(self, B: int, L: int, P: int) -> float:
-        """Counts the operations of a training step on [B, L]."""
         del P  # every state is computed, whether or not it is read
         inputs = self.D + (self.N - 1) * self.width
         return 6.0 * B * L * self.Z * CELLS[self.cell].G * self.U * (inputs + self.N * self.U)

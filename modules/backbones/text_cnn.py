@@ -73,7 +73,6 @@ class Backbone(WordNetwork):
         return sum(many for _, many in self.filters)
 
     def refusal(self, mask: Mask) -> str:
-        """Says why a mask cannot be honoured; "" if it can."""
         return refuse_all_but_lengths(mask, "a CNN sees")
 
     def table(self):
@@ -88,7 +87,6 @@ class Backbone(WordNetwork):
         return sum(table_VD[tokens_BL].astype(self.dtype) for table_VD in tables)
 
     def flops(self, B: int, L: int, P: int) -> float:
-        """Counts the operations of a training step on [B, L]."""
         del P  # every state is computed, whether or not it is read
         return 6.0 * B * L * self.D * sum(w * many for w, many in self.filters)
 

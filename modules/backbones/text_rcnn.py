@@ -63,15 +63,12 @@ class Backbone(WordNetwork):
 
     @property
     def width(self) -> int:
-        """Width of a state."""
         return self.F
 
     def refusal(self, mask: Mask) -> str:
-        """Says why a mask cannot be honoured; "" if it can."""
         return refuse_all_but_lengths(mask, "an RCNN has read")
 
     def flops(self, B: int, L: int, P: int) -> float:
-        """Counts the operations of a training step on [B, L]."""
         del P  # every state is computed, whether or not it is read
         contexts = 2 * CELLS[self.cell].G * self.U * (self.D + self.U)
         return 6.0 * B * L * (contexts + (self.D + 2 * self.U) * self.F)

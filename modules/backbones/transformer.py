@@ -89,7 +89,6 @@ class Backbone(nn.Module):
 
     @property
     def is_causal(self) -> bool:
-        """Reads from left to right."""
         return self.attention == "causal"
 
     def __call__(
@@ -119,7 +118,6 @@ class Backbone(nn.Module):
         return Output(at(h_BLD, slots_BP), memory)
 
     def refusal(self, mask: Mask) -> str:
-        """Says why a mask cannot be honoured; "" if it can."""
         if mask.hides_slots or mask.rank_BL is not None:
             return (
                 "a transformer of one stream knows the token at every place, so it cannot predict "
@@ -155,16 +153,13 @@ class Backbone(nn.Module):
         return KVCache(room, room, jnp.zeros(B, jnp.int32))
 
     def example(self):
-        """Returns the smallest tokens, to make the parameters with."""
         return jnp.zeros((1, 1), jnp.int32)
 
     def flops(self, B: int, L: int, P: int) -> float:
-        """Counts the operations of a training step, see `modules.backbones.Backbone`."""
         stack = TransformerStack(**shared_fields(self, TransformerStack), parent=None)
         return stack.flops(B, L, P)
 
     def table(self):
-        """Returns the tokens' embedding, [V, D]."""
         return self.token_VD
 
     def pool(self, h_BD):

@@ -84,7 +84,6 @@ class Backbone(nn.Module):
 
     @property
     def is_causal(self) -> bool:
-        """Reads from left to right."""
         return self.attention == "causal"
 
     def __call__(
@@ -155,15 +154,12 @@ class Backbone(nn.Module):
         return Memory(jnp.zeros(shape, self.dtype)) if self.M else None
 
     def table(self):
-        """Returns the tokens' embedding, [V, D]."""
         return self.token_VD
 
     def example(self):
-        """Returns the smallest tokens, to make the parameters with."""
         return jnp.zeros((1, 1), jnp.int32)
 
     def flops(self, B: int, L: int, P: int) -> float:
-        """Counts the operations of a training step, see `modules.backbones.Backbone`."""
         stack = TwoStreamStack(**shared_fields(self, TwoStreamStack), parent=None)
         return stack.flops(B, L, P, self.M)
 

@@ -109,7 +109,6 @@ class TransformerStack(nn.Module):
         return self._norm(x_BLD), KVCache(k_NBJHK, v_NBJHK, length_B)
 
     def flops(self, B: int, L: int, P: int) -> float:
-        """Counts the operations of a training step, see `modules.backbones.Backbone`."""
         D, A, N = self.D, self.H * self.K, self.N
         J = L / 2 if self.attention == "causal" else L  # keys that a query sees on average
         band = min(self.window, L)

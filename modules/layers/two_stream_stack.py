@@ -95,7 +95,6 @@ class TwoStreamStack(nn.Module):
         return layer([last], [queries], top, content_BLD)[0], memory_NBMD, h_NBLD
 
     def flops(self, B: int, L: int, P: int, M: int) -> float:
-        """Counts the operations of a training step, see `modules.backbones.Backbone`."""
         D, A, J = self.D, self.H * self.K, M + L
         stream = 4 * D * A + 4 * D * self.F + 6 * J * A  # per position: q, o; feed-forward; scores
         queries = ((self.N - 1) * L + self.N * P) * stream

@@ -50,7 +50,6 @@ class WordInputs(nn.Module):
         return self.token_VD if self.inputs == "words" else None
 
     def example(self):
-        """Returns the smallest tokens, to make the parameters with."""
         return jnp.zeros((1, 1, self.W) if self.inputs == "characters" else (1, 1), jnp.int32)
 
     def flops(self) -> float:

@@ -81,7 +81,6 @@ class Objective(nn.Module):
         return h_BZLD, next_BZL, weights_BZL
 
     def refusal(self) -> str:
-        """Says why the backbone cannot be trained so; "" if it can."""
         if getattr(self.backbone, "has_separate_directions", False):
             return ""
         return (
@@ -90,7 +89,6 @@ class Objective(nn.Module):
         )
 
     def flops(self, B: int, L: int) -> float:
-        """Counts floating-point operations of one training step."""
         heads = self.head.flops(B * self.backbone.Z * L, self.samples)
         return self.backbone.flops(B, L, L) + heads
 

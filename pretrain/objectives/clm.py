@@ -59,7 +59,6 @@ class Objective(nn.Module):
         return h_BLD, next_BL, batch["loss_mask_BL"] * batch["weight_B"][:, None]
 
     def refusal(self) -> str:
-        """Says why the backbone cannot be trained so; "" if it can."""
         if reason := self.backbone.refusal(Mask(is_causal=True)):
             return reason
         if self.backbone.example().ndim > 2:
@@ -69,5 +68,4 @@ class Objective(nn.Module):
         return refuse_width(self.backbone, self.head)
 
     def flops(self, B: int, L: int) -> float:
-        """Counts floating-point operations of one training step."""
         return self.backbone.flops(B, L, L) + self.head.flops(B * L)

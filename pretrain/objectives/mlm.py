@@ -92,7 +92,6 @@ class Objective(nn.Module):
         return h_BPD[:, 0], h_BPD[:, int(self.nsp) :], ids_BP, weights_BP
 
     def refusal(self) -> str:
-        """Says why the backbone cannot be trained so; "" if it can."""
         if reason := self.backbone.refusal(Mask()):
             return reason
         width = getattr(self.backbone, "width", self.backbone.D)
@@ -110,7 +109,6 @@ class Objective(nn.Module):
         return self.max_predictions or math.ceil(L * self.mask_prob)
 
     def flops(self, B: int, L: int) -> float:
-        """Counts floating-point operations of one training step."""
         P = self.predicted(L)
         return self.backbone.flops(B, L, P) + self.head.flops(B * P)
 

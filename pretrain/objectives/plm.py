@@ -77,7 +77,6 @@ class Objective(nn.Module):
         return out.h, ids_BP, real_BP * batch["weight_B"][:, None]
 
     def refusal(self) -> str:
-        """Says why the backbone cannot be trained so; "" if it can."""
         ranks_BL = jnp.zeros((1, 1), jnp.int32)
         order = Mask(rank_BL=ranks_BL, sees_below_BL=ranks_BL, hides_slots=True)
         return self.backbone.refusal(order)

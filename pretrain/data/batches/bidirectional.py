@@ -57,7 +57,6 @@ class BatchLayout(TextLayout):
             raise UserError(f"B={self.B}, L={self.L}: a batch needs a row, and a row a token")
 
     def shapes(self) -> Shapes:
-        """Returns the arrays of a batch."""
         BZL = (self.B, 2, self.L)
         shapes = (
             describe_arrays("tokens_BZL next_BZL", BZL, np.int32)
@@ -86,7 +85,6 @@ class BatchLayout(TextLayout):
         return Stream(self.corpus, order)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """Reads these rows of batch `step`, counted from 0 over all epochs."""
         number, k = divmod(step, self.steps_per_epoch)
         window_B1 = np.arange(self.B)[rows, None] * self.steps_per_epoch + k
         position_BL = window_B1 * self.L + np.arange(self.L)

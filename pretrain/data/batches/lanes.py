@@ -72,7 +72,6 @@ class BatchLayout(TextLayout):
             )
 
     def shapes(self) -> Shapes:
-        """Returns the arrays of a batch."""
         B, BL = (self.B,), (self.B, self.L)
         shapes = (
             describe_arrays("tokens_BL segments_BL", BL, np.int32)
@@ -94,7 +93,6 @@ class BatchLayout(TextLayout):
         return Stream(self.corpus, order)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """Reads these rows of batch `step`, counted from 0 over all epochs."""
         number, k = divmod(step, self.steps_per_epoch)
         stream = self.epoch(number)
         row_B1 = np.arange(self.B)[rows, None]

@@ -69,7 +69,6 @@ class BatchLayout(TextLayout):
             )
 
     def shapes(self) -> Shapes:
-        """Returns the arrays of a batch."""
         B, BL = (self.B,), (self.B, self.L)
         shapes = (
             describe_arrays("tokens_BL segments_BL", BL, np.int32)
@@ -110,7 +109,6 @@ class BatchLayout(TextLayout):
         return pairs.take(order)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """Reads these rows of batch `step`, counted from 0 over all epochs."""
         number, k = divmod(step, self.steps_per_epoch)
         pairs = self.epoch(number)
         count = len(pairs.a)

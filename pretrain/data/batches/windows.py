@@ -75,7 +75,6 @@ class BatchLayout(TextLayout):
             raise UserError(f"overlap={self.overlap}: framed rows have none")
 
     def shapes(self) -> Shapes:
-        """Returns the arrays of a batch."""
         B, BL = (self.B,), (self.B, self.L)
         framed = (
             describe_arrays("tokens_BL", BL, np.int32)
@@ -115,7 +114,6 @@ class BatchLayout(TextLayout):
         return Epoch(stream, order, offset, words / sizes, bytes_ / sizes)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
-        """Reads these rows of batch `step`, counted from 0 over all epochs."""
         number, k = divmod(step, self.steps_per_epoch)
         epoch = self.epoch(number)
         row_B = np.arange(k * self.B, (k + 1) * self.B)[rows]
