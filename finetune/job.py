@@ -75,6 +75,7 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
         start = start._replace(vectors=table)
     data, task = build_task(start, fields, config.batches.L, examples["train"])
     train, evals = build_layouts(config, data, examples)
+    # Once each: several splits may have the same to say.
     for note in dict.fromkeys(data.notes):
         say(note)
     if not config.optim.get("steps"):
@@ -204,6 +205,7 @@ def build_held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str
     arrays = data.arrays(examples)
     for name in arrays.keys() & {"label_B", "label_BL"}:
         numbers = arrays[name]
+        # Some unseen labels are errors to be counted; nothing else are labels of another kind.
         if numbers.dtype == np.int32 and (numbers == UNSEEN).any() and not (numbers >= 0).any():
             notes = " ".join(data.notes)
             raise UserError(f"data.{split}: training shows none of its labels: {notes}")

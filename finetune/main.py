@@ -81,6 +81,7 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
     Raises:
         UserError: as `summary.check_result`, of a job that is done.
     """
+    # First: a name that is wrong ends here, before the data are read.
     hooks = build_hooks(config.get("hooks", {}))
     job = jobs.build_job(config, say)
     with cli.open_workdir(jobs.resolve_recipe(job, config), workdir) as keep_recipe:
@@ -162,8 +163,10 @@ def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, 
     """Computes the mean and the standard deviation of each metric over several jobs."""
     stats: dict[str, dict[str, float]] = {"mean": {}, "deviation": {}}
     for name in scores[0]:
+        # One that was not finite makes the mean so: left out, it would flatter it.
         values = [math.nan if (x := job[name]) is None else x for job in scores]
         stats["mean"][name] = statistics.mean(values)
+        # Of a sample, over n - 1: the jobs stand for all other seeds.
         stats["deviation"][name] = statistics.stdev(values)
     return stats
 

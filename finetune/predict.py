@@ -48,6 +48,7 @@ def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str
         if not splits.get(split):
             names = ", ".join(name for name, value in splits.items() if value)
             raise UserError(f"--split={split}: the recipe has {names}")
+        # A split that is a path alone has no fields of its own.
         of_split = splits[split] if isinstance(splits[split], dict) else {}
     try:
         changes = json.loads(more)
@@ -58,6 +59,7 @@ def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str
     fields = shared | of_split
     usual = fields.pop("format", "")
     fields.pop("path", None)  # the input takes its place
+    # The recipe's fields mean nothing to another format.
     return (format, changes) if format not in ("", usual) else (usual, fields | changes)
 
 
@@ -71,6 +73,7 @@ def check_paths(words: list[str], overwrite: bool) -> tuple[str, Path]:
     if len(words) != 2:
         raise UsageError("name two files: the input, and the file to write: in.tsv out.jsonl")
     source, out = words[0], Path(words[1])
+    # Before the weights are read, which takes longer.
     if out.exists() and not overwrite:
         raise UserError(f"{out} is there already: take another name, or --overwrite")
     return source, out

@@ -43,6 +43,7 @@ def read_result(workdir: Path) -> Result | None:
     best = config["train"]["best"]
     name, sign = best.removeprefix("-"), -1 if best.startswith("-") else 1
     finite = [x for x in lines if logging.is_number(x.get(name))]
+    # Of equal ones the first, as training keeps it: only a better one replaces the best.
     line = max(finite, key=lambda x: sign * x[name]) if finite else lines[-1]
     scratch = "random weights" if config.get("random_init") or not config["init"] else ""
     init = ", ".join(filter(None, [scratch, config["init"]]))

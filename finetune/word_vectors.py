@@ -46,6 +46,7 @@ class Table(NamedTuple):
                     f"vectors: {name} is {tuple(old.shape)}, and {V:,} words have vectors {D} "
                     f"wide: set {'task.encoder.word_D' if 'word_VD' in name else 'model.D'}={D}"
                 )
+            # Where the table lies, which may be in shards.
             put = jax.jit(lambda x, rows: x.at[: len(rows)].set(rows), out_shardings=old.sharding)
             tables[name] = put(old, self.rows_VD)
         return dict(named_leaves.nest({**flat, **tables}))
@@ -93,6 +94,7 @@ def build_table(
     if not hasattr(tokenizer, "words") or not hasattr(tokenizer, "extend"):
         raise UserError("vectors are of whole words: set tokens.name='words'")
     counts = [_count(tokenizer.words, part) for part in (texts, held_out)]
+    # All splits together, so that the file is read once.
     everything = counts[0] + counts[1]
     spelled = everything.keys() | tokenizer.pieces
     wanted = spelled | {word.lower() for word in spelled} if lower else spelled
@@ -103,6 +105,7 @@ def build_table(
         return vectors.by_word.get(word.lower()) if vector_D is None and lower else vector_D
 
     known = {word for word in spelled if vector_of(word) is not None}
+    # Sorted: the ids must not depend on the order of a set.
     if new := sorted(counts[1].keys() & known - set(tokenizer.pieces)):
         tokenizer = tokenizer.extend([" ".join(new)])
     rows_VD = _draw(len(tokenizer.pieces), vectors, seed, scale, match_variance)

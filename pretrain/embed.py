@@ -113,6 +113,7 @@ def embed(
     Raises:
         UserError: the text cannot be read, a line is too long, or `out` cannot be written.
     """
+    # A wrong flag ends here, before the text and the weights are read.
     choice = parse_layers(layers, mix, count=run.backbone.N + 1)
     check_layers(run.backbone)
     # Hashed before the work: a resumed job must not join vectors of two texts.

@@ -74,6 +74,7 @@ class Questions:
         questions = self.inputs.tokens([x["question"] for x in examples])
         if cut := sum(len(question) > self.max_query for question in questions):
             self.note(f"{cut:,} questions were longer than {self.max_query} tokens")
+        # Two texts without a token leave the marks alone.
         marks = len(self.inputs.row([questions[0][:0]] * 2).ids)
         for number, (example, question) in enumerate(zip(examples, questions, strict=True)):
             question, tokens = question[: self.max_query], contexts[example["context"]].tokens
@@ -94,6 +95,7 @@ class Questions:
         """Frames question and window in the format's order."""
         place = 0 if self.inputs.format.context_first else 1
         row = self.inputs.row([window, question] if place == 0 else [question, window])
+        # A context without a token has no start.
         return row, self.inputs.place(row).start + max(row.starts[place], 0)
 
     def find_null(self, row: Row) -> int:

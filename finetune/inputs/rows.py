@@ -81,6 +81,7 @@ class RowBuilder:
         ids = [self._ids[name] for name in names]
         if not self.W:
             return np.array(ids, np.int32)
+        # Where words are spelled, marks are words, too.
         return spell_words([self.tokenizer.pieces[i] for i in ids], self.W)
 
     def row(self, tokens: Sequence[np.ndarray], keep: Sequence[int] = ()) -> Row:

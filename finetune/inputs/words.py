@@ -146,4 +146,5 @@ def list_frequent_words(
 ) -> list[str]:
     """Returns normalized words that occur at least so often, the commonest first."""
     counts = Counter(normalize_word(word, zero_digits) for words in sentences for word in words)
+    # Of equal counts the first to occur leads: the order depends on the data alone.
     return [word for word, count in counts.most_common() if count >= least]

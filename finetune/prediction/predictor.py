@@ -38,6 +38,7 @@ class Predictor:
         self.run, self.data, self.task = tuned
         self.layout, self.L = layout, self.run.config.batches.L
         rows = rows or self.run.config.batches.get("eval_B", 32)
+        # Every device has as many rows as the others.
         self.B = -(-rows // layout.num_shards("B")) * layout.num_shards("B")
         self.step, self._stop = -1, processes.Stop()
         self._steps: Steps | None = None
@@ -128,6 +129,7 @@ def join_outputs(blocks: Sequence[Outputs]) -> Outputs:
         shape = np.max([x.shape[1:] for x in parts], axis=0).astype(int)
         joined[name] = np.concatenate(
             [
+                # Blocks differ where the most options of an example do.
                 np.pad(x, [(0, 0), *((0, n - m) for n, m in zip(shape, x.shape[1:], strict=True))])
                 for x in parts
             ]

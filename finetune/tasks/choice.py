@@ -46,6 +46,7 @@ class TaskData(Defaults):
             options: least of a row; more where an example has more.
         """
         self.inputs, self.gap = inputs, gap
+        # Two at least: the softmax of a single option has no gradient.
         self.options = most_options([options, 2], examples)
         self.notes: list[str] = []
 
@@ -76,6 +77,7 @@ class TaskData(Defaults):
         for front, ends in parts:
             shared = [next(tokens) for _ in front]
             filled = [self.row(shared, next(tokens)) for _ in ends]
+            # Repeated, for one shape of all examples; `there_BO` keeps repetitions from winning.
             rows += filled + filled[-1:] * (options - len(filled))
         return rows
 
@@ -83,6 +85,7 @@ class TaskData(Defaults):
         """Splits an example into the texts that all options share, and the last text of each."""
         (*front, last), choices = example["texts"], example["choices"]
         if self.inputs.format.separate_choice:
+            # The format joins passage and question to one text: a blank is to part them.
             return [*front, f" {last}" if front else last], choices
         if self.gap and self.gap in last:
             return front, [last.replace(self.gap, choice) for choice in choices]
@@ -119,6 +122,7 @@ class TaskData(Defaults):
         """Formats the number of the best option, from 0, and the probabilities of all."""
         lines = []
         for logits_O in self.option_logits(examples, outputs):
+            # Less the highest, as exp of a large logit overflows.
             share_O = np.exp(logits_O - logits_O.max())
             share_O /= share_O.sum()
             lines.append(
@@ -160,6 +164,7 @@ class Task(nn.Module):
 
     def __call__(self, batch, *, train: bool):
         logits_BO, h_BLD, rows = score_options(self.encoder, self.head, batch, train=train)
+        # Not known is -1: whichever option is read for it weighs nothing.
         label_B = jnp.maximum(batch["label_B"], 0)
         weight_B = batch["weight_B"] * (batch["label_B"] >= 0)
         log_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BO), label_B[:, None], axis=1)[:, 0]

@@ -50,8 +50,11 @@ class TaskData(Defaults):
         """
         present = {str(x["label"]) for x in examples if x["label"] is not None}
         self.inputs, self.metrics, self.both = inputs, check_metrics(metrics), both
+        # Sorted: their ids do not depend on the order of the examples.
         self.labels = list(labels) or sorted(present)
+        # As of "0" and "1" in GLUE, whose F1 is that of "1".
         self.positive = positive or (self.labels[-1] if self.labels else "")
+        # Labels that somebody listed are all that there are; a sample may lack some.
         self.unseen = Unseen(bool(labels) if closed is None else closed)
         self.notes: list[str] = []
         if len(self.labels) < 2:
@@ -99,6 +102,7 @@ class TaskData(Defaults):
     ) -> list[dict]:
         """Formats the likeliest label of each example, and the probabilities of all."""
         logits_BC = outputs["logits_BC"].astype(np.float64)
+        # Less the highest, as exp of a large logit overflows.
         share_BC = np.exp(logits_BC - logits_BC.max(-1, keepdims=True))
         share_BC /= share_BC.sum(-1, keepdims=True)
         pairs = zip(self.predictions(outputs), share_BC.round(6).tolist(), strict=True)
@@ -135,6 +139,7 @@ def build_classifier(
         )
     if not summary:
         is_bidirectional = getattr(backbone, "attention", "") == "bi"
+        # BERT's pooler is pretrained, XLNet's layer is the task's, GPT's state is read as it is.
         usual = "pooler" if has_pooler else "tanh" if is_bidirectional else "none"
         summary = "none" if is_own else usual
     pooler = backbone if summary == "pooler" else None
@@ -164,6 +169,7 @@ class Task(nn.Module):
 
     def __call__(self, batch, *, train: bool):
         logits_BC, h_BLD, rows = self.logits(batch, train=train)
+        # Below 0 are labels without a logit: whichever is read for them weighs nothing.
         label_B, weight_B = jnp.maximum(batch["label_B"], 0), batch["weight_B"]
         known_B = weight_B * (batch["label_B"] >= 0)
         # An unseen label is in no loss, as it has no logit, but a miss in the accuracy.

@@ -91,11 +91,13 @@ class TaskData(Defaults):
         for number, example in enumerate(examples):
             relevance = np.maximum(example["relevance"] or [0.0], 0)
             if relevance.max() > relevance.min():
+                # Keyed by the query's number: its rows do not depend on other queries.
                 order = shuffle_array(np.arange(len(relevance)), self.seed, number)
                 rows = group_candidates(relevance, self.options, order)[: self.most or None]
                 groups += [(example, numbers) for numbers in rows]
         if not groups:
             raise UserError("no query of the training set has a relevant candidate and another")
+        # By identity, as two queries may be equal.
         used = len({id(example) for example, _ in groups})
         if used < len(examples):
             self.notes.append(
@@ -119,11 +121,13 @@ class TaskData(Defaults):
     def _arrays(self, groups: Sequence[CandidateGroup]) -> dict[str, np.ndarray]:
         texts = {x["query"] for x, _ in groups}
         texts |= {x["candidates"][i] for x, numbers in groups for i in numbers}
+        # Each text is cut into tokens once, however many rows it stands in.
         tokens = dict(zip(sorted(texts), self.inputs.tokens(sorted(texts)), strict=True))
         rows, there_BO, relevance_BO = [], *np.zeros((2, len(groups), self.options), np.float32)
         for b, (example, numbers) in enumerate(groups):
             query = tokens[example["query"]]
             pairs = [self._row(query, tokens[example["candidates"][i]]) for i in numbers]
+            # Repeated, for one shape of all rows; `there_BO` leaves the repetitions out.
             rows += pairs + pairs[-1:] * (self.options - len(pairs))
             relevance = example["relevance"] or [math.nan] * len(example["candidates"])
             there_BO[b, : len(pairs)] = 1
@@ -160,6 +164,7 @@ class TaskData(Defaults):
     ) -> list[dict]:
         """Formats the scores of each query's candidates in their order, and the ranking."""
         return [
+            # Stable: of equal scores the earlier candidate comes first.
             {"scores": scores, "ranking": np.argsort(-np.array(scores), kind="stable").tolist()}
             for scores in self.candidate_scores(examples, outputs)
         ]

@@ -60,6 +60,7 @@ class TaskData(Defaults):
     def number(self, example: dict) -> float:
         """Returns the label; NaN: not known.  UserError: it is no number."""
         if example["label"] is None:
+            # Not 0, which is a label like others.
             return float("nan")
         try:
             return float(example["label"])

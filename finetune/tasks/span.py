@@ -82,8 +82,10 @@ class AnswerFinder:
         for score, start, end in sorted(permitted, key=lambda x: -x[0]):
             if len(best) == count:
                 break
+            # Two spans may cut out one text: the likelier of them stands for it.
             if answer := text[context.starts[start] : context.ends[end]].strip():
                 best.setdefault(answer, score)
+        # XLNet's head says how likely there is none; BERT's scores none and spans on one scale.
         odds = none if self.conditional else none - max(best.values(), default=-np.inf)
         return Answer([*best], [*best.values()], float(_sigmoid(odds)))
 
@@ -189,6 +191,7 @@ class TaskData(Defaults):
             return -1, -1
         if not example["answers"]:
             return None
+        # The loss is of one answer, as in run_squad.py; the metrics count any that is given.
         first = example["answers"][0]
         start, end = first["start"], first["start"] + len(first["text"])
         tokens = find_tokens(context.starts, context.ends, start, end)
@@ -233,6 +236,7 @@ def _target(answer: tuple[int, int] | None, window: QuestionWindow, null: int) -
     if answer is None:
         return -1, -1
     first, last = answer
+    # As run_squad.py: a window with half an answer is trained to have none.
     if first not in window.window or last not in window.window:
         return null, null
     offset = window.first - window.window.start
@@ -254,6 +258,7 @@ def _permitted(
 
 
 def _sigmoid(x: float) -> float:
+    # 1 / (1 + exp(-x)), whose exp may overflow.
     return float(np.exp(-np.logaddexp(0.0, -x)))
 
 
@@ -272,6 +277,7 @@ class Task(nn.Module):
 
     def __call__(self, batch, *, train: bool):
         weight_B = batch["weight_B"] * (batch["start_B"] >= 0)
+        # Not known is -1: whichever position is read for it weighs nothing.
         start_B, end_B = (jnp.maximum(batch[name], 0) for name in ("start_B", "end_B"))
         h_BLD = self.encoder(batch, train=train)
         log = self.head(h_BLD, batch["context_BL"], batch["null_B"], start_B, train=train)

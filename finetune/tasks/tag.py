@@ -111,6 +111,7 @@ class TaskData(Defaults):
 
     def encoder_fields(self) -> dict[str, Any]:
         """Returns the numbers of the task's own words, and of a word's characters, if any."""
+        # One more, which stands for all words that are not among these.
         fields = {"word_V": len(self.vocabulary) + 1} if self.vocabulary else {}
         return fields | ({"char_W": self.own_characters} if self.own_characters else {})
 
@@ -139,6 +140,7 @@ class TaskData(Defaults):
         self.notes += notes + self.tag_set.unseen.notes()
         arrays["label_BL"] = words.scatter_to_words(ids, arrays["word_BL"], UNKNOWN)
         if self.vocabulary:
+            # From 1: id 0 is that of all other words.
             word_ids = {word: i for i, word in enumerate(self.vocabulary, 1)}
             own = [
                 [word_ids.get(words.normalize_word(x, self.zero_digits), 0) for x in sentence]
@@ -257,6 +259,7 @@ class Task(nn.Module):
     def _transitions(self) -> Chain:
         """Returns the scores of transitions, those that the scheme forbids excluded."""
         C = len(self.labels)
+        # All transitions alike, so that the search finds each word's best tag that is allowed.
         even = Chain(jnp.zeros(C), jnp.zeros(C), jnp.zeros((C, C)))
         chain = self.chain.chain() if self.chain else even
         if not self.constrained:

@@ -146,6 +146,7 @@ def _score_path(emissions_BLC, tags_BL, chain: Chain, valid_BL):
     tags_BL = jnp.asarray(tags_BL)
     tag_at = lambda i_BL: jnp.take_along_axis(tags_BL, jnp.maximum(i_BL, 0), axis=1)  # noqa: E731
     step_BL = chain.transition_CC[tag_at(before_BL), tags_BL]
+    # Wherever a row's first valid position stands, the chain begins there.
     step_BL = jnp.where(before_BL < 0, chain.start_C[tags_BL], step_BL)
     emission_BL = jnp.take_along_axis(emissions_BLC, tags_BL[..., None], axis=2)[..., 0]
     end_B = chain.end_C[tag_at(latest_BL[:, -1:])[:, 0]]

@@ -80,6 +80,7 @@ class LanguageModelHead(nn.Module):
         """Scores the vocabulary: [B, L, V] float32."""
         h_BLD, (w_VD, bias_V) = self._transform(h_BLD), self._softmax(table_VD)
         w_VD = w_VD.astype(h_BLD.dtype)
+        # Operands in the compute dtype, sums in float32, as the softmax above takes them.
         logits = jnp.einsum("BLD,VD->BLV", h_BLD, w_VD, preferred_element_type=jnp.float32)
         return logits if bias_V is None else logits + bias_V
 

@@ -149,6 +149,7 @@ class ConditionalHead(nn.Module):
         )
         end_BOLD = Norm(name="end_norm")(end_BOLD).astype(jnp.float32)
         end_BOL = _masked_log_softmax(Linear(1, name="end")(end_BOLD)[..., 0], allowed_BL[:, None])
+        # As XLNet's code: whether there is an answer is read from the expected start and <cls>.
         likely_BD = jnp.einsum("BL,BLD->BD", jnp.exp(start_BL).astype(h_BLD.dtype), h_BLD)
         null_BD = jnp.take_along_axis(h_BLD, null_B[:, None, None], axis=1)[:, 0]
         none_BD = Linear(D, name="none_start")(likely_BD)

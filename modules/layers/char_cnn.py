@@ -78,6 +78,7 @@ class CharCNN(nn.Module):
 
     def _kernel(self, w: int, many: int):
         init = {
+            # bilm-tf's initial values, which differ by the activation.
             "relu": params.initializer("uniform", 0.05),
             "tanh": params.normal(1 / math.sqrt(w * self.E)),
         }[self.activation]

@@ -37,6 +37,7 @@ def _scan_direction(unroll: int, x_LBD, w, state, not_reset_LB, valid_LB):
         new_BU = (1 - update_BU) * new_BU + update_BU * h_BD
         return mask_rows(valid_B, new_BU, h_BD), mask_rows(valid_B, new_BU).astype(dtype)
 
+    # One product for all positions; only what waits for the state is within the scan.
     a_LBGU = multiply("LBD,DGU->LBGU", x_LBD, w.wx_DGU) + w.b_GU
     inputs = (a_LBGU, not_reset_LB, valid_LB)
     h_BD, y_LBD = jax.lax.scan(step, state.h_BD, inputs, unroll=unroll)

@@ -219,6 +219,7 @@ class Attention(nn.Module):
         """
         k_BJHK, v_BJHK, r = keys
         content_HK, position_HK, segment_HK = self.biases() if self.untie_r else shared_biases
+        # Of the queries, K numbers each: their scores are J.
         scale = self.K**-0.5
         q_BLHK = jnp.einsum("BLD,DHK->BLHK", x_BLD, self.wq_DHK)
         q_BLHK = constrain_sharding(q_BLHK, "BLHK")

@@ -123,7 +123,9 @@ class TransformerStack(nn.Module):
 
     def _stack_inputs(self, train: bool):
         """Returns what each layer has for itself, [N, ...]: weights, if it is banded, and keys."""
+        # A key for each: layers of a scan share their program, and would share their draws.
         rngs = jax.random.split(self.make_rng("dropout"), self.N) if train else None
+        # GPT-3's layers are dense and banded by turns, the lowest dense.
         return self.layers, jnp.arange(self.N) % 2 == 1, rngs
 
     def _layer(self, mask: AttentionMask, train: bool, slots_BP=None, cache=None):

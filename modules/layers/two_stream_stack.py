@@ -67,6 +67,7 @@ class TwoStreamStack(nn.Module):
         Returns:
             (the last layer's states, the new memory, the content of every layer or None).
         """
+        # A key for each: layers of a scan share their program, and would share their draws.
         rngs = jax.random.split(self.make_rng("dropout"), self.N) if train else None
         layer = self._layer(distances, train)
 
@@ -100,6 +101,7 @@ class TwoStreamStack(nn.Module):
         queries = ((self.N - 1) * L + self.N * P) * stream
         keys = self.N * 4 * D * A * J
         distances = self.N * 2 * D * A * (M + 2 * L) / B  # once per batch
+        # The backward pass stops at the memory: keys and values have no gradient by it.
         no_grad_of_memory = self.N * 4 * D * A * M
         return B * (3 * (queries + keys + distances) - no_grad_of_memory)
 

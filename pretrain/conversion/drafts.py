@@ -23,8 +23,10 @@ def draft_folder(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
     Raises:
         UserError: something of that name is there already, or it cannot be written.
     """
+    # A link that leads nowhere has the name, too.
     if os.path.lexists(folder):
         raise UserError(f"{folder} is there already: take another name")
+    # Beside it: a rename within one file system happens at once or not at all.
     draft = folder.absolute().with_name(f".{folder.absolute().name}.draft")
     with undo_folders(draft.parent):
         try:
@@ -35,6 +37,7 @@ def draft_folder(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
             with explain_write_errors(folder):
                 draft.rename(folder)
         except BaseException:
+            # Whatever ended the work, an interrupt, too.
             remove(draft)
             raise
 
@@ -55,6 +58,7 @@ def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -
     draft, places = workdir / ".draft", [workdir / part for part in parts]
     with undo_folders(workdir), _undo_lock(workdir), lock_workdir(workdir):
         if os.path.isdir(draft):
+            # A draft beside parts is a move that was killed halfway.
             _remove_rests([*reversed(places), draft], say)
         check_vacant(workdir, parts)
         try:
@@ -66,6 +70,7 @@ def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -
                     (draft / part).rename(place)
                 draft.rmdir()
         except BaseException:
+            # First what makes it a run: at no moment is there a run without its weights.
             for path in (*reversed(places), draft):
                 remove(path)
             raise

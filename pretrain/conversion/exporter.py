@@ -57,6 +57,7 @@ def export_weights(
     table = module.build_table(kind, shapes)
     if unmapped := list_unmapped(table, shapes):
         raise UserError(f"such a release has no place for {', '.join(unmapped)}")
+    # A file's header comes before its arrays, so their order is settled first.
     order = list(itertools.chain.from_iterable(names for _, names in group_arrays(table)))
     theirs = table.specs(shapes, jnp.dtype(dtype))
     specs = {name: theirs[name] for name in order}
@@ -129,6 +130,7 @@ def read_origin(workdir: Path) -> dict[str, Any]:
     """Reads where the run's weights were imported from; {} if it was trained here."""
     path = workdir / ORIGIN
     origin = read_json(path) if path.exists() else {}
+    # Other JSON is no origin: the dtype is then asked for, not guessed.
     return origin if isinstance(origin, dict) else {"dtype": None}
 
 

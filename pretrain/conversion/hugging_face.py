@@ -102,6 +102,7 @@ def read_added_tokens(source: Source) -> dict[int, dict[str, Any]]:
         entries = [(x["id"], x) for x in read_tokenizer_json(source).get("added_tokens") or []]
         entries += [(int(i), x) for i, x in config.items()]
         known = {i for i, _ in entries}
+        # The older file names a piece and nothing else: the others, where they know it, say more.
         entries += [(i, {"content": x}) for x, i in older.items() if i not in known]
         pieces: dict[int, dict[str, Any]] = {}
         for i, entry in entries:

@@ -177,6 +177,7 @@ def assemble(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.nd
 def allocate_aligned(shape: tuple[int, ...]) -> np.ndarray:
     """Allocates float32 where JAX can use it as it is, rather than copy it."""
     size = 4 * math.prod(shape)
+    # JAX takes a buffer over only at a multiple of 64 bytes, and NumPy promises less.
     space = np.empty(size + 64, np.uint8)
     start = -space.ctypes.data % 64
     return space[start : start + size].view(np.float32).reshape(shape)

@@ -42,6 +42,7 @@ class Link(NamedTuple):
         groups, ours = _parse_form(self.form)
         sizes = self._sizes(shape)
         flat = [letter for group in groups for letter in group]
+        # Letters in parentheses are one axis of theirs; apart, some entries of one can be picked.
         x = x.reshape([sizes[letter] for letter in flat])
         picked = {letter: which for letter, which, _ in self.pick}
         x = x[tuple(picked.get(letter, 0 if letter == "1" else slice(None)) for letter in flat)]
@@ -160,6 +161,7 @@ def reconcile(
                 wrong.append(f"{name}: {spec.shape} where {expected[name].shape} belongs")
             elif spec.dtype not in DTYPES:
                 wrong.append(f"{name}: is {spec.dtype}, and {WEIGHTS} belong there")
+        # Compared with what it repeats where arrays are read.
         elif name in table.copies:
             continue
         elif why:
@@ -184,6 +186,7 @@ def list_unmapped(table: Table, shapes: Shapes) -> list[str]:
     parts = table.by_ours()
 
     def covered(name: str, shape: tuple[int, ...]) -> bool:
+        # Each place once: what is there twice is for `list_repeated` to say.
         places = {link.at for link in parts.get(name, [])}
         return sum(math.prod(shape[len(at) :]) for at in places) == math.prod(shape)
 

@@ -57,6 +57,7 @@ def compare_xlnet(run: Run, source: Source) -> Differences:
 def _run_streams(run: Run, source: Source, predicts: bool):
     """Computes the output, and the new memory if one is given."""
     backbone: Any = run.backbone
+    # The published memories keep a whole window.
     model = backbone.clone(reuse_len=0, dtype="float32"), run.head.clone(dtype="float32")
     tokens_BL = _read_array(source, "input_ids")
     memory = None
@@ -142,10 +143,12 @@ def _run_elmo(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[
     states = jax.jit(functools.partial(model.apply, method="layer_states"))
     memory, outputs = model.initial_memory(len(texts)), []
     for batch in zip(*texts, strict=True):
+        # Any word will do where the mask says that there is none.
         padded = [words + ["</S>"] * (longest - len(words)) for words in batch]
         chars_BLW = np.stack([spell_words(words, model.W) for words in padded])
         valid_BL = np.arange(longest) < np.array([[len(words)] for words in batch])
         mask = Mask(valid_BL=valid_BL)
         h_NBLD, memory = states({"params": params}, chars_BLW, mask=mask, memory=memory)
+        # Without the two marks, of which nothing is published.
         outputs.append([h_NBLD[-1, b, 1 : len(words) - 1] for b, words in enumerate(batch)])
     return list(map(list, zip(*outputs, strict=True)))

@@ -59,6 +59,7 @@ def measure_cell(
         v_BD = jax.random.normal(keys[1], (B, U), jnp.float64)
         # Of unit length: the norm of a gradient is then how much time has scaled it.
         v_BD /= jnp.linalg.norm(v_BD, axis=-1, keepdims=True)
+        # One position is enough to make the parameters with.
         params = layer.init(keys[2], x_BLD[:, :1])["params"]
         if kind:
             params = set_recurrent_weights(params, keys[3], kind, radius)
@@ -72,4 +73,5 @@ def measure_cell(
             return measure_input_gradients(read, x_BLD, v_BD)
 
         norm_BL = np.asarray(measure(params, x_BLD, v_BD))
+    # From distance 1 on: at 0 an input does not pass through the recurrent weights.
     return Decay(norm_BL.mean(0)[::-1][1 : T + 1], *compute_spectrum(params["wh_ZDGU"]))

@@ -55,6 +55,7 @@ class Blocks:
     @contextlib.contextmanager
     def create_block(self) -> Iterator[h5py.File]:
         """Yields the file of the next block, which counts once it is closed without an error."""
+        # With leading zeros names sort as numbers do.
         path = self.folder / f"{self.done:08}.h5"
         with hdf5.create_file(path) as file:
             yield file
@@ -78,6 +79,7 @@ class Blocks:
             index = {sentence: str(i) for i, sentence in enumerate(sentences)}
             file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = json.dumps(index)
             file.attrs["made_from"] = json.dumps(self.made_from)
+        # Last: until the whole file has its name, the blocks are all there is.
         shutil.rmtree(self.folder)
 
     def _list_finished(self) -> list[Path]:

@@ -78,6 +78,7 @@ class Row:
         ended = token == self.tokenizer.special["eod"]
         if not ended:
             self.ids.append(token)
+        # Decoded whole: how a piece reads may depend on the one before it.
         text = self.tokenizer.decode(self.ids)[self.begin :]
         ends = [at for stop in self.stops if (at := text.find(stop)) >= 0]
         self.done = ended or bool(ends) or not self.left
@@ -238,6 +239,7 @@ class Writer:
             jax.ShapeDtypeStruct(s, jnp.int32) for s in ((), (B, L), (B,))
         )
         with sharding_context(self.layout):
+            # The first program leaves the cache as the second one takes it.
             like = self.layout.add_shardings(
                 jax.eval_shape(begin, self.params, seed, tokens_BL, lengths_B)
             )
@@ -252,6 +254,7 @@ def _can_read_on(backbone: Any) -> bool:
     """Checks for a causal model whose memory is keys and values."""
     if not backbone.is_causal:
         return False
+    # From its shape: nothing is allocated to be asked.
     return isinstance(jax.eval_shape(lambda: backbone.initial_memory(1)), KVCache)
 
 
@@ -270,6 +273,7 @@ def _read(
     model = backbone.bind({"params": params["backbone"]})
     mask = Mask(is_causal=True, lengths_B=lengths_B)
     h_BLD, cache = model(tokens_BL, mask=mask, memory=cache, train=False)
+    # Only what the next token is chosen by: the logits of a whole prompt would be L times as many.
     h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)
     scores = head.bind({"params": params["head"]})
     logits_BV = scores.logits(h_B1D, model.table())[:, 0, :V]

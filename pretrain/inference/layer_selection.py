@@ -16,11 +16,13 @@ class Choice(NamedTuple):
     flat: bool = False
 
     def __call__(self, h_NBLD):
+        # Taking all of them would copy them.
         if self.layers != (*range(len(h_NBLD)),):
             h_NBLD = h_NBLD[np.array(self.layers)]
         if self.weights is None:
             return h_NBLD[0] if self.flat else h_NBLD
         weights_N = np.array(self.weights, np.float32)
+        # Some devices would round float32 operands of a product.
         exact = {"precision": "highest", "preferred_element_type": jnp.float32}
         return jnp.einsum("N,NBLD->BLD", weights_N, h_NBLD.astype(jnp.float32), **exact)
 

@@ -53,6 +53,7 @@ class Objective(nn.Module):
         lengths_B = count_lengths(batch["valid_BL"])  # windows are padded at their end
         groups_BL = None
         if not self.attend_across_documents:
+            # The number of documents begun so far names the document.
             groups_BL = jnp.cumsum(batch["document_start_BL"], axis=1)
         mask = Mask(is_causal=True, lengths_B=lengths_B, groups_BL=groups_BL)
         h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=train).h

@@ -126,7 +126,9 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     if kind != "hugging_face":
         return Table(expand_rows(TENSORFLOW, shapes), {}, IGNORED["tensorflow"])
     names = list(names) or (["bert."] if shapes.keys() & {"head/bias_V", "next_DC"} else [])
+    # A model without heads is saved without the prefix that the others have.
     bare = not any(name.startswith("bert.") for name in names)
+    # The first conversions to PyTorch kept TensorFlow's names of a norm.
     gamma = any(name.endswith("LayerNorm.gamma") for name in names)
 
     def spelled(name: str) -> str:
@@ -183,10 +185,12 @@ def read_release(source: Source) -> ReleaseSpec:
         epsilon=fields.read_nonnegative(config, "layer_norm_eps", where),
         dropout=fields.read_rate(config, "hidden_dropout_prob", where),
         attention_dropout=fields.read_rate(config, "attention_probs_dropout_prob", where),
+        # As Google's code, which draws again beyond two deviations.
         initializer="truncated",
         init_scale=fields.read_nonnegative(config, "initializer_range", where),
     )
     batches = dict(
+        # Without a head of next sentences rows are RoBERTa's, which are no pairs.
         name="pairs" if has["nsp"] else "windows",
         B=32,
         L=model["L"],

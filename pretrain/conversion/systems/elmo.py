@@ -139,6 +139,7 @@ def read_release(source: Source) -> ReleaseSpec:
         L=fields.read_size(options, "unroll_steps", where),
         characters=W,
     )
+    # bilm-tf carries its states on from batch to batch, whatever text follows.
     objective = dict(name="bilm", samples=samples, stateful=True, reset="never")
     missing = () if V else ("softmax",)
     tied = fields.map_value(options, "share_embedding_softmax", SWITCH, where)
@@ -281,6 +282,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
             embedding=dict(dim=ours.E),
             filters=ours.filters,
             n_highway=ours.highways,
+            # 261, and the filling of inference, which their code asks for here.
             n_characters=262,
             max_characters_per_token=ours.W,
         )

@@ -175,6 +175,7 @@ def read_release(source: Source) -> ReleaseSpec:
         **read_sizes(config, theirs, source, where),
         M=read_positive(config, "mem_len", MEMORY, where),
         reuse_len=reuse_len,
+        # transformers gives each layer biases of its own, whatever the file says.
         untie_r=theirs == "hugging_face"
         or fields.map_value(config, "untie_r", fields.SWITCH, where),
         attention=fields.map_value(config, "attn_type", {"bi": "bi", "uni": "causal"}, where),
@@ -189,6 +190,7 @@ def read_release(source: Source) -> ReleaseSpec:
     )
     notes = fields.check_vocabulary(tokens, model["V"], source.folder)
     notes += OTHER_RULES if isinstance(tokens, unigram.Tokenizer) else ()
+    # As in the paper, half of a window is reused.
     batches = dict(name="lanes", B=32, L=2 * reuse_len, reuse_len=reuse_len, bidirectional=True)
     return ReleaseSpec(
         model,

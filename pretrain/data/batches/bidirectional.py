@@ -86,10 +86,12 @@ class BatchLayout(TextLayout):
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         number, k = divmod(step, self.steps_per_epoch)
+        # A row's share lies in one piece, so that each step continues the one before.
         window_B1 = np.arange(self.B)[rows, None] * self.steps_per_epoch + k
         position_BL = window_B1 * self.L + np.arange(self.L)
         batch = self._read(self.epoch(number), position_BL)
         if k == 0:
+            # With a new epoch's order the states are of other text.
             batch["boundary_BZL"][:, :, 0] = DOCUMENT
         batch["loss_mask_BZL"] = np.repeat(position_BL[:, None] < self.size, 2, axis=1)
         batch["weight_B"] = (window_B1 < self.windows)[:, 0].astype(np.float32)

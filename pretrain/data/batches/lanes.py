@@ -97,6 +97,7 @@ class BatchLayout(TextLayout):
         stream = self.epoch(number)
         row_B1 = np.arange(self.B)[rows, None]
         backward_B1 = (row_B1 % 2 == 1) if self.bidirectional else np.zeros_like(row_B1, bool)
+        # A lane's share lies in one piece, so that each step continues the one before.
         window_B1 = (row_B1 // 2 if self.bidirectional else row_B1) * self.steps_per_epoch + k
         begin_B1 = window_B1 * self.reuse_len
         # For all rows, so that a row's draws are the same however the hosts divide them.
@@ -125,6 +126,7 @@ class BatchLayout(TextLayout):
         places = stream.find(position_BL, backward_B1)
         document_start_BL = stream.opens_document(places, backward_B1)
         document_start_BL &= ~special_BL & (~in_b_BL | segments.consecutive)
+        # With a new epoch's order the memory is of other text.
         document_start_BL[:, 0] |= is_first
         tokens_BL = self._read_tokens(places, special_BL)
         batch = {

@@ -114,6 +114,7 @@ class BatchLayout(TextLayout):
         count = len(pairs.a)
         row_B = k * self.B + np.arange(self.B)[rows]
         text_B = np.ones(len(row_B), bool) if self.shuffle else row_B < count
+        # An epoch may have fewer rows than the first one: then some come twice.
         pairs = pairs.take(row_B % count)
         batch = self._lay_out(pairs, text_B) | {"weight_B": text_B.astype(np.float32)}
         if self.next_sentence:
@@ -129,6 +130,7 @@ class BatchLayout(TextLayout):
         in_b_BL = (column > a_B1 + 1) & valid_BL
         position_BL = np.where(in_b_BL, b_begin_B1 - a_B1 - 2, a_begin_B1 - 1) + column
         special = self.corpus.tokenizer.special
+        # Places of marks and padding may lie outside of the corpus: they are overwritten below.
         tokens_BL = self.corpus.tokens.take(position_BL, mode="clip").astype(np.int32)
         tokens_BL[:, 0] = special["cls"]
         tokens_BL[(column == a_B1 + 1) | (column == end_B1 - 1)] = special["sep"]

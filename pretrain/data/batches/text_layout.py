@@ -36,6 +36,7 @@ class TextLayout:
         Raises:
             UserError: the fields do not fit the text.
         """
+        # One recipe's layout is bound to the training text and to each held-out one.
         layout = copy.copy(self)
         layout._set_text(corpus, documents, shuffle)
         return layout
@@ -44,6 +45,7 @@ class TextLayout:
         self.corpus, self.documents, self.shuffle = corpus, documents, shuffle
         self.size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
         self._lock = threading.Lock()
+        # Two: reading ahead enters the next epoch while this one is still read.
         self._cached_epoch = functools.lru_cache(maxsize=2)(self.open_epoch)
         self.open_text()
 
@@ -102,6 +104,7 @@ class TextLayout:
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns what a position depends on: the text, its documents and every field."""
+        # Of one type and in one piece, so that equal numbers have equal hashes.
         documents = np.ascontiguousarray(self.documents, np.int64)
         return dict(
             layout=type(self).__module__.rpartition(".")[2],

@@ -108,6 +108,7 @@ class BatchLayout(TextLayout):
             order = shuffle_array(order, self.seed, WINDOWS, number)
         stream = Stream(self.corpus, documents)
         if self.shuffle:
+            # Each epoch cuts the text at other places.
             offset = int(make_rng(self.seed, OFFSET, number).random() * stream.size)
         sizes = np.diff(stream.begins)
         words, bytes_ = self.corpus.words[documents], self.corpus.bytes[documents]
@@ -118,6 +119,7 @@ class BatchLayout(TextLayout):
         epoch = self.epoch(number)
         row_B = np.arange(k * self.B, (k + 1) * self.B)[rows]
         real_B = row_B < self.windows
+        # Rows that fill up the last batch read a window all the same, and weigh 0.
         window_B1 = epoch.order[np.where(real_B, row_B, 0)][:, None]
         read_rows = self._read_framed if self.framed else self._read_plain
         batch = read_rows(epoch, window_B1, real_B[:, None])
@@ -128,6 +130,7 @@ class BatchLayout(TextLayout):
     def _read_plain(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
         """Reads tokens and the next of each; before the text's first comes its last, an <eod>."""
         column = np.arange(self.L)
+        # From one token before the window: it predicts the first.
         before_B1 = epoch.offset + window_B1 * self.stride - 1
         places = epoch.stream.find(before_B1 + np.arange(self.L + 1), FORWARDS)
         valid_BL = real_B1 & (before_B1 + 1 + column < self.end)
@@ -165,8 +168,10 @@ class BatchLayout(TextLayout):
     @property
     def _filler(self) -> np.int32:
         special = self.corpus.tokenizer.special
+        # Not every vocabulary has a <pad>, and nothing reads what stands here.
         return np.int32(special.get("pad", special["eod"]))
 
 
 def _sum_rates(rate_BL: np.ndarray, mask_BL: np.ndarray) -> np.ndarray:
+    # The rates are fractions: they are rounded to float32 once, as a sum.
     return np.where(mask_BL, rate_BL, 0.0).sum(axis=1).astype(np.float32)

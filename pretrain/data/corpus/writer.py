@@ -86,6 +86,7 @@ def closing_tokens(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarr
     paragraph = [*eos, special["eop"]] if paragraphs else eos
     # A tokenizer of whole words has one mark for both, which stands once.
     eod = [] if special["eod"] in eos else [special["eod"]]
+    # What closes a document closes its last sentence and paragraph before.
     ids = {CONTINUED: [], SENTENCE: eos, PARAGRAPH: paragraph, DOCUMENT: [*paragraph, *eod]}
     return {opens: np.array(end, np.int32) for opens, end in ids.items()}
 
@@ -125,6 +126,7 @@ def encode_part(
 
 def _sum_by_document(document: np.ndarray, values: list[int]) -> np.ndarray:
     sums = np.zeros(document[-1] + 1, np.int64)
+    # Not sums[document] += values, which adds once where a document has several pieces.
     np.add.at(sums, document, values)
     return sums
 
