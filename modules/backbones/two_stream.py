@@ -42,7 +42,8 @@ class Backbone(nn.Module):
         unroll: layers per step of the scan over layers.
     """
 
-    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS
+    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"M", "reuse_len"}
+
     V: int
     D: int = 768
     H: int = 12

@@ -41,7 +41,7 @@ class Start(NamedTuple):
 
     def corpus_fields(self) -> Mapping[str, Any]:
         """Returns the section `corpus`, with the folder where the tokenizer is now."""
-        if self.run is None:
+        if self.run is None or self.config.corpus.tokens.name != "saved":
             return self.config.corpus
         tokens = dict(self.config.corpus.tokens, folder=str(self.run.workdir / "tokenizer"))
         return {**self.config.corpus, "tokens": tokens}
@@ -77,6 +77,8 @@ def open_start(config: ConfigDict, workdir: Path) -> Start:
     resumes = (workdir / "config.json").exists() and list_steps(workdir / "checkpoints")
     run = load_run(workdir if resumes else Path(config.init).expanduser())
     recipe, notes = resolve_recipe(config, run)
+    if resumes:
+        recipe.corpus.tokens = run.config.corpus.tokens
     return Start(recipe, run, notes)
 
 
@@ -110,11 +112,14 @@ def resolve_recipe(config: ConfigDict, run: Run) -> tuple[ConfigDict, list[str]]
     if others:
         values = ", ".join(f"{name}={value!r}" for name, value in others.items())
         notes.append(f"model: as in {run.workdir}, not as in the recipe: {values}")
-    recipe.model = model
-    if has_objective(run, config.objective.name):
+    if has_objective(run, config.objective.name) and model["V"]:
         recipe.head = dict(run.config.get("head", {}))
-    recipe.text_format = format_name(run.config)
-    recipe.corpus.tokens = dict(name="saved", folder=f"{config.init}/tokenizer", extend=0)
+    if model["V"]:
+        recipe.corpus.tokens = dict(name="saved", folder=f"{config.init}/tokenizer", extend=0)
+    else:  # ELMo's published weights read characters, and bring no words to predict
+        notes.append(f"the vocabulary is the recipe's: {run.workdir} has none")
+        model["V"] = recipe.model.V
+    recipe.model, recipe.text_format = model, format_name(run.config)
     return recipe, notes
 
 

@@ -14,6 +14,7 @@ from absl.testing import flagsaver
 from pretrain import main
 from pretrain.checkpoint import checksums
 from pretrain.checkpoint.named_leaves import flatten
+from pretrain.conversion import exporter, importer
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import continuation
@@ -135,3 +136,21 @@ def test_another_objective_takes_the_backbone_and_begins_its_head(
     recipe = json.loads((tmp_path / "run" / "config.json").read_text())
     assert recipe["model"]["attention"] == "causal"
     assert held_out(tmp_path / "run", toys.STEPS)["held_out/loss"] > 0
+
+
+@pytest.mark.parametrize("recipe", toys.quickly("mlm"))
+def test_a_run_goes_on_from_an_import(toy, pretrain, tmp_path, recipe):
+    changes = {"model.window": 0} if recipe == "clm" else {}  # GPT-2's code has no banded layers
+    if recipe == "plm":
+        changes = {"model.M": 16, "head.bias": True}
+    config = toy.config(recipe, changes)
+    assert pretrain(config, tmp_path / "first") == 0
+    exporter.export_weights(tmp_path / "first", tmp_path / "release", print)
+    importer.import_weights(tmp_path / "release", tmp_path / "import", print)
+    config.init = str(tmp_path / "import")
+    assert pretrain(config, tmp_path / "run") == 0
+    now, then = held_out(tmp_path / "run", 0), held_out(tmp_path / "first", toys.STEPS)
+    if recipe == "bilm":  # a release has no softmax, which begins anew
+        assert now.keys() == then.keys()
+    else:
+        assert now == pytest.approx(then, rel=1e-5)

@@ -1,5 +1,6 @@
 """A run goes on from another: what the weights decide is from there, what they lack is grown."""
 
+import json
 import shutil
 
 import numpy as np
@@ -8,6 +9,7 @@ from ml_collections import ConfigDict
 
 from pretrain.inference import continuation
 from pretrain.inference.continuation import grow_param, interpolate
+from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 
 pytest_plugins = ["tests.support.tiny_models", "tests.support.tiny_runs"]
@@ -31,7 +33,8 @@ def test_a_run_that_resumes_does_not_ask_for_what_it_began_with(toy, run, tmp_pa
     config = toy.config("clm")
     config.init = str(run("clm").workdir)
     first = continuation.open_start(config, tmp_path / "own")
-    shutil.copytree(run("clm").workdir, tmp_path / "own")  # as it would be after a save
+    shutil.copytree(run("clm").workdir, tmp_path / "own")  # as after a save
+    run_config.write_config(tmp_path / "own", json.loads(first.config.to_json_best_effort()))
     config.init = str(tmp_path / "gone")
     again = continuation.open_start(config, tmp_path / "own")
     assert again.config.model == first.config.model
