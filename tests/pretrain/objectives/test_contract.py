@@ -39,13 +39,13 @@ def program(name):
     variables = draw_variables(objective(name).init, RNGS, batch(name), train=False, scale=0.3)
 
     @quick_jit
-    def run(rows):
+    def run(variables, rows):
         given = dict(rngs=RNGS, mutable=[kind for kind in variables if kind != "params"])
         metrics, _ = objective(name).apply(variables, rows, train=False, **given)
         nats, _ = objective(name).apply(variables, rows, method="nats", **given)
         return metrics, nats
 
-    return run
+    return functools.partial(run, variables)
 
 
 @pytest.mark.parametrize("name", NAMES)
