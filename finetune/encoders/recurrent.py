@@ -124,6 +124,7 @@ class Encoder(nn.Module):
             inputs.append(self.characters(batch["own_chars_BLW"], train=train))
         if self.word_D:
             inputs.append(self.word_drop(self.word_VD[batch["own_BL"]], train=train))
+        # The task's own layers compute in float32, whatever the backbone does.
         return inputs + ([states[0].astype(jnp.float32)] if 0 in states else [])
 
     def each(self, batch: dict[str, Any], *, train: bool):

@@ -115,6 +115,7 @@ class Backbone(WordNetwork):
         """Computes every layer's states [B, L, D], and the memory; a group starts from zeros."""
         reset_BL = group_starts(mask.groups_BL)
         outputs, states = [x_BLD], []
+        # Two directions begin anew with each text: they have no state to go on from.
         memory = memory or self.initial_memory(len(x_BLD)) or (None,) * self.N
         for layer, state in zip(self.layer, memory, strict=True):
             h_BLD, state = self._read_layer(layer, state, outputs[-1], valid_BL, reset_BL, train)

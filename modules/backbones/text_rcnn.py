@@ -86,10 +86,12 @@ class Backbone(WordNetwork):
         B, end_ZU = len(e_BLD), self.end_ZU.astype(self.dtype)
         state = self.contexts.initial_state(B)
         begin_BZU = jnp.broadcast_to(self.end_ZU, state.h_BZD.shape).astype(state.h_BZD.dtype)
+        # What is learned is the context of a text's end; an LSTM's cell begins at zero there.
         y_BLZU, _ = self.contexts(e_BLD, State(begin_BZU, state.c_BZU), valid=valid_BL)
         contexts = []
         for z, step in enumerate((1, -1)):  # where the word before stands, in the order of reading
             near_BLU = jnp.roll(y_BLZU[:, :, z], step, 1)
+            # Behind padding or the row's edge no word is before: its context is the learned one.
             is_first_BL = ~jnp.roll(valid_BL, step, 1).at[:, 0 if step > 0 else -1].set(False)
             contexts.append(jnp.where(is_first_BL[..., None], end_ZU[z], near_BLU))
         return contexts

@@ -135,6 +135,7 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
         return HEAD if tied else theirs
 
     copies = {HEAD: spelled("wte")} if spelled("wte") != HEAD else {}
+    # transformers has TensorFlow's kernels, but for the 1 in front.
     return Table(renamed(spelled, "1"), copies, IGNORED["hugging_face"])
 
 
@@ -213,6 +214,7 @@ def read_hparams(source: Source) -> dict[str, Any]:
         dropout=0.0,
         attention_dropout=0.0,
         init_scale=0.02,
+        # As model.py draws positions; it draws tokens with 0.02.
         position_scale=0.01,
     )
 
