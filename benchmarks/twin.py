@@ -35,6 +35,7 @@ from finetune.job import Job, build_job
 from pretrain import cli
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
+from pretrain.training.metrics import split_direction
 
 flags.declare_key_flag("config")
 flags.adopt_module_key_flags(options)
@@ -149,7 +150,7 @@ def choose_best(
     Raises:
         UserError: there is no such number as `train.best`.
     """
-    metric, best_value = train.best.removeprefix("-"), -math.inf
+    (metric, sign), best_value = split_direction(train.best), -math.inf
     best: tuple[int, dict[str, float]] = 0, {}
     for number, step in enumerate(evaluations["steps"].tolist()):
         values = {
@@ -159,7 +160,7 @@ def choose_best(
         }
         if metric and metric not in values:
             raise UserError(f"train.best={train.best!r}: a twin has {', '.join(values)}")
-        value = step if not metric else values[metric] * (-1 if train.best[0] == "-" else 1)
+        value = step if not metric else sign * values[metric]
         if value > best_value:
             best, best_value = (step, values), value
     return best

@@ -8,6 +8,7 @@ from pretrain import cli
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UsageError, UserError
 from pretrain.training import logging
+from pretrain.training.metrics import split_direction
 
 
 class Result(NamedTuple):
@@ -40,8 +41,7 @@ def read_result(workdir: Path) -> Result | None:
     lines = [x for x in logging.read_lines(workdir / "metrics.jsonl") if logging.is_evaluation(x)]
     if not lines:
         return None
-    best = config["train"]["best"]
-    name, sign = best.removeprefix("-"), -1 if best.startswith("-") else 1
+    name, sign = split_direction(config["train"]["best"])
     finite = [x for x in lines if logging.is_number(x.get(name))]
     # Of equal ones the first, as training keeps it: only a better one replaces the best.
     line = max(finite, key=lambda x: sign * x[name]) if finite else lines[-1]

@@ -1,4 +1,4 @@
-"""What the networks over words that are trained from labels have in common."""
+"""Reads words by their vectors: what networks that are trained from labels have in common."""
 
 from typing import Any, ClassVar
 

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from pretrain.training import hooks
+from pretrain.training.metrics import split_direction
 
 
 @dataclasses.dataclass
@@ -42,8 +43,8 @@ class Hook(hooks.Hook):
         """Counts an evaluation since the best one, or since the last cut."""
         if not report.held_out:
             return
-        value = report.held_out[self.metric.removeprefix("-")]
-        value = -value if self.metric.startswith("-") else value
+        name, sign = split_direction(self.metric)
+        value = sign * report.held_out[name]
         self.since += 1
         if not self.done and value > self.best:  # never of a number that is not finite
             self.best, self.since = value, 0

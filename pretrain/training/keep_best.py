@@ -10,6 +10,7 @@ from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime.errors import UserError
 from pretrain.training.hooks import Evaluation, Hook, Report, find_saved_state, refuse_overflow
 from pretrain.training.logging import Progress, to_json
+from pretrain.training.metrics import split_direction
 from pretrain.training.train_state import State
 
 
@@ -57,10 +58,10 @@ class KeepBest(Hook):
         Raises:
             UserError: the evaluation has no such number.
         """
-        name = self.metric.removeprefix("-")
+        name, sign = split_direction(self.metric)
         if name not in values:
             raise UserError(f"train.best={self.metric!r}: there are {', '.join(values)}")
-        value = -values[name] if self.metric.startswith("-") else values[name]
+        value = sign * values[name]
         self.since += 1
         if value > (-math.inf if self.value is None else self.value):  # which NaN never is
             # Before the save: room for one more, and those that checkpoints name stay.

@@ -24,6 +24,14 @@ def compute_means(metrics: Metrics) -> dict[str, float]:
     return values
 
 
+def split_direction(metric: str) -> tuple[str, int]:
+    """Splits what a recipe calls best, "-dev/loss", into a number's name and its sign.
+
+    The sign is -1 where a lower number is better, else 1.
+    """
+    return metric.removeprefix("-"), -1 if metric.startswith("-") else 1
+
+
 def mean(metric: Sum) -> float:
     """Divides the sum by its weight; 0 where nothing was weighed."""
     return float(metric.total) / max(float(metric.weight), 1e-9)

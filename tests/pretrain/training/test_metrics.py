@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modules.metrics import Sum, add
-from pretrain.training.metrics import compute_means
+from pretrain.training.metrics import compute_means, split_direction
 
 
 def test_a_mean_is_divided_once_over_all_batches():
@@ -36,3 +36,8 @@ def test_a_histogram_becomes_what_the_best_constant_guess_costs():
     one, other = ({"x": Sum(np.array(c), sum(c), "unigram")} for c in ([3.0, 1, 0], [1.0, 1, 2]))
     values = compute_means(add(one, other))
     assert values == {"x": pytest.approx(-sum(p * math.log(p) for p in (0.5, 0.25, 0.25)))}
+
+
+def test_a_minus_in_front_says_that_lower_is_better():
+    assert split_direction("-dev/loss") == ("dev/loss", -1)
+    assert split_direction("dev/f1") == ("dev/f1", 1)
