@@ -6,24 +6,32 @@
     python -m benchmarks.step --config=benchmarks/recipes.py:gpt2 --peer
     python -m benchmarks.step --config=benchmarks/recipes.py:elmo --peer
     python -m benchmarks.step --config=benchmarks/recipes.py:elmo_mini --peer
+    python -m benchmarks.step --config=benchmarks/recipes.py:textcnn --peer
+    python -m benchmarks.step --config=benchmarks/recipes.py:blstm --peer
 
 Transformers of four layers, 256 wide, with the published vocabularies, dropout and initialisers: 11
-to 16 million parameters; and two layers of LSTMs in either direction.
+to 16 million parameters; and two layers of LSTMs in either direction.  Classifiers have their
+published sizes, and rows of 20 words on average.
 """
 
 from ml_collections import ConfigDict
 
 from configs import bert, common, elmo, gpt2, xlnet
+from configs.finetune import recurrent, semeval2010, textcnn, textrcnn
 
 
 def get_config(preset: str = "xlnet") -> ConfigDict:
-    """Returns one of "xlnet", "bert", "gpt2", "elmo", "elmo_mini"."""
+    """Returns one of the `presets`."""
     presets = {
         "xlnet": xlnet_small,
         "bert": bert_small,
         "gpt2": gpt2_small,
         "elmo": elmo_words,
         "elmo_mini": elmo_characters,
+        "textcnn": lambda: classifier(textcnn.get_config("mr.nonstatic"), classes=2),
+        "textrcnn": lambda: classifier(textrcnn.get_config("sst1"), classes=5),
+        "blstm": lambda: classifier(recurrent.get_config("blstm"), classes=19),
+        "att_blstm": lambda: classifier(semeval2010.get_config("att_blstm"), classes=19),
     }
     return common.choose(preset, presets)
 
@@ -72,6 +80,15 @@ def elmo_characters() -> ConfigDict:
     config.optim = dict(
         name="adamw", lr=1e-3, steps=2000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, clip=10.0
     )
+    return config
+
+
+def classifier(config: ConfigDict, classes: int) -> ConfigDict:
+    """Sets what follows from the data: 20,000 words, vectors 100 wide."""
+    config.model.update(V=20_000, D=100)
+    if config.model.name == "text_cnn":
+        config.model.filters = ((3, 100), (4, 100), (5, 100))
+    config.task.labels = tuple(map(str, range(classes)))
     return config
 
 

@@ -4,7 +4,7 @@ Step time, tokens per second, compile time, peak memory, and the model FLOPs as 
 a product of large matrices reaches on this machine in the same minutes.  Text is random.
 
     --peer              beside the same step of the PyTorch references, in turns: as transformers
-                        ships it ("hf"), and as quick as we can make PyTorch
+                        ships it ("hf") or one writes it ("plain"), and as quick as we can make it
     --peer_python=...   the Python that has torch and transformers, if this one has not
     --threads=1 --clock=cpu     for a machine that others use too
     --config.model.M=128        any value of the recipe, as in training
@@ -21,7 +21,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict
 
-from benchmarks.contest import options, table
+from benchmarks.contest import options, sections, table
 from benchmarks.contest.options import JSON, PEER_PYTHON, THREADS
 from benchmarks.contest.runner import Player, play
 from pretrain import cli
@@ -34,12 +34,17 @@ ROUNDS = flags.DEFINE_integer("rounds", 9, "How often each contender has its tur
 STEPS = flags.DEFINE_integer("steps", 3, "Steps of a turn.", 1)
 CLOCK = flags.DEFINE_enum("clock", "wall", ["wall", "cpu"], "Seconds passed, or worked by CPUs.")
 
-PEERS = {  # by objective: a module and its variants, of which all but "hf" keep freed memory
+CLASSIFIERS = ("benchmarks.peers.fine_tuning", ("plain", "fast"))
+PEERS = {  # by objective, or by the backbone of a task: a module and its variants
     "plm": ("benchmarks.peers.xlnet", ("hf",)),
     "mlm": ("benchmarks.peers.bert", ("hf", "gathered")),
     "clm": ("benchmarks.peers.gpt2", ("hf", "sdpa")),
     "bilm": ("benchmarks.peers.elmo", ("cells", "nnlstm")),
+    "text_cnn": CLASSIFIERS,
+    "text_rcnn": CLASSIFIERS,
+    "recurrent": CLASSIFIERS,
 }
+AS_SHIPPED = ("hf", "plain")  # the others keep freed memory
 
 
 def main(config: ConfigDict) -> None:
@@ -67,25 +72,32 @@ def contenders(config: ConfigDict):
     recipe = json.loads(config.to_json_best_effort())
     # A schedule costs no time, and without one a few steps show that the loss falls.
     recipe["optim"] |= {"warmup": 0, "decay": "constant"}
+    is_task = "task" in recipe
+    recipe = sections.resolve_task(recipe) if is_task else recipe
     settings = {"recipe": recipe, "threads": THREADS.value}
-    module, variants = peers_of(recipe["objective"]["name"]) if PEER.value else ("", ())
+    named = recipe["model" if is_task else "objective"]
+    module, variants = peers_of(named["name"]) if PEER.value else ("", ())
     yield Player("ours", "benchmarks.contest.ours", settings)
     yield Player("matmul", "benchmarks.contest.matmul", settings)
     for name in variants:
         variant = settings | {"variant": name}
-        yield Player(name, module, variant, PEER_PYTHON.value, keep_memory=name != "hf")
+        yield Player(name, module, variant, PEER_PYTHON.value, keep_memory=name not in AS_SHIPPED)
 
 
-def peers_of(objective: str) -> tuple[str, tuple[str, ...]]:
-    """Returns the module and variants of an objective's peer; UserError if they cannot run."""
-    if objective not in PEERS:
-        raise UserError(f"--peer: objective {objective!r} has none; {', '.join(PEERS)} have")
+def peers_of(name: str) -> tuple[str, tuple[str, ...]]:
+    """Returns the module and variants of an objective's or a backbone's peer.
+
+    Raises:
+        UserError: there is none, or it cannot run.
+    """
+    if name not in PEERS:
+        raise UserError(f"--peer: {name!r} has none; {', '.join(PEERS)} have")
     if not options.has_packages(PEER_PYTHON.value, "torch", "transformers"):
         raise UserError(
             f"--peer: {PEER_PYTHON.value} has no torch and transformers: install them there, or "
             "name a Python that has them with --peer_python"
         )
-    return PEERS[objective]
+    return PEERS[name]
 
 
 def results(config: ConfigDict, players: list[Player], load: float) -> dict[str, Any]:
@@ -142,5 +154,4 @@ def check(report: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    sections = ["batches.B", "batches.L", "model.name", "objective.name", "optim.lr"]
-    cli.run(main, recipe=sections)
+    cli.run(main, recipe=["batches.B", "batches.L", "model.name", "optim.lr"])

@@ -5,9 +5,7 @@ from typing import Any
 
 import jax
 
-import modules
-from benchmarks.contest import synthetic_data, worker
-from pretrain import objectives
+from benchmarks.contest import jobs, synthetic_data, worker
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime import malloc
 from pretrain.training import optimizer
@@ -20,15 +18,7 @@ class Ours:
 
     def __init__(self, settings: dict[str, Any]):
         recipe = settings["recipe"]
-        backbone = modules.build(**recipe["model"], execution=recipe["execution"])
-        objective = objectives.build(
-            backbone=backbone,
-            head=recipe.get("head"),
-            special=synthetic_data.SPECIAL,
-            execution=recipe["execution"],
-            **recipe["objective"],
-        )
-        train = synthetic_data.build_layout(recipe)
+        objective, train = jobs.build(recipe)
         self.layout, self.B = Layout(make_mesh(**recipe["mesh"])), train.B
         steps = Steps(
             objective,

@@ -82,7 +82,7 @@ def test_flops_are_those_of_the_compiled_step(objective, model, batches):
 
 
 def test_an_unknown_peer_is_refused_with_the_known_ones():
-    with pytest.raises(UserError, match=r"objective 'tlm' has none; plm, mlm, clm, bilm have"):
+    with pytest.raises(UserError, match=r"'tlm' has none; plm, mlm, clm, bilm, text_cnn"):
         step.peers_of("tlm")
 
 
@@ -185,3 +185,31 @@ def test_peers_begin_where_ours_does_and_learn(tmp_path, preset, peers):
     for name in peers:
         assert found[name]["parameters"] > 0.9 * found["ours"]["parameters"]
         assert found[f"{name} / ours"]["median"] > 0
+
+
+CLASSIFIER = {
+    "model.V": 300,
+    "model.D": 16,
+    "batches.B": 8,
+    "batches.L": 24,
+    "batches.lengths": "(16,)",
+    "task.head.dropout": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("preset", "fields"),
+    [
+        ("textcnn", {"optim.lr": 10.0, "model.filters": "((2, 5), (3, 5))"}),
+        ("blstm", {"optim.lr": 0.01, "model.U": 16}),
+    ],
+)
+def test_peers_of_classifiers_begin_where_ours_does_and_learn(tmp_path, preset, fields):
+    if not options.has_packages(PEER_PYTHON, "torch", "transformers"):
+        pytest.skip(f"no torch and transformers in {PEER_PYTHON}: name another in PEER_PYTHON")
+    toy = [f"--config.{name}={value}" for name, value in (CLASSIFIER | fields).items()]
+    flags = ["--peer", f"--peer_python={PEER_PYTHON}", *toy]
+    found, _ = benchmark(tmp_path / "report", f"benchmarks/recipes.py:{preset}", *flags)
+    assert found["contenders"] == ["ours", "plain", "fast"]
+    # The second biases of PyTorch's LSTM rest.
+    assert found["plain"]["parameters"] == pytest.approx(found["ours"]["parameters"], rel=0.02)
