@@ -1,10 +1,13 @@
-"""Every preset of every pretraining recipe builds."""
+"""Every preset of every pretraining recipe builds, with the parameters it is published with."""
 
+import functools
 import importlib
+import json
 import math
 import pathlib
 
 import jax
+import numpy as np
 import pytest
 
 import modules
@@ -52,25 +55,72 @@ EXPECTED = {
 }
 
 
+# Parameters of the backbone and of all that is pretrained: as counted of the originals,
+GOLDEN = json.loads((CONFIGS.parent / "tests" / "fixtures" / "golden.json").read_text())
+PUBLISHED = {
+    "bert:base": "bert_base_uncased",
+    "bert:large": "bert_large_uncased",
+    **{f"bert:{x}": f"bert_{x}" for x in ("base_cased", "large_cased", "base_chinese")},
+    "gpt:base": "gpt1",
+    **{f"gpt2:{x}m": f"gpt2_{x}M" for x in (124, 355, 774, 1558)},
+    **{f"xlnet:{x}": f"xlnet_{x}" for x in ("base", "large")},
+}
+# and in millions, as papers round them: (backbone or all, millions, half of the last digit).
+ROUNDED = {
+    "bert:tiny": (1, 4.4, 0.05),
+    "bert:mini_4x256": (1, 11.3, 0.05),
+    "bert:small": (1, 29.1, 0.05),
+    "bert:medium": (1, 41.7, 0.05),
+    "elmo:small": (0, 13.6, 0.05),
+    "elmo:medium": (0, 28.0, 0.05),
+}
+# Without "xl": by the paper's own table its 24 heads of 128 make more than the table's 1.3 billion.
+GPT3 = dict(small=125, medium=350, large=760)
+GPT3 |= {"2.7b": 2_700, "6.7b": 6_700, "13b": 13_000, "175b": 175_000}
+ROUNDED |= {f"gpt3:{preset}": (0, size, 0.02 * size) for preset, size in GPT3.items()}
+
+
+@functools.cache
+def build(recipe, preset):
+    """(a preset, the shapes of its parameters, what they say of themselves)."""
+    config = importlib.import_module(f"configs.{recipe}").get_config(preset)
+    corpus = synthetic_data.build_corpus(config.model.V, 50_000)
+    train = build_training(
+        corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first_phase")
+    )
+    return config, *described(config, list_phases(train)[0].batch(0))
+
+
+def counted(tree):
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize("name", [*PUBLISHED, *ROUNDED])
+def test_a_preset_has_as_many_parameters_as_published(name):
+    _, params, _ = build(*name.split(":"))
+    counts = counted(params["backbone"]), counted(params)
+    if name in ROUNDED:
+        which, millions, half = ROUNDED[name]
+        assert counts[which] / 1e6 == pytest.approx(millions, abs=half)
+    else:
+        golden = GOLDEN[f"params_{PUBLISHED[name]}"]
+        assert counts == (tuple(golden.values()) if isinstance(golden, dict) else (golden,) * 2)
+
+
 @pytest.mark.parametrize(
     ("recipe", "preset"), [(recipe, preset) for recipe in RECIPES for preset in presets(recipe)]
 )
 def test_every_preset_builds(recipe, preset):
     """Each section names arguments that its function has, and the state's shapes can be told."""
-    config = importlib.import_module(f"configs.{recipe}").get_config(preset)
+    config, params, infos = build(recipe, preset)
     assert set(config.mesh) == set(AXES)
     TrainConfig(**config.train)
     tx, rate = optimizer.make(**config.optim)
     peak = max(float(rate(config.optim.warmup + i)) for i in (-1, 0))
     assert peak == pytest.approx(config.optim.lr, rel=1e-3)
-    corpus = synthetic_data.build_corpus(config.model.V, 50_000)
-    train = build_training(
-        corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first_phase")
-    )
-    params, infos = described(config, list_phases(train)[0].batch(0))
     jax.eval_shape(tx.init, params)
-    size = sum(math.prod(x.shape) for x in jax.tree.leaves(params))
-    assert size > config.model.V * config.model.D
+    assert {x.dtype for x in jax.tree.leaves(params)} == {np.dtype("float32")}
+    assert counted(params) > config.model.V * config.model.D
     of = lambda test: {leaf(path) for path, info in by_path(infos) if test(info)}  # noqa: E731
     below = config.model.N
     found = of(lambda info: not info.decay), of(lambda info: info.layers_above == below)

@@ -1,11 +1,15 @@
 """Every switch gives the numbers and the gradients of the slow reference."""
 
+import functools
+import math
 import re
 
 import jax
 import numpy as np
 import pytest
 
+import modules
+from modules.masks import Mask
 from tests.support import xlnet_reference as reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import B, P, arguments, backbone, draw_inputs, off
@@ -139,3 +143,26 @@ def kind_of(name):
 
 def dot(a, b):
     return sum(jax.tree.leaves(jax.tree.map(lambda x, y: (x * y).sum(), a, b)))
+
+
+# --- how weights begin -----------------------------------------------------------------------
+
+
+def test_weights_begin_as_the_released_code_does():
+    model = modules.build("two_stream", V=500, D=64, H=4, K=16, N=4, F=128)
+    init = functools.partial(model.init, mask=Mask(), train=False)
+    params = quick_jit(init)(jax.random.key(0), model.example())["params"]
+    attention = params["layers"]["attention"]
+    normal = [params["token_VD"], attention["segment_SHK"], *attention["biases"].values()]
+    normal += [attention[f"w{name}"] for name in ("q_DHK", "k_DHK", "v_DHK", "r_DHK", "o_HKD")]
+    normal += [params["layers"]["ffn"][name] for name in ("wi_DF", "wo_FD")]
+    for x in normal:
+        assert abs(np.std(x) / 0.02 - 1) < 4 / math.sqrt(2 * x.size)
+    limit = math.sqrt(6 / (1 + 64))  # TensorFlow's default, for a variable of shape [1, D]
+    query_1D = np.abs(params["query_1D"])
+    assert 0.9 * limit < query_1D.max() <= limit
+    for norm in ("attention_norm", "ffn_norm"):
+        assert (params["layers"][norm]["scale_D"] == 1).all()
+        assert not params["layers"][norm]["bias_D"].any()
+    ffn = params["layers"]["ffn"]
+    assert not any(x.any() for x in (ffn["bi_F"], ffn["bo_D"]))

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.backbones.two_stream import Memory
 from modules.masks import Mask, at
 from pretrain.objectives import corruption
 from tests.support import xlnet_reference as reference
@@ -94,19 +93,6 @@ def test_padding_on_either_side_leaves_the_real_states_alone():
 
 
 # --- memory ----------------------------------------------------------------------------------
-
-
-def test_two_windows_with_memory_are_one_long_window_from_left_to_right():
-    short = reference.Config(n_token=40, attn_type="uni", n_layer=3, mem_len=8)
-    params = reference.ours(reference.random_weights(short, 2), short)
-    tokens_BL = np.random.default_rng(0).integers(0, 40, (2, 16))
-    empty = Memory(jnp.zeros((3, 2, 8, short.d_model)))
-    unseen = Mask(is_causal=True, memory_BM=jnp.zeros((2, 8), bool))
-    causal = Mask(is_causal=True)
-    first = states(short, params, tokens_BL[:, :8], unseen, memory=empty)
-    second = states(short, params, tokens_BL[:, 8:], causal, memory=first.memory)
-    long = states(short, params, tokens_BL, causal)
-    close(jnp.concatenate([first.h, second.h], axis=1), long.h)
 
 
 def test_no_gradient_flows_into_the_memory_that_is_kept():
