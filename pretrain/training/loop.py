@@ -86,8 +86,7 @@ def run(
         evaluate_first: a new run evaluates before its first step, as step 0.
 
     Returns:
-        The outcome.  The step of its state is below config.optim.steps if the run was told to
-        terminate, or if train.stop_after or a hook ended it.
+        The outcome, at an earlier step where train.stop_after, a hook or a signal ended the run.
 
     Raises:
         UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
