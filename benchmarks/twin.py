@@ -30,8 +30,8 @@ from benchmarks.contest import options
 from benchmarks.contest.options import JSON, PEER_PYTHON, THREADS
 from benchmarks.contest.runner import KEEP_MEMORY, ROOT
 from benchmarks.contest.sections import resolve_fields, resolve_optim
-from finetune import main as finetuning
-from finetune.job import Job, build_job
+from finetune import results
+from finetune.job import Job, build_job, list_recipes
 from pretrain import cli
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
@@ -43,7 +43,7 @@ flags.adopt_module_key_flags(options)
 
 def main(config: ConfigDict) -> None:
     """Trains the twin of each seed and fold, and prints mean and deviation of their scores."""
-    recipes, report = finetuning.list_jobs(config), {}
+    recipes, report = list_recipes(config), {}
     for name, recipe in recipes.items():
         entry = report[name] = train_twin(recipe)
         scores = "  ".join(f"{metric} {value:.4f}" for metric, value in entry["values"].items())
@@ -52,8 +52,8 @@ def main(config: ConfigDict) -> None:
             Path(JSON.value).write_text(json.dumps({"jobs": report}, indent=1))
     if len(report) > 1:
         what = "folds" if config.data.get("folds") else "seeds"
-        stats = finetuning.compute_stats([entry["values"] for entry in report.values()])
-        finetuning.print_stats(stats, f"{len(report)} {what}")
+        stats = results.compute_stats([entry["values"] for entry in report.values()])
+        results.print_stats(stats, f"{len(report)} {what}")
 
 
 def train_twin(recipe: ConfigDict) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Builds a fine-tuning job, its examples, task and layouts, from a recipe or from a workdir."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -53,6 +54,26 @@ class Job(NamedTuple):
     def score(self, split: str, outputs: dict[str, np.ndarray]) -> dict[str, float]:
         """Computes the task's metrics on a held-out split."""
         return self.data.scores(self.examples[split], outputs)
+
+
+def list_recipes(config) -> dict[str, ConfigDict]:
+    """Lists the recipes of config.num_seeds jobs, times the folds if data.fold names none.
+
+    Returns:
+        By folder within the workdir; "": itself, of a single job.
+    """
+    count, folds = config.get("num_seeds", 1), config.data.get("folds", 0)
+    has_folds = folds > 0 and config.data.get("fold") is None
+    recipes = {}
+    for number, fold in itertools.product(range(count), range(folds if has_folds else 1)):
+        recipe = config.copy_and_resolve_references()
+        recipe.seed = config.seed + number
+        if has_folds:
+            with recipe.unlocked():
+                recipe.data.fold = fold
+        parts = [f"seed-{number}"] * (count > 1) + [f"fold-{fold}"] * has_folds
+        recipes["/".join(parts)] = recipe
+    return recipes
 
 
 def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:

@@ -3,15 +3,11 @@
 python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/bert-base
 """
 
-import itertools
-import math
-import statistics
 from pathlib import Path
 
 import jax
 from absl import flags
 from jax.experimental import multihost_utils
-from ml_collections import ConfigDict
 
 from finetune import initialize, results
 from finetune import job as jobs
@@ -38,38 +34,18 @@ def main(config, workdir) -> int:
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
     """
-    recipes, scores = list_jobs(config), {}
+    recipes, scores = jobs.list_recipes(config), {}
     for name, recipe in recipes.items():
         values, is_done = train_job(recipe, workdir / name)
         if not is_done:
             return TRY_AGAIN
         scores[name] = values
     if len(recipes) > 1 and jax.process_index() == 0:
-        stats = compute_stats(list(scores.values()))
+        stats = results.compute_stats(list(scores.values()))
         write_json(workdir / STATS, {"jobs": scores, **stats})
         what = "folds" if config.data.get("folds") else "seeds"
-        print_stats(stats, f"{len(scores)} {what}")
+        results.print_stats(stats, f"{len(scores)} {what}")
     return 0
-
-
-def list_jobs(config) -> dict[str, ConfigDict]:
-    """Lists the recipes of config.num_seeds jobs, times the folds if data.fold names none.
-
-    Returns:
-        By folder within the workdir; "": itself, of a single job.
-    """
-    count, folds = config.get("num_seeds", 1), config.data.get("folds", 0)
-    has_folds = folds > 0 and config.data.get("fold") is None
-    recipes = {}
-    for number, fold in itertools.product(range(count), range(folds if has_folds else 1)):
-        recipe = config.copy_and_resolve_references()
-        recipe.seed = config.seed + number
-        if has_folds:
-            with recipe.unlocked():
-                recipe.data.fold = fold
-        parts = [f"seed-{number}"] * (count > 1) + [f"fold-{fold}"] * has_folds
-        recipes["/".join(parts)] = recipe
-    return recipes
 
 
 def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
@@ -157,28 +133,6 @@ def print_summary(config, workdir: Path, step: int, best: Evaluation | None, is_
         print(f"Next: python -m finetune.predict --workdir={workdir} in out.jsonl")
     else:
         print("Next: the same command again goes on from here.")
-
-
-def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, float]]:
-    """Computes the mean and the standard deviation of each metric over several jobs."""
-    stats: dict[str, dict[str, float]] = {"mean": {}, "deviation": {}}
-    for name in scores[0]:
-        # One that was not finite makes the mean so: left out, it would flatter it.
-        values = [math.nan if (x := job[name]) is None else x for job in scores]
-        stats["mean"][name] = statistics.mean(values)
-        # Of a sample, over n - 1: the jobs stand for all other seeds.
-        stats["deviation"][name] = statistics.stdev(values)
-    return stats
-
-
-def print_stats(stats: dict[str, dict[str, float]], jobs: str) -> None:
-    """Prints what `compute_stats` returned.
-
-    Args:
-        jobs: their number and kind, as "5 folds".
-    """
-    for name, mean in stats["mean"].items():
-        print(f"{name}: {mean:.4f} +- {stats['deviation'][name]:.4f} of {jobs}")
 
 
 if __name__ == "__main__":

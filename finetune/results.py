@@ -1,5 +1,7 @@
 """Compares the results of fine-tuned runs:  python -m finetune.results runs/a runs/b"""
 
+import math
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -76,6 +78,28 @@ def format_table(workdirs: Sequence[Path]) -> str:
 def format_score(value: float | None) -> str:
     """Formats a metric to four decimals; "nan" where it was not finite."""
     return f"{value:.4f}" if logging.is_number(value) else "nan"
+
+
+def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, float]]:
+    """Computes the mean and the standard deviation of each metric over several jobs."""
+    stats: dict[str, dict[str, float]] = {"mean": {}, "deviation": {}}
+    for name in scores[0]:
+        # One that was not finite makes the mean so: left out, it would flatter it.
+        values = [math.nan if (x := job[name]) is None else x for job in scores]
+        stats["mean"][name] = statistics.mean(values)
+        # Of a sample, over n - 1: the jobs stand for all other seeds.
+        stats["deviation"][name] = statistics.stdev(values)
+    return stats
+
+
+def print_stats(stats: dict[str, dict[str, float]], jobs: str) -> None:
+    """Prints what `compute_stats` returned.
+
+    Args:
+        jobs: their number and kind, as "5 folds".
+    """
+    for name, mean in stats["mean"].items():
+        print(f"{name}: {mean:.4f} +- {stats['deviation'][name]:.4f} of {jobs}")
 
 
 def main(words: list[str]) -> None:

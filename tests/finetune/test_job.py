@@ -86,3 +86,13 @@ def test_a_subset_is_the_same_in_order_for_every_seed(table):
     assert one == other == [x for x in whole if x in one]
     assert len(one) == 9
     assert one != whole[:9]
+
+
+def test_every_seed_has_a_job_for_every_fold_that_is_not_chosen():
+    config = ConfigDict(dict(seed=5, num_seeds=2, data=dict(train="a", folds=3, fold=None)))
+    recipes = jobs.list_recipes(config)
+    assert list(recipes) == [f"seed-{s}/fold-{f}" for s in range(2) for f in range(3)]
+    drawn = {(x.seed, x.data.fold) for x in recipes.values()}
+    assert drawn == {(s, f) for s in (5, 6) for f in range(3)}
+    config.data.fold = 1
+    assert list(jobs.list_recipes(config)) == ["seed-0", "seed-1"]

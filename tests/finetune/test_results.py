@@ -61,3 +61,9 @@ def test_a_folder_without_a_fine_tuned_run_is_refused(tmp_path):
         results.read_result(tmp_path)
     with pytest.raises(UserError, match="not fine-tuned"):
         results.read_result(write_run(tmp_path / "pretrained", ""))
+
+
+def test_means_and_deviations_over_jobs_are_of_a_sample(capsys):
+    stats = results.compute_stats([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}])
+    results.print_stats(stats, "2 seeds")
+    assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
