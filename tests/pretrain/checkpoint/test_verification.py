@@ -1,5 +1,6 @@
 """Whatever befalls the files of a checkpoint, what is restored is right."""
 
+import functools
 import json
 import logging
 import os
@@ -21,13 +22,20 @@ def state(seed):
     return {"params": {"backbone": backbone}, "step": jnp.int32(seed)}
 
 
-def saved(workdir, *steps):
+def save(workdir, *steps):
     """Checkpoints of `state(step)` in `workdir`; their folder."""
     checkpoints = Checkpoints(workdir, keep=9)
     for step in steps:
         checkpoints.save(step, state(step), {"at": step})
     checkpoints.close()
     return checkpoints.folder
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Puts a copy of such checkpoints, saved once, into a workdir; returns their folder."""
+    once = functools.cache(lambda *steps: save(tmp_path_factory.mktemp("saved"), *steps))
+    return lambda workdir, *steps: shutil.copytree(once(*steps), workdir / "checkpoints")
 
 
 def restore(workdir):
@@ -105,7 +113,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize(("damage", "reason"), DAMAGE.items())
-def test_a_damaged_step_is_moved_aside_and_the_older_restored(tmp_path, caplog, damage, reason):
+def test_a_damaged_step_is_moved_aside_and_the_older_restored(
+    saved, tmp_path, caplog, damage, reason
+):
     folder = saved(tmp_path, 1, 2)
     damage(folder / "2")
     with caplog.at_level(logging.WARNING):
@@ -117,7 +127,7 @@ def test_a_damaged_step_is_moved_aside_and_the_older_restored(tmp_path, caplog, 
     assert os.listdir(tmp_path / "checkpoints-refused") == ["2"]
 
 
-def test_a_flipped_bit_never_reaches_the_state(tmp_path):
+def test_a_flipped_bit_never_reaches_the_state(saved, tmp_path):
     folder = saved(tmp_path, 1, 2)
     path, draw = largest(folder / "2"), np.random.default_rng(0)
     whole, fell_back = path.read_bytes(), 0
@@ -141,7 +151,7 @@ def newest(folder):
 
 
 @pytest.mark.parametrize("leaf", ["('params', 'backbone', 'w_DF')", "('step',)"])
-def test_a_leaf_gone_from_the_list_of_leaves_is_damage(tmp_path, leaf):
+def test_a_leaf_gone_from_the_list_of_leaves_is_damage(saved, tmp_path, leaf):
     folder = saved(tmp_path, 1, 2)
     path = folder / "2" / "state" / "_METADATA"
     listed = json.loads(path.read_text())
@@ -153,7 +163,7 @@ def test_a_leaf_gone_from_the_list_of_leaves_is_damage(tmp_path, leaf):
 
 
 @pytest.mark.slow
-def test_flipped_bits_in_the_list_of_leaves_fall_back(tmp_path):
+def test_flipped_bits_in_the_list_of_leaves_fall_back(saved, tmp_path):
     folder = saved(tmp_path, 1, 2)
     path, draw = folder / "2" / "state" / "_METADATA", np.random.default_rng(0)
     whole = path.read_bytes()
@@ -166,7 +176,7 @@ def test_flipped_bits_in_the_list_of_leaves_fall_back(tmp_path):
         jax.tree.map(np.testing.assert_array_equal, found.leaves, expected)
 
 
-def test_a_checkpoint_without_a_format_is_refused_and_stays(tmp_path):
+def test_a_checkpoint_without_a_format_is_refused_and_stays(saved, tmp_path):
     folder = saved(tmp_path, 1, 2)
     path = folder / "2" / "record" / "metadata"
     record = {
@@ -178,7 +188,7 @@ def test_a_checkpoint_without_a_format_is_refused_and_stays(tmp_path):
     assert sorted(os.listdir(folder)) == ["1", "2"]
 
 
-def test_a_changed_value_is_named_by_its_leaf(tmp_path):
+def test_a_changed_value_is_named_by_its_leaf(saved, tmp_path):
     folder = saved(tmp_path, 1, 2)
     shutil.rmtree(folder / "2" / "state")
     shutil.copytree(folder / "1" / "state", folder / "2" / "state")
@@ -187,7 +197,7 @@ def test_a_changed_value_is_named_by_its_leaf(tmp_path):
     assert refused == {2: f"not the values that were saved: {names}"}
 
 
-def test_if_none_verifies_all_reasons_are_given(tmp_path):
+def test_if_none_verifies_all_reasons_are_given(saved, tmp_path):
     folder = saved(tmp_path, 1, 2, 3)
     for step, damage in zip("123", (break_json, empty_folder, edit_json), strict=True):
         damage(folder / step)
@@ -202,15 +212,15 @@ def test_if_none_verifies_all_reasons_are_given(tmp_path):
 
 def test_a_refused_number_can_be_saved_and_refused_again(tmp_path):
     for names in (["2"], ["2", "2-1"]):
-        folder = saved(tmp_path, 1, 2)
+        folder = save(tmp_path, 1, 2)
         break_json(folder / "2")
         assert_is(restore(tmp_path), 1)
         assert sorted(os.listdir(tmp_path / "checkpoints-refused")) == names
-    saved(tmp_path, 2)
+    save(tmp_path, 2)
     assert_is(restore(tmp_path), 2)
 
 
-def test_the_same_object_saves_a_number_it_has_just_refused(tmp_path):
+def test_the_same_object_saves_a_number_it_has_just_refused(saved, tmp_path):
     folder = saved(tmp_path, 1, 2)
     truncate(folder / "2")
     checkpoints = Checkpoints(tmp_path)
@@ -221,7 +231,7 @@ def test_the_same_object_saves_a_number_it_has_just_refused(tmp_path):
     checkpoints.close()
 
 
-def test_a_workdir_reached_through_a_link_is_fine(tmp_path):
+def test_a_workdir_reached_through_a_link_is_fine(saved, tmp_path):
     saved(tmp_path / "real", 1)
     os.symlink(tmp_path / "real", tmp_path / "link")
     assert_is(restore(tmp_path / "link"), 1)
@@ -247,7 +257,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize(("message", "changes"), MISFITS.items())
-def test_a_misfitting_leaf_is_named_and_nothing_is_moved(tmp_path, message, changes):
+def test_a_misfitting_leaf_is_named_and_nothing_is_moved(saved, tmp_path, message, changes):
     folder = saved(tmp_path, 1, 2)
     checkpoints = Checkpoints(tmp_path)
     like = jax.tree.map(jnp.asarray, other(state(0), **changes))
@@ -260,7 +270,7 @@ def test_a_misfitting_leaf_is_named_and_nothing_is_moved(tmp_path, message, chan
     assert sorted(os.listdir(folder)) == ["1", "2"]
 
 
-def test_every_leaf_that_does_not_fit_is_named(tmp_path):
+def test_every_leaf_that_does_not_fit_is_named(saved, tmp_path):
     folder = saved(tmp_path, 1)
     like = other(state(0), w_DF=None, b_F=jnp.ones(2), x=jnp.ones(1))
     with pytest.raises(UserError) as refusal:

@@ -5,14 +5,14 @@ import pathlib
 import re
 import signal
 import socket
-import subprocess
 import sys
 
 import pytest
 
 from pretrain.distributed import processes
 from pretrain.runtime.errors import UserError
-from tests.support.tiny_runs import ROOT, free_address
+from tests.support import commands
+from tests.support.tiny_runs import free_address
 
 
 def test_the_first_interrupt_asks_to_stop_and_the_second_interrupts(monkeypatch):
@@ -100,21 +100,13 @@ def test_what_is_at_the_coordinators_address_is_described(announce):
             assert re.match(reason, processes.describe_coordinator(address))
 
 
-JOIN = "import pretrain.distributed.processes as p; print('joining', flush=True); p.join(timeout=3)"
+JOIN = "import pretrain.distributed.processes as p; p.join(timeout=3)"
 
 
 def test_who_waits_in_vain_ends_and_listens_on_loopback_alone():
     address = free_address()
     own = dict(zip(processes.VARIABLES, (address, "2", "0"), strict=True))
-    process = subprocess.Popen(
-        [sys.executable, "-c", JOIN],
-        cwd=ROOT,
-        env=os.environ | own,
-        text=True,
-        stderr=-1,
-        stdout=-1,
-    )
-    assert process.stdout.readline() == "joining\n"
+    process = commands.Process([sys.executable, "-c", JOIN], os.environ | own)
     listens_at: set[str] = set()
     while not listens_at:
         assert process.poll() is None
