@@ -54,6 +54,7 @@ def read_tokenizer(source: Source) -> wordpiece.Tokenizer:
             base=None if len(joint) == len(pieces) else len(pieces),
         )
         pieces = joint
+    # As BERT's code: where nothing is said of accents, they go with the capitals.
     return wordpiece.Tokenizer(pieces, lower, not (lower if accents is None else accents), **more)
 
 
@@ -119,6 +120,7 @@ def read_max_chars(source: Source) -> int:
 
 def write_tokenizer(folder: Path, pieces: wordpiece.Tokenizer, L: int) -> None:
     """Writes tokenizer.json, and tokenizer_config.json for a class that cuts text as ours."""
+    # BertTokenizer cannot be told of these two.
     usual = pieces.clean_text and pieces.longest == MAX_CHARS
     write_json(
         folder / "tokenizer_config.json",

@@ -34,6 +34,7 @@ class Stream:
         """Finds the tokens at these positions."""
         position_BN = position_BN % self.size
         stream_BN = np.where(backward_B1, self.size - 1 - position_BN, position_BN)
+        # Documents without a token begin where the next does: the last of them is the one.
         document_BN = np.searchsorted(self.begins, stream_BN, side="right") - 1
         return Places(document_BN, stream_BN, stream_BN + self.shift[document_BN])
 
@@ -45,6 +46,7 @@ class Stream:
 
     def opens_sentence(self, position_BN: np.ndarray, backward_B1: np.ndarray) -> np.ndarray:
         """Marks where a sentence begins in reading order: at its last token if read backwards."""
+        # Read backwards, a sentence begins before the place where the next one does.
         next_BN = self.find(position_BN, backward_B1).corpus + backward_B1
         sentences = self.corpus.sentences
         return sentences[np.searchsorted(sentences, next_BN)] == next_BN

@@ -167,6 +167,7 @@ def sample_segments(
     cut_B1 = _find_nth(within_BN, (which_B1 * cuts_B1).astype(int) + 1) + 1
     end_B1 = _find_nth(change_BN[:, room - 1 :], 1) + room
     consecutive_B1 = (coin_B1 >= 0.5) & (cuts_B1 > 0)
+    # Where no sentence ends within reach, A has all of it and B is from elsewhere.
     a_B1 = np.where(cuts_B1 > 0, cut_B1, end_B1)
     place_B1 = (where_B1 * stream.size).astype(int)
     least_B1 = np.maximum(1, room - a_B1)

@@ -18,6 +18,7 @@ class BatchSource:
         self.layout, self.start, self.rows = layout, start, rows
 
     def __len__(self) -> int:
+        # Grain asks for a length, and training has none.
         last = sys.maxsize // 2 if self.layout.shuffle else self.layout.steps_per_epoch
         return max(0, last - self.start)
 

@@ -114,10 +114,12 @@ class PairSampler:
         far_begin, far = self._sample_elsewhere(document, target - a, *elsewhere)
         b = np.where(follows, self.text.find_begin(document, end) - begin - a, far)
         b_begin = np.where(follows, begin + a, far_begin)
+        # Sentences that a B from elsewhere displaced begin the next row, as in the original.
         return Pairs(begin, a, b_begin, b, follows), np.where(follows, end, cut)
 
     def _sample_follows(self, able: np.ndarray, coin: np.ndarray, deficit: float) -> np.ndarray:
         """Samples whether B follows A; so far, `deficit` fewer than half of the rows have."""
+        # After a single sentence nothing can follow: the other rows make up for those.
         odds = 0.5 if self.faithful else (deficit + len(able) / 2) / max(1, able.sum())
         return able & (coin < odds)
 
@@ -130,6 +132,7 @@ class PairSampler:
         """
         text = self.text
         other = (which * (len(text) - 1)).astype(int)
+        # Never the same document: numbers from its own on move up by one.
         other += other >= document
         first, last = text.first[other], text.last[other]
         begin = text.sentences[first + (where * (last - first)).astype(int)]
@@ -152,6 +155,7 @@ def truncate_pairs(rng: np.random.Generator, pairs: Pairs, room: int) -> Pairs:
     """Drops from A and B, token by token from either end, what a row has no room for."""
     a, rest = truncate_pair(pairs.a, pairs.b, room)
     b = np.minimum(pairs.b, rest)
+    # A coin for each token that goes, from the front or the end, as in the original; all at once.
     front_a, front_b = (rng.binomial(n, 0.5) for n in (pairs.a - a, pairs.b - b))
     return Pairs(
         pairs.a_begin + front_a,
