@@ -21,7 +21,7 @@ from pretrain.inference import continuation
 from pretrain.runtime.errors import UserError
 from pretrain.training import loop, optimizer
 from pretrain.training.compiled_steps import Steps
-from tests.support import corpora
+from tests.support import corpora, shared_steps
 from tests.support import tiny_runs as toys
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -32,7 +32,7 @@ def pretrain():
     """`pretrain.main` in this process and on one device: (recipe, workdir) -> its exit code."""
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     with (
-        mock.patch.object(loop, "make_mesh", one),
+        shared_steps.train_on(1),
         mock.patch.object(continuation, "make_mesh", one),
         mock.patch.object(processes, "join"),
         flagsaver.flagsaver(),
