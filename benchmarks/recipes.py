@@ -17,7 +17,7 @@ published sizes, and rows of 20 words on average.
 from ml_collections import ConfigDict
 
 from configs import bert, common, elmo, gpt2, xlnet
-from configs.finetune import recurrent, semeval2010, textcnn, textrcnn
+from configs.finetune import recurrent, semeval2010, textcnn
 
 
 def get_config(preset: str = "xlnet") -> ConfigDict:
@@ -29,7 +29,6 @@ def get_config(preset: str = "xlnet") -> ConfigDict:
         "elmo": elmo_words,
         "elmo_mini": elmo_characters,
         "textcnn": lambda: classifier(textcnn.get_config("mr.nonstatic"), classes=2),
-        "textrcnn": lambda: classifier(textrcnn.get_config("sst1"), classes=5),
         "blstm": lambda: classifier(recurrent.get_config("blstm"), classes=19),
         "att_blstm": lambda: classifier(semeval2010.get_config("att_blstm"), classes=19),
     }
