@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from orbax.checkpoint import v1 as ocp_v1
 
-from pretrain.checkpoint import checksums, named_leaves, verification
+from pretrain.checkpoint import abandoned_work, checksums, named_leaves, verification
 from pretrain.checkpoint.errors import report_failure
 from pretrain.checkpoint.paths import find_folder
 from pretrain.runtime.files import PathLike, rename_folder
@@ -47,6 +47,8 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     options.array.saving.use_zarr3 = False  # as the manager writes
     options.memory.deepcopy_host_arrays = False
     options.array.saving.use_compression = False  # which would take memory for two more
+
+    abandoned_work.silence_tracebacks()  # of the other arrays, where one cannot be written
 
     def save() -> None:
         with report_failure(folder.parent), options:

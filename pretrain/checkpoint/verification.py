@@ -6,12 +6,9 @@ of the layout, and a digest of that record itself.
 """
 
 import contextlib
-import functools
-import inspect
 import json
 import logging
 import pathlib
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -20,7 +17,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from jax.experimental import multihost_utils
 
-from pretrain.checkpoint import checksums
+from pretrain.checkpoint import abandoned_work, checksums
 from pretrain.checkpoint.errors import DamagedError, describe_error
 from pretrain.checkpoint.named_leaves import Leaves, flatten, nest
 from pretrain.checkpoint.paths import list_steps
@@ -138,7 +135,7 @@ def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     reject_symlinks(folder)  # before any file is opened
     record = read_record(folder)
     check_layout(folder, {k: v for k, v in record["leaves"].items() if is_within(k, within)}, like)
-    _silence_orbax_tracebacks()
+    abandoned_work.silence_tracebacks()
     target = nest(like)
     args = ocp.args.PyTreeRestore(
         item=target,
@@ -156,22 +153,6 @@ def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
 def is_within(name: str, folder: str) -> bool:
     """Returns whether the leaf `name` is in a folder of the state, see `load_newest`."""
     return not folder or name == folder or (folder.endswith("/") and name.startswith(folder))
-
-
-@functools.cache
-def _silence_orbax_tracebacks() -> None:
-    """Keeps tracebacks of abandoned reads from burying the line that names the damage."""
-    # Where one leaf cannot be read, Orbax closes the event loop under the reads of the others.
-    # Each then reports to asyncio's log, or as an exception that nobody can catch.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    report = sys.unraisablehook
-
-    def hook(unraisable) -> None:
-        abandoned = inspect.iscoroutine(unraisable.object)
-        if not abandoned and str(unraisable.exc_value) != "Event loop is closed":
-            report(unraisable)
-
-    sys.unraisablehook = hook
 
 
 def reject_symlinks(folder: pathlib.Path) -> None:
