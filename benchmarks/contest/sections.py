@@ -6,7 +6,8 @@ from typing import Any
 
 from flax import linen as nn
 
-from benchmarks.contest import jobs
+import modules
+from modules.heads.classifier import Classifier
 from pretrain.training import optimizer
 from pretrain.training.schedules import Schedule
 
@@ -29,12 +30,13 @@ def resolve_optim(section: Mapping[str, Any]) -> dict[str, Any]:
 
 def resolve_task(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a recipe of fine-tuning with all fields of `model`, `optim` and `task.head`."""
-    task, _ = jobs.build_fine_tuning(dict(recipe))
-    head = resolve_fields(task.head)
+    model, task = recipe["model"], recipe["task"]
+    given = {name: x for name, x in task["head"].items() if x is not None}
+    head = resolve_fields(Classifier(C=1, **given))
     del head["C"]  # the number of labels, no field of the section
     return {
         **recipe,
-        "model": resolve_fields(task.backbone) | {"name": recipe["model"]["name"]},
+        "model": resolve_fields(modules.build(**model)) | {"name": model["name"]},
         "optim": resolve_optim(recipe["optim"]),
-        "task": {**recipe["task"], "head": head},
+        "task": {**task, "head": head},
     }
