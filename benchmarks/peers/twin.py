@@ -102,7 +102,7 @@ def read_arrays(path: str) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
         return splits, arrays.get("rows_VD")
 
 
-def main(path: str) -> None:
+def train_job(path: str) -> None:
     """Trains the job of a file, and writes what it evaluated."""
     job = json.loads(Path(path).read_text())
     torch.set_num_threads(job["threads"])
@@ -111,4 +111,4 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    train_job(sys.argv[1])

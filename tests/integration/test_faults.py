@@ -14,8 +14,8 @@ from pretrain.data.batches.phases import Phases
 from pretrain.distributed.processes import multihost_utils
 from pretrain.runtime.errors import UserError
 from pretrain.training import hooks
-from tests.pretrain.checkpoint.test_faults import no_file_above
 from tests.support import tiny_runs as toys
+from tests.support.array_files import small_disk
 
 pytest_plugins = ["tests.support.tiny_runs"]
 
@@ -134,7 +134,7 @@ def test_a_save_that_failed_ends_the_run_at_the_next_step(toy, tmp_path, monkeyp
     save = hooks.SaveCheckpoint.__call__
 
     def save_and_fail(self, *arguments):
-        with no_file_above(2000):
+        with small_disk(2000):
             save(self, *arguments)
             while self.saved.manager.is_saving_in_progress():
                 time.sleep(0.01)

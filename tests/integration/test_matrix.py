@@ -43,12 +43,12 @@ EMPTY = {
     ("bilm", "two_stream"): "layers of its own for each direction.* set model.name='elmo'",
     ("mlm", "GRU"): "sees nothing of what comes: it needs a causal mask",
     ("clm", "merged GRUs"): "the second direction .* sees what comes: set model.Z=1",
-    ("clm", "CNN"): "window around a word sees what comes",
-    ("clm", "RCNN"): "second context has read what comes",
+    ("clm", "CNN"): "a CNN sees what comes",
+    ("clm", "RCNN"): "an RCNN has read what comes",
     ("plm", "GRU"): "has read what came before and nothing else",
     ("plm", "merged GRUs"): "has read what came before and nothing else",
     ("plm", "CNN"): "sees the words around: it takes lengths",
-    ("plm", "RCNN"): "has read all the other words: it takes lengths",
+    ("plm", "RCNN"): "has read the words around: it takes lengths",
     **{
         ("bilm", name): "layers of its own for each direction.* set model.name='elmo'"
         for name in ("GRU", "merged GRUs", "CNN", "RCNN")

@@ -20,6 +20,7 @@ MAINS = {
     "benchmarks.embed": 0,
     "benchmarks.step": 0,
     "benchmarks.sts": 1,
+    "benchmarks.twin": 0,
     "finetune.main": 0,
     "finetune.predict": 2,
     "finetune.results": 1,
