@@ -149,7 +149,8 @@ def test_a_lost_process_is_named_and_the_first_alone_reports(lost, recipe):
     assert found.code == TRY_AGAIN
     assert_last_line(found.said, NAMED.format(1))
     assert "step 1/2000" in found.said
-    assert "step" not in found.lost_said
+    # It may say that it waits for the corpus, and name the other's command, with its optim.steps.
+    assert "step 1/2000" not in found.lost_said
     assert len(list((found.workdir / "tensorboard").iterdir())) == 1
     steps = [line["step"] for line in toys.written(found.workdir) if "lr" in line]
     assert steps == list(range(1, len(steps) + 1))
