@@ -12,6 +12,9 @@ task.head.pool=last takes the last state instead, model.reset_gate=before the GR
     brnn              Zhang & Wang 2015, arXiv 1508.01006                       82.5
     blstm             Zhang et al. 2015, Y15-1009; with lexical features 84.3   82.7
 
+Ours, blstm, with GloVe's 100 dimensions for the 50,000 commonest words and 10 epochs: 76.1 +- 0.8
+of five seeds.
+
 The sizes of vectors and cells are those of Zhou et al. 2016 (`semeval2010.py:att_blstm`), the two
 papers' own being larger.
 """
