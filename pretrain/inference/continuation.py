@@ -90,37 +90,51 @@ def resolve_recipe(config: ConfigDict, run: Run) -> tuple[ConfigDict, list[str]]
     there are as many positions as its rows have.
     """
     recipe = ConfigDict(config.copy_and_resolve_references().to_dict())
-    model, wanted = run.config.model.to_dict(), recipe.model.to_dict()
-    notes = []
-    if wanted.get("name") == model["name"]:
-        free = modules.load_backbone(model["name"]).FREE_FIELDS
-        others = {
-            x: model[x] for x in model if x not in free and wanted.get(x, model[x]) != model[x]
-        }
-        changed = {x: wanted[x] for x in free if x in wanted and wanted[x] != model.get(x)}
-        if changed:
-            values = ", ".join(f"{x}={changed[x]!r}" for x in sorted(changed))
-            notes.append(f"model: as in the recipe, not as in {run.workdir}: {values}")
-        model |= changed
-    else:
-        others = {"name": model["name"]}
+    model, notes = merge_models(run.config.model.to_dict(), recipe.model.to_dict(), run.workdir)
     longest = max(_list_lengths(recipe))
     if longest > model.get("L", longest):
         notes.append(f"model.L={longest} for the rows of this recipe: the run has {model['L']}")
         model["L"] = longest
-        others.pop("L", None)
-    if others:
-        values = ", ".join(f"{name}={value!r}" for name, value in others.items())
-        notes.append(f"model: as in {run.workdir}, not as in the recipe: {values}")
-    if has_objective(run, config.objective.name) and model["V"]:
-        recipe.head = dict(run.config.get("head", {}))
     if model["V"]:
         recipe.corpus.tokens = dict(name="saved", folder=f"{config.init}/tokenizer", extend=0)
+        if has_objective(run, config.objective.name):
+            recipe.head = dict(run.config.get("head", {}))
     else:  # ELMo's published weights read characters, and bring no words to predict
         notes.append(f"the vocabulary is the recipe's: {run.workdir} has none")
         model["V"] = recipe.model.V
     recipe.model, recipe.text_format = model, format_name(run.config)
     return recipe, notes
+
+
+def merge_models(
+    model: Mapping[str, Any], wanted: Mapping[str, Any], workdir: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """Merges the section `model` of a run with a recipe's.
+
+    Args:
+        model: the run's, which decides all that weights depend on.
+        wanted: the recipe's.
+        workdir: of the run, as notes name it.
+
+    Returns:
+        (the section, notes that name what differs)
+    """
+    free = modules.load_backbone(model["name"]).FREE_FIELDS
+    if wanted.get("name") != model["name"]:
+        wanted = {"name": wanted.get("name")}
+    different = {x for x in wanted if wanted[x] != model.get(x)}
+    changed = {x: wanted[x] for x in sorted(different & free)}
+    unchanged = {x: model[x] for x in sorted(different - free) if x in model}
+    notes = []
+    if changed:
+        notes.append(f"model: as in the recipe, not as in {workdir}: {_format(changed)}")
+    if unchanged:
+        notes.append(f"model: as in {workdir}, not as in the recipe: {_format(unchanged)}")
+    return {**model, **changed}, notes
+
+
+def _format(fields: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in fields.items())
 
 
 def _list_lengths(recipe: ConfigDict) -> list[int]:
@@ -190,9 +204,10 @@ def restore_optimizer(run: Run, objective: str) -> Callable[[Any], Any]:
         if {name: x.shape for name, x in new.items()} != {name: x.shape for name, x in old.items()}:
             raise UserError("init_optimizer: the run has another optimiser, or other parameters")
         saved, _ = transfer.load({"opt": opt}, run.workdir, "opt/")
-        states = saved["opt"]
-        is_schedule = [isinstance(x, optax.ScaleByScheduleState) for x in opt]
-        return tuple(map(lambda x, y, keep: x if keep else y, opt, states, is_schedule))
+        return tuple(
+            first if isinstance(first, optax.ScaleByScheduleState) else old
+            for first, old in zip(opt, saved["opt"], strict=True)
+        )
 
     return prepare
 
