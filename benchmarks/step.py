@@ -101,7 +101,6 @@ def peers_of(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def results(config: ConfigDict, players: list[Player], load: float) -> dict[str, Any]:
-    """Collects the figures of the contenders and their ratios."""
     clock, (ours, matmul, *peers) = CLOCK.value, players
     report: dict[str, Any] = {x.name: table.summarise(x, clock) for x in players}
     # A model FLOP share: the ceiling's FLOP/s over ours, in the same minutes.
@@ -123,7 +122,6 @@ def results(config: ConfigDict, players: list[Player], load: float) -> dict[str,
 
 
 def show(report: dict[str, Any]) -> None:
-    """Prints the table, and the ratio of each peer to ours."""
     print(
         f"{report['device']}, {report['threads']} threads, {report['clock']} clock, "
         f"{report['rounds']} rounds of {report['steps']} steps of {report['tokens']} tokens, "

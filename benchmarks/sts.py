@@ -57,7 +57,6 @@ def spearman(workdir: str, path: Path, pool: str = "mean") -> float:
 
 
 def main(words: list[str]) -> None:
-    """Prints the correlation for each file."""
     if not words:
         raise UsageError("name the files: python -m benchmarks.sts --workdir=... sts-test.csv")
     if missing := [name for name in words if not Path(name).is_file()]:

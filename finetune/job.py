@@ -52,7 +52,6 @@ class Job(NamedTuple):
     evals: dict[str, Examples]
 
     def score(self, split: str, outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Computes the task's metrics on a held-out split."""
         return self.data.scores(self.examples[split], outputs)
 
 
@@ -212,7 +211,7 @@ def part_data_section(config: ConfigDict) -> tuple[dict[str, Any], ...]:
 
 
 def draw_examples(examples: list[dict], count: int) -> list[dict]:
-    """Draws `count` examples, the same ones for every seed, in their order."""
+    # The same ones for every seed, in their order.
     numbers = shuffle_array(np.arange(len(examples)), 0)[:count]
     return [examples[i] for i in sorted(numbers)]
 
@@ -234,7 +233,6 @@ def build_held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str
 
 
 def iter_texts(examples: list[dict]) -> Iterator[str]:
-    """Yields all text in examples."""
     for example in examples:
         for name in ("texts", "choices", "candidates"):
             yield from example.get(name, [])

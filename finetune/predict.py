@@ -80,7 +80,6 @@ def check_paths(words: list[str], overwrite: bool) -> tuple[str, Path]:
 
 
 def main(words: list[str]) -> None:
-    """Writes the predictions of the run in --workdir for a file."""
     source, out = check_paths(words, flags.FLAGS.overwrite)
     processes.join()
     tuned = job.load_job(Path(str(cli.WORKDIR.value)).expanduser().absolute())

@@ -103,7 +103,6 @@ def print_stats(stats: dict[str, dict[str, float]], jobs: str) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Prints the table of the runs named on the command line."""
     if not words:
         raise UsageError("name the runs: python -m finetune.results runs/a runs/b")
     print(format_table([Path(name) for name in words]))

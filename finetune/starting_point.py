@@ -94,7 +94,6 @@ def _backbone_vectors(config: ConfigDict) -> Mapping[str, Any]:
 
 
 def _set_execution(config: ConfigDict) -> dict[str, Any]:
-    """Returns the fields of the section `execution` that the recipe sets."""
     return {name: x for name, x in config.get("execution", {}).items() if x is not None}
 
 

@@ -27,7 +27,6 @@ JOINED = "QUARTET_JOINED"  # names a file for the program, to write there which 
 
 
 def main() -> int:
-    """Runs the program and returns the attempt's exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m launch.attempt",
         description=__doc__,

@@ -30,7 +30,6 @@ LOST = {-signal.SIGKILL, -signal.SIGABRT}
 
 
 def main() -> int:
-    """Starts the processes, follows them, and returns the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m launch.local",
         description=__doc__,

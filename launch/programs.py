@@ -35,7 +35,6 @@ class Output:
         self.lock = threading.Lock()  # a thread per program writes here
 
     def write(self, line: bytes) -> None:
-        """Writes a line, or drops it."""
         with self.lock:
             try:
                 # A pipe may take a part of a line only.
@@ -56,7 +55,6 @@ class Output:
 
 
 def say(line: str) -> None:
-    """Prints a line of the launcher's own on stderr."""
     try:
         os.write(2, f"[launch] {line}\n".encode())
     except OSError:

@@ -112,7 +112,7 @@ def _check_keys(config: Any, points: list[Point], path: str) -> None:
 
 
 def _name_runs(base: str, points: list[Point]) -> list[str]:
-    """Names each point by the last part of its keys, or by all of a key where two end alike."""
+    # By the last part of its keys, or by all of a key where two end alike.
     keys = list(dict.fromkeys(key for point in points for key in point))
     last = {key: key.rpartition(".")[2] for key in keys}
     shared = {tail for tail, count in Counter(last.values()).items() if count > 1}
@@ -127,7 +127,6 @@ def _name_runs(base: str, points: list[Point]) -> list[str]:
 
 
 def _file_word(value: Any) -> str:
-    """Returns a value as part of a file's name."""
     return "".join(c if c.isalnum() or c in "._+-" else "_" for c in str(value))
 
 

@@ -66,4 +66,5 @@ def reduce_to_shards(shares_B: jax.Array, letters: str) -> jax.Array:
         letters: dimensions of the sum.
     """
     sharding = _current.get()
+    # Without a layout there is one device, and one partial sum.
     return sharding.reduce_to_shards(shares_B, letters) if sharding else shares_B.sum(0)

@@ -71,6 +71,7 @@ class Mask:
             is_in_order: the queries are those of all keys in order: no slots, no memory.
         """
         expressible = {"lengths_B"} | ({"is_causal"} if is_in_order else set())
+        # `hides_slots` says whose states are computed, for the backbone: it hides no key.
         if set(self.fields()) - expressible - {"hides_slots"}:
             return None
         arguments: dict[str, Any] = {"is_causal": True} if self.is_causal else {}
@@ -109,6 +110,7 @@ class Mask:
 
     def _seen_by_position(self, L: int, J: int, slots_BP) -> list:
         """Lists what depends on the query, each broadcasting to [B, L, J]."""
+        # The memory's M keys come first: position i of the sequence is key M + i.
         M, key_J = J - L, jnp.arange(J)
         position_BL1 = (jnp.arange(L)[None] if slots_BP is None else slots_BP)[..., None] + M
         seen = []
@@ -118,14 +120,18 @@ class Mask:
                 before |= key_J < self.prefix_B[:, None, None] + M
             seen.append(before)
         if self.window:
+            # The position itself is one of the `window`.
             seen.append(key_J > position_BL1 - self.window)
         if self.same_length:
+            # Position i sees from key i on: M + 1 keys under a causal mask, as the first position.
             seen.append(key_J >= position_BL1 - M)
         if self.groups_BL is not None:
             group_BL1 = at(self.groups_BL, slots_BP)[..., None]
             seen.append(group_BL1 == _pad(self.groups_BL, M, 0)[:, None])
         if self.rank_BL is not None:
             below_BL1 = at(self.sees_below_BL, slots_BP)[..., None]
+            # The memory was read before any rank of this sequence, so its keys are padded with
+            # True.
             seen.append(_pad(self.rank_BL[:, None] < below_BL1, M))
         if self.sees_memory_BL is not None:
             seen.append(at(self.sees_memory_BL, slots_BP)[..., None] | (key_J >= M))
@@ -174,12 +180,11 @@ def _write_out(mask: Mask, *names: str):
 def count_lengths(valid_BL):
     """Counts the positions of each row that are text, of rows padded at their end: int32 [B].
 
-    Under `jax.jit` the values are not there to be checked: a caller whose rows are padded
-    elsewhere gives `Mask.valid_BL` instead, which is exact.
-
     Raises:
         ValueError: a row has text behind its padding.
     """
+    # Under `jax.jit` the values are not there to be checked: a caller whose rows are padded
+    # elsewhere gives `Mask.valid_BL` instead, which is exact.
     if not isinstance(valid_BL, jax.core.Tracer):
         with jax.ensure_compile_time_eval():
             is_behind_BL = jnp.asarray(valid_BL)[:, 1:] > jnp.asarray(valid_BL)[:, :-1]

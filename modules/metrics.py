@@ -41,5 +41,6 @@ Metrics = dict[str, Sum]
 
 def add(a: Metrics, b: Metrics) -> Metrics:
     """Adds the metrics of two batches; what only one of them has stays as it is."""
+    # A `Sum` is a tree: totals and weights add up, units stay.
     both = {name: jax.tree.map(lambda x, y: x + y, a[name], b[name]) for name in a if name in b}
     return {**a, **b, **both}

@@ -74,6 +74,7 @@ def check_fields(function: Callable[..., Any], fields: Mapping[str, Any], *given
     Raises:
         FieldError: a field is missing, or is none of the function's.
     """
+    # By binding and not by calling: an error inside the function is no error of the fields.
     signature = inspect.signature(function)
     try:
         signature.bind(*given, **fields)
@@ -98,7 +99,7 @@ def construct(kind: Callable[..., Any], /, *given: Any, **fields: Any) -> Any:
 
 
 def _defines(module: ModuleType, content: str) -> bool:
-    """Checks that a name is the module's own, not one that it imports."""
+    # A name that a file imports is another file's.
     value = getattr(module, content, None)
     if isinstance(value, type | FunctionType):
         return value.__module__ == module.__name__

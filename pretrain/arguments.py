@@ -129,7 +129,6 @@ def _find_nearest(name: str, names: list[str]) -> list[str]:
 
 
 def _describe_missing(path: str) -> str:
-    """Returns a line on a recipe that is not there, with the files of like names."""
     there = [str(x) for x in sorted(pathlib.Path("configs").rglob("*.py"))]
     recipes = [x for x in there if pathlib.Path(x).stem not in ("__init__", "common")]
     alike = [x for x in recipes if pathlib.Path(x).stem == pathlib.Path(path).stem]
@@ -142,7 +141,6 @@ def _describe_missing(path: str) -> str:
 
 
 def _locate_error(path: str, error: BaseException) -> str:
-    """Returns the file and the line of a recipe that went wrong."""
     if isinstance(error, SyntaxError):
         return f"{error.filename or path}, line {error.lineno or 1}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -152,7 +150,6 @@ def _locate_error(path: str, error: BaseException) -> str:
 
 
 def _describe_error(error: BaseException) -> str:
-    """Returns what went wrong in a recipe, in a line."""
     if isinstance(error, KeyError) and error.args == ("get_config",):
         return "it is no recipe, it has no get_config()"
     text = error.msg if isinstance(error, SyntaxError) else str(error)
@@ -162,7 +159,7 @@ def _describe_error(error: BaseException) -> str:
 
 
 def _put_recipe_first(argv: list[str]) -> None:
-    """Moves --config=... before --config.x=..., in place: config_flags looks into sys.argv."""
+    # config_flags looks into sys.argv: a recipe is to come before the values that change it.
     at = next((i for i, word in enumerate(argv) if i and RECIPE.match(word)), 0)
     if at:
         end = at + (1 if "=" in argv[at] else 2)

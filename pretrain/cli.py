@@ -120,7 +120,6 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
 
 
 def _list_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the dotted names of all values, and of sections without any."""
     for name, value in config.items():
         if isinstance(value, ConfigDict) and value:
             yield from _list_leaves(value, f"{above}{name}.")
@@ -131,9 +130,6 @@ def _list_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any
 @contextlib.contextmanager
 def end_on_error(interrupted: str = "") -> Iterator[None]:
     """Ends the process with a line and an exit code where the block raises a UserError.
-
-    Where there are other processes, any error ends this one at once, so that they notice: its
-    orderly end would wait for theirs.
 
     Args:
         interrupted: what Ctrl-C leaves.
@@ -147,6 +143,7 @@ def end_on_error(interrupted: str = "") -> Iterator[None]:
     except Exception as error:
         if not lost_processes.is_multiprocess():
             raise  # Python prints the traceback, and ends with 1
+        # At once, so that the others notice: an orderly end would wait for theirs.
         lost_processes.end(1, traceback.format_exc(), error)
 
 
@@ -167,7 +164,6 @@ def resolve_workdir() -> pathlib.Path:
 
 
 def recipe_name() -> str:
-    """Returns the name of the recipe and its preset, as bert-mini."""
     path, _, preset = config_flags.get_config_filename(flags.FLAGS["config"]).partition(":")
     # The preset of a recipe that is named without one is its argument's default, if it has any.
     defaults = () if preset else runpy.run_path(path)["get_config"].__defaults__ or ()

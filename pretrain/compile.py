@@ -61,7 +61,6 @@ def main(config) -> int:
 
 
 def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
-    """Compiles one candidate on the recipe's longest rows and estimates its step."""
     # A copy: the values of one candidate must not reach the next.
     config = config.copy_and_resolve_references()
     config.mesh.update(dict(zip(AXES, candidate.mesh, strict=True)))
@@ -88,7 +87,6 @@ def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
 
 
 def describe_step(step: Step, work: Estimate, place: Slice) -> list[str]:
-    """Returns the lines on memory, collectives and work of a step."""
     mesh = step.steps.layout.mesh
     over = " ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     return [

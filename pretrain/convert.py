@@ -31,7 +31,6 @@ VOCABULARY = flags.DEFINE_string("vocabulary", None, "A folder with the tokenize
 
 
 def main(_) -> None:
-    """Imports or exports, as the flags say."""
     logging.get_absl_logger().setLevel("CRITICAL")  # Orbax tells of each error that it raises
     if bool(SOURCE.value) == bool(OUT.value):
         raise UsageError("say --source=DIR to import weights, or --out=DIR to export them")

@@ -194,7 +194,6 @@ def make_reporter(
 
 
 def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:
-    """Says what was cut or empty, and how fast the embedder was."""
     rows = embedder.batcher
     if rows.empty:
         say(f"{rows.empty:,} lines have no tokens: their arrays have no rows")
@@ -219,7 +218,6 @@ def parse_files(words: list[str]) -> tuple[Path, Path]:
 
 
 def main(words: list[str]) -> None:
-    """Restores the run in --workdir, and writes its vectors of a text."""
     source, out = parse_files(words)
     run = load_run(str(cli.WORKDIR.value))
     if DTYPE.value:

@@ -10,7 +10,6 @@ OUT = flags.DEFINE_string("out", "curves.png", "The picture to write.")
 
 
 def main(words: list[str]) -> None:
-    """Draws the runs named on the command line."""
     if not words:
         raise UsageError("name the runs to draw: python -m pretrain.plot runs/a runs/b")
     draw_curves(words, OUT.value)

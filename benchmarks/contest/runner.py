@@ -64,11 +64,10 @@ class Player:
         self.facts = self._ask(json.dumps(settings))
 
     def run(self, steps: int) -> None:
-        """Runs one round."""
         self.rounds.append(self._ask(str(steps)))
 
     def close(self) -> None:
-        """Kills the process: there is nothing to save."""
+        # Killed: there is nothing to save.
         self.process.kill()
         self.process.communicate()
 

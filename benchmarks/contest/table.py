@@ -16,13 +16,11 @@ class Spread(NamedTuple):
 
 
 def spread(values: Sequence[float] | np.ndarray) -> Spread:
-    """Computes the spread of values."""
     low, median, high = np.percentile(values, [25, 50, 75])
     return Spread(float(median), float(low), float(high), float(np.min(values)))
 
 
 def summarise(player, clock: str) -> dict[str, Any]:
-    """Summarises a contender's rounds in seconds of the clock, "wall" or "cpu"."""
     facts = player.facts
     turns = [facts["first"], facts["warm"], *player.rounds]
     step = spread([x[clock] for x in player.rounds])
@@ -44,7 +42,6 @@ def ratio(above, below, clock: str) -> Spread:
 
 
 def row(name: str, results: dict[str, Any], tokens: int) -> str:
-    """Returns a contender's line under `HEAD`."""
     median, low, high, least = (1e3 * x for x in results["step_s"].values())
     spans = f"{median:9.1f}  {f'{low:.1f}-{high:.1f}':>15} {least:9.1f}"
     speed = f"{tokens / median * 1e3:10,.0f} {results['utilisation']['median']:6.1%}"
@@ -54,7 +51,6 @@ def row(name: str, results: dict[str, Any], tokens: int) -> str:
 
 
 def versus(above: str, below: str, report: dict[str, Any]) -> str:
-    """Returns a line with the ratio of two contenders' times."""
     name, (a, b) = f"{above} / {below}", (report[x]["step_s"]["least"] for x in (above, below))
     median, low, high = (report[name][x] for x in ("median", "low", "high"))
     return f"{name} {median:.2f} ({low:.2f}-{high:.2f}) by round; {a / b:.2f} of the least times"

@@ -88,17 +88,14 @@ class Pool(nn.Module):
 
 
 def take_last(h_BLD: torch.Tensor, valid_BL: torch.Tensor) -> torch.Tensor:
-    """Takes the last valid state of each row."""
     return h_BLD[torch.arange(len(h_BLD), device=h_BLD.device), valid_BL.sum(1) - 1]
 
 
 def take_highest(h_BLD: torch.Tensor, valid_BL: torch.Tensor) -> torch.Tensor:
-    """Takes the maximum of each number over the valid states."""
     return h_BLD.masked_fill(~valid_BL[..., None], -torch.inf).amax(1)
 
 
 def average(h_BLD: torch.Tensor, valid_BL: torch.Tensor) -> torch.Tensor:
-    """Averages the valid states."""
     return (h_BLD * valid_BL[..., None]).sum(1) / valid_BL.sum(1, keepdim=True)
 
 

@@ -75,7 +75,6 @@ def read_rows(batch: Mapping[str, np.ndarray]) -> tuple[torch.Tensor, torch.Tens
 
 
 def to_tensor(x: np.ndarray) -> torch.Tensor:
-    """Returns the integers as PyTorch's indices are."""
     return torch.from_numpy(x.astype(np.int64))
 
 
@@ -103,7 +102,6 @@ def read_arrays(path: str) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
 
 
 def train_job(path: str) -> None:
-    """Trains the job of a file, and writes what it evaluated."""
     job = json.loads(Path(path).read_text())
     torch.set_num_threads(job["threads"])
     steps, logits = train(job, *read_arrays(job["arrays"]))

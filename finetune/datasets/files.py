@@ -114,7 +114,6 @@ class Skipped:
         self.count[reason] = self.count.get(reason, 0) + 1
 
     def notes(self) -> list[str]:
-        """Returns a line per reason."""
         return [
             f"left out: {reason}: {self.count[reason]:,}, the first at {first}"
             for reason, first in self.first.items()

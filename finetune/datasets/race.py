@@ -52,7 +52,6 @@ def _iter_questions(path: Path) -> Iterator[Example]:
 
 
 def _letter_index(answer: Any, where: str) -> int:
-    """Returns a letter's number from 0."""
     if not isinstance(answer, str) or len(answer) != 1 or answer not in string.ascii_uppercase:
         raise UserError(f"{where}: the answer {answer!r:.60} is not a letter from A")
     return string.ascii_uppercase.index(answer)

@@ -66,7 +66,6 @@ def read(
 
 
 def _group_by_query(pairs: list[Example]) -> list[Example]:
-    """Groups rows of a query and a document by their query."""
     examples: dict[str, Example] = {}
     for pair in pairs:
         (query, document), where = pair["texts"], pair["where"]
@@ -89,7 +88,6 @@ def _group_by_query(pairs: list[Example]) -> list[Example]:
 
 
 def _example(record: Any, names: list[Column], id: Column, where: str) -> Example:
-    """Builds the example of a line of JSON."""
     query, candidates, relevance = map(str, names)
     texts = field(record, candidates, list, where)
     if not texts:  # nothing to rank, and no score is defined

@@ -28,7 +28,6 @@ class Layout:
     until: str = ""
 
     def columns(self) -> list[Column]:
-        """Returns the columns that a row has to have."""
         return [*self.texts, *(column for column in (self.label, self.id) if column != "")]
 
     def example(self, row: Any, where: str) -> Example:

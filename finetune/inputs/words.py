@@ -88,7 +88,7 @@ def encode_unknown(inputs: RowBuilder) -> np.ndarray:
 
 
 def _split_sentence(sentence: int, words: list[np.ndarray], room: int) -> Iterator[Part]:
-    """Yields parts of as many words as fit into a row; a word longer than a row loses its end."""
+    # A word longer than a row loses its end.
     part: list[np.ndarray] = []
     for word in words:
         word = word[:room]

@@ -147,7 +147,7 @@ def _check_labels(predictions: Sequence, references: Sequence) -> None:
 
 
 def _check_one_type(labels: Sequence) -> None:
-    """Raises UserError if there are strings among others: "1" and 1 would never be equal."""
+    # "1" and 1 would never be equal.
     # One label of each type, for the message.
     examples = {isinstance(label, str): label for label in labels}
     if len(examples) > 1:

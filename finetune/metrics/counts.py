@@ -18,17 +18,14 @@ class Counts(NamedTuple):
 
     @property
     def precision(self) -> float:
-        """Returns the share of predictions that are correct."""
         return self.correct / max(self.predicted, 1)
 
     @property
     def recall(self) -> float:
-        """Returns the share of references that were predicted."""
         return self.correct / max(self.actual, 1)
 
     @property
     def f1(self) -> float:
-        """Returns the harmonic mean of precision and recall."""
         return 2 * self.correct / max(self.predicted + self.actual, 1)
 
 

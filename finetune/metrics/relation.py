@@ -14,7 +14,6 @@ OTHER = "Other"
 
 
 def drop_direction(label: str) -> str:
-    """Returns the label without its direction."""
     return label.partition("(")[0]
 
 

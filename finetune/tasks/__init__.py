@@ -94,11 +94,10 @@ class Defaults:
     """Implements the methods of `TaskData` that most tasks have alike."""
 
     def training_arrays(self, examples: Sequence[dict]) -> Arrays:
-        """Returns the arrays of `arrays`."""
         return self.arrays(examples)  # type: ignore[attr-defined]
 
     def encoder_fields(self) -> dict[str, Any]:
-        """Returns none: nothing of the encoder follows from the data."""
+        # Nothing of the encoder follows from the data.
         return {}
 
     def tune(self, values: Mapping[str, float | None]) -> None:

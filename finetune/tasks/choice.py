@@ -112,7 +112,6 @@ class TaskData(Defaults):
         return [logits_O[: len(example["choices"])] for logits_O, example in pairs]
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Computes the share of examples whose right option is the best."""
         logits = [logits_O.tolist() for logits_O in self.option_logits(examples, outputs)]
         return {"accuracy": classification.choice_accuracy(logits, [x["label"] for x in examples])}
 
@@ -177,7 +176,6 @@ class Task(nn.Module):
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
 
     def predict(self, batch):
-        """Computes scores of the options."""
         return {"logits_BO": score_options(self.encoder, self.head, batch, train=False)[0]}
 
     def flops(self, B: int, L: int) -> float:

@@ -155,7 +155,6 @@ class TaskData(Defaults):
         return scores
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        """Computes the metrics of `finetune.metrics.ranking`."""
         relevances = [example["relevance"] for example in examples]
         return rank_scores(self.candidate_scores(examples, outputs), relevances, self.ks, self.gain)
 
@@ -279,7 +278,6 @@ class Task(nn.Module):
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
 
     def predict(self, batch):
-        """Computes scores of the candidates."""
         return {"logits_BO": score_options(self.encoder, self.head, batch, train=False)[0]}
 
     def flops(self, B: int, L: int) -> float:

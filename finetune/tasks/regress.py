@@ -76,7 +76,6 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Formats the number of each example."""
         return [{"value": float(x)} for x in outputs["value_B"]]
 
 
@@ -104,7 +103,6 @@ class Task(nn.Module):
         return self.head(h_BLD, rows["valid_BL"], orders, train=train)[:, 0], h_BLD, rows
 
     def predict(self, batch):
-        """Computes the number of each row."""
         return {"value_B": self.values(batch, train=False)[0]}
 
     def flops(self, B: int, L: int) -> float:

@@ -87,7 +87,6 @@ class TaskData(Defaults):
         self.vocabulary = list(vocabulary) or words.list_frequent_words(sentences, own, zero_digits)
 
     def _check(self) -> None:
-        """Raises UserError where fields do not go together."""
         if unknown := [x for x in self.metrics if x not in METRICS]:
             raise UserError(f"task.metrics={unknown[0]!r}: there are {', '.join(METRICS)}")
         if not self.tag_set.scheme and set(self.metrics) & {*ENTITIES}:
@@ -241,7 +240,6 @@ class Task(nn.Module):
         }
 
     def _path_loss(self, emissions_BLC, number_BL, weight_B):
-        """Computes the loss of every row's path."""
         known_BL, label_BL = number_BL >= 0, jnp.maximum(number_BL, 0)
         # A path through an unseen tag has no probability to raise.
         weight_B = weight_B * ~(number_BL == UNSEEN).any(1)
@@ -257,7 +255,7 @@ class Task(nn.Module):
         return {"tag_BL": tag_BL, "word_BL": word_BL}
 
     def _transitions(self) -> Chain:
-        """Returns the scores of transitions, those that the scheme forbids excluded."""
+        # Those that the scheme forbids are excluded.
         C = len(self.labels)
         # All transitions alike, so that the search finds each word's best tag that is allowed.
         even = Chain(jnp.zeros(C), jnp.zeros(C), jnp.zeros((C, C)))

@@ -87,7 +87,6 @@ class Backbone(nn.Module):
 
     @property
     def width(self) -> int:
-        """Width of a state: the directions' side by side."""
         return self.Z * self.D
 
     def __call__(
@@ -163,4 +162,5 @@ class Backbone(nn.Module):
         """Counts the operations of a training step on [B, Z, L]."""
         del P  # every state is computed, whether or not it is read
         word = self._words(parent=None).flops() + self._stack(parent=None).flops()
+        # Each direction reads a text of its own, so its words are embedded, too.
         return 3.0 * B * self.Z * L * word

@@ -108,6 +108,7 @@ class Backbone(WordNetwork):
 
     def flops(self, B: int, L: int, P: int) -> float:
         del P  # every state is computed, whether or not it is read
+        # The first layer reads words, the others the merged states beneath them.
         inputs = self.D + (self.N - 1) * self.width
         return 6.0 * B * L * self.Z * CELLS[self.cell].G * self.U * (inputs + self.N * self.U)
 

@@ -69,7 +69,6 @@ class Backbone(WordNetwork):
 
     @property
     def width(self) -> int:
-        """Width of a state: the number of filters."""
         return sum(many for _, many in self.filters)
 
     def refusal(self, mask: Mask) -> str:
@@ -100,10 +99,8 @@ class Backbone(WordNetwork):
 
 
 def _best_windows(x_BLD, kernel_wDX, valid_BL):
-    """Multiplies windows with filters, and takes the highest of those that belong to a word.
-
-    It stands before bias and activation, which change no order.
-    """
+    """Multiplies windows with filters, and takes the highest of those that belong to a word."""
+    # Before bias and activation, which change no order.
     w, L = len(kernel_wDX), x_BLD.shape[1]
     padded_BLD = jnp.pad(x_BLD, ((0, 0), (w - 1, w - 1), (0, 0)))
     # Window j ends at position j, and begins w - 1 before.

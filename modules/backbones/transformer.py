@@ -112,6 +112,7 @@ class Backbone(nn.Module):
         if memory is None:
             x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, train=train)
             return Output(self.stack(x_BLD, mask, slots_BP, train=train)[0])
+        # Rows may have read unequally many tokens: each goes on from its own length.
         positions_BL = memory.length_B[:, None] + jnp.arange(tokens_BL.shape[1])
         x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, train=train)
         h_BLD, memory = self.stack.extend(x_BLD, positions_BL, mask, memory, train=train)
@@ -136,6 +137,8 @@ class Backbone(nn.Module):
         refuse_arguments("a reader of whole rows", memory=memory)
         x_BLD = self.embedding(tokens_BL, segments_BL, None, train=False)
         h_BLD, h_NBLD = self.stack(x_BLD, mask, None, train=False, every=True)
+        # The top layer's states are replaced by themselves after the final norm, as a call gives
+        # them.
         return Output(jnp.concatenate([x_BLD[None], h_NBLD[:-1], h_BLD[None]]))
 
     def initial_memory(self, B: int, J: int = 0) -> KVCache:

@@ -79,6 +79,7 @@ class Backbone(nn.Module):
         # The released code leaves this one variable to TensorFlow's default initialiser.
         glorot = nn.initializers.glorot_uniform()
         self.query_1D = param(self, "query_1D", glorot, (1, self.D), decay=True, dtype=self.dtype)
+        # One rate wherever the released code drops out, but for the attention's probabilities.
         self.drop = Dropout(self.dropout)
         self.stack = TwoStreamStack(**shared_fields(self, TwoStreamStack))
         nn.share_scope(self, self.stack)  # its parameters stand among the backbone's
@@ -119,6 +120,7 @@ class Backbone(nn.Module):
         streams = [constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")]
         views, last = make_views(mask, _pad_segments(segments_BL, B, L, M), L, slots_BP)
         if mask.hides_slots and slots_BP is not None:
+            # Two draws of dropout, on the content and on the queries: as the released code.
             g_BPD = _start_queries(self.query_1D, embedded_BLD, slots_BP, blind_BP)
             streams.append(constrain_sharding(self.drop(g_BPD, train=train), "BPD"))
         distances = self._embed_distances(B, L, M, backward_B, train)
@@ -127,6 +129,7 @@ class Backbone(nn.Module):
             streams, views, last, memory_NBMD, distances, reuse_len=reuse_len, train=train
         )
         memory = None if memory_NBMD is None else Memory(memory_NBMD)
+        # The released code drops out what it reads of the last layer, too; the memory it does not.
         return Output(self.drop(h_BLD, train=train), memory)
 
     def refusal(self, mask: Mask) -> str:
@@ -167,6 +170,7 @@ class Backbone(nn.Module):
     def _embed_distances(self, B: int, L: int, M: int, backward_B, train: bool) -> Distances:
         num_tables = 0 if self.shared_distances else B
         distances = make_distances(L, M, self.D, self.clamp_len, backward_B, num_tables)
+        # The released code drops out the sinusoids, too.
         table = self.drop(distances.table.astype(self.dtype), train=train)
         return distances._replace(table=table)
 

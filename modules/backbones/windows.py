@@ -15,9 +15,11 @@ def encode_windows(backbone: Any, tokens_BL, valid_BL, L: int, *, train: bool, s
     M = backbone.M
     memory = backbone.initial_memory(len(tokens_BL))
     segments_BL = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL
+    # Before the first window the memory is of no text: it is masked.
     valid_BJ = jnp.pad(valid_BL, ((0, 0), (M, 0)))
     segments_BJ = jnp.pad(segments_BL, ((0, 0), (M, 0)))
     windows: list[Any] = []
+    # A loop of Python and no scan: the last window may be shorter.
     for begin in range(0, tokens_BL.shape[1], L):
         seen = slice(begin, begin + M + L)  # of what has M positions more in front
         mask = text_mask(
@@ -30,6 +32,7 @@ def encode_windows(backbone: Any, tokens_BL, valid_BL, L: int, *, train: bool, s
             mask=mask,
             segments_BL=segments_BJ[:, seen],
             memory=memory,
+            # All of a window is remembered: these do not overlap, as those of pretraining do.
             reuse_len=0,
             train=train,
         )

@@ -49,12 +49,10 @@ class WordNetwork(nn.Module):
 
     @property
     def is_causal(self) -> bool:
-        """Returns False: a state has read what comes behind its word, too."""
-        return False
+        return False  # a state has read what comes behind its word, too
 
     @property
     def width(self) -> int:
-        """Width of a state."""
         raise NotImplementedError
 
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory: Any, train: bool):
@@ -71,7 +69,6 @@ class WordNetwork(nn.Module):
         raise NotImplementedError
 
     def refusal(self, mask: Mask) -> str:
-        """Says why a mask cannot be honoured; "" if it can."""
         raise NotImplementedError
 
     def __call__(
@@ -110,11 +107,9 @@ class WordNetwork(nn.Module):
         return Output(jnp.stack(all_BLD), memory)
 
     def initial_memory(self, B: int) -> Any:
-        """Returns None: there is no memory."""
-        del B
+        del B  # there is no memory
 
     def example(self):
-        """Returns the smallest tokens, to make the parameters with."""
         return jnp.zeros((1, 1), jnp.int32)
 
     def table(self):
@@ -126,7 +121,7 @@ class WordNetwork(nn.Module):
         return self.token_VD[tokens_BL].astype(self.dtype)
 
     def _read(self, tokens_BL, mask: Mask, memory, *, train: bool):
-        """Returns the words' vectors and every layer's states, and the memory."""
+        # All layers together, the words' vectors first: a call wants the last, `layer_states` all.
         if reason := self.refusal(mask):
             raise ValueError(reason)
         if not self.is_causal:

@@ -49,11 +49,9 @@ class CRF(nn.Module):
         self.transition_CC = params.param(self, "transition_CC", params.zeros, shape, decay=False)
 
     def __call__(self, emissions_BLC, tags_BL, valid_BL=None, *, weights_B=None):
-        """Computes the `loss` of these tags."""
         return loss(emissions_BLC, tags_BL, self.chain(), valid_BL, weights_B=weights_B)
 
     def chain(self) -> Chain:
-        """Returns the learned scores."""
         return Chain(self.start_C, self.end_C, self.transition_CC)
 
 
@@ -120,6 +118,7 @@ def viterbi(emissions_BLC, chain: Chain, valid_BL=None):
     inputs = jnp.moveaxis(emissions_BLC, 1, 0), valid_BL.T
     carry, came_from_LBC = jax.lax.scan(step, _initial_carry(B, C), inputs)
     offset_B, above_BC, has_begun_B = carry
+    # A row that is not valid at its end has stayed at its last valid position.
     final_BC = above_BC + chain.end_C
     _, tags_LB = jax.lax.scan(trace_back, final_BC.argmax(1), came_from_LBC, reverse=True)
     score_B = jnp.where(has_begun_B, offset_B + final_BC.max(1), 0)
@@ -154,12 +153,10 @@ def _score_path(emissions_BLC, tags_BL, chain: Chain, valid_BL):
 
 
 def _log_partition_less_path(emissions_BLC, chain: Chain, valid_BL, path_BL, end_B):
-    """Computes the log of the sum over all paths, less one path's score.
+    """Computes the log of the sum over all paths, less one path's score."""
 
-    The score is subtracted position by position.  Neither of the two is ever whole, so the
-    difference keeps its digits in long rows too.
-    """
-
+    # The score is subtracted position by position.  Neither of the two is ever whole, so the
+    # difference keeps its digits in long rows too.
     def step(state, inputs):
         x_BC, valid_B, path_B = inputs
         ways_BC = jax.nn.logsumexp(state[1][:, :, None] + chain.transition_CC, axis=1)
@@ -185,11 +182,9 @@ def _initial_carry(B: int, C: int):
 
 
 def _advance(state, ways_BC, x_BC, valid_B, chain: Chain, path_B):
-    """Advances by one position, by the scores that lead to each tag; an invalid row stays.
-
-    The highest score goes into the offset each time, so the others are small, and exact.
-    """
+    """Advances by one position, by the scores that lead to each tag; an invalid row stays."""
     offset_B, above_BC, has_begun_B = state
+    # The highest score goes into the offset each time, so the others are small, and exact.
     new_BC = jnp.where(has_begun_B[:, None], ways_BC, chain.start_C) + x_BC
     top_B = jax.lax.stop_gradient(new_BC.max(1))  # added and subtracted: its gradients cancel
     offset_B = jnp.where(valid_B, offset_B + (top_B - path_B), offset_B)

@@ -94,6 +94,7 @@ class IndependentHead(nn.Module):
     def candidates(self, h_BLD, context_BL, null_B, top: int) -> Candidates:
         """Pairs the `top` starts with the `top` ends: top^2 spans of each row."""
         both = self._logits(h_BLD)
+        # As BERT's code: no answer is the span that starts and ends at the null position.
         none_B = sum(jnp.take_along_axis(x_BL, null_B[:, None], axis=1)[:, 0] for x_BL in both)
         (start_BK, at_BK), (end_BK, to_BK) = (_top(x_BL, context_BL, top) for x_BL in both)
         # Ends do not depend on the start, so every start has the same ones.
@@ -137,6 +138,7 @@ class ConditionalHead(nn.Module):
             (starts [B, L], ends [B, O, L], `at_BO`, no-answer logit [B]).
         """
         D, allowed_BL = h_BLD.shape[-1], context_BL | _mark_position(null_B, context_BL)
+        # Logits are float32, whatever the backbone computes in.
         start_BL = Linear(1, name="start")(h_BLD.astype(jnp.float32))[..., 0]
         start_BL = _masked_log_softmax(start_BL, allowed_BL)
         if at_BO is None:
@@ -166,7 +168,6 @@ HEADS: dict[bool, type[IndependentHead] | type[ConditionalHead]] = {
 
 
 def _mark_position(place_B, like_BL):
-    """Marks one position of each row: bool, as `like_BL`."""
     return jnp.arange(like_BL.shape[1]) == place_B[:, None]
 
 
@@ -175,7 +176,6 @@ def _masked_log_softmax(logits, allowed):
 
 
 def _top(scores, allowed, top: int):
-    """Returns the highest scores that are allowed, and their positions."""
     return jax.lax.top_k(jnp.where(allowed, scores, FORBIDDEN), min(top, scores.shape[-1]))
 
 

@@ -73,18 +73,18 @@ def attend_plainly(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask, dropout: Callabl
 
 def attend_fused(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask):
     """Computes it by cuDNN's kernel, which holds no [L, J] if the mask has kernel arguments."""
+    # Arguments rather than the written-out mask wherever there are some: no [L, J] is read then.
     kwargs = {"mask": mask.visible} if mask.kernel_kwargs is None else mask.kernel_kwargs
     return jax.nn.dot_product_attention(q_BLHK, k_BJHK, v_BJHK, implementation="cudnn", **kwargs)
 
 
 def is_fusable(q_BLHK, k_BJHK, mask: AttentionMask) -> bool:
-    """Checks if cuDNN's kernel takes these on this machine: half precision, Ampere or later.
-
-    It takes heads up to 128 wide, in multiples of 8, and a written-out mask in tiles of 128 only.
-    """
+    """Checks if cuDNN's kernel takes these on this machine: half precision, Ampere or later."""
     if jax.default_backend() != "gpu" or q_BLHK.dtype not in (jnp.bfloat16, jnp.float16):
         return False
+    # A mask that is written out goes in as a bias, which cuDNN reads in tiles of 128 only.
     tiles = q_BLHK.shape[1] % 128 == k_BJHK.shape[1] % 128 == 0
     K, card = q_BLHK.shape[-1], str(getattr(jax.devices()[0], "compute_capability", ""))
     is_recent = card.replace(".", "", 1).isdigit() and float(card) >= 8  # Ampere; not "gfx90a"
+    # Its heads are at most 128 wide, in multiples of 8.
     return is_recent and K % 8 == 0 and K <= 128 and (tiles or mask.kernel_kwargs is not None)

@@ -86,12 +86,14 @@ def _step_lstm(config: CellConfig, a_BGU, r_BGU, state: CellState):
     z_BGU = a_BGU + r_BGU
     i, f, o = (jax.nn.sigmoid(z_BGU[:, gate]) for gate in (0, 2, 3))
     j = jnp.tanh(z_BGU[:, 1])
+    # As in TensorFlow's LSTMCell: what is read and what is handed on is the clipped cell.
     c_BU = clip(f * state.c_BU + i * j, config.clip_cell)
     return o * jnp.tanh(c_BU), c_BU, (i, j, f, o)
 
 
 def _step_lstm_backward(config: CellConfig, residuals, state: CellState, dm_BU, dc_BU) -> CellGrads:
     i, j, f, o = residuals
+    # Neither the cell nor its tanh is kept: both follow from the gates and the state before.
     unclipped_BU = f * state.c_BU + i * j
     t_BU = jnp.tanh(clip(unclipped_BU, config.clip_cell))  # cheaper than to keep it
     dc_BU = dc_BU + dm_BU * o * (1 - t_BU * t_BU)
@@ -144,6 +146,7 @@ def clip(x, limit: float):
 
 def clip_grad(dx, x, limit: float):
     """Returns the gradient of `clip` at `x`: 0 where it was clipped."""
+    # The limit itself counts as clipped, so that a clipped value shows where it was.
     return jnp.where(jnp.abs(x) < limit, dx, 0) if limit else dx
 
 

@@ -2,9 +2,6 @@
 
 At most [B, P / chunks, S] exists at once; each chunk's gradients are made beside its loss, as in
 `softmax_cross_entropy`.
-
-For 1280 positions, D=512 and S=8192, `reference` takes 1.08 times as long on one CPU core, with 80
-instead of 41 MiB; for D=128 and S=1024 it takes 0.81 times as long, with 10 instead of 5 MiB.
 """
 
 import jax
@@ -36,6 +33,9 @@ def sampled_cross_entropy(
         targets_BP, weights_BP: ids, and float32 weights; weight 0 leaves a position out.
         chunks: pieces of the P positions; the last is filled up with weight 0.
     """
+    # For 1280 positions, D=512 and S=8192, `reference` takes 1.08 times as long on one CPU core,
+    # with 80 instead of 41 MiB; for D=128 and S=1024 it takes 0.81 times as long, with 10 instead
+    # of 5 MiB.
     pieces = (split_positions(x, chunks) for x in (h_BPD, target_logit_BP, targets_BP, weights_BP))
     return _cross_entropy(w_SD, shift_S, ids_S, *pieces)
 
@@ -56,11 +56,13 @@ def _chunk(w_SD, shift_S, ids_S, h_BPD, target_logit_BP, targets_BP, weights_BP)
     # A negative that is the target would be counted twice.
     logits_BPS = jnp.where(is_target_BPS, -jnp.inf, logits_BPS + shift_S)
     logits_BPS = constrain_sharding(logits_BPS, "BPS")
+    # The target is one of the candidates: without it the exponential of a sure target overflows.
     top_BP = jnp.maximum(logits_BPS.max(-1), target_logit_BP)
     exp_BPS, exp_BP = jnp.exp(logits_BPS - top_BP[..., None]), jnp.exp(target_logit_BP - top_BP)
     sum_BP = exp_BPS.sum(-1) + exp_BP
     nats = ((jnp.log(sum_BP) + top_BP - target_logit_BP) * weights_BP).sum()
     dlogits_BPS = (exp_BPS * (weights_BP / sum_BP)[..., None]).astype(h_BPD.dtype)
+    # Softmax less the target's one; the negatives' targets are all 0.
     return nats, dlogits_BPS, (exp_BP / sum_BP - 1) * weights_BP
 
 

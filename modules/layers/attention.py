@@ -31,11 +31,7 @@ class KVCache:
     length_B: jax.Array
 
     def append(self, k_BLHK, v_BLHK) -> "KVCache":
-        """Writes new keys and values of one layer behind those of each row.
-
-        What there is no room for is dropped.  The lengths stay: all layers share them, and their
-        caller counts them once.
-        """
+        """Writes new keys and values of one layer behind those of each row, if there is room."""
         row_B1 = jnp.arange(len(self.length_B))[:, None]
         place_BL = self.length_B[:, None] + jnp.arange(k_BLHK.shape[1])
 
@@ -43,6 +39,7 @@ class KVCache:
             # Rows differ in length, so this is a scatter and no slice.
             return old.at[row_B1, place_BL].set(new.astype(old.dtype), mode="drop")
 
+        # The lengths stay: all layers share them, and their caller counts them once.
         return KVCache(write(self.k_NBJHK, k_BLHK), write(self.v_NBJHK, v_BLHK), self.length_B)
 
 
@@ -95,6 +92,7 @@ class Attention(nn.Module):
             self, "wo_HKD", self.output_init, (H, K, D), decay=True, dtype=self.dtype
         )
         bo_D = params.param(self, "bo_D", params.zeros, (D,), decay=False, dtype=self.dtype)
+        # As above: heads and their width are one dimension of the product.
         o_BLF = o_BLHK.reshape(*x_BLD.shape[:2], H * K)
         return dense(o_BLF, wo_HKD.reshape(H * K, D)) + bo_D, cache
 

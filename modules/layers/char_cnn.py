@@ -39,10 +39,7 @@ class CharCNN(nn.Module):
 
     @nn.compact
     def __call__(self, chars_W):
-        """Maps ids below 261, [..., W], to words, [..., D].
-
-        Padding is embedded and convolved like any other character, as the original does.
-
+        """Maps ids below 261, [..., W], to words, [..., D]; padding is a character like any other.
         Raises:
             ValueError: no such activation, or words of fewer characters than a filter is wide.
         """
@@ -108,9 +105,8 @@ class CharCNN(nn.Module):
         return x_BPX
 
     def _project(self, x_BPX):
-        """Projects to D only where the widths differ, as the original does."""
         X = x_BPX.shape[-1]
-        if X == self.D:
+        if X == self.D:  # as the original: no matrix where the widths agree
             return x_BPX
         init = params.normal(1 / math.sqrt(X))
         w_XD = params.param(self, "projection_XD", init, (X, self.D), decay=True, dtype=self.dtype)

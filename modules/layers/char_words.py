@@ -53,6 +53,7 @@ class CharWords(nn.Module):
 
         A position without a word, all of it padding, has zeros.
         """
+        # Ma & Hovy's bound (section 3.1), which gives a character's numbers a variance of 1 / E.
         init = params.initializer("uniform", math.sqrt(3 / self.E))
         table_CE = params.param(self, "character_E", init, (C, self.E), decay=True, is_table=True)
         B, L, W = chars_BLW.shape
@@ -81,5 +82,7 @@ class CharWords(nn.Module):
         x_BWE = jnp.pad(x_BWE, ((0, 0), ((w - 1) // 2, w // 2), (0, 0)))
         # Products, one for each place of the filter: on CPUs far faster than a convolution.
         y_BWX = sum(x_BWE[:, i : i + W] @ kernel_wEX[i] for i in range(w))
+        # The lowest number and not -inf: a word of padding alone gives it, before `where` makes
+        # that 0.
         lowest = jnp.finfo(y_BWX.dtype).min
         return jnp.where(valid_BW[..., None], y_BWX, lowest).max(1) + bias_X

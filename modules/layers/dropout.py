@@ -8,15 +8,9 @@ from modules.kernels.dropout_bits import apply_dropout
 
 
 class Dropout(nn.Module):
-    """Zeroes a fraction of the entries and scales up the rest (Srivastava et al. 2014).
+    """Zeroes a fraction of the entries and scales up the rest (Srivastava et al. 2014)."""
 
-    The mask is a hash of key and position, the same on any layout of devices.  It is no
-    cryptographic generator.
-
-    Attributes:
-        rate: the fraction.
-    """
-
+    # The fraction that is zeroed.
     rate: float
 
     @nn.compact
@@ -24,5 +18,6 @@ class Dropout(nn.Module):
         if not train or self.rate == 0:
             return x
         # Two words seed the hash of every position; a generator would draw each position's bits.
+        # The mask is the same on any layout of devices.  It is no cryptographic generator.
         words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
         return apply_dropout(self.rate, x, words)

@@ -77,6 +77,7 @@ class Embedding(nn.Module):
             # As a product, whose gradient is a product: a scatter into two rows would serialize.
             one_hot_BLS = jax.nn.one_hot(jnp.broadcast_to(segments_BL, tokens_BL.shape), self.S)
             x_BLD += jnp.einsum("BLS,SD->BLD", one_hot_BLS, self.segment_SD)
+        # The tables are added up in float32; only their sum is rounded to the compute dtype.
         x_BLD = reshard_embedding_rows(x_BLD.astype(self.dtype), self.V)
         if self.normed_embedding:
             x_BLD = self.embedding_norm(x_BLD)

@@ -35,6 +35,7 @@ class FeedForward(nn.Module):
         bi_F = param(self, "bi_F", zeros, (self.F,), decay=False, dtype=self.dtype)
         wo_FD = param(self, "wo_FD", self.output_init, (self.F, D), decay=True, dtype=self.dtype)
         bo_D = param(self, "bo_D", zeros, (D,), decay=False, dtype=self.dtype)
+        # XLNet drops out both the inner and the outer layer; BERT and GPT the outer alone.
         h_BLF = ACTIVATIONS[self.activation](dense(x_BLD, wi_DF) + bi_F)
         h_BLF = Dropout(self.inner_dropout)(h_BLF, train=train)
         return Dropout(self.dropout)(dense(h_BLF, wo_FD) + bo_D, train=train)

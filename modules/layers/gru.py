@@ -13,11 +13,9 @@ from modules.kernels.recurrent_scan import mask_rows, state_dtype
 
 
 def scan_reset_before(config: CellConfig, x_ZLBD, weights, state, not_reset_ZLB, valid_ZLB):
-    """Scans every direction; arguments and results are those of `recurrent_scan.scan_directions`.
-
-    The gradient is autodiff's: the candidate's product waits for the reset gate, so that a step has
-    two products in turn, and no form of it is fast.
-    """
+    """Scans every direction, with the arguments and results of `scan_directions`."""
+    # The gradient is autodiff's: the candidate's product waits for the reset gate, so that a step
+    # has two products in turn, and no form of it is fast.
     scan = functools.partial(_scan_direction, config.unroll)
     return jax.vmap(scan)(x_ZLBD, weights, state, not_reset_ZLB, valid_ZLB)
 
@@ -29,6 +27,7 @@ def _scan_direction(unroll: int, x_LBD, w, state, not_reset_LB, valid_LB):
     def step(h_BD, inputs):
         a_BGU, not_reset_B, valid_B = inputs
         h_BD = mask_rows(not_reset_B, h_BD)
+        # Reset and update in one product: neither waits for the other.
         both_BGU = multiply("BD,DGU->BGU", h_BD.astype(dtype), w.wh_DGU[:, :2])
         both_BGU = jax.nn.sigmoid(a_BGU[:, :2] + both_BGU)
         reset_BU, update_BU = both_BGU[:, 0], both_BGU[:, 1]

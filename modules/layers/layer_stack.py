@@ -31,6 +31,7 @@ def init_layer_stack(
         def init_layer(key):
             return block.init(key, *example, **kwargs)["params"]  # type: ignore[call-arg]
 
+        # A key for each layer: under `vmap` all would otherwise begin with the same weights.
         return jax.vmap(init_layer)(jax.random.split(rng, N))
 
     set_depths(module, **{name: range(1, N + 1)})

@@ -70,8 +70,7 @@ class LSTMStack(nn.Module):
             reset_BL: True where the states are cleared first, for one direction; None: nowhere.
 
         Returns:
-            (the input and the states of every layer in the text's order, N + 1 of [B, L, ZD]; the
-            new state).
+            (input and states of every layer in the text's order, N + 1 of [B, L, ZD]; new state).
         """
         x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)  # 0 at padding, as the states are
         x_BZLD, valid_BZL = (to_reading_order(x, self.Z) for x in (x_BLD, valid_BL))

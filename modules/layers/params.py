@@ -155,11 +155,8 @@ class Record:
         return (*self.root, *module.path, *names)
 
     def infos(self, params: Any) -> Any:
-        """Builds a tree of `ParamInfo` that parallels the parameters, arrays or their shapes.
-
-        A parameter made with Linen's own `self.param` decays if a layer's has two dimensions or
-        more, and has the depth of its module.
-        """
+        """Builds a tree of `ParamInfo` that parallels the parameters, arrays or their shapes."""
+        # Depths are counted within their module, from the input; an optimizer counts from the top.
         tops: dict[Path, int] = {}
         for module, depth in self.depth.values():
             deepest = depth if isinstance(depth, int) else max(depth, default=0)
@@ -168,6 +165,8 @@ class Record:
         def info(path, x) -> ParamInfo:
             names = tuple(key.key for key in path)
             above = self._layers_above(names, tops)
+            # One made with Linen's own `self.param` says nothing: it decays if a layer's has two
+            # dimensions or more, and has the depth of its module.
             is_stacked = isinstance(above, tuple)
             decay = self.decay.get(names, x.ndim - is_stacked > 1)
             return ParamInfo(decay, above, names in self.tables)
@@ -198,8 +197,8 @@ def recording() -> Iterator[Record]:
 
 @contextlib.contextmanager
 def recording_within(module: nn.Module, name: str) -> Iterator[None]:
-    """Records the parameters of a module without a parent as those of a module's child."""
     record = _record.get()
+    # Whoever has no parent has an empty path: what it records is put under the child's.
     root = () if record is None else record.path_of(module, name)
     token = _record.set(record and dataclasses.replace(record, root=root))
     try:
@@ -209,19 +208,15 @@ def recording_within(module: nn.Module, name: str) -> Iterator[None]:
 
 
 def shard_param(name: str, w: jax.Array) -> jax.Array:
-    """Constrains a parameter, and thereby its gradient, to the sharding of its name's letters.
-
-    Without it every device would all-reduce the full gradient and keep only its shard.
-    """
+    """Constrains a parameter, and thereby its gradient, to the sharding of its name's letters."""
+    # Without it every device would all-reduce the full gradient and keep only its shard.
     return constrain_sharding(w, name.rpartition("_")[2])
 
 
 def mark_inputs(module: nn.Module, x_BLD):
-    """Marks what a backbone's first layer reads, so that gradients by it can be taken.
-
-    It is `nn.Module.perturb`, and adds no operation where no perturbations are passed.  While
-    parameters are initialized it does nothing: what is not trained is not to be saved.
-    """
+    """Marks what a backbone's first layer reads, so that gradients by it can be taken."""
+    # `perturb` adds no operation where no perturbations are passed.  While parameters are
+    # initialized it would make one: what is not trained is not to be saved.
     return x_BLD if module.is_initializing() else module.perturb("inputs", x_BLD)
 
 
@@ -232,12 +227,9 @@ def embed_tokens(module: nn.Module, table_VD, tokens, dtype: str):
 
 
 def reshard_embedding_rows(x_BLD, V: int):
-    """Reshards embedding rows [B, ..., D] from the sharding of a table of V to the activations'.
-
-    Communicates the rows if there are fewer of them than table entries per device, else the
-    table.
-    """
+    """Reshards embedding rows [B, ..., D] from the sharding of a table of V to the activations'."""
     rest = "_" * (x_BLD.ndim - 2)
+    # The rows are communicated if they are fewer than table entries per device, else the table.
     if x_BLD.size > V * x_BLD.shape[-1] * num_shards("B"):
         return constrain_sharding(x_BLD, f"B{rest}D")
     # A mesh axis goes to the first letter that asks for it.  With D in front the rows stay split by

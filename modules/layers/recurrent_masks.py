@@ -14,6 +14,7 @@ def refuse_mask(mask: Mask, Z: int) -> str:
             f"a recurrent network has read what came before and nothing else: causal masks, "
             f"lengths and documents, not {', '.join(others)}"
         )
+    # The mask and the directions must agree: neither may see more, or less, than the other says.
     if mask.is_causal and Z == 2:
         return "the second direction of a network with model.Z=2 sees what comes: set model.Z=1"
     if not mask.is_causal and Z == 1:

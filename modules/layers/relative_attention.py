@@ -44,10 +44,6 @@ def compute_sinusoids(L: int, M: int, D: int, *, clamp_len: int = -1, is_backwar
 def score_distances(q_BLHK, r_RHK, block: int = 128):
     """Scores every query with its distance to each of the J = R - L keys: [B, H, L, J].
 
-    Row i of the L queries needs the J distances from R - J - 1 - i on, so all rows together
-    need scores with all R.  Taken in blocks, b rows need only J + b of them; within a block
-    the shift is a change of row length.
-
     Args:
         q_BLHK: queries, whose positions are those of the last L keys.
         r_RHK: distances, projected; or r_BRHK where they differ by example.
@@ -56,7 +52,8 @@ def score_distances(q_BLHK, r_RHK, block: int = 128):
     B, L, H, K = q_BLHK.shape
     axis = r_RHK.ndim - 3
     J, b = r_RHK.shape[axis] - L, block if L % block == 0 else L
-    # Row i's distances begin at L - 1 - i, so those of the first block at L - b.
+    # Row i needs the J distances from L - 1 - i on, so all rows together need scores with all R.
+    # Taken in blocks, b rows need only J + b of them, those of the first block from L - b on.
     windows = [jax.lax.slice_in_dim(r_RHK, s, s + J + b, axis=axis) for s in range(L - b, -1, -b)]
     rows = "BcWHK" if axis else "cWHK"
     q = q_BLHK.reshape(B, L // b, b, H, K)
@@ -70,6 +67,7 @@ def score_distances(q_BLHK, r_RHK, block: int = 128):
 def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
     """Computes the rows of `score_distances` at positions of a sequence of L: [B, H, P, J]."""
     rows = "BRHK" if r_RHK.ndim == 4 else "RHK"
+    # Few slots meet all R distances: blocks would need their rows in order.
     raw_BHPR = jnp.einsum(f"BPHK,{rows}->BHPR", q_BPHK, r_RHK)
     return cut_rows(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
 
@@ -147,6 +145,7 @@ def make_distances(
     index_B = (
         jnp.zeros(num_tables, jnp.int32) if backward_B is None else backward_B.astype(jnp.int32)
     )
+    # A table for each example costs B times the memory, and lets dropout draw a mask for each.
     return Distances(table.reshape(-1, *table.shape[-2:])[index_B])
 
 
@@ -199,7 +198,7 @@ class Attention(nn.Module):
         self.drop = Dropout(self.dropout)
 
     def project_keys(self, kv_BJD, distances: Distances):
-        """Projects keys, values and distances, each once for all streams."""
+        # Each once for all streams.
         k_BJHK = jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wk_DHK)
         v_BJHK = jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wv_DHK)
         k_BJHK, v_BJHK = (constrain_sharding(x, "BJHK") for x in (k_BJHK, v_BJHK))
@@ -267,6 +266,7 @@ class Block(nn.Module):
             self.initializer,
             self.dtype,
         )
+        # With `Norm`'s epsilon of 1e-12, that of the released code.
         self.attention_norm = Norm()
         init = initializer(*self.initializer)
         self.ffn = FeedForward(

@@ -78,7 +78,6 @@ class Recurrent(nn.Module):
 
     @property
     def width(self) -> int:
-        """Returns the width of the output in each direction."""
         return self.D or self.U
 
     def initial_state(self, B: int) -> State:
@@ -116,6 +115,7 @@ class Recurrent(nn.Module):
         )
         weights = self._weights(x_BZLD.shape[-1])
         state = self.initial_state(len(x_BZLD)) if state is None else state
+        # Directions in front: the kernel scans them one by one, or vmapped, by platform.
         state_ZB = jax.tree.map(
             lambda x: jnp.moveaxis(x, 1, 0), CellState(state.h_BZD, state.c_BZU)
         )
@@ -166,6 +166,6 @@ def to_text_order(y_BZLD):
 
 
 def _flip_backward_direction(x_BZL):
-    """Reverses the text of the second direction: to the order of reading, and back."""
+    # Its own inverse: to the order of reading, and back.
     forward, *backward = jnp.split(x_BZL, x_BZL.shape[1], 1)
     return jnp.concatenate([forward, *(jnp.flip(y, 2) for y in backward)], 1)

@@ -24,6 +24,7 @@ def update_memory(memory_BMD, h_BLD, reuse_len: int):
     """
     if memory_BMD is None:
         return None
+    # Windows overlap: what is behind `reuse_len` is read again, and would be remembered twice.
     reused_BLD = h_BLD[:, : reuse_len or None].astype(memory_BMD.dtype)
     new_BMD = jnp.concatenate([memory_BMD, reused_BLD], axis=1)[:, -memory_BMD.shape[1] :]
     # Its letters are a layer's, so that it is laid out as the memory that the next step is given.

@@ -112,9 +112,12 @@ class TransformerStack(nn.Module):
         D, A, N = self.D, self.H * self.K, self.N
         J = L / 2 if self.attention == "causal" else L  # keys that a query sees on average
         band = min(self.window, L)
+        # The first positions of a row see fewer than the band has.
         near = band * (1 - band / (2 * L)) if band else J
+        # Layers 1, 3, 5 ... are banded: N // 2 of them.
         scores = 4 * A * (J * (N - N // 2) + near * (N // 2)) / N  # per query
         queries = ((N - 1) * L + P) * (4 * D * A + 4 * D * self.F + scores)
+        # In the last layer, too, all positions are keys and values.
         keys = N * L * 4 * D * A
         return 3 * B * (queries + keys)
 

@@ -47,6 +47,7 @@ def log_likelihood(h_BPD, w_VD, bias_V, targets_BP, *, chunks: int = 4):
         return own_BP - jax.nn.logsumexp(logits_BPV, axis=-1)
 
     pieces = tuple(split_positions(x, chunks) for x in (h_BPD, targets_BP))
+    # The last chunk was filled up to the others' length: what it gave beyond P is cut off.
     nats_BcP = jnp.moveaxis(jax.lax.map(score, pieces), 0, 1)
     return nats_BcP.reshape(len(targets_BP), -1)[:, : targets_BP.shape[1]]
 

@@ -60,11 +60,13 @@ def log_uniform_prob(ids, V: int):
 
 def expected_count(ids, tries, V: int):
     """Computes the probability that an id is among so many draws, float32."""
+    # 1 - (1 - P)^tries; written so, a small P keeps its digits.
     return -jnp.expm1(tries * jnp.log1p(-log_uniform_prob(ids, V)))
 
 
 def sample_log_uniform(rng, T: int, V: int):
     """Draws [T] independent ids of [0, V), by the inverse of the distribution function."""
+    # P(id <= k) = ln(k + 2) / ln(V + 1), so k is exp(u ln(V + 1)) - 1, rounded down.
     # One float32 alone would be too coarse: of a million ids it could not reach each.
     coarse, fine = jax.random.split(rng)
     cell = math.log(V + 1) / CELLS
@@ -145,6 +147,7 @@ def sampled_cross_entropy(
     # Rows first, then the cast: the whole table is never copied.
     w_SD, w_BPD = (w_VD[ids].astype(h_BPD.dtype) for ids in (sample.ids_S, targets_BP))
     target_logit_BP = jnp.einsum("BPD,BPD->BP", h_BPD, w_BPD, preferred_element_type=jnp.float32)
+    # Less ln(expected count) the sampled softmax estimates the full one (Jean et al. 2015).
     target_logit_BP -= jnp.log(expected_count(targets_BP, sample.tries, V))
     shift_S = jnp.where(sample.real_S, -jnp.log(sample.expected_S), -jnp.inf)
     if bias_V is not None:

@@ -39,7 +39,6 @@ class Collective:
 
     @property
     def bytes(self) -> int:
-        """Returns the bytes of its results, per execution."""
         return sum(x.unpadded_bytes for x in self.arrays)
 
     @property
@@ -80,7 +79,7 @@ def _iter_collectives(program: Program, computation: str) -> Iterator[tuple[str,
 
 
 def _select_results(i: Instruction) -> tuple[Array, ...]:
-    """Returns an operation's results; an async start's tuple holds (operands, results)."""
+    # An async start's tuple holds (operands, results).
     if i.op in ("all-gather-start", "collective-permute-start"):
         arrays = [x for x in i.arrays if x.shape]  # without the counters of the context
         return tuple(arrays[len(arrays) // 2 :])

@@ -38,7 +38,6 @@ class Array:
 
     @property
     def unpadded_bytes(self) -> int:
-        """Returns the bytes of its entries alone."""
         return math.prod(self.shape) * count_item_bytes(self.dtype)
 
     def __str__(self) -> str:
@@ -63,7 +62,7 @@ def parse_array(dtype: str, dims: str, layout: str) -> Array:
 
 
 def count_item_bytes(dtype: str) -> int:
-    """Returns the bytes of one entry; types of 4 bits count as one byte."""
+    # Types of 4 bits count as one byte.
     bits = re.search(r"\d+", dtype)
     return ITEM_BYTES.get(dtype, max(int(bits[0]) // 8, 1) if bits else 1)
 
@@ -86,7 +85,6 @@ class Instruction:
 
     @functools.cached_property
     def operands(self) -> list[str]:
-        """Returns the names of the instructions whose results it reads."""
         return re.findall(r"%([\w.-]+)", self.arguments)
 
     @functools.cached_property
@@ -97,12 +95,10 @@ class Instruction:
 
     @functools.cached_property
     def bytes(self) -> int:
-        """Returns the bytes of its results."""
         return sum(x.bytes for x in self.arrays)
 
     @property
     def index(self) -> int:
-        """Returns the position that a get-tuple-element takes from its tuple."""
         match = re.search(r"index=(\d+)", self.attributes)
         return int(match[1]) if match else 0
 
@@ -144,17 +140,15 @@ class Program:
         )
 
     def executions(self) -> Iterator[tuple[str, float]]:
-        """Yields (computation, number of executions), a loop's body by the loop's trip count.
-
-        A conditional runs its longest branch.  A loop whose trip count depends on the data counts
-        once; `data_dependent_loops` lists those.
-        """
+        """Yields (computation, number of executions), a loop's body by the loop's trip count."""
         yield from self._executions(self.entry, 1.0)
 
     def _executions(self, name: str, times: float) -> Iterator[tuple[str, float]]:
         yield name, times
         for i in self.computations[name].values():
             if i.op == "while":
+                # One whose trip count depends on the data counts once; `data_dependent_loops` lists
+                # those.
                 body_times = times * (self.trip_count(i) or 1)
                 yield from self._executions(i.callees("body")[0], body_times)
             elif i.op == "conditional":  # an upper bound: the longest branch may never run
@@ -175,13 +169,11 @@ class Program:
         ]
 
     def trip_count(self, loop: Instruction) -> int | None:
-        """Returns a loop's number of iterations; None if that depends on the data.
-
-        It is the compiler's own figure, or is read from a condition `counter < constant` whose
-        counter grows by a constant: 1 in a loop of JAX, more where the compiler has unrolled it.
-        """
+        """Returns a loop's number of iterations; None if that depends on the data."""
         if known := re.search(r'known_trip_count":\{"n":"(\d+)"', loop.attributes):
             return int(known[1])
+        # Else it is read from a condition `counter < constant` whose counter grows by a constant: 1
+        # in a loop of JAX, more where the compiler has unrolled it.
         (condition,), (body,) = loop.callees("condition"), loop.callees("body")
         # The condition's root compares the counter, an element of the loop's state, to a bound.
         test, instructions = self.roots[condition], self.computations[condition]
@@ -197,7 +189,6 @@ class Program:
         return -(-int(compared[1].arguments) // steps[0])
 
     def skip_copies(self, computation: str, name: str) -> Instruction:
-        """Returns the instruction behind a chain of copies and bitcasts."""
         i = self.computations[computation][name]
         return self.skip_copies(computation, i.operands[0]) if i.op in ("copy", "bitcast") else i
 

@@ -59,10 +59,7 @@ def _count_dot_products(i: Instruction, left, right) -> int:
 
 
 def _count_convolution_products(i: Instruction, left, right) -> int:
-    """Counts the multiply-adds of a convolution.
-
-    A TPU writes every product so: batch dimensions become windows that slide over dilated rows.
-    """
+    # A TPU writes every product so: batch dimensions become windows that slide over dilated rows.
     labels = re.search(r"dim_labels=(\w+)_(\w+)->(\w+)", i.attributes)
     assert labels, i.attributes
     read, kernel, result = labels.groups()
@@ -81,9 +78,6 @@ def _count_convolution_products(i: Instruction, left, right) -> int:
 def count_window_hits(size: int, width: int, positions: int, window: dict[str, str]) -> int:
     """Counts pairs (window position, window entry) that meet an entry of the input.
 
-    At position o entry j meets o * stride + j * rhs_dilate - pad, which is within the dilated
-    input and a multiple of lhs_dilate.  Either count may be millions, so it is in closed form.
-
     Args:
         size: entries of the input along this dimension.
         width: entries of the window.
@@ -92,6 +86,8 @@ def count_window_hits(size: int, width: int, positions: int, window: dict[str, s
     """
     stride, dilation = int(window.get("stride", 1)), int(window.get("lhs_dilate", 1))
     before = int(window.get("pad", "0_0").split("_")[0])
+    # At position o entry j meets o * stride + j * rhs_dilate - pad, which is within the dilated
+    # input and a multiple of lhs_dilate.  Either count may be millions, so it is in closed form.
     shift = np.arange(width, dtype=np.int64) * int(window.get("rhs_dilate", 1)) - before
     common = math.gcd(stride, dilation)
     period = dilation // common  # one position in so many meets an entry
@@ -107,10 +103,7 @@ def count_window_hits(size: int, width: int, positions: int, window: dict[str, s
 
 
 def count_bytes_accessed(program: Program, computation: str, i: Instruction) -> float:
-    """Counts the bytes that an instruction moves between main memory and the processor.
-
-    A slice of an array counts as the slice, an update as the update.  Collectives do not count.
-    """
+    """Counts the bytes that an instruction moves between main memory and the processor."""
     instructions = program.computations[computation]
     if i.op in NO_TRAFFIC or (i.op == "custom-call" and "Bitcast" in i.attributes):
         return 0.0
@@ -127,7 +120,7 @@ def count_bytes_accessed(program: Program, computation: str, i: Instruction) -> 
         # An operand outside main memory is read for nothing.
         read = sum(part for whole, part in zip(reads, parts, strict=True) if whole)
         return read + _count_bytes_written(program, inner, program.roots[inner], i.arrays)
-    if i.op in SLICING:
+    if i.op in SLICING:  # only the slice is read
         return written + min(sum(reads), i.bytes)
     if i.op == "dynamic-update-slice":  # the update is read, and written in place
         return 2.0 * instructions[i.operands[1]].bytes * _in_main_memory(i)
@@ -139,7 +132,6 @@ def _in_main_memory(i: Instruction) -> bool:
 
 
 def _count_bytes_read(program: Program, computation: str, operand: Instruction) -> float:
-    """Counts the bytes of an operand that a fused computation reads."""
     total = 0.0
     for user in program.computations[computation].values():
         if operand.name not in user.operands:
@@ -161,7 +153,6 @@ def _count_bytes_read(program: Program, computation: str, operand: Instruction) 
 
 
 def _count_bytes_written(program: Program, computation: str, i: Instruction, arrays) -> float:
-    """Counts the bytes that a fused computation with the root `i` writes into `arrays`."""
     instructions = program.computations[computation]
     if i.op == "tuple":  # a fusion of several results
         pairs = zip(i.operands, arrays, strict=False)
@@ -184,11 +175,8 @@ def _count_bytes_written(program: Program, computation: str, i: Instruction, arr
 
 
 def list_saved_activations(program: Program) -> list[Array]:
-    """Returns the arrays in main memory that the forward pass saves for the backward pass.
-
-    JAX names the instructions of a forward pass `jvp(...)` and those of the backward pass
-    `transpose(jvp(...))`.  Of several passes, the one that saves most is returned.
-    """
+    """Returns the arrays in main memory that the forward pass saves for the backward pass."""
+    # Of several passes, the one that saves most.
     passes = [_list_saved_arrays(program.computations[name]) for name, _ in program.executions()]
     return max(passes, key=lambda arrays: sum(x.bytes for x in arrays))
 
@@ -204,6 +192,8 @@ def _list_saved_arrays(instructions: dict[str, Instruction]) -> list[Array]:
 
 
 def _is_forward(i: Instruction) -> bool:
+    # JAX names the instructions of a forward pass `jvp(...)` and those of the backward pass
+    # `transpose(jvp(...))`.
     is_forward = "jvp(" in i.op_name and "transpose(" not in i.op_name
     return is_forward and i.op not in ("parameter", "constant")
 

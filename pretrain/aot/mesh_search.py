@@ -92,7 +92,7 @@ def search(
 
 
 def _refuse_known(candidate: Candidate, outcomes: list[Outcome]) -> Outcome | None:
-    """Returns a refusal if fewer rows did not fit with the same mesh and remat."""
+    # Where fewer rows did not fit with the same mesh and remat, nor will these: minutes are saved.
     setting = (candidate.mesh, candidate.remat)
     for x in outcomes:
         is_same = (x.candidate.mesh, x.candidate.remat) == setting
@@ -118,7 +118,6 @@ def format_table(outcomes: list[Outcome]) -> list[str]:
 
 
 def format_row(outcome: Outcome) -> str:
-    """Returns an outcome as a row of the table."""
     candidate = outcome.candidate
     data, fsdp, tensor = candidate.mesh
     setting = f"{data:>5}{fsdp:>6}{tensor:>8}  {candidate.remat or '-':<6}{candidate.B:>7}"

@@ -1,8 +1,6 @@
 """Estimates the least time of a compiled step: its roofline (Williams et al. 2009).
 
-Operations run one after the other, each in the longer of its products at the chip's peak and its
-memory traffic at full bandwidth.  Collectives run beside them, one after the other, at the full
-speed of their links.  Latencies and elementwise work count as nothing: the real step is slower.
+Latencies and elementwise work count as nothing: the real step is slower.
 """
 
 import dataclasses
@@ -38,7 +36,6 @@ class Estimate:
 
     @property
     def seconds(self) -> float:
-        """Returns the seconds of the step."""
         # Collectives hide behind operations, at best entirely.
         return max(self.operations_seconds, self.links_seconds)
 
@@ -67,11 +64,13 @@ def estimate(program: Program, target: Slice, devices: Sequence) -> Estimate:
 
 
 def _estimate_operations(costs: Iterable[tuple[float, float, float]], chip: Chip) -> float:
-    # Within one operation products and traffic overlap, between two operations they do not.
+    # Operations run one after the other.  Within one products at the chip's peak and traffic at
+    # full bandwidth overlap, between two they do not.
     return sum(n * max(work / chip.peak, moved / chip.bandwidth) for n, work, moved in costs)
 
 
 def _estimate_collective(collective: Collective, target: Slice, devices: Sequence) -> float:
     # All links of the group work at once: a ring in each direction of each dimension.
     links = target.count_links([devices[n] for n in collective.group])
+    # Collectives run one after the other, each at the full speed of its links.
     return collective.count * collective.bytes_received / (links * target.chip.link)

@@ -65,7 +65,6 @@ class Step:
 
 
 def build_batch_shapes(config) -> list[BatchShapes]:
-    """Builds the layouts of the recipe's phases, in turn, without a text."""
     with name_section("batches"):
         return configure_training(config.batches, config.get("first_phase"))
 
@@ -157,7 +156,6 @@ def count_memory(program: Program, stats: Any = None) -> dict[str, float]:
 
 
 def count_state_bytes(steps: Steps) -> int:
-    """Counts the bytes of the state on each chip."""
     return sum(
         _count_bytes(x, x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(steps.like)
     )
@@ -174,5 +172,4 @@ def _count_bytes(x, shape) -> int:
 
 
 def count_parameters(steps: Steps) -> int:
-    """Counts the parameters of the model, all chips together."""
     return sum(math.prod(x.shape) for x in jax.tree.leaves(steps.like.params))

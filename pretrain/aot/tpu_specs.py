@@ -41,7 +41,6 @@ class Chip:
 
     @property
     def peak(self) -> float:
-        """Returns the peak, in bfloat16 operations per second."""
         return PEAKS[self.kind]
 
 
@@ -72,14 +71,12 @@ class Slice:
     devices: Sequence
 
     def count_links(self, members: Sequence) -> int:
-        """Counts the links over which each of some devices receives from the others at once.
-
-        There are two along each dimension that they span as a ring, one where it is a line.
-        """
+        """Counts the links over which each of some devices receives from the others at once."""
         links = 0
         for axis, size in enumerate(self.shape):
             spanned = len({device.coords[axis] for device in members})
-            # Part of a ring is a line: the link that closes it is another group's.
+            # Two along each dimension that they span as a ring, one where it is a line.  Part of a
+            # ring is a line: the link that closes it is another group's.
             ring = spanned == size and size % self.chip.ring_multiple == 0
             links += (2 if ring else 1) if spanned > 1 else 0
         return links

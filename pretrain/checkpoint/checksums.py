@@ -1,8 +1,7 @@
 """Computes a checksum of every array on its own devices, the same under any sharding.
 
 Orbax does not notice a flipped bit, so the checksums are saved and compared with those of the
-restored arrays.  Each word is hashed with its position and the results are added modulo 2^32.
-Integer addition is exact in any order, so neither the mesh nor the process count shows in the sum.
+restored arrays.
 """
 
 import math
@@ -16,10 +15,7 @@ WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}  # by size in bytes
 
 
 def mix(x: jax.Array) -> jax.Array:
-    """Hashes each uint32 by the finaliser of MurmurHash3 (Appleby).
-
-    It is a bijection: every input bit moves about half of the output bits.
-    """
+    """Hashes each uint32 by the finaliser of MurmurHash3 (Appleby), a bijection."""
     x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
@@ -46,19 +42,19 @@ def number_elements(shape: tuple[int, ...]) -> jax.Array:
 def checksum(x: jax.Array) -> jax.Array:
     """Sums the hashed bits of `x` in two ways, and looks for values that are not finite.
 
-    For a fixed position a word's term is a bijection of the word.  So a change to one element
-    always changes both sums; any other change passes with a chance of 2^-64.
-
     Returns:
         uint32 [3]: the two sums, and 1 if a float is not finite.
     """
     word, place = to_words(x), number_elements(x.shape)
+    # For a fixed position a word's term is a bijection of the word.  So a change to one element
+    # always changes both sums; any other change passes with a chance of 2^-64.
     first = mix(word + place * jnp.uint32(0x9E3779B9))
     second = mix(first ^ (place * jnp.uint32(0x7FEB352D) + jnp.uint32(1)))
     not_finite = (
         ~jnp.isfinite(x) if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.zeros(x.shape, bool)
     )
     terms, zero = (first, second, not_finite.astype(jnp.uint32)), jnp.uint32(0)
+    # Added modulo 2^32: exact in any order, so neither the mesh nor the process count shows.
     # One pass: reduced apart, XLA keeps arrays as large as `x` in between.
     return jnp.stack(jax.lax.reduce(terms, (zero,) * 3, _combine, tuple(range(x.ndim))))
 

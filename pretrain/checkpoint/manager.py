@@ -27,9 +27,6 @@ from pretrain.runtime.files import PathLike, find_unused_path
 class Failures(logging.Filter):
     """Collects the errors of background saves from Orbax's log.
 
-    Where several processes save, the manager itself waits for all of them before it raises, and
-    so never does if one has failed.  Its log has the error at once.
-
     Attributes:
         errors: the last error by folder of checkpoints, of the folders that are open.
     """
@@ -181,7 +178,8 @@ class Checkpoints:
 
     def check(self) -> None:
         """Raises UserError if an earlier asynchronous save failed; never waits."""
-        # First what the log said: the manager raises only after all processes have answered.
+        # First what the log said: where several processes save, the manager waits for all of them
+        # before it raises, and so never does if one has failed.
         if error := _failures.errors.get(self.folder):
             raise make_write_error(self.folder, error) from error
         if not self.manager.is_saving_in_progress():

@@ -10,12 +10,9 @@ from pretrain.runtime.files import PathLike
 
 
 def find_folder(workdir: PathLike) -> pathlib.Path:
-    """Returns the folder of a workdir's checkpoints.
-
-    Raises:
-        UserError: Orbax finds its files by a glob, and this path would be taken for one.
-    """
+    """Returns the folder of a workdir's checkpoints; raises UserError for a path like a glob."""
     folder = pathlib.Path(workdir).resolve() / "checkpoints"
+    # Orbax merges its files by a glob that it does not escape, and then reads none of them.
     is_literal = all(fnmatch.fnmatchcase(part, part) for part in folder.parts)
     if "\\" in str(folder) or "**" in str(folder) or not is_literal:
         raise UserError(

@@ -1,8 +1,4 @@
-"""Writes a checkpoint a few arrays at a time.
-
-Orbax's manager takes a whole tree, which would have to be in memory; only the partial saves of
-its v1 interface add arrays to a checkpoint.  They are read as any other, by `verification`.
-"""
+"""Writes a checkpoint a few arrays at a time, to be read as any other, by `verification`."""
 
 import gc
 import shutil
@@ -50,6 +46,8 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
 
     abandoned_work.silence_tracebacks()  # of the other arrays, where one cannot be written
 
+    # Orbax's manager takes a whole tree, which would have to be in memory; only the partial saves
+    # of its v1 interface add arrays to a checkpoint.
     def save() -> None:
         with report_failure(folder.parent), options:
             ocp_v1.partial.save(draft, named_leaves.nest(batch))

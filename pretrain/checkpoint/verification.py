@@ -56,7 +56,6 @@ def make_record(leaves: Mapping[str, dict], position: Mapping[str, Any]) -> dict
 
 
 def add_digest(record: Mapping[str, Any]) -> dict:
-    """Adds to a record the sha256 of its canonical JSON, under "digest"."""
     plain = json.loads(json.dumps(record))  # tuples become lists, as they will when it is read
     return {**plain, "digest": json_files.hash_json(plain)}
 
@@ -115,10 +114,7 @@ def load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]
 
 
 def fail_together(read: Callable[[], tuple[Leaves, dict]]) -> tuple[Leaves, dict]:
-    """Returns `read()`; raises in every process if it fails in one.
-
-    Otherwise the others would wait for the one that failed.
-    """
+    """Returns `read()`; raises in every process if it fails in one."""
     error: Exception | None = None  # raised below, after all processes have been asked
     try:
         result = read()
@@ -126,6 +122,7 @@ def fail_together(read: Callable[[], tuple[Leaves, dict]]) -> tuple[Leaves, dict
         raise
     except Exception as cause:  # a damaged file can make any layer below raise anything
         error = cause
+    # Otherwise the others would wait for the one that failed.
     if not np.all(multihost_utils.process_allgather(np.array(error is None))):
         raise DamagedError(describe_error(error)) from error
     return result
@@ -151,7 +148,6 @@ def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
 
 
 def is_within(name: str, folder: str) -> bool:
-    """Returns whether the leaf `name` is in a folder of the state, see `load_newest`."""
     return not folder or name == folder or (folder.endswith("/") and name.startswith(folder))
 
 

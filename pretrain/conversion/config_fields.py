@@ -125,6 +125,5 @@ def export_activation(ours: Any, activations: dict[str, str], where: Path) -> st
 
 
 def invert(activations: dict[str, str]) -> dict[str, str]:
-    """Returns ours -> the first of their names for it."""
     # The last to be set stays: of several names the first.
     return {ours: theirs for theirs, ours in reversed(activations.items())}

@@ -124,7 +124,6 @@ def _remove_rests(paths: Sequence[Path], say: Callable[[str], None]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Deletes a file, or a folder and all that is in it, if it is there and as far as it can."""
     for _ in range(20):  # threads of Orbax may still write there
         if not os.path.lexists(path):
             return

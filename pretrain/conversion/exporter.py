@@ -82,12 +82,11 @@ def export_weights(
 def find_system(run: Run, kind: str = "", system: str = "") -> System:
     """Finds the system whose releases are of models like this run's.
 
-    It is the one that is named, else the one that the run was imported as, else the only one that
-    frames texts so and can write the run's model.
-
     Raises:
         UserError: there is none, or several could write it.
     """
+    # The one that is named, else the one that the run was imported as, else the only one that
+    # frames texts so and can write the run's model.
     if system := system or str(read_origin(run.workdir).get("system", "")):
         return systems.load_system(system)
     text_format = format_name(run.config)
@@ -204,7 +203,6 @@ def assemble(
 
 
 def read_parameter(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Reads one parameter, verified."""
     like = jax.ShapeDtypeStruct(
         shape, jnp.float32, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])
     )

@@ -1,8 +1,4 @@
-"""Published weights become a run, one array at a time.
-
-What a release is called and how it is arranged is in `pretrain.conversion.systems`, how its files
-are read in `pretrain.formats`; here every array is accounted for and moved.
-"""
+"""Published weights become a run, one array at a time."""
 
 import hashlib
 import importlib
@@ -147,14 +143,12 @@ def _read_shapes(release: ReleaseSpec) -> dict[str, tuple[int, ...]]:
 
 
 def _check_copies(arrays: Arrays, reconciliation: Reconciliation) -> None:
-    """Refuses arrays that are tied and differ."""
     for copy, name in reconciliation.copies.items():
         if not np.array_equal(arrays.read(copy), arrays.read(name)):
             raise UserError(f"{copy} should repeat {name}, as the two are tied, and does not")
 
 
 def _write(draft: Path, arrays: Arrays, reconciliation: Reconciliation, shapes: Shapes) -> None:
-    """Writes the checkpoint, as of step 0."""
     leaves = (
         (f"params/{name}", assemble(arrays, reconciliation.mapped.get(name, []), shape))
         for name, shape in shapes.items()
@@ -202,7 +196,6 @@ def _build_config(release: ReleaseSpec, workdir: Path) -> dict[str, Any]:
 def _describe_origin(
     system: str, source: Source, reconciliation: Reconciliation, release: ReleaseSpec
 ) -> dict[str, Any]:
-    """Describes where the weights are from, and what of our arithmetic is theirs."""
     types = {
         str(source.specs[link.theirs].dtype)
         for links in reconciliation.mapped.values()

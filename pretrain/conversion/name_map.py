@@ -60,14 +60,13 @@ class Link(NamedTuple):
 
 
 def _parse_form(form: str) -> tuple[list[str], str]:
-    """Splits a form into their axes, each of some letters, and ours."""
     theirs, ours = form.split(" -> ")
     groups = re.findall(r"\((\w+)\)|(\w)", theirs)
     return [many or one for many, one in groups], ours
 
 
 def expand_rows(rows: Rows, shapes: Shapes) -> list[Link]:
-    """Writes the rows out; those of parameters that are not in `shapes` are left out."""
+    """Writes the rows out, of the parameters in `shapes`."""
     links = []
     for ours, (theirs, axes, *pick) in rows.items():
         if ours not in shapes:
@@ -81,7 +80,7 @@ def expand_rows(rows: Rows, shapes: Shapes) -> list[Link]:
 
 
 def _parse_picks(text: str = "") -> Iterable[tuple[str, int, int]]:
-    """Yields ("Q", 0, 3) of "Q=0/3"."""
+    # ("Q", 0, 3) of "Q=0/3".
     for letter, which, many in re.findall(r"(\w)=(\d+)/(\d+)", text):
         yield letter, int(which), int(many)
 
@@ -195,7 +194,6 @@ def list_unmapped(table: Table, shapes: Shapes) -> list[str]:
 
 
 def list_repeated(table: Table) -> list[str]:
-    """Lists parameters that several arrays are, in whole or in part."""
     parts = table.by_ours()
     return [name for name in parts if len({x.at for x in parts[name]}) < len(parts[name])]
 

@@ -55,7 +55,6 @@ def compare_xlnet(run: Run, source: Source) -> Differences:
 
 
 def _run_streams(run: Run, source: Source, predicts: bool):
-    """Computes the output, and the new memory if one is given."""
     backbone: Any = run.backbone
     # The published memories keep a whole window.
     model = backbone.clone(reuse_len=0, dtype="float32"), run.head.clone(dtype="float32")
@@ -86,7 +85,7 @@ def _forward(model: Any, params: Any, tokens_BL, given: dict[str, Any]):
 
 
 def _make_queries(blind_BL: np.ndarray) -> dict[str, Any]:
-    """Makes a query at every place, which sees the memory and the places before it."""
+    # A query at every place, which sees the memory and the places before it.
     B, L = blind_BL.shape
     before = Mask(visible_BLJ=jnp.tri(L, k=-1, dtype=bool)[None], hides_slots=True)
     slots_BP = jnp.stack([jnp.arange(L)] * B)
@@ -137,7 +136,6 @@ def _read_sentences(source: Source) -> list[list[list[str]]]:
 
 
 def _run_elmo(backbone: Any, params: Any, texts: list[list[list[str]]]) -> list[list[np.ndarray]]:
-    """Computes the top layer's states of each sentence's words, [L, 2D]."""
     model = backbone.clone(dtype="float32")
     longest = max(len(words) for text in texts for words in text)
     states = jax.jit(functools.partial(model.apply, method="layer_states"))

@@ -100,12 +100,10 @@ def _create_cache(cache: str) -> None:
 
 
 def partial_folder(folder: Path) -> Path:
-    """Returns the folder in which the corpus `folder` is made."""
     return folder.with_suffix(".partial")
 
 
 def hash_manifest(manifest: Mapping[str, Any]) -> str:
-    """Hashes the content of the inputs and the options, but not where the inputs are."""
     # The same text elsewhere, read in the same way, is the same corpus.
     how = {**manifest["options"], "source": "", "inputs": list(manifest["inputs"].values())}
     return hashlib.sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()[:12]
@@ -196,7 +194,6 @@ def _order_by_age(path: Path) -> int:
 
 
 def main(config) -> None:
-    """Prepares the corpus of a recipe, and prints what it holds."""
     corpus = call_section("corpus", prepare, config.corpus)
     for name in ("documents", "sentences", "words", "bytes", "tokens"):
         print(f"{name:<11}{corpus.manifest[name]:>15,}")

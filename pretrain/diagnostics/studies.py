@@ -76,10 +76,8 @@ STUDIES = {
 
 
 def _average_tail(loss: np.ndarray) -> float:
-    """Returns the mean loss of the last tenth of the steps."""
     return loss[-max(1, len(loss) // 10) :].mean()
 
 
 def _compare_lowest(norm_N: np.ndarray) -> float:
-    """Returns the lowest layer's norm relative to the top layer's."""
     return norm_N[0] / max(norm_N[-1], 1e-30)

@@ -25,11 +25,7 @@ AGAIN = "start the run again and it goes on from its last checkpoint"
 
 
 class Peers:
-    """The other processes of a run: each lives as long as its heartbeat file changes.
-
-    `workdir/heartbeats/<process>.alive` is compared with what was read before.  Clocks are not
-    compared, as those of two machines differ.
-    """
+    """The other processes of a run: each lives as long as `heartbeats/<process>.alive` changes."""
 
     def __init__(self, workdir, process: int, count: int, limit: float):
         """Begins with no process seen alive, so that none that is starting up is blamed.
@@ -59,7 +55,8 @@ class Peers:
         lost: set[int] = set()
         for number in self.watched:
             with contextlib.suppress(FileNotFoundError, ValueError):
-                # Read, not asked for its time: NFS may answer that from a cache of a minute.
+                # Read, not asked for its time: NFS may answer that from a cache of a minute.  Nor
+                # is the time within compared with a clock, as those of two machines differ.
                 content = json.loads((self.folder / f"{number}.alive").read_text())
                 if content != self.contents.setdefault(number, content):  # not an earlier life's
                     self.unchanged[number] = 0
@@ -105,8 +102,6 @@ class Peers:
 def watch_peers(workdir, limit: float) -> Iterator[None]:
     """Ends this process with a line when another one of the run is lost inside of the block.
 
-    Where the block raises, the watch goes on: the error may follow from a loss, see `end`.
-
     Args:
         workdir: the folder of the run.
         limit: seconds without a sign of life after which a process counts as lost.
@@ -121,6 +116,7 @@ def watch_peers(workdir, limit: float) -> Iterator[None]:
     thread = threading.Thread(target=peers.watch, args=(ended,), daemon=True)
     thread.start()
     yield
+    # Not in a `finally`: where the block raises, the error may follow from a loss, see `end`.
     ended.set()
     thread.join()
 
@@ -135,21 +131,18 @@ def expect_peers(jax_limit: float) -> None:
 
 
 def is_multiprocess() -> bool:
-    """Returns whether this process has joined others."""
     return _jax_limit > 0
 
 
 def end(code: int, message: str, error: BaseException | None = None) -> NoReturn:
-    """Ends this process with a message; the others will notice, or have ended before.
-
-    The message is printed without the credentials of the addresses in it.  An `error` that may
-    follow from the loss of another process is printed in full only if none turns out to be lost.
-    """
-    message = remove_credentials(message)  # a traceback's, too
+    """Ends this process with a message; the others will notice, or have ended before."""
+    message = remove_credentials(message)  # those of the addresses in it, a traceback's too
     if not is_multiprocess():
         print(message, file=sys.stderr)
         sys.exit(code)
     if may_follow_loss(error):
+        # An error that follows from a loss is not printed in full: the watch, or JAX, ends this
+        # process before the wait is over.
         wait = _jax_limit + 10
         reason = remove_credentials(f"{type(error).__name__}: {error}".splitlines()[0])
         notice = f"failed ({reason}); looking for {wait:g} s whether a process is lost"

@@ -26,10 +26,7 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
     """Joins all processes of this run into one machine; call before anything touches a device.
 
     Cloud TPU, Slurm and MPI are recognised; otherwise JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES
-    and JAX_PROCESS_ID say it.  One process alone joins itself, since only a joined process
-    finishes its step and saves when it is told to terminate.  Ctrl-C tells it so too, once.
-
-    A process that finds nobody to join ends with a line and exit code 1.
+    and JAX_PROCESS_ID say it.  A process that finds nobody to join ends with exit code 1.
 
     Args:
         heartbeat: seconds without a sign of life after which a process counts as lost, see
@@ -61,7 +58,9 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
             raise UserError(f"{values}, {why}") from error
         if isinstance(error, RuntimeError):
             raise
-        _join_alone()  # there is no cluster that JAX knows
+        # There is no cluster that JAX knows.  One process alone joins itself, since only a joined
+        # process finishes its step and saves when it is told to terminate.
+        _join_alone()
         return
     finally:
         timer.cancel()
@@ -81,7 +80,6 @@ def _join_alone() -> None:
 
 
 def _end_unjoined(timeout: int) -> None:
-    """Ends the process with a line, as not all of the run have come."""
     who = f"process {os.environ.get('JAX_PROCESS_ID', '')}".strip()
     line = f"error: {who} waited {timeout} s (--join_timeout) for all of the run to join"
     if address := os.environ.get("JAX_COORDINATOR_ADDRESS"):
@@ -91,7 +89,6 @@ def _end_unjoined(timeout: int) -> None:
 
 
 def describe_coordinator(address: str) -> str:
-    """Returns what there is at the coordinator's address, in words."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
@@ -131,7 +128,8 @@ def _port(address: str) -> int:
 
 
 def _check_free(port: int) -> None:
-    """Raises UserError if another program listens here; JAX itself may die of that in silence."""
+    # JAX itself may die in silence where another program listens.
+    # As JAX's coordinator binds: to all addresses, of IPv4 too where there is IPv6.
     family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
     with socket.socket(family) as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -41,6 +41,7 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
         raise UserError(f"mesh {asked} does not use all of {len(devices)} devices exactly once")
     # Splits a physical axis where the recipe's mesh has other sizes than the torus.
     grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    # Auto, not JAX's default of Explicit: the compiler places what nobody constrains.
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
@@ -58,13 +59,11 @@ class Layout:
         self.mesh = mesh
 
     def make_spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
-        """Gives each axis to the first dimension that asks for it and that it divides.
-
-        Leading dimensions without a letter (stacked layers) stay whole.
-        """
+        """Gives each axis to the first dimension that asks for it and that it divides."""
         if len(letters) > len(shape):
             return PartitionSpec()  # a summary of a larger array
         used: set[str] = set()
+        # Leading dimensions without a letter (stacked layers) stay whole.
         spec: list[Any] = [None] * (len(shape) - len(letters))
         for letter, size in zip(letters, shape[len(spec) :], strict=True):
             axes: list[str] = []
@@ -78,7 +77,6 @@ class Layout:
         return PartitionSpec(*spec)
 
     def count_devices(self, *axes: str) -> int:
-        """Counts the devices along these axes together."""
         return int(np.prod([self.mesh.shape[axis] for axis in axes]))
 
     def make_shardings(self, tree):
@@ -108,10 +106,8 @@ class Layout:
         return self.count_devices(*RULES.get(letter, ()))
 
     def reduce_to_shards(self, shares_B: jax.Array, letters: str) -> jax.Array:
-        """Sums [num_shards("B"), ...] by a reduce-scatter along the axes that split the result.
-
-        Written out, as the compiler would all-reduce the whole and keep a shard.
-        """
+        """Sums [num_shards("B"), ...] by a reduce-scatter along the axes that split the result."""
+        # Written out, as the compiler would all-reduce the whole and keep a shard.
         if self.mesh.size == 1:
             return shares_B.sum(0)
         given = self.make_spec("B" + letters, shares_B.shape)

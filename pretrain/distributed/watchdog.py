@@ -33,11 +33,8 @@ class Work(NamedTuple):
 class Watch:
     """Keeps `workdir/heartbeats/<process>.json`, and dumps all stacks of a process that hangs.
 
-    The file is written by a thread, every `period` seconds: its `time` says that the process
-    lives, its `since` that it gets on.  Work that takes longer than 20 times the median of its
-    kind is told of on stderr, and what every thread is at is added to `workdir/stacks/`; once
-    more whenever it has taken twice as long.
-
+    Work that takes longer than 20 times the median of its kind is told of on stderr, and what
+    every thread is at is added to `workdir/stacks/`.
     Attributes:
         began: when the run was started first, by the earlier lives' files; seconds since 1970.
     """
@@ -94,13 +91,15 @@ class Watch:
         self._beat(self.work._replace(doing="ended"))
 
     def _clear(self) -> None:
-        """Removes what killed lives have left half-written."""
+        # What killed lives have left half-written.
         with contextlib.suppress(OSError):
             for draft in self.file.parent.glob(f".{self.file.name}.*.tmp"):
                 draft.unlink()
 
     def _beat(self, work: Work) -> None:
+        # Measured by the monotonic clock, written as time of day, which others can read.
         now, ago = time.time(), time.monotonic() - work.since
+        # `time` says that the process lives, `since` that it gets on.
         what = {"step": work.step, "doing": work.doing, "since": now - ago, "time": now}
         with contextlib.suppress(OSError):  # a full disk is the run's to tell of
             write_json(self.file, {"began": self.began, **what})

@@ -47,7 +47,6 @@ class Reader(contextlib.ExitStack):
         raise NotImplementedError
 
     def _read(self, name: str) -> np.ndarray:
-        """Returns an array of the right shape, in any byte order."""
         raise NotImplementedError
 
     def _add(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
@@ -132,6 +131,5 @@ def expect_arrays(
 
 
 def count_bytes(spec: Spec) -> int:
-    """Returns the bytes of an array."""
     # In Python's integers: a broken header may claim more than 2^64.
     return math.prod(spec.shape) * spec.dtype.itemsize

@@ -71,7 +71,7 @@ def _read_block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _decode_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the (key, value) pairs of a block; a key shares its start with the one before."""
+    # A key shares its start with the one before.
     at, key = 0, b""
     while at < len(block):
         shared, at = decode_varint(block, at)

@@ -47,14 +47,12 @@ class Folder(Reader):
             self._add(str(number), shape, *dtypes)
 
     def _count(self) -> int:
-        """Counts the pieces, which are numbered from 0 without a gap."""
         names = {path.name for path in self.path.glob("params_*.npy")}
         if missing := {f"params_{i}.npy" for i in range(max(len(names), 1))} - names:
             raise ValueError(f"there is no {min(missing)}")
         return len(names)
 
     def _piece(self, number: int) -> np.ndarray:
-        """Maps the numbers of a piece, which are read when they are used."""
         path = self.path / f"params_{number}.npy"
         with explain_read_errors(path):
             piece = npy.open_memmap(path, mode="r")

@@ -162,7 +162,6 @@ def _find_index_within(folder: Path) -> Path:
 
 
 def _count_shards(header: bytes) -> int:
-    """Returns the number of data files in a BundleHeaderProto."""
     if _parse_last(header, 2):  # its byte order
         raise ValueError("it was written on a big-endian machine, which is not supported")
     # Newer writers say what a reader must know at least.

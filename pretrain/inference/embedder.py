@@ -92,7 +92,6 @@ class Embedder:
             yield from self._finish(*waiting)
 
     def _read_words(self, chars_VW: np.ndarray) -> np.ndarray:
-        """Reads the distinct words of a block from their characters: [V, D]."""
         vectors, shards = [], self.layout.num_shards("B")
         while len(chars_VW):
             n = next((n for n in SPELLED if len(chars_VW) >= n * shards), SPELLED[-1]) * shards
@@ -151,7 +150,6 @@ class Embedder:
         return self._pool(out.h, valid_BL)
 
     def _pool(self, h_NBLD, valid_BL):
-        """Takes the chosen layers, and pools their positions where a pool is asked for."""
         h = self.choice(h_NBLD)
         if self.pool == "first":
             return h[..., 0, :]

@@ -111,21 +111,15 @@ def _refuse_tied(backbone: Any) -> str:
 
 
 def _trace(f: Callable[[], str]) -> str:
-    """Calls a function that may make arrays without touching a device.
-
-    Processes must join each other (`jax.distributed.initialize`) before a device is touched.
-    """
+    """Calls a function that may make arrays without touching a device."""
+    # Processes must join each other (`jax.distributed.initialize`) before a device is touched.
     results: list[str] = []
     jax.eval_shape(lambda: results.append(f()))
     return results[0]
 
 
 def special_id(special: Special, name: str) -> int:
-    """Returns the id of <name>.
-
-    Raises:
-        UserError: the tokenizer has no such token.
-    """
+    """Returns the id of <name>; raises UserError if the tokenizer has no such token."""
     if name not in special:
         raise UserError(
             f"this objective needs a token <{name}>, but the tokenizer has only "

@@ -18,9 +18,6 @@ class Objective(nn.Module):
     """Peters et al. 2018, section 3.1, on texts read from both ends
     (`pretrain.data.batches.bidirectional`).
 
-    The loss is the mean of both directions'.  A word beyond the `backbone.V` most frequent is
-    predicted as <unk>; as an input it keeps its own characters.
-
     Attributes:
         stateful: a row goes on from the states at its last batch's end, as the released code;
             False: from zeros, so that no batch depends on those before it.
@@ -46,6 +43,7 @@ class Objective(nn.Module):
             self._loss(h_BZLD[:, z], next_BZL[:, z], weights_BZL[:, z], train)
             for z in range(self.backbone.Z)
         ]
+        # Totals and weights of both: their mean is the mean over all predictions.
         sums = jax.tree.map(lambda *parts: sum(parts), *ways)
         if not train:
             for name, way in zip(("forward", "backward"), ways, strict=False):
@@ -69,6 +67,7 @@ class Objective(nn.Module):
         self._check(batch)
         Z = self.backbone.Z
         state = self._get_state(batch["boundary_BZL"].shape[0])
+        # A model of one direction reads the first, forwards, of the two that every batch holds.
         starts_BZL = batch["boundary_BZL"][:, :Z] >= RESETS[self.reset]
         # Places of one group share a state: a new group starts from zeros.
         mask = Mask(is_causal=True, groups_BL=jnp.cumsum(starts_BZL, axis=-1))
@@ -108,17 +107,16 @@ class Objective(nn.Module):
             )
 
     def _inputs(self, batch):
-        """Returns what the backbone reads: characters, or ids below V."""
+        # A word that is predicted as <unk> keeps its own characters as an input.
         if self.backbone.inputs == "characters":
             return batch["chars_BZLW"]
         return self._replace_unknown(batch["tokens_BZL"])
 
     def _replace_unknown(self, ids_BZL):
-        """Replaces ids beyond the model's vocabulary by <unk>'s."""
+        # Words are numbered by frequency, so those beyond V are the rarest.
         return jnp.where(ids_BZL < self.backbone.V, ids_BZL, special_id(self.special, "unk"))
 
     def _get_state(self, B: int):
-        """Returns the variable of the states between batches; None without `stateful`."""
         if not self.stateful:
             return None
         return self.variable("state", "lstm", self.backbone.initial_memory, B)

@@ -20,16 +20,15 @@ def sample_spans(
     """Samples XLNet's n-grams to predict: bool [L] with exactly `goal` True.
 
     Runs of n words, n in 1..max_gram with probability in proportion to 1/n, each placed at random
-    within a context of n * alpha // beta pieces and begun at the start of a word.  Pieces
-    that are not eligible are passed over; a run stops at the goal; what the runs leave over
-    is drawn singly.  Follows `_sample_mask` of the released data_utils.py, whose n counts
-    pieces instead of words: `faithful` does as it does.
+    within a context of n * alpha // beta pieces and begun at the start of a word.
 
     Args:
         starts_L: bool, the piece begins a word.
         eligible_L: bool, may be predicted; fewer than `goal` of these are all chosen.
+        faithful: n counts pieces, as in `_sample_mask` of the released data_utils.py.
     """
     L = starts_L.shape[0]
+    # A run and its context take at least 1 + alpha // beta pieces.
     trips = min(goal, -(-L // (1 + alpha // beta)))
     gram_rng, context_rng, single_rng = jax.random.split(rng, 3)
     odds = 1 / jnp.arange(1, max_gram + 1)
@@ -44,6 +43,7 @@ def sample_spans(
     # A scan over as many runs as can be needed: shapes on device cannot depend on what is drawn.
     def place_run(state, draw):
         picked_L, done, here = state
+        # As the released code: the last run is no longer than what the goal leaves.
         n = jnp.minimum(draw[0], goal - done)
         context = n * alpha // beta
         left = jnp.floor(draw[1] * context).astype(jnp.int32)
@@ -51,14 +51,17 @@ def sample_spans(
         end = jnp.minimum(begin + n, L) if faithful else begin
         for word in range(0 if faithful else max_gram):
             end = jnp.where(word < n, next_start[jnp.minimum(end + 1, L)], end)
+        # A run that would reach the end is discarded, and nothing follows it.
         fits = (n > 0) & (end < L)
         inside_L = (place_L >= begin) & (place_L < end) & eligible_L & fits
+        # Words are several pieces, so n of them may exceed the goal: the run stops there.
         inside_L &= before[:-1] - before[begin] < goal - done
         here = jnp.where(fits, end + context - left, L)
         return (picked_L | inside_L, done + inside_L.sum(), here), None
 
     nothing = (jnp.zeros(L, bool), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
     (picked_L, done, _), _ = jax.lax.scan(place_run, nothing, (grams, wheres))
+    # What the runs leave over is drawn singly.
     return picked_L | sample_positions(single_rng, eligible_L & ~picked_L, goal - done)
 
 
@@ -74,9 +77,8 @@ def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: i
     """Samples whole units of text, at most `goal` positions in all: bool [L].
 
     The text is cut end to end into runs of 1, 2, ... units with these odds, and the runs are
-    taken in a random order; one that would exceed the goal is passed over, as in BERT's
-    create_masked_lm_predictions.  A run of words gives ALBERT's n-grams (odds 1/n) and
-    SpanBERT's spans (geometric odds).
+    taken in a random order.  A run of words gives ALBERT's n-grams (odds 1/n) and SpanBERT's
+    spans (geometric odds).
 
     Args:
         starts_L: bool, a unit begins here: everywhere, or where words do.
@@ -87,11 +89,14 @@ def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: i
     L = starts_L.shape[0]
     length_rng, order_rng = jax.random.split(rng)
     lengths_L = 1 + jax.random.categorical(length_rng, jnp.log(jnp.array(odds)), shape=(L,))
+    # As many lengths are drawn as there can be units; a unit's run is the first that ends behind
+    # it.
     run_L = jnp.searchsorted(jnp.cumsum(lengths_L), jnp.cumsum(starts_L) - 1, side="right")
     border_L = (run_L[1:] != run_L[:-1]) | (eligible_L[1:] != eligible_L[:-1])
     run_L = jnp.append(0, jnp.cumsum(border_L))  # by number, and none across a border
     size_L = jnp.zeros(L, jnp.int32).at[run_L].add(eligible_L)
     order_L = jnp.argsort(jax.random.uniform(order_rng, (L,)))
+    # One that would exceed the goal is passed over, as in BERT's create_masked_lm_predictions.
     fitting_L = take_fitting(size_L[order_L], goal, unit * len(odds))
     taken_L = jnp.zeros(L, bool).at[order_L].set(fitting_L)
     return taken_L[run_L] & eligible_L
@@ -100,15 +105,14 @@ def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: i
 def take_fitting(size_L, goal, largest: int = 0):
     """Takes, in their order, each of these sizes that still fits: bool [L].
 
-    A turn ends at a size that no longer fits, smaller than that of the turn before.  So there are
-    no more turns than the `largest` size, nor than different sizes in L positions.
-
     Args:
         size_L: int, 0 for no unit.
         goal: the sum of the sizes is at most this.
         largest: an upper limit of the sizes; 0: unknown.
     """
     L = len(size_L)
+    # A turn ends at a size that no longer fits, smaller than that of the turn before.  So there are
+    # no more turns than the `largest` size, nor than different sizes in L positions.
     # The same number for all rows: a `while_loop` would make devices wait to agree on its end.
     turns = min(largest or L, math.isqrt(2 * L) + 1)
 
@@ -132,6 +136,7 @@ def mask_tokens(
     """
     kind_rng, token_rng = jax.random.split(rng)
     kind_L = jax.random.uniform(kind_rng, tokens_L.shape)
+    # As BERT's code: of all V, the special tokens and the right one among them.
     any_L = jax.random.randint(token_rng, tokens_L.shape, 0, V, tokens_L.dtype)
     drawn_L = jnp.where(kind_L < mask_rate + random_rate, any_L, tokens_L)
     return jnp.where(picked_L, jnp.where(kind_L < mask_rate, mask_id, drawn_L), tokens_L)
@@ -147,6 +152,7 @@ def find_targets(targets_BL, P: int):
 
 def sample_order(rng, L: int, size: int):
     """Samples XLNet's order of L positions: chunks of `size` in order, all permuted alike: [L]."""
+    # The released code shuffles the rows of [size, L / size]: one order for all chunks.
     within = jax.random.permutation(rng, size)
     return (jnp.arange(0, L, size)[:, None] + within).reshape(L)
 
@@ -154,10 +160,11 @@ def sample_order(rng, L: int, size: int):
 def rank_positions(order_L, picked_L, special_L):
     """Ranks positions under a permutation: (rank_L, sees_below_L), which say who sees whom.
 
-    i sees j if rank[j] < sees_below[i] (`masks.permuted`): context has rank -1 and sees only
-    context; what is picked or special has its rank in the order and sees whatever comes before
-    it, and special places themselves besides.  `_local_perm` of the released data_utils.py.
+    i sees j if rank[j] < sees_below[i] (`masks.Mask`), as in `_local_perm` of the released
+    data_utils.py: context sees only context, and the others whatever comes before them.
     """
+    # Context is of rank -1, so it sees only context, and is seen by all.  A special place is not
+    # predicted: it may see itself.
     rank_L = jnp.where(picked_L | special_L, order_L, -1)
     return rank_L, jnp.where(picked_L & ~special_L, rank_L, rank_L + 1)
 

@@ -52,6 +52,7 @@ class Objective(nn.Module):
     special: Special = SPECIAL
 
     def setup(self):
+        # A backbone without one is refused in `_next_sentence`, by name.
         if self.nsp and getattr(self.backbone, "pooler", False):
             init = params.initializer(self.backbone.initializer, self.backbone.init_scale)
             D = self.backbone.D
@@ -78,6 +79,7 @@ class Objective(nn.Module):
         """Computes states; returns (those of <cls>, those of hidden tokens, targets, weights)."""
         tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
         hidden_BL, targets_BL = self.corrupt(batch)
+        # The last layer and the head compute these positions alone: 15% of the rows' tokens.
         slots_BP, real_BP = corruption.find_targets(targets_BL, self.predicted(tokens_BL.shape[1]))
         read_BP = jnp.pad(slots_BP, ((0, 0), (1, 0))) if self.nsp else slots_BP  # <cls> is at 0
         h_BPD = self.backbone(
@@ -146,6 +148,7 @@ class Objective(nn.Module):
     def _odds(self) -> list[float]:
         lengths = range(1, self.max_gram + 1)
         if self.geometric:
+            # Odds, not probabilities: their factor `geometric` is the same for all.
             return [(1 - self.geometric) ** (n - 1) for n in lengths]
         return [1 / n for n in lengths]
 
@@ -157,7 +160,8 @@ class Objective(nn.Module):
             raise UserError("objective.nsp=True needs model.pooler=True")
         pooled_BD = self.backbone.pool(first_BD).astype(jnp.float32)
         logits_BC = pooled_BD @ self.next_DC + self.next_bias_C
-        label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]  # 0: B follows A
+        # The released weights have B follows A as class 0.
+        label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]
         log_BC = jax.nn.log_softmax(logits_BC)  # of float32 logits, whatever the model's dtype
         label_log_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
         hits_B = logits_BC.argmax(-1) == label_B

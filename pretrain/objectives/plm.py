@@ -82,16 +82,14 @@ class Objective(nn.Module):
         return self.backbone.refusal(order)
 
     def predicted(self, L: int) -> int:
-        """Returns the number of predicted positions of L."""
         return self._order().predicted(L)
 
     def flops(self, B: int, L: int) -> float:
-        """Counts the floating-point operations of one training step."""
         P = self.predicted(L)
         return self.backbone.flops(B, L, P) + self.head.flops(B * P)
 
     def _memory(self, starts_BL):
-        """Returns the variables kept between batches; None if the backbone has no memory."""
+        # None if the backbone has no memory.
         B, M = starts_BL.shape[0], self.backbone.M
         if not M:
             return None
@@ -117,6 +115,7 @@ class Objective(nn.Module):
         if self.reset:
             # An entry lives on while no document has begun after it.
             alive_BM = memory["alive_BM"].value
+            # Only what the memory keeps of this window: the backbone drops the rest, too.
             starts_BR = starts_BL[:, : self.backbone.reuse_len]
             alive_BJ = jnp.concatenate([alive_BM, jnp.ones_like(starts_BR)], axis=1)
             starts_BJ = jnp.concatenate([jnp.zeros_like(alive_BM), starts_BR], axis=1)

@@ -31,7 +31,6 @@ class WindowOrder:
     faithful: bool
 
     def predicted(self, L: int) -> int:
-        """Returns the number of predicted positions of L."""
         return int(L / self.predict_every)
 
     def draw(self, rng, special_L, word_starts_L, backward):
@@ -45,8 +44,10 @@ class WindowOrder:
         L, cut = special_L.shape[0], self.reuse_len
         self._check(L)
         goal = self.predicted(L)
+        # As the released code: the first part has the odd one.
         goals, parts = (goal - goal // 2, goal // 2), ((0, cut), (cut, L))
         parts_ranks = []
+        # The parts' orders and spans are independent.
         rngs = jax.random.split(rng, (2, 2))
         for (span_rng, order_rng), goal, (a, b) in zip(rngs, goals, parts, strict=True):
             special, starts = special_L[a:b], word_starts_L[a:b]
@@ -78,7 +79,6 @@ class WindowOrder:
         return flip(picked_L)
 
     def _check(self, L: int) -> None:
-        """Raises UserError where a window of L cannot be parted or ordered so."""
         reuse_len = self.reuse_len
         parts = (reuse_len, L - reuse_len)
         if self.predicted(L) < 2:

@@ -23,14 +23,14 @@ def keep(folder: str | os.PathLike) -> None:
     """Makes JAX keep in `folder` the programs that take it a second or more to compile.
 
     If JAX_COMPILATION_CACHE_DIR is set, that folder is used instead.
-    JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.  A folder that another user owns or can write
-    to is not used, as machine code is run from it.
+    JAX_ENABLE_COMPILATION_CACHE=false keeps nothing.
     """
     if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     # JAX's keys do not tell CPUs apart; an unknown instruction would end the process.
     kind = jax.default_backend()
     path = pathlib.Path(folder) / (f"cpu-{_abilities()}" if kind == "cpu" else kind)
+    # Machine code is run from there: it is not to be another user's.
     if why := _refuse(path):
         print(
             f"{path} is not used, programs are compiled anew: {why}; delete it, or chmod go-w",
@@ -43,11 +43,7 @@ def keep(folder: str | os.PathLike) -> None:
 
 @epath.register_path_cls(SCHEME)
 class SealedPath(pathlib.PurePosixPath):
-    """A folder or file of the cache, which JAX opens through etils as sealed:///a/b.
-
-    A file begins with the digest of its content.  One that is damaged, or not this user's own, is
-    removed when JAX looks for it: JAX would run it, and the process would end by a signal.
-    """
+    """A folder or file of the cache, which JAX opens through etils as sealed:///a/b."""
 
     def __fspath__(self) -> str:
         return str(self._real)
@@ -60,29 +56,24 @@ class SealedPath(pathlib.PurePosixPath):
         return pathlib.Path("/", *self.parts[1:])
 
     def exists(self) -> bool:
-        """Returns whether there is a file that may be used."""
         return self._content() is not None
 
     def read_bytes(self) -> bytes:
-        """Reads and verifies the content of the file."""
         if (content := self._content()) is None:
             raise FileNotFoundError(os.fspath(self))
         return content
 
     def write_bytes(self, content: bytes) -> None:
-        """Replaces the file in one go."""
+        # A file begins with the digest of its content.
         write_file(self._real, hashlib.sha256(content).digest() + content, private=True)
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Creates the folder for its owner alone."""
         self._real.mkdir(mode=0o700, parents=parents, exist_ok=exist_ok)
 
     def glob(self, pattern: str) -> Iterator["SealedPath"]:
-        """Yields the files of the folder."""
         return (self / path.name for path in self._real.glob(pattern))
 
     def stat(self) -> types.SimpleNamespace:
-        """Returns the size of the file as etils' `length`."""
         return types.SimpleNamespace(length=self._real.stat().st_size)
 
     def unlink(self) -> None:
@@ -98,6 +89,7 @@ class SealedPath(pathlib.PurePosixPath):
         digest, content = sealed[:DIGEST], sealed[DIGEST:]
         if not why and hashlib.sha256(content).digest() == digest:
             return content
+        # JAX would run what is damaged, and the process would end by a signal.
         with contextlib.suppress(OSError):
             self._real.unlink()
         print(f"{self} is compiled anew: {why or 'the file is damaged'}", file=sys.stderr)

@@ -70,13 +70,11 @@ def write_file(path: PathLike, content: bytes, *, private: bool = False) -> None
 
 
 def rename_folder(draft: PathLike, folder: PathLike) -> None:
-    """Gives a folder its name and waits until the name is on disk."""
     os.rename(draft, folder)
     sync_folder(pathlib.Path(folder).parent)
 
 
 def sync_file(path: PathLike) -> None:
-    """Waits until the content of a file is on disk."""
     with open(path, "rb") as file:
         os.fsync(file.fileno())
 
@@ -90,7 +88,6 @@ def sync_folder(folder: PathLike) -> None:
 
 
 def sync_tree(folder: pathlib.Path) -> None:
-    """Waits until every file and folder below `folder` is on disk."""
     for place, _, names in os.walk(folder):
         for name in names:
             sync_file(os.path.join(place, name))

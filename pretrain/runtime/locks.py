@@ -22,7 +22,7 @@ _locks: set[int] = set()  # file descriptors of the locks of this process
 
 
 def _forget_locks() -> None:
-    """Closes the locks of the parent, which a forked child would keep alive after it."""
+    # A forked child has its parent's descriptors, and would keep the locks alive after it.
     while _locks:
         os.close(_locks.pop())
 
@@ -51,8 +51,6 @@ def check_writable(folder: PathLike) -> None:
 def lock_workdir(workdir: PathLike) -> Iterator[None]:
     """Reserves `workdir` for this process; creates the folder.
 
-    The children of the process do not share the lock.  The file `lock` names its owner and stays
-    behind empty: were it deleted, two runs could lock two different files of that name.
 
     Raises:
         UserError: another process, named in the message, is using `workdir`; or the file cannot
@@ -128,6 +126,7 @@ def _hold(lock: int) -> Iterator[None]:
         if lock in _locks:  # not in a forked child
             _locks.remove(lock)
             with contextlib.suppress(OSError):  # a full disk: the old name harms nobody
+                # Emptied, not deleted: else two runs could lock two different files of that name.
                 os.ftruncate(lock, 0)
             os.close(lock)
 

@@ -9,11 +9,9 @@ ACCELERATORS = ("libtpu", "jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_p
 
 
 def keep_memory() -> None:
-    """Makes the process keep freed memory, on a CPU alone; call before JAX starts its threads.
-
-    XLA allocates its temporaries anew at every step.  By default glibc has returned such large
-    blocks to the kernel by then, and a fifth of a step goes into page faults.
-    """
+    """Makes the process keep freed memory, on a CPU alone; call before JAX starts its threads."""
+    # XLA allocates its temporaries anew at every step.  By default glibc has returned such large
+    # blocks to the kernel by then, and a fifth of a step goes into page faults.
     # An accelerator has an allocator of its own, and the host's memory is better given back.
     alone = os.environ.get("JAX_PLATFORMS") == "cpu" or not any(
         importlib.util.find_spec(name) for name in ACCELERATORS

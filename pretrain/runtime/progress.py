@@ -28,10 +28,7 @@ def say(line: str, *, every_process: bool = False) -> None:
 
 
 class Progress:
-    """Prints now and then how far a job is: `progress(mb, tokens)`, and `close` at its end.
-
-    Every process that works prints: the one that prepares a corpus need not be the first.
-    """
+    """Prints now and then how far a job is: `progress(mb, tokens)`, and `close` at its end."""
 
     def __init__(self, job: str):
         self.job, self.started, self.printed = job, time.monotonic(), time.monotonic()
@@ -47,6 +44,7 @@ class Progress:
             self._print(mb, tokens, "\n")
 
     def _print(self, mb: float, tokens: int, end: str) -> None:
+        # In every process that works: the one that prepares a corpus need not be the first.
         self.printed, self.printed_tokens = time.monotonic(), tokens
         speed = tokens / max(self.printed - self.started, 1e-9)
         line = f"{self.job}: {mb:,.0f} MB, {tokens:,} tokens, {speed:,.0f} tokens/s"

@@ -15,12 +15,10 @@ from pretrain.runtime.json_files import read_json, write_json
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
-    """Writes the recipe of a run to `config.json`, without credentials.
-
-    Others may read the file, to go on from the run, unless the recipe held credentials.
-    """
+    """Writes the recipe of a run to `config.json`, without credentials."""
     public = {"format": FORMAT, **_redact(config)}
-    # Redacting is a matter of patterns, which may miss one.
+    # Others may read the file, to go on from the run, unless the recipe held credentials: removing
+    # them is a matter of patterns, which may miss one.
     has_secrets = json.dumps(public) != json.dumps({"format": FORMAT, **config})
     write_json(pathlib.Path(workdir) / "config.json", public, private=has_secrets)
 
@@ -40,11 +38,9 @@ def read_config(workdir: PathLike) -> dict:
 
 
 def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[str]:
-    """Lists where two nested dictionaries differ, as "optim.lr: 0.0004 -> 0.001".
-
-    Credentials in their addresses are neither compared nor printed.
-    """
-    # Through JSON, as the saved one came: tuples are lists there.
+    """Lists where two nested dictionaries differ, as "optim.lr: 0.0004 -> 0.001"."""
+    # Through JSON, as the saved one came: tuples are lists there.  Without credentials, which may
+    # have changed, and are not to be printed.
     old, new = (flatten(_redact(json.loads(json.dumps(x)))) for x in (saved, present))
     names = list(dict.fromkeys([*old, *new]))
     return [
@@ -56,7 +52,6 @@ def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[s
 
 
 def _redact(tree: Any) -> Any:
-    """Removes the credentials from every address in nested dictionaries and lists."""
     if isinstance(tree, Mapping):
         return {name: _redact(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):

@@ -16,8 +16,6 @@ def call_section(
 ) -> Result:
     """Calls a function with a recipe's section, whose keys are checked before.
 
-    Any other error of the work inside stays what it is.
-
     Args:
         given: further arguments of the function, which the section cannot set.
 

@@ -6,10 +6,8 @@ import sys
 
 
 def open_closed() -> None:
-    """Opens each closed standard stream on /dev/null.
-
-    Otherwise its number would go to the next file that is opened, and prints into that file.
-    """
+    """Opens each closed standard stream on /dev/null."""
+    # Otherwise its number would go to the next file that is opened, and prints into that file.
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if not _is_open(number):
             nothing = os.open(os.devnull, os.O_RDWR)
@@ -24,7 +22,7 @@ def open_closed() -> None:
 
 
 def _is_open(number: int) -> bool:
-    """Returns whether a standard stream is open, for writing unless it is the input."""
+    # For writing, unless it is the input.
     # A shell gives the number to its script, if it is free; that is open for reading.
     try:
         mode = fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE

@@ -1,10 +1,6 @@
 """Anneals the learning rate once a held-out number stays where it is, and then ends the run.
 
-Peters et al. 2017 (arXiv 1705.00108) divide the rate by ten at the best epoch, again five epochs
-later, and stop after another five.  As it is known only later which epoch was the best, this waits
-for `patience` evaluations.
-
-    config.hooks = dict(anneal=dict(name="pretrain.training.anneal", metric="dev/f1"))
+config.hooks = dict(anneal=dict(name="pretrain.training.anneal", metric="dev/f1"))
 """
 
 import dataclasses
@@ -19,6 +15,7 @@ from pretrain.training.metrics import split_direction
 class Hook(hooks.Hook):
     """Multiplies the learning rate by a factor, a few times, when a number has stopped to improve.
 
+    Peters et al. 2017 (arXiv 1705.00108).
     Attributes:
         metric: the held-out number, as "dev/f1"; "-" in front of it: a lower one is better.
         patience: evaluations that do not better the best before the first cut.
@@ -40,7 +37,6 @@ class Hook(hooks.Hook):
         self.best, self.since, self.done = -math.inf, 0, 0
 
     def __call__(self, step: int, state: Any, report: hooks.Report) -> None:
-        """Counts an evaluation since the best one, or since the last cut."""
         if not report.held_out:
             return
         name, sign = split_direction(self.metric)
@@ -48,6 +44,8 @@ class Hook(hooks.Hook):
         self.since += 1
         if not self.done and value > self.best:  # never of a number that is not finite
             self.best, self.since = value, 0
+        # The paper cuts the rate at the best epoch.  Which it was is known only later, so this
+        # waits.
         if self.since < (self.length if self.done else self.patience):
             return
         if self.done == self.cuts:
@@ -56,10 +54,8 @@ class Hook(hooks.Hook):
         report.scalars["lr_scale"] = self.factor**self.done
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the best number, the evaluations since, and the cuts so far."""
         return {"best": self.best, "since": self.since, "done": self.done}
 
     def load_state_dict(self, state: dict[str, Any], report: hooks.Report) -> None:
-        """Goes on from a `state_dict`."""
         self.best = state.get("best", -math.inf)
         self.since, self.done = state.get("since", 0), state.get("done", 0)

@@ -104,8 +104,6 @@ class Steps:
         self._init_carry = functools.cache(self._compile_carry)
 
     def _bind_layout(self, f):
-        """Returns `f`, which then traces its functions under this machine's layout."""
-
         def run(*args):
             # Around each call: a function is traced at its first, wherever that is.
             with sharding_context(self.layout):
@@ -128,6 +126,7 @@ class Steps:
             Sums in float64; None if `stop()` asked to break off.
         """
         total: metrics.Metrics = {}
+        # Anew for each evaluation: what is held out is read from its beginning.
         carry = self._init_carry(data)()
         for step, batch in itertools.islice(
             read_batches(data, 0, self.layout.find_rows(data.B)), batches
@@ -142,10 +141,7 @@ class Steps:
         return total
 
     def predict(self, params, data, stop) -> dict[str, np.ndarray] | None:
-        """Returns the objective's predictions for every row of `data`, in its order.
-
-        Rows that fill up the last batch are left out.  None if `stop()` asked to break off.
-        """
+        """Returns predictions for every row of `data`, in its order; None if `stop()` is True."""
         blocks: list[dict[str, np.ndarray]] = []
         for _, batch in read_batches(data, 0, self.layout.find_rows(data.B)):
             arrays = self.layout.shard_batch(batch, data.B)
@@ -155,11 +151,11 @@ class Steps:
             if stop():
                 return None
         whole = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
+        # Rows that fill up the last batch weigh 0.
         is_row_B = whole.pop("weight_B") > 0
         return {name: x[is_row_B] for name, x in whole.items()}
 
     def _compile_carry(self, data):
-        """Returns a function that makes the carry with which an evaluation on `data` begins."""
         make_batch = make_blank(data)
 
         def init_carry():

@@ -1,4 +1,4 @@
-"""Goodput: the share of a run's time, all its lives together, that went into steps that count."""
+"""Measures goodput: how much of a run's time counted."""
 
 import time
 from collections.abc import Callable
@@ -15,19 +15,16 @@ class Goodput:
         self.start, self.now, self.productive = began, now, 0.0
 
     def add(self, seconds: float) -> None:
-        """Takes in seconds of steps."""
         self.productive += seconds
 
     def compute_share(self) -> float:
-        """Returns the share so far, between 0 and 1."""
         return min(1.0, self.productive / max(self.now() - self.start, 1e-9))
 
     def state_dict(self, more: float) -> dict[str, float]:
-        """Returns what a checkpoint keeps; `more` seconds of steps are yet to be added."""
+        # `more` seconds of steps are yet to be added.
         return {"began": self.start, "productive": self.productive + more}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Goes on from a `state_dict`; {}: from the start."""
         # The earlier: a restored folder may have lost the heartbeat of the first start.
         self.start = min(self.start, state.get("began", self.start))
         self.productive = state.get("productive", 0.0)

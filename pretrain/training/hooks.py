@@ -109,7 +109,7 @@ class Hook(Protocol):
 
 
 def select_due_hooks(hooks: Sequence[Hook], step: int, last: int) -> list[Hook]:
-    """Lists the hooks whose period ends with this step; all of them at the last."""
+    # All at the last step, where their periods need not end.
     return [x for x in hooks if step == last or (x.every and step % x.every == 0)]
 
 
@@ -161,7 +161,6 @@ def find_saved_state(position: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def refuse_overflow() -> Iterator[None]:
-    """Wraps a save: weights that are not finite end the run with a line."""
     try:
         yield
     except FloatingPointError as error:
@@ -218,7 +217,6 @@ class Evaluate(Hook):
             self.last = Evaluation(step, {name: to_json(x) for name, x in held_out.items()})
 
     def _evaluate(self, name: str, params, data) -> dict[str, float] | None:
-        """Returns the numbers of one stream; None if told to stop."""
         total = self.steps.evaluate(params, data, self.stop, self.batches)
         if total is None or not self.score:
             return total and metrics.compute_means(total)
@@ -238,8 +236,7 @@ class CheckSaves(Hook):
     name = "checking the saves"
 
     def __init__(self, checkpoints: Sequence):
-        """Takes all `Checkpoints` of the run."""
-        self.checkpoints = checkpoints
+        self.checkpoints = checkpoints  # all of the run: the best are saved apart
 
     def __call__(self, step: int, state: State, report: Report) -> None:
         for saved in self.checkpoints:

@@ -78,7 +78,6 @@ class KeepBest(Hook):
 
     @property
     def has_lost_patience(self) -> bool:
-        """Returns whether so many evaluations in a row did not better the best."""
         return bool(self.patience) and self.since >= self.patience
 
     @property
@@ -87,10 +86,8 @@ class KeepBest(Hook):
         return self.best and dataclasses.replace(self.best, since=self.since)
 
     def put_aside_unnamed(self) -> None:
-        """Moves the best of earlier lives out of the way, where the run has no checkpoint left.
-
-        Somebody may have deleted the checkpoints by hand, and these weights are all that is left.
-        """
+        """Moves the best of earlier lives out of the way, where the run has no checkpoint left."""
+        # Somebody may have deleted the checkpoints by hand, and these weights are all that is left.
         if steps := list_steps(self.saved.folder):
             logging.warning("no checkpoint names what is in %s: moved aside", self.saved.folder)
         self.saved.put_aside(steps)  # even of none: all processes wait there for each other
@@ -107,10 +104,8 @@ class KeepBest(Hook):
         return {"value": self.value, "since": self.since, "step": self.step, "values": values}
 
     def load_state_dict(self, state: dict[str, Any], report: Report) -> None:
-        """Goes on from the best of a `state_dict`; what came after it is to come again.
-
-        If its weights are lost, they are looked for anew, beginning with the restored step.
-        """
+        # What came after the best is to come again.  If its weights are lost, they are looked for
+        # anew, beginning with the restored step.
         latest = self.saved.manager.latest_step()
         step = state.get("step", -1 if latest is None else latest)
         if named := self._find_named_steps(step):

@@ -19,10 +19,7 @@ from pretrain.training.tensorboard import Board
 
 
 class Writer:
-    """A run's numbers: workdir/metrics.jsonl and TensorBoard events, from the first process only.
-
-    A run resumed at `step` forgets what an earlier life wrote beyond it.
-    """
+    """A run's numbers: metrics.jsonl and TensorBoard events, from the first process only."""
 
     def __init__(self, workdir, step: int):
         """Raises UserError if the files cannot be read and written."""
@@ -31,6 +28,7 @@ class Writer:
             return
         workdir = pathlib.Path(workdir)
         self.path = workdir / "metrics.jsonl"
+        # What an earlier life wrote beyond the restored step is done again, and written again.
         self._keep_lines(lambda line: line["step"] <= step)
         with _report_write_errors(self.path):
             self.board = Board(workdir / "tensorboard", step + 1)
@@ -81,7 +79,6 @@ class Writer:
 
 @contextlib.contextmanager
 def _report_write_errors(path: pathlib.Path) -> Iterator[None]:
-    """Raises UserError where `path`, or another file that an error names, cannot be written."""
     try:
         yield
     except OSError as error:
@@ -129,14 +126,12 @@ def _parse_line(text: bytes) -> dict | None:
 
 
 def is_evaluation(line: dict) -> bool:
-    """Returns whether a line holds held-out numbers, as "dev/loss"."""
     # The norms of training have a "/", too.
     return any("/" in name and not name.startswith(NORMS) for name in line)
 
 
 def is_number(x: Any) -> bool:
-    """Returns whether a value of a line is a number: no null, word or bool."""
-    return type(x) in (int, float)
+    return type(x) in (int, float)  # no bool, which is an int to `isinstance`
 
 
 def select_series(lines: list[dict], name: str) -> tuple[list[int], list[float]]:
@@ -153,7 +148,6 @@ class Progress:
         self.live, self.speaks = sys.stderr.isatty(), jax.process_index() == 0
 
     def show(self, step: int, values: dict[str, float]) -> None:
-        """Prints where the run is; `values` are those that it writes down at this step."""
         parts = [f"step {step}/{self.steps}"]
         parts += [f"{name} {values[name]:.4f}" for name in ("loss",) if name in values]
         parts += [f"lr {values['lr']:.2e}"]

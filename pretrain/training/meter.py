@@ -31,7 +31,6 @@ class Meter:
 
     @contextlib.contextmanager
     def measure_wait(self):
-        """Measures the wait for a batch, with which a step begins."""
         self.began = began = time.monotonic()
         yield
         self.wait = time.monotonic() - began
@@ -39,10 +38,7 @@ class Meter:
     def add(
         self, metrics: StepMetrics | None, tokens: int = 0, flops: float = 0.0
     ) -> StepMetrics | None:
-        """Takes in a step: its metrics, on the device still, its tokens and its FLOPs.
-
-        Returns the metrics of the step before.
-        """
+        """Takes in a step's metrics, on the device still; returns those of the step before."""
         # The step before: by now it is done, or soon will be, while this one runs on.
         done, self.late = self.late, metrics
         done = jax.device_get(done)
@@ -58,7 +54,7 @@ class Meter:
         return done
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
-        """Returns the sums since the last reading, for a checkpoint: JSON keeps float32 exactly."""
+        # JSON keeps a float32 exactly: it is written as the float64 of the same value.
         return {
             name: dataclasses.asdict(x)
             | {"total": np.asarray(x.total).tolist(), "weight": float(x.weight)}
@@ -66,7 +62,6 @@ class Meter:
         }
 
     def load_state_dict(self, state: dict[str, dict[str, Any]]) -> None:
-        """Goes on from the sums of a `state_dict`."""
         self.sums = {
             name: Sum(np.float32(x.pop("total")), np.float32(x.pop("weight")), **x)
             for name, x in copy.deepcopy(state).items()

@@ -25,10 +25,7 @@ def compute_means(metrics: Metrics) -> dict[str, float]:
 
 
 def split_direction(metric: str) -> tuple[str, int]:
-    """Splits what a recipe calls best, "-dev/loss", into a number's name and its sign.
-
-    The sign is -1 where a lower number is better, else 1.
-    """
+    """Splits "-dev/loss" into a number's name and its sign: -1 where a lower one is better."""
     return metric.removeprefix("-"), -1 if metric.startswith("-") else 1
 
 

@@ -13,8 +13,6 @@ from pretrain.training.train_state import State, StepMetrics
 class StepMonitor:
     """Adds up the metrics of every step, and tells of those that were skipped.
 
-    It looks at a step when the next is on its way, so that the device never waits for the host.
-
     Attributes:
         meter: sums and times since they were last written down.
     """
@@ -34,12 +32,13 @@ class StepMonitor:
         """Takes in step number `step`, on a batch of the layout `data`, and starts its report."""
         self.meter.compiling |= data is not self.data
         self.step, self.data, self.report = step, data, Report(metrics)
+        # A step is looked at when the next is on its way, so that the device never waits for the
+        # host.
         done = self.meter.add(metrics, data.B * data.L, self.flops(data.B, data.L))
         self._check(step - 1, done)
         return self.report
 
     def catch_up(self) -> None:
-        """Waits for the latest step and looks at it."""
         self._check(self.step, self.meter.add(None))
 
     def _check(self, step: int, done: StepMetrics | None) -> None:
@@ -63,7 +62,6 @@ class MetricsLogger(Hook):
     name = "logging"
 
     def __init__(self, every: int, monitor: StepMonitor, rate, goodput: Goodput):
-        """Takes `rate`, the learning rate by step."""
         self.every, self.monitor, self.rate, self.goodput = every, monitor, rate, goodput
         self.peak = peak_flops.find_peak()
 

@@ -30,13 +30,11 @@ def path_name(path) -> str:
 
 
 def clip_to(limit: float, scale: float) -> optax.GradientTransformationExtraArgs:
-    """Scales gradients by `scale`, then down to this global norm (0: any).
-
-    The training step knows the norm already.
-    """
+    """Scales gradients by `scale`, then down to this global norm (0: any)."""
 
     def update(updates, state, params=None, *, norm, **_):
         # One factor, not two passes; the floor keeps a zero gradient from dividing by 0.
+        # The training step has computed the norm, to see if it is finite.
         factor = jnp.minimum(scale, limit / jnp.maximum(norm, 1e-30)) if limit else scale
         return jax.tree.map(lambda g: g * factor, updates), state
 
@@ -85,8 +83,6 @@ def adam(b1: float, b2: float, eps: float, bias_correction: bool, eps_hat: bool)
 def _make_rule(
     update: Callable[..., Any], check: Callable[[Any], None] = lambda infos: None
 ) -> optax.GradientTransformationExtraArgs:
-    """Builds a transformation without state, `update(u, p, info)` for each parameter."""
-
     def update_all(updates, state, params=None, *, infos, **_):
         check(infos)
         return jax.tree.map(update, updates, params, infos), state
@@ -103,13 +99,10 @@ def decay_weights(rate: float):
 
 
 def trust_ratio():
-    """Scales updates as LAMB (You et al. 2020), by |parameter| / |update| of each layer.
-
-    What does not decay is not scaled either, as in the paper's code.
-    """
+    """Scales updates as LAMB (You et al. 2020), by |parameter| / |update| of each layer."""
 
     def scale(u, p, info: ParamInfo):
-        if not info.decay:
+        if not info.decay:  # as in the paper's code: biases and norms keep the plain step
             return u
         # Stacked layers are one array: its first axis is no part of a layer's norm.
         axes = tuple(range(isinstance(info.layers_above, tuple), u.ndim))
@@ -122,7 +115,6 @@ def trust_ratio():
 
 
 def broadcast_layers_above(info: ParamInfo, u: jax.Array) -> jax.Array:
-    """Shapes `info.layers_above` so that it broadcasts against the parameter."""
     above = jnp.asarray(info.layers_above)
     return above.reshape(-1, *[1] * (u.ndim - 1)) if above.ndim else above
 
@@ -139,10 +131,10 @@ def check_depths(infos) -> None:
 def layer_decay(factor: float):
     """Lets learning rates fall by `factor` from each layer to the one beneath it.
 
-    Applied to the update, where it counts (scaling gradients leaves Adam's steps as they were).
     The top layer and what lies above it keep the rate; embeddings lie beneath layer 0.
     """
 
+    # Applied to the update, where it counts: scaling gradients leaves Adam's steps as they were.
     def scale(u, _, info: ParamInfo):
         return u * (factor ** jnp.maximum(broadcast_layers_above(info, u), 0).astype(u.dtype))
 
@@ -150,7 +142,7 @@ def layer_decay(factor: float):
 
 
 class Steps(NamedTuple):
-    """The number of updates so far."""
+    """State of `gradual_unfreezing`."""
 
     updates: jax.Array
 
@@ -159,15 +151,13 @@ def gradual_unfreezing(every: int):
     """Lets the top layer learn after `every` steps and each next one as much later.
 
     What lies above all layers learns from the start; embeddings come last (Howard & Ruder 2018,
-    section 3.3).
-
-    Their one step of unfreezing is an epoch.  Moments are kept of all gradients, and the norm that
-    is clipped is that of all.
+    section 3.3, where `every` is an epoch).
     """
 
     def update(updates, state, params=None, *, infos, **_):
         check_depths(infos)
 
+        # Only the update is gated: moments are kept of all gradients, and their norm is of all.
         def gate(u, info: ParamInfo):
             # A comparison, not a branch: the layers of a stack differ within one array.
             return jnp.where(state.updates >= (broadcast_layers_above(info, u) + 1) * every, u, 0)

@@ -27,7 +27,7 @@ class Profile:
 
     @contextlib.contextmanager
     def __call__(self, step: int) -> Iterator[None]:
-        """Traces a chosen step, whose work waits for the step before, as `meter.Meter` does."""
+        """Traces a chosen step."""
         if step in self.ends:
             self._begin(step)
         chosen = self.end is not None and step <= self.end
@@ -43,7 +43,6 @@ class Profile:
         jax.profiler.start_trace(self.folder, profiler_options=options)
 
     def close(self) -> None:
-        """Ends a trace in progress."""
         if self.end is not None:
             self.end = None
             jax.profiler.stop_trace()

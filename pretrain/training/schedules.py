@@ -73,6 +73,7 @@ class Schedule:
         return self.lr * jnp.where(step < warmup, rise, fall)
 
     def _rise_and_fall_slanted(self, step):
+        # Howard & Ruder 2018, equation 3: `peak` is cut, `p` is p.
         peak = max(int(self.steps * self.stlr_cut_frac), 1)
         fall = 1 - (step - peak) / max(self.steps - peak, 1)
         p = jnp.clip(jnp.where(step < peak, step / peak, fall), 0, 1)

@@ -70,7 +70,6 @@ def _print_summary(config, workdir: pathlib.Path, step: int, done: bool) -> None
 
 
 def _describe_stream(lines: list[dict], name: str) -> str:
-    """Describes the first and last numbers of a held-out stream."""
     steps, losses = logging.select_series(lines, f"{name}/loss")
     last = next(line for line in reversed(lines) if f"{name}/loss" in line)
     if steps[-1:] != [last["step"]]:
@@ -84,5 +83,5 @@ def _describe_stream(lines: list[dict], name: str) -> str:
 
 
 def _format(x: float, decimals: int) -> str:
-    """Formats a number with so many decimals, or in powers of ten where it is very large."""
+    # In powers of ten where it is very large: a perplexity may have hundreds of digits.
     return f"{x:.{decimals}f}" if abs(x) < 1e9 else f"{x:.3e}"

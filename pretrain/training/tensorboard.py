@@ -7,11 +7,7 @@ from typing import Any
 
 
 class Board:
-    """One life's file of events in a folder.
-
-    Each event is written by the caller's own thread: a `SummaryWriter` keeps events in a queue,
-    which its `flush` leaves alone, and waits for ever once its thread has met a full disk.
-    """
+    """One life's file of events in a folder."""
 
     def __init__(self, folder: pathlib.Path, step: int):
         """Opens the file; hides what earlier lives wrote of `step`, the first to come, and later.
@@ -26,21 +22,21 @@ class Board:
         folder.mkdir(parents=True, exist_ok=True)
         now = time.time_ns()  # readers take the files in the order of their names
         name = f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{now}"
+        # Written by the caller's own thread: a `SummaryWriter` keeps events in a queue, which its
+        # `flush` leaves alone, and waits for ever once its thread has met a full disk.
         self.record = record_writer.RecordWriter(str(folder / name))
         start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
         self._write(file_version="brain.Event:2")
         self._write(step=step, session_log=start)
 
     def add(self, step: int, name: str, value: float) -> None:
-        """Adds a point to the curve of this name."""
         self._write(step=step, summary=self.scalar(name, value))
 
     def flush(self) -> None:
-        """Puts on disk what was added so far."""
         self.record.flush()
 
     def close(self) -> None:
-        """Flushes, and closes the file even where that fails."""
+        # Closed even where the flush fails.
         try:
             self.record.flush()
         finally:

@@ -95,7 +95,7 @@ def init(
 
 
 def replace_params(state: State, params: Any) -> State:
-    """Returns the state with other parameters, at which their moving average begins, too."""
+    # The moving average begins at them, too.
     average = None if state.average is None else jax.tree.map(jnp.copy, params)
     return dataclasses.replace(state, params=params, average=average)
 
@@ -132,11 +132,7 @@ def train_step(
     average: float = 0.0,
     measure: Callable[[Any, Any, Any, jax.Array], Metrics] = lambda *_: {},
 ):
-    """Updates the state from one batch.
-
-    The gradient is of the mean over the whole batch, whatever the weights of the microbatches; see
-    `total_loss` where there is more than one loss.  A step whose loss or gradient is not finite
-    changes nothing but the counters.
+    """Updates the state from one batch; one whose loss is not finite changes only the counters.
 
     Args:
         rng: key of the run.
@@ -150,7 +146,8 @@ def train_step(
     rng = jax.random.fold_in(rng, state.step)  # a restart repeats the randomness of its steps
     scalars = state.scalars or {}
     grads, carry, sums = _sum_grads(objective, rng, state, batch, parts)
-    # Divided once, after the sum over microbatches: these may have unequal weights.
+    # Divided once, after the sum over microbatches: these may have unequal weights, and the
+    # gradient is of the mean over the whole batch.
     share = 1 / jnp.maximum(sums["loss"].weight, 1e-9)
     norm = optax.tree.norm(grads) * share
     is_finite = jnp.isfinite(norm) & jnp.isfinite(total_loss(sums))
@@ -185,9 +182,6 @@ def train_step(
 def total_loss(metrics: Metrics):
     """Adds up what is minimised, as a total of the weight of "loss".
 
-    That is "loss" and the mean of each other metric with `train`.  Of a batch taken in parts,
-    each part weighs the others against its own "loss".
-
     Raises:
         ValueError: there is no metric "loss" with `train`.
     """
@@ -197,7 +191,8 @@ def total_loss(metrics: Metrics):
     total = loss.total
     for other in others.values():
         if other.train:
-            # Its mean times the weight of "loss", by which the step divides once.
+            # Its mean times the weight of "loss", by which the step divides once.  Of a batch taken
+            # in parts, each part weighs the others against its own "loss".
             total += other.total * (loss.weight / jnp.maximum(other.weight, 1e-9))
     return total
 
@@ -251,7 +246,7 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
 
 
 def _constrain_grads(grads):
-    """Constrains gradients to their parameters' sharding: no device sums up more than its share."""
+    # To their parameters' sharding: no device sums up more than its share.
     return jax.tree_util.tree_map_with_path(
         lambda path, g: constrain_sharding(g, read_letters(path)), grads
     )

@@ -111,7 +111,6 @@ def names_of(layer: nn.RNNBase) -> list[str]:
 
 
 def load_layer(layer: nn.RNNBase, params: Params) -> None:
-    """Copies our parameters of a recurrent layer."""
     gates = list(GATES[layer.mode.partition("_")[0].lower()])
     for z, end in enumerate(["", "_reverse"][: 1 + layer.bidirectional]):
         for kind, name in (("ih", "wx_ZDGU"), ("hh", "wh_ZDGU")):

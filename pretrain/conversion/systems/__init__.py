@@ -76,7 +76,6 @@ class Source:
         raise UserError(f"{self.folder} has no {' or '.join(names)}")
 
     def has(self, *names: str) -> bool:
-        """Tells if one of these files is there."""
         return any(any(self.folder.glob(name)) for name in names)
 
     def with_tokenizer_folder(self) -> "Source":

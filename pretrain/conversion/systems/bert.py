@@ -22,6 +22,7 @@ KINDS = {
 }
 TEXT_FORMAT = "bert"
 DEFAULTS = dict(  # of what a file does not say
+    # What tf.contrib.layers.layer_norm has, and no field of Google's file says.
     layer_norm_eps=1e-12,
     hidden_dropout_prob=0.1,
     attention_probs_dropout_prob=0.1,
@@ -207,7 +208,6 @@ def read_release(source: Source) -> ReleaseSpec:
 
 
 def is_writable(run: Run, kind: str) -> bool:
-    """Tells if the run is a BERT; every kind is of every one."""
     return isinstance(run.backbone, Backbone)
 
 
@@ -256,7 +256,6 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
 
 
 def find_architecture(run: Run) -> str:
-    """Names the class of transformers that has the run's heads, and no other."""
     return ARCHITECTURES[run.head.transform, run.config.objective.get("nsp", True)]
 
 

@@ -79,10 +79,7 @@ def build_filter_rows(shapes: Shapes) -> Rows:
 
 
 def build_cell_rows(kind: str, shapes: Shapes) -> Rows:
-    """Builds the rows of cells: a kernel's rows are the input's, then the state's.
-
-    With one direction, no name counts it.
-    """
+    # A kernel's rows are the input's, then the state's.  With one direction, no name counts it.
     scope, (kernel, bias, projection) = CELLS[kind]
     Z = "" if shapes[f"{LAYERS}wx_ZDGU"][1] == 2 else "Z"
     scope = scope.replace("RNN_{z}/", "") if Z else scope
@@ -113,8 +110,7 @@ def read_release(source: Source) -> ReleaseSpec:
     """Reads what the release is, by its options.
 
     The option "vocabulary" names a folder that has the vocabulary instead, "lower" says whether
-    text is lower-cased.  A model of characters without a softmax knows no words, so none are
-    read for it.
+    text is lower-cased.
 
     Raises:
         UserError: it has no vocabulary, or computes what we do not.
@@ -125,6 +121,7 @@ def read_release(source: Source) -> ReleaseSpec:
     model = dict(name="elmo", **read_fields(options, where, softmax=source.kind != "hdf5"))
     V, W = model["V"], model.get("W", 0)
     lower = bool(source.options.get("lower"))
+    # A model of characters without a softmax knows no words.
     tokens = words.Tokenizer(list(words.MARKS), "blank", lower)
     notes: tuple[str, ...] = ()
     if V:
@@ -193,7 +190,6 @@ def read_fields(options: dict[str, Any], where: Path, *, softmax: bool) -> dict[
 
 
 def read_spelling(options: dict[str, Any], where: Path) -> dict[str, Any]:
-    """Reads what concerns characters."""
     fields.map_value(options, "char_cnn.n_characters", SIZES, where)
     fields.require_equal(options, {"share_embedding_softmax": False}, where)
     filters = options["char_cnn.filters"]
@@ -247,7 +243,6 @@ def read_vocabulary(source: Source, lower: bool) -> words.Tokenizer:
 
 
 def is_writable(run: Run, kind: str) -> bool:
-    """Tells if the run is an ELMo; every kind is of every one."""
     return isinstance(run.backbone, Backbone)
 
 

@@ -95,7 +95,6 @@ IGNORED = {
 
 
 def number_array(name: str) -> str:
-    """Returns the number of an array in GPT-1's release."""
     if name in TABLES:
         return str(TABLES.index(name))
     layer, _, name = name.removeprefix("h").partition("/")
@@ -211,6 +210,7 @@ def read_hparams(source: Source) -> dict[str, Any]:
         F=4 * sizes["D"],
         activation="gelu",
         epsilon=1e-5,
+        # hparams.json says nothing of dropout, and OpenAI's code of the release has none.
         dropout=0.0,
         attention_dropout=0.0,
         init_scale=0.02,
@@ -325,7 +325,6 @@ def require_gpt(run: Run, kind: str) -> Backbone:
 
 
 def build_config_json(ours: Backbone, kind: str, eod: int, dtype: str) -> dict[str, Any]:
-    """Builds Hugging Face's config.json."""
     field, activations = ACTIVATIONS[kind]
     named = fields.invert(activations)
     name = "OpenAIGPT" if kind in GPT1 else "GPT2"

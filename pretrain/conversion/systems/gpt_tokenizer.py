@@ -24,7 +24,6 @@ SETTINGS: dict[str, dict[str, Any]] = {  # what their tokenizer_config.json says
 
 
 def find_class(kind: str) -> type[bpe.Tokenizer] | type[byte_bpe.Tokenizer]:
-    """Returns the class of a kind's tokenizer."""
     return bpe.Tokenizer if kind in GPT1 else byte_bpe.Tokenizer
 
 
@@ -67,7 +66,6 @@ def note_rules(source: Source, tokens: bpe.Tokenizer | byte_bpe.Tokenizer) -> tu
 
 
 def check_tokenizer(run: Run, kind: str) -> None:
-    """Refuses a run whose tokenizer is not of the kind's class."""
     if not isinstance(run.tokenizer, find_class(kind)):
         name = find_class(kind).name
         raise UserError(f"the tokenizer of such a release is {name}: this run has another")

@@ -204,7 +204,6 @@ def read_release(source: Source) -> ReleaseSpec:
 
 
 def read_sizes(config: dict[str, Any], theirs: str, source: Source, where: Path) -> dict[str, int]:
-    """Reads the sizes of the model."""
     vocabulary = "vocab_size" if theirs == "hugging_face" else "n_token"
     names = dict(V=vocabulary, D="d_model", H="n_head", F="d_inner")
     sizes = {ours: fields.read_size(config, name, where) for ours, name in names.items()}
@@ -252,7 +251,6 @@ def read_tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenize
 
 
 def is_writable(run: Run, kind: str) -> bool:
-    """Tells if the run is an XLNet; every kind is of every one."""
     return isinstance(run.backbone, Backbone)
 
 
@@ -310,10 +308,8 @@ def write_tokenizer(run: Run, folder: Path, theirs: str) -> None:
 
 
 def build_config_json(ours: Any, pad: int | None, dtype: str) -> dict[str, Any]:
-    """Builds what of their config.json the other files do not say.
-
-    `reuse_len` is left out: theirs would keep no more of any text, however it is read.
-    """
+    """Builds what of their config.json the other files do not say."""
+    # Without `reuse_len`: theirs would keep no more of any text, however it is read.
     return dict(
         architectures=["XLNetLMHeadModel"],
         model_type="xlnet",

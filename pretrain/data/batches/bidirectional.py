@@ -98,12 +98,13 @@ class BatchLayout(TextLayout):
         return batch
 
     def _read(self, stream: Stream, position_BL: np.ndarray) -> Batch:
-        """Reads both directions: one reads the token before a place, and the other predicts it."""
+        # One direction reads the token before a place, and the other predicts it.
         special, tokens = self.corpus.tokenizer.special, self.corpus.tokens
         places = stream.find(position_BL[:, None], BACKWARD_Z1)
         here_BZL = tokens[places.corpus].astype(np.int32)
         before_BZL = tokens[places.corpus - 1].astype(np.int32)  # of the first: the last, </S>
         begins_BZL, ends_BZL = before_BZL == special["eos"], here_BZL == special["eos"]
+        # A sentence's first word is predicted from <S>, not from the </S> of the sentence before.
         before_BZL[begins_BZL] = special["bos"]
         boundary_BZL = np.where(BACKWARD_Z1, ends_BZL, begins_BZL) * np.int8(SENTENCE)
         boundary_BZL[stream.opens_document(places, BACKWARD_Z1)] = DOCUMENT

@@ -122,6 +122,7 @@ class BatchLayout(TextLayout):
         sep_B1 = self.reuse_len + segments.a
         in_b_BL = column > sep_B1
         special_BL = (column == sep_B1) | (column >= self.L - 2)
+        # Columns of A go on from the reused part; those of B count from where B begins.
         position_BL = np.where(in_b_BL, segments.b_begin - sep_B1 - 1, begin_B1) + column
         places = stream.find(position_BL, backward_B1)
         document_start_BL = stream.opens_document(places, backward_B1)
@@ -166,6 +167,7 @@ def sample_segments(
     cuts_B1 = within_BN.sum(1, keepdims=True)
     cut_B1 = _find_nth(within_BN, (which_B1 * cuts_B1).astype(int) + 1) + 1
     end_B1 = _find_nth(change_BN[:, room - 1 :], 1) + room
+    # As the released code: where no sentence ends within A's room, B cannot follow.
     consecutive_B1 = (coin_B1 >= 0.5) & (cuts_B1 > 0)
     # Where no sentence ends within reach, A has all of it and B is from elsewhere.
     a_B1 = np.where(cuts_B1 > 0, cut_B1, end_B1)
@@ -180,10 +182,7 @@ def sample_segments(
 def _sample_elsewhere(
     stream: Stream, place_B1: np.ndarray, size_B1: np.ndarray, backward_B1: np.ndarray, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where whole sentences around `size_B1` tokens from a place begin, and their tokens.
-
-    The number stops at what a row has room for.
-    """
+    """Returns where whole sentences around `size_B1` tokens from a place begin, and their size."""
     begin_B1 = stream.find_sentence(place_B1, backward_B1)
     ahead = np.arange(1, room)
     change_BN = stream.opens_sentence(begin_B1 + ahead, backward_B1)

@@ -37,14 +37,13 @@ def read_batches(
 ) -> Generator[tuple[int, Batch], None, None]:
     """Yields (step, batch) from step `start` on: for ever if the layout shuffles, else to its end.
 
-    The position to save is the next step.
-
     Args:
         rows: those of this process.
         threads: that read ahead.
         prefetch: batches read ahead.
     """
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=prefetch)
+    # Grain's own state is not saved: it restores into any data set without a word.  The step is.
     dataset = grain.MapDataset.source(BatchSource(layout, start, rows))
     yield from dataset.to_iter_dataset(options)
 
@@ -62,6 +61,7 @@ def read_training(
     if isinstance(layout, Phases):
         first = read_batches(layout.first, start, rows(layout.first))
         with contextlib.closing(first):
+            # Reading ahead stops where the phase does; what was read beyond it is dropped.
             for _, batch in itertools.islice(first, max(layout.steps - start, 0)):
                 yield layout.first, batch
         begin, layout = layout.steps, layout.then

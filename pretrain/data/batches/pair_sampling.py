@@ -20,7 +20,6 @@ class Pairs(NamedTuple):
     consecutive: np.ndarray
 
     def take(self, index: np.ndarray) -> "Pairs":
-        """Returns the rows with these numbers."""
         return Pairs(*(field[index] for field in self))
 
 
@@ -70,13 +69,11 @@ class PairSampler:
     faithful: bool
 
     def sample(self, rng: np.random.Generator) -> Pairs:
-        """Samples the rows of an epoch, not truncated yet.
-
-        Each round takes the next row of every block that has sentences left.
-        """
+        """Samples the rows of an epoch, not truncated yet."""
         targets = self._sample_targets(rng, len(self.text)) if self.faithful else None
         document, first, last = self.text.split_blocks()
         rounds, deficit = list[Pairs](), 0.0
+        # Each round takes the next row of every block that has sentences left.
         while len(first):
             target = self._sample_targets(rng, len(first)) if targets is None else targets[document]
             if self.next_sentence:
@@ -90,7 +87,6 @@ class PairSampler:
         return Pairs(*map(np.concatenate, zip(*rounds, strict=True)))
 
     def _sample_targets(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Samples how many tokens rows shall have."""
         coin, size = rng.random((2, count))
         short = 2 + (size * (self.room - 1)).astype(int)
         return np.where(coin < self.short_seq_prob, short, self.room)
@@ -104,7 +100,7 @@ class PairSampler:
         target: np.ndarray,
         deficit: float,
     ) -> tuple[Pairs, np.ndarray]:
-        """Returns rows from these sentences on, and the sentences that begin the next ones."""
+        # Also returned: the sentences that begin the next rows.
         where, coin, *elsewhere = rng.random((4, len(first)))
         begin = self.text.sentences[first]
         end = np.minimum(np.searchsorted(self.text.sentences, begin + target), last)

@@ -23,10 +23,6 @@ class BatchLayout(TextLayout):
     the rest begins the next row.  What does not fit is dropped from the longer of the two, token by
     token from either end (Devlin et al., 2019, A.2; create_pretraining_data.py).
 
-    A single sentence cannot be followed by its rest, so a fair coin makes fewer than half of the
-    pairs real; here the coin of the others makes up for it.  Of a sentence longer than a row only
-    a part is seen.  Documents of more than 1024 sentences are read as if they were several, but
-    for where B may come from.
 
     A batch holds
 
@@ -37,9 +33,8 @@ class BatchLayout(TextLayout):
         consecutive_B   int32, only with `next_sentence`: B follows A
         weight_B        float32
 
-    Rows are drawn and shuffled anew each epoch, and there are not always as many: every epoch is
-    as long as the first, so that a few rows of another are left out or come twice.  Without
-    `shuffle` every row of the first is read once, in the corpus's order.
+    Rows are drawn and shuffled anew each epoch.  Without `shuffle` every row of the first is read
+    once, in the corpus's order.
 
     Attributes:
         short_seq_prob: share of the rows that are short.
@@ -92,6 +87,7 @@ class BatchLayout(TextLayout):
         self.sampler = PairSampler(
             text, self.room, self.short_seq_prob, self.next_sentence, self.faithful
         )
+        # Rows are drawn, and there are not always as many: every epoch is as long as the first.
         count = len(self.epoch(0).a)
         if self.shuffle and count < self.B:
             raise UserError(
@@ -114,7 +110,8 @@ class BatchLayout(TextLayout):
         count = len(pairs.a)
         row_B = k * self.B + np.arange(self.B)[rows]
         text_B = np.ones(len(row_B), bool) if self.shuffle else row_B < count
-        # An epoch may have fewer rows than the first one: then some come twice.
+        # An epoch may have fewer rows than the first one: then some come twice, else some are left
+        # out.
         pairs = pairs.take(row_B % count)
         batch = self._lay_out(pairs, text_B) | {"weight_B": text_B.astype(np.float32)}
         if self.next_sentence:

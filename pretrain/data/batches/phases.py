@@ -12,9 +12,7 @@ from pretrain.runtime.errors import UserError
 class Phases:
     """The batches of `first` for `steps` steps, then those of `then` from its own step 0 on.
 
-    BERT trains on rows of 128 tokens for 90% of its steps and on rows of 512 for the rest (Devlin
-    et al., 2019, A.2).  The position is one number still; see `loader.read_training`.
-
+    BERT's rows are of 128 tokens for 90% of its steps, then of 512 (Devlin et al., 2019, A.2).
     Raises:
         UserError: there is no first step, or a layout ends.
     """
@@ -30,7 +28,7 @@ class Phases:
             raise UserError("phases are for training: held-out text is read once, by one layout")
 
     def fingerprint(self) -> dict[str, Any]:
-        """Returns, as JSON, everything that a position depends on, to compare on resume."""
+        # The position is one number still: steps of the first, then of the second.
         first, then = self.first.fingerprint(), self.then.fingerprint()
         return dict(layout="phases", first=first, then=then, steps=self.steps)
 

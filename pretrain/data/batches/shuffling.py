@@ -4,7 +4,7 @@ import numpy as np
 
 
 def make_rng(*key: int) -> np.random.Generator:
-    """Returns randomness that is a function of the key alone."""
+    # A function of the key alone: NumPy keeps Philox and SeedSequence as they are.
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 

@@ -67,10 +67,8 @@ class TextLayout:
             return self._cached_epoch(number)
 
     def set_epoch(self, count: int, rows: int) -> None:
-        """Sets the length of an epoch of `count` windows, `rows` of which a batch reads.
-
-        With `shuffle`, windows that do not fill a batch wait for the next epoch's order.
-        """
+        """Sets the length of an epoch of `count` windows, `rows` of which a batch reads."""
+        # With `shuffle`, windows that do not fill a batch wait for the next epoch's order.
         self.steps_per_epoch = count // rows if self.shuffle else -(-count // rows)
 
     def count_windows(self, stride: int, overlap: int = 0) -> int:
@@ -81,15 +79,10 @@ class TextLayout:
         return 1 + -(-max(0, self.size - stride - overlap) // stride) if self.size else 0
 
     def require_windows(self, count: int, size: int, *, least: int, field: str) -> None:
-        """Refuses a text of too few windows.
+        """Raises UserError unless the text has `least` windows, of `size` tokens each.
 
         Args:
-            count: windows of the text, of `size` tokens each.
-            least: how many the layout needs.
             field: the one that the user may lower, beside B.
-
-        Raises:
-            UserError: there are fewer.
         """
         if count < least:
             raise UserError(
@@ -99,7 +92,6 @@ class TextLayout:
 
     @property
     def split(self) -> str:
-        """Returns the split's name in messages."""
         return "training" if self.shuffle else "held-out"
 
     def fingerprint(self) -> dict[str, Any]:

@@ -31,9 +31,9 @@ class BatchLayout(TextLayout):
 
     The text of an epoch is its documents, each with its <eod>, joined in an order drawn anew from
     (seed, epoch), cut into windows at an offset and read in an order of windows drawn likewise.
-    Nothing is padded: a window may run over the end of the text into its beginning.  An epoch's
-    order takes 8 bytes of memory per window.  Without `shuffle` every token is predicted once, in
-    the corpus's order; the last row is padded, and rows that have no text weigh 0.
+    Nothing is padded: a window may run over the end of the text into its beginning.  Without
+    `shuffle` every token is predicted once, in the corpus's order; the last row is padded, and rows
+    that have no text weigh 0.
 
     A batch holds
 
@@ -102,6 +102,7 @@ class BatchLayout(TextLayout):
         self.set_epoch(self.windows, self.B)
 
     def open_epoch(self, number: int) -> Epoch:
+        # An order takes 8 bytes of memory per window.
         documents, order, offset = self.documents, np.arange(self.windows), 0
         if self.shuffle:
             documents = shuffle_array(documents, self.seed, DOCUMENTS, number)
@@ -128,7 +129,7 @@ class BatchLayout(TextLayout):
         return batch
 
     def _read_plain(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
-        """Reads tokens and the next of each; before the text's first comes its last, an <eod>."""
+        # Before the text's first token comes its last, an <eod>.
         column = np.arange(self.L)
         # From one token before the window: it predicts the first.
         before_B1 = epoch.offset + window_B1 * self.stride - 1
@@ -155,6 +156,7 @@ class BatchLayout(TextLayout):
         size_B1 = np.minimum(self.stride, self.end - begin_B1)
         places = epoch.stream.find(begin_B1 + column - 1, FORWARDS)
         tokens_BL = self.corpus.tokens[places.corpus].astype(np.int32)
+        # Column 0 was read from the token before the window, which the frame now covers.
         tokens_BL[:, 0] = special["cls"]
         tokens_BL[column == size_B1 + 1] = special["sep"]
         valid_BL = real_B1 & (column < size_B1 + 2)

@@ -45,7 +45,7 @@ def _apply(rules: Sequence[Rule], text: str) -> str:
 
 
 def _join_dot(match: re.Match[str]) -> str:
-    """Joins a word and its dot, unless that would look like an abbreviation."""
+    # Unless that would look like an abbreviation, whose dot nothing would part again.
     return match[0] if KEEPS_DOT.fullmatch(match[1]) else f"{match[1]}."
 
 

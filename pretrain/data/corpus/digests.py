@@ -105,7 +105,6 @@ def _read_checksums(path: Path, dtype: str) -> tuple[str, str, int]:
 
 
 def _sample_matches(path: Path, checksums: str) -> bool:
-    """Compares random blocks of the file with their checksums."""
     count = len(checksums) // 8
     with path.open("rb") as file:
         # Other blocks at every start, so that repeated starts see all of the file.

@@ -47,7 +47,7 @@ def _find_matches(pattern: str, again: set[str]) -> Iterator[str]:
 
 
 def _walk_folders(base: str, again: set[str]) -> Iterator[str]:
-    """Yields a folder and all below it that are not hidden."""
+    # Hidden ones are left out, as glob does.
     # Links come last, so that a file is found by its own path if it has one here.
     visited, folders, links = set[str](), [base], list[str]()
     while folders or links:

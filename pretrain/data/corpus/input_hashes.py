@@ -30,7 +30,7 @@ def hash_inputs(paths: list[Path], cache: Path) -> dict[str, str]:
 
 
 def _read_record(record: Path) -> dict[str, list]:
-    """Reads what `hash_inputs` wrote; {} where it is damaged, as files can be hashed again."""
+    # {} where it is damaged, as files can be hashed again.
     if not record.exists():
         return {}
     try:
@@ -44,7 +44,7 @@ def _read_record(record: Path) -> dict[str, list]:
 
 
 def _is_entry(entry: Any) -> bool:
-    """Returns whether this is [size, time, sha256]; an older list has no digest of its own."""
+    # [size, time, sha256]; an older list has no digest of its own.
     return isinstance(entry, list) and len(entry) == 3 and isinstance(entry[2], str)
 
 

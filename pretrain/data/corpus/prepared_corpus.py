@@ -54,7 +54,7 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """Returns the sha256 over all tokens and boundaries, and the tokenizer."""
+        # Of all tokens and boundaries, and of the tokenizer.
         return self.manifest["fingerprint"]
 
     @functools.cached_property

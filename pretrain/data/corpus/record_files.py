@@ -67,7 +67,6 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def _check_head(texts: Iterable[str], path: Path) -> Iterator[str]:
-    """Passes a text on, unless it begins as records do."""
     texts, head, is_all = iter(texts), "", True
     for piece in texts:
         head += piece
@@ -81,12 +80,9 @@ def _check_head(texts: Iterable[str], path: Path) -> Iterator[str]:
 
 
 def _recognise_records(head: str, is_all: bool) -> str:
-    """Returns the suffix for a text that begins with objects in JSON; "" for any other.
-
-    It parses the first three values: objects or lists of objects, and nothing else on the lines
-    where they end.
-    """
-    # Three, as prose may begin with one brace; more would cost time on every file.
+    """Returns the suffix for a text that begins with objects in JSON; "" for any other."""
+    # The first three values are objects or lists of objects, and nothing else is on the lines where
+    # they end.  Three, as prose may begin with one brace; more would cost time on every file.
     at, kinds = 0, list[str]()
     while len(kinds) < 3 and head[at:].strip():
         if not RECORD.match(head, at):
@@ -112,6 +108,7 @@ def _is_records(value: Any) -> bool:
 
 def _is_cut(error: json.JSONDecodeError, head: str) -> bool:
     """Returns whether the JSON is correct up to where the head was cut off."""
+    # Eight: a literal, or an escape as \u1234, may be cut in two, and is named where it begins.
     return error.pos >= len(head) - 8 or error.msg.startswith("Unterminated string")
 
 

@@ -122,12 +122,10 @@ def split_by_line(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
 
 
 def split_before_space(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Yields lines, each with the white space from the end of the line before in front.
-
-    There every byte-level tokenizer ends a token: none goes on from a letter or a mark to white
-    space.  So the tokens of the pieces are those of the text.  An over-long line is cut likewise,
-    within a word only if the word is over-long itself.
-    """
+    """Yields lines, each with the white space from the end of the line before in front."""
+    # There every byte-level tokenizer ends a token: none goes on from a letter or a mark to white
+    # space.  So the tokens of the pieces are those of the text.  An over-long line is cut likewise,
+    # within a word only if the word is over-long itself.
     rest, level = "", SENTENCE
     for line in lines:
         text = line.rstrip(string.whitespace)

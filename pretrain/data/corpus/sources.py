@@ -82,7 +82,7 @@ def find_texts(pattern: str, **_unused) -> Source:
 
 
 def _find_remote(pattern: str) -> list[Any]:
-    """Finds the paths that an address with stars matches; they can be used like a Path."""
+    # They can be used like a Path.
     # Imported here: both are needed for addresses alone, and slow to import.
     import fsspec
     import upath

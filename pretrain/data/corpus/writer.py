@@ -20,14 +20,12 @@ PART, BATCH = 1 << 22, 1 << 18  # characters of a file, and of a call of the tok
 
 
 def write_parts(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs: bool) -> int:
-    """Tokenises into `work`/part-*.npz, and returns their number.
-
-    Parts that a killed run left there are kept, since the text alone decides where they end.
-    """
+    """Tokenises into `work`/part-*.npz, and returns their number."""
     progress, mb, tokens, number = Progress("tokenising"), 0.0, 0, -1
     closing = closing_tokens(tokenizer, paragraphs)
     for number, part in enumerate(group_pieces(pieces, PART)):
         mb += sum(len(piece.text) for piece in part) / 1e6
+        # Parts that a killed run left are kept, since the text alone decides where they end.
         if not is_whole(part_path(work, number)):
             arrays = encode_part(part, tokenizer, closing, first=number == 0)
             tokens += len(arrays["tokens"])
@@ -38,7 +36,6 @@ def write_parts(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, parag
 
 
 def part_path(work: Path, number: int) -> Path:
-    """Returns the file of a part."""
     return work / f"part-{number:06}.npz"
 
 
@@ -57,14 +54,14 @@ def is_whole(part: Path) -> bool:
 
 
 def save_part(part: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Writes a part, whole or not at all."""
+    # Whole or not at all: a killed run leaves no half of a part.
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
     write_file(part, content.getvalue())
 
 
 def group_pieces(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piece]]:
-    """Groups pieces into lists of `characters`, or a few more; the text alone decides where."""
+    """Groups pieces into lists of `characters`, or a few more."""
     part, size = list[Piece](), 0
     for piece in pieces:
         part.append(piece)
