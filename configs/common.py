@@ -13,20 +13,21 @@ def base() -> ConfigDict:
     config.init = ""  # the folder of a run or an import to go on from; "": from scratch
     config.init_optimizer = False  # True: its averages of gradients, too
     config.init_positions = "new"  # of rows longer than there; or "interpolated"
+    # Devices: -1 is all that remain; rows divide over data * fsdp, parameters over fsdp * tensor.
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
     config.execution = ConfigDict()  # how a step is computed, not what: a resumed run may change it
     config.profile = ""  # steps to trace for xprof, as "100-104"
     config.train = dict(
-        parts=1,
-        average=0.0,
+        parts=1,  # microbatches of a step
+        average=0.0,  # rate of the parameters' moving average, as 0.999; 0: none
         norms=False,  # of gradients, weights and updates, by layer: written with the metrics
-        patience=10,
+        patience=10,  # steps in a row that may be skipped as not finite
         log_every=100,
         eval_every=1000,
-        eval_batches=0,
+        eval_batches=0,  # 0: all of the held-out text
         save_every=1000,
         keep=2,
-        keep_every=0,
+        keep_every=0,  # steps between checkpoints that are kept for good; 0: none are
     )
     return config
 

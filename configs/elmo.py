@@ -12,9 +12,7 @@
 The paper trained `original` on the 1 billion word benchmark for 10 epochs, with three GTX 1080
 for two weeks, to a perplexity of 39.7, the mean of both directions; it has to read that text as
 it comes, one tokenised sentence a line.  The softmax over its 793,471 words has another 407
-million parameters.  Theirs carries the states of a row on from sentence to sentence and batch to
-batch without end, which makes a vector depend on the text that came before:
---config.objective.reset=sentence starts afresh at every sentence, as they are mostly used.
+million parameters.
 """
 
 from ml_collections import ConfigDict
@@ -54,7 +52,7 @@ def original(**size) -> ConfigDict:
 
     config.model = dict(
         name="elmo",
-        V=793_471,
+        V=793_471,  # words of the released vocabulary, <S>, </S> and <UNK> among them
         inputs="characters",
         W=config.batches.get_ref("characters"),
         E=16,
@@ -68,21 +66,24 @@ def original(**size) -> ConfigDict:
         clip_cell=3.0,
         clip_projection=3.0,
         residual=True,
-        dropout=0.1,
+        dropout=0.1,  # of every layer's input; the state from step to step has none
         dtype="bfloat16",
     )
     config.model.update(size)
     config.head = dict(tied=False, bias=True)
     config.text_format = "elmo"
     config.execution = dict(unroll=1, loss_chunks=20)
+    # Theirs carries the states of a row on from sentence to sentence and batch to batch without
+    # end, which makes a vector depend on the text that came before: "sentence" starts afresh at
+    # every sentence, as they are mostly used.
     config.objective = dict(name="bilm", samples=8192, stateful=True, reset="never")
     config.optim = dict(
         name="adagrad",
         lr=0.2,
-        steps=1_000_845,
+        steps=1_000_845,  # 10 epochs of 768,648,884 tokens
         warmup=0,
         decay="constant",
-        initial_accumulator=1.0,
+        initial_accumulator=1.0,  # of bilm-tf; in place of an epsilon
         clip=10.0,
         grad_scale=config.batches.get_ref("L"),  # their loss is per row: Adagrad notices
     )

@@ -6,8 +6,7 @@ pre-training"): a causal language model.
 
 The paper trained `base`, 117 million parameters, on BooksCorpus for 100 epochs, 64 windows of 512
 tokens a step: a month on 8 P600 GPUs, to a perplexity of 18.4 per token.  Its pretraining code was
-never released; what the paper leaves open is taken from the released fine-tuning code.  Its dropout
-of whole columns of the embedding, which also changed the softmax, is left out.
+never released; what the paper leaves open is taken from the released fine-tuning code.
 """
 
 from ml_collections import ConfigDict
@@ -52,6 +51,7 @@ def base() -> ConfigDict:
         norm="post",
         activation="gelu",
         epsilon=1e-5,
+        # Theirs also drops whole columns of the embedding, which changes the softmax: left out.
         dropout=0.1,
         attention_dropout=0.1,
         initializer="normal",
@@ -71,8 +71,8 @@ def base() -> ConfigDict:
         b1=0.9,
         b2=0.999,
         eps=1e-8,
-        eps_hat=True,
-        weight_decay=0.01,
+        eps_hat=True,  # as in the released code: added before the bias correction
+        weight_decay=0.01,  # of all but biases and norms' scales (Loshchilov & Hutter)
         clip=1.0,
     )
     config.train.update(eval_every=5000, eval_batches=100, save_every=1000)

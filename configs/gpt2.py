@@ -11,9 +11,8 @@
     1558m    48, 1600        9 to 12 hours                  18.34
 
 The training code was never released: the paper gives sizes, vocabulary, 1024 tokens and a batch
-of 512.  The learning rates are those of Brown et al. 2020 for like sizes; there is no dropout, as
-one pass over a large text wants it.  The hours are an estimate, of 40% of the hardware's peak, and
-the 600,000 steps of the recipe are 315 billion tokens: --config.optim.steps=19000 is 10.  `124m`
+of 512.  The hours are an estimate, of 40% of the hardware's peak, and the 600,000 steps of the
+recipe are 315 billion tokens: --config.optim.steps=19000 is 10.  `124m`
 trained on OpenWebText comes to a held-out loss of about 2.85 per token; `pretrain.evaluate` with
 configs/evaluate/wikitext2.py counts as the last column does, which is of WebText's 40 GB.
 """
@@ -49,6 +48,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
         sentences="whole",
         held_out=0.001,
         cache="data",
+        # 256 bytes, 50,000 merges, and the end of a text.
         tokens=dict(name="byte_bpe", V=50257, model=""),
     )
     config.batches = dict(name="windows", B=512, L=1024)
@@ -68,11 +68,11 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
         window=0,
         activation="gelu",
         epsilon=1e-5,
-        dropout=0.0,
+        dropout=0.0,  # one pass over a large text wants none
         attention_dropout=0.0,
         initializer="normal",
         init_scale=0.02,
-        position_scale=0.01,
+        position_scale=0.01,  # of the released model.py
         residual_scale=True,
         dtype="bfloat16",
     )
@@ -81,6 +81,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
     config.text_format = "gpt"
     config.execution = dict(remat="none", unroll=1, loss_chunks=16)
     config.objective = dict(name="clm", attend_across_documents=False)
+    # Rates, betas, decay and clipping are those of Brown et al. 2020 for like sizes.
     config.optim = dict(
         name="adamw",
         lr=lr,

@@ -5,11 +5,7 @@
     python -m pretrain.main --config=configs/gpt3.py:175b        96 layers: a pod
 
 Sizes, batches and rates are those of its table 2.1, 300 billion tokens each, on V100 GPUs; the
-batch is full from the first step, where theirs grew over the first 4 to 12 billion.  The paper
-does not say how far the banded layers see: here `model.window`.  Documents of a row see each other,
-as theirs do (its appendix B).  The table gives `xl` 24 heads of 128, which come to 1.5 billion
-parameters instead of the 1.3 it states.
-
+batch is full from the first step, where theirs grew over the first 4 to 12 billion.
 Compiled, not run, for TPU v5p: `175b` with --config.mesh.fsdp=128 --config.mesh.tensor=4 takes 74
 GiB on each of 512 chips.  5140, the width of `13b`, divides by few meshes: data=2, fsdp=4, tensor=8
 takes 75 GiB on each of 64 chips for a batch of 512; fsdp=64 would leave every chip all weights.
@@ -24,6 +20,7 @@ SIZES = {  # petaflop/s-days they took, and LAMBADA's accuracy without an exampl
     "small": (12, 768, 12, 64, 256, 6.0e-4),  # 2.6, 42.7%
     "medium": (24, 1024, 16, 64, 256, 3.0e-4),  # 7.4, 54.3%
     "large": (24, 1536, 16, 96, 256, 2.5e-4),  # 16, 60.4%
+    # As in the table: 24 heads of 128 come to 1.5 billion parameters instead of the 1.3 it states.
     "xl": (24, 2048, 24, 128, 512, 2.0e-4),  # 28, 63.6%
     "2.7b": (32, 2560, 32, 80, 512, 1.6e-4),  # 55, 67.1%
     "6.7b": (32, 4096, 32, 128, 1024, 1.2e-4),  # 139, 70.3%
@@ -39,15 +36,14 @@ def get_config(preset: str = "mini") -> ConfigDict:
 
 
 def sized(N: int, D: int, H: int, K: int, B: int, lr: float) -> ConfigDict:
-    """Returns a size of table 2.1, trained on 300 billion tokens.
-
-    The rate rises over 375 million and is a tenth of the peak from 260 billion on.
-    """
+    """Returns a size of table 2.1, trained on 300 billion tokens."""
+    # The paper does not say how far the banded layers see: 256 is ours.
     config = gpt2.base(lr, D=D, H=H, K=K, N=N, F=4 * D, L=2048, window=256)
     config.execution.remat = "full"
     config.batches.update(B=B, L=2048)
-    config.objective.attend_across_documents = True
+    config.objective.attend_across_documents = True  # as theirs (appendix B)
     tokens = B * 2048
+    # The rate rises over 375 million tokens, and is a tenth of the peak from 260 billion on.
     config.optim.update(
         steps=300_000_000_000 // tokens,
         warmup=375_000_000 // tokens,

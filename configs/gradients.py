@@ -35,12 +35,14 @@ def initial() -> ConfigDict:
     config = ConfigDict()
     config.seed = 0
     config.cells = CELLS
+    # The state begins at zero: 20 positions bring it to where it will be.
     config.decay = dict(T=200, U=128, B=32, burn_in=20)  # by distance, of every cell
     # The recurrent weights of plain RNNs, by their spectral radius.
     config.sweep = dict(kinds=("orthogonal", "normal"), radii=(0.5, 0.8, 1.0, 1.2, 1.5))
     config.deep = dict(N=30, D=128, B=64)
     config.deep.update(activations=("sigmoid", "tanh", "relu"))
     config.deep.update(inits=("normal", "xavier", "orthogonal"))
+    # Beyond a spectral radius of 1 gradients can explode: clipping is compared with none.
     config.exploding = dict(T=50, U=64, B=32, radius=1.5)
     config.exploding.cell = CELLS["rnn_tanh"]
     config.exploding.optim = dict(name="sgd", lr=0.05, steps=300, decay="constant")

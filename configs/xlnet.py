@@ -47,9 +47,9 @@ def large() -> ConfigDict:
         K=64,
         N=24,
         F=4096,
-        M=384,
+        M=384,  # of the released code's README
         reuse_len=config.batches.get_ref("reuse_len"),
-        untie_r=True,
+        untie_r=True,  # as the released models; the flag of the code is off by default
         activation="gelu",
         dropout=0.1,
         attention_dropout=0.1,
@@ -58,17 +58,18 @@ def large() -> ConfigDict:
     )
     config.head = dict(tied=True, bias=True)
     config.text_format = "xlnet"
+    # Of 512 tokens 85 are predicted, 17 in each chunk.
     config.execution = dict(remat="full", unroll=1, block=128, loss_chunks=5)
     config.objective = dict(
         name="plm",
-        predict_every=6,
-        perm_size=256,
+        predict_every=6,  # the paper's K
+        perm_size=256,  # all of a part: the released preprocessing has it so, too
         spans=True,
         max_gram=5,
-        alpha=6,
+        alpha=6,  # a span of n words lies in a context of 6 n pieces
         beta=1,
-        faithful=False,
-        reset=False,
+        faithful=False,  # True: spans count pieces, an error that the authors acknowledge
+        reset=False,  # as the released code: memory runs on where a document ends
     )
     config.optim = dict(
         name="adamw",
@@ -76,11 +77,11 @@ def large() -> ConfigDict:
         steps=500_000,
         warmup=40_000,
         decay="linear",
-        end_factor=0.001,
+        end_factor=0.001,  # the released min_lr_ratio
         b1=0.9,
         b2=0.999,
         eps=1e-6,
-        bias_correction=False,
+        bias_correction=False,  # as the released AdamWeightDecayOptimizer
         weight_decay=0.01,
         clip=1.0,
     )

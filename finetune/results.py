@@ -54,9 +54,7 @@ def read_result(workdir: Path) -> Result | None:
 
 
 def format_table(workdirs: Sequence[Path]) -> str:
-    """Formats a row for each run and a column for each metric that any of them has.
-
-    Losses are left out.
+    """Formats a row for each run and a column for each metric that any has, losses apart.
 
     Raises:
         UserError: see `read_result`.
@@ -93,11 +91,7 @@ def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, 
 
 
 def print_stats(stats: dict[str, dict[str, float]], jobs: str) -> None:
-    """Prints what `compute_stats` returned.
-
-    Args:
-        jobs: their number and kind, as "5 folds".
-    """
+    """Prints what `compute_stats` returned of `jobs`, their number and kind: "5 folds"."""
     for name, mean in stats["mean"].items():
         print(f"{name}: {mean:.4f} +- {stats['deviation'][name]:.4f} of {jobs}")
 

@@ -41,7 +41,6 @@ class Start(NamedTuple):
     vectors: word_vectors.Table | None = None
 
     def backbone(self) -> nn.Module | None:
-        """Builds the backbone, if there is one."""
         if not self.model:
             return None
         return call_section("model", modules.build, self.model, execution=self.execution)

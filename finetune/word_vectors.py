@@ -71,9 +71,6 @@ def build_table(
 ) -> tuple[Tokenizer, Table]:
     """Reads the vectors of all words of the texts; the others' are drawn.
 
-    The vocabulary grows by those words of held-out texts that have a vector: without them a model
-    whose vectors are fixed would know nothing of a known word (Kim 2014).
-
     Args:
         tokenizer: of whole words.
         texts, held_out: of training, and of the other splits.
@@ -105,6 +102,8 @@ def build_table(
         return vectors.by_word.get(word.lower()) if vector_D is None and lower else vector_D
 
     known = {word for word in spelled if vector_of(word) is not None}
+    # The vocabulary grows by those words of held-out texts that have a vector: without them a model
+    # whose vectors are fixed would know nothing of a known word (Kim 2014).
     # Sorted: the ids must not depend on the order of a set.
     if new := sorted(counts[1].keys() & known - set(tokenizer.pieces)):
         tokenizer = tokenizer.extend([" ".join(new)])

@@ -11,19 +11,14 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent() -> None:
-    """Lets Linux kill this program when its launcher is gone, even by SIGKILL.
-
-    For `subprocess.Popen(preexec_fn=...)`, in a launcher's main thread.
-    """
+    """Lets Linux kill this program when its launcher is gone, even by SIGKILL."""
+    # A `preexec_fn` of `subprocess.Popen`, in a launcher's main thread: Linux goes by the thread.
     if hasattr(LIBC, "prctl"):  # of Linux alone
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Output:
     """The standard output of a launcher, on which it passes on its programs' lines.
-
-    A program blocks until its lines are read.  So on a full disk lines are dropped, with a note on
-    stderr, and written again when there is room.
 
     Attributes:
         is_closed: whether nobody reads the output any more.
@@ -46,6 +41,8 @@ class Output:
                     say("nobody reads the output any more: ending the program")
                 elif not self.dropped:
                     say(f"the output cannot be written, the program goes on: {error.strerror}")
+                # A program blocks until its lines are read: on a full disk they are dropped, and
+                # written again when there is room.
                 self.dropped += 1
 
     def report(self) -> None:

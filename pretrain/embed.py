@@ -79,7 +79,6 @@ def hash_sentences(path: Path) -> tuple[str, int]:
 
 
 def group_blocks(sentences: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields blocks of sentences, each with the number of its first."""
     first, block, size = 0, [], 0
     for sentence in sentences:
         block.append(sentence)

@@ -99,7 +99,7 @@ def prepare_corpus(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
 
 
 def apply_changes(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a section of the run with the recipe's values in it; None sets nothing."""
+    # None sets nothing.
     return {**section, **{name: value for name, value in changes.items() if value is not None}}
 
 

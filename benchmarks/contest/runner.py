@@ -86,7 +86,7 @@ class Player:
 
 
 def play(players: list[Player], rounds: int, steps: int) -> None:
-    """Runs the rounds in the order ABC CBA ABC ...: a slow minute then slows all of them down."""
+    # In the order ABC CBA ABC ...: a slow minute then slows all of them down.
     for turn in range(rounds):
         for player in players[:: -1 if turn % 2 else 1]:
             player.run(steps)

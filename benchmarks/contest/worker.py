@@ -1,8 +1,7 @@
 """Serves a contender in a process of its own: builds it, warms it up, runs steps on request.
 
 The first line of its input is a JSON object of settings, every further line a number of steps;
-each is answered by one line of JSON.  It uses the standard library alone, so that a contender may
-run under another Python.
+each is answered by one line of JSON.
 """
 
 import json
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+# The standard library alone: a contender may run under another Python.
 WARM_UP = 3  # steps
 
 

@@ -8,8 +8,7 @@
     elmo     Peters et al. 2018: LSTM and CRF on it    92.22
 
 BERT's had the whole document around each sentence, which these rows have not: expect one point
-less.  ELMo's also read GloVe vectors and characters of the task's own.  The files are the
-original ones, whose tags are IOB1; --config.task.scheme=iob2 is for those that were converted.
+less.  ELMo's also read GloVe vectors and characters of the task's own.
 """
 
 from ml_collections import ConfigDict
@@ -27,6 +26,7 @@ def bert() -> ConfigDict:
     """Trains the backbone, too, and tells a tag from a word's first piece."""
     config = common.base()
     config.data = dict(format="conll", train="eng.train", dev="eng.testa", test="eng.testb")
+    # The original files, whose tags are IOB1; "iob2" is for those that were converted.
     config.task = common.task("tag", scheme="iob1", convert_to="iob2", piece="first")
     config.batches = dict(B=32, L=128, eval_B=64)
     config.optim.lr = 5e-5
@@ -42,6 +42,7 @@ def elmo() -> ConfigDict:
     config.task.head.update(crf=True, constrained=True, dropout=0.5)
     config.task.encoder = common.encoder(
         "recurrent",
+        # The penalty keeps the weights of the layers near the plain average.
         features=dict(name="scalar_mix", frozen=True, dropout=0.5, l2=0.1),
         U=200,
         layers=2,

@@ -11,12 +11,10 @@ name and a dot, "nonstatic" if there is none:
     nonstatic      the same, and learned
     multichannel   both, added up under each filter
 
-Other vectors are --config.vectors.path=glove.6B.100d.txt or the like.  Words without one are drawn
-within 0.25, which gives them the variance of word2vec's; vectors.match_variance=True gives that
-of any other.  MR and Subj have no test set: ten folds are drawn, a tenth of what is left is the
-development set, and mean and deviation over the folds are written to stats.json; data.fold names
-one of them.  TREC's development set is drawn, too.  SST's networks learn from the phrases of the
-trees and are tested on sentences.
+Other vectors are --config.vectors.path=glove.6B.100d.txt or the like.  MR and Subj have no test
+set: ten folds are drawn, a tenth of what is left is the development set, and mean and deviation
+over the folds are written to stats.json; data.fold names one of them.  TREC's development set is
+drawn, too.  SST's networks learn from the phrases of the trees and are tested on sentences.
 
     accuracy, published              MR     SST-1   SST-2   Subj    TREC
     rand                             76.1   45.0    82.7    89.6    91.2
@@ -27,9 +25,6 @@ trees and are tested on sentences.
 Ours, nonstatic, with GloVe's 100 dimensions for the 50,000 commonest words: mr 77.1 +- 1.6 of ten
 folds (10 epochs), trec 92.2 +- 0.7 of five seeds (20 epochs).  An epoch of either takes 4 to 10
 seconds on a free core of an AMD EPYC.
-
-The paper's dropout leaves the scores' weights to be halved in tests, ours doubles what stays in
-training: its limit of 3 on the norm of a class's weights is 1.5 here.
 """
 
 import functools
@@ -66,11 +61,16 @@ def classify(examples: Callable[[], ConfigDict], variant: str) -> ConfigDict:
     config.text_format = "words"
     config.tokens = dict(name="words", split="blank", lower=True)
     config.model = dict(name="text_cnn", V=None, D=D, tables=tables, dropout=0.0)
+    # Words without a vector are drawn within 0.25, which gives them the variance of word2vec's;
+    # vectors.match_variance=True gives that of any other.
     config.vectors.update(path=path, scale=0.25, tables=tuple(NAMES[x] for x in tables))
     config.task = common.task("classify", metrics=("accuracy",))
+    # The released code begins with zeros in the softmax.
     config.task.head.update(pool="max", summary="none", dropout=0.5, scale=0.0)
     config.epochs = 25.0
     config.batches.update(B=50, eval_B=64, lengths=common.LENGTHS)
+    # The paper's dropout leaves the scores' weights to be halved in tests, ours doubles what stays
+    # in training: its limit of 3 on the norm of a class's weights is 1.5 here.
     config.optim = common.adadelta(rho=0.95, max_norm={"head/w_DC": 1.5})
     config.train.best = "dev/accuracy"
     return config

@@ -30,6 +30,7 @@ def network(classes: int) -> ConfigDict:
     config.task = common.task("classify", metrics=("accuracy",))
     config.task.head.update(pool="max", summary="none", dropout=0.0)
     config.epochs = 10.0
+    # The paper's SGD: one text a step, without momentum.
     config.batches.update(B=1, eval_B=64, lengths=common.LENGTHS)
     config.optim = common.constant(name="sgd", lr=0.01, momentum=0.0)
     config.train.update(best="dev/accuracy", eval_every=4000, save_every=4000)

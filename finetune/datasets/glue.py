@@ -1,9 +1,7 @@
 """Reads GLUE, its own files or TFDS's: the columns of each task and split.
 
-Wang et al. 2018, https://gluebenchmark.com/tasks.  The files are TSV without quoting.  Labels have
-the names that the benchmark's server expects of predictions, also those of TFDS.  Test files have
-no labels, and no row of them may be lost.  A few records of QQP are broken over two lines: they
-are left out and counted.
+Wang et al. 2018, https://gluebenchmark.com/tasks.  Labels have the names that the benchmark's
+server expects of predictions, also those of TFDS.
 """
 
 from pathlib import Path
@@ -57,7 +55,8 @@ GLUE: dict[str, dict[str, Fields]] = {
         label="is_duplicate",
         labels=BINARY,
         id="id",
-        strict=False,  # the broken records
+        # A few records are broken over two lines: they are left out and counted.
+        strict=False,
         test={"id": "id"},
     ),
     "mnli": task("MNLI", PAIR, MATCHED, label="gold_label", labels=NLI, id="index"),
@@ -69,7 +68,7 @@ GLUE: dict[str, dict[str, Fields]] = {
 
 
 def binary_names(*classes: str) -> dict[str, str]:
-    """Maps TFDS's names of two classes to the 0 and 1 of the files."""
+    # TFDS's names of two classes -> the 0 and 1 of the files.
     return dict(zip(classes, BINARY, strict=True))
 
 

@@ -34,9 +34,7 @@ def read(
     """Reads sentences with their marks and without the quotes; labels have their direction.
 
     A record is a line of number, tab and sentence, a line with the relation, and a line "Comment:",
-    which is ignored.  A file without any relation, as the test file first published, has labels
-    None.  "id" is the number, which the official scorer expects beside each answer.
-
+    which is ignored.  A file without any relation has labels None.
     Args:
         marks: replacements of <e1>, </e1>, <e2>, </e2>, blanks included.
 
@@ -53,6 +51,7 @@ def read(
             examples.append(_sentence(record, marks, where))
         elif line and not line.startswith("Comment:"):
             _set_relation(examples, files.rename_label(line, names, where), where)
+    # The test file was first published without any.
     _check_all_or_none(examples)  # else None would be a label among others
     return Read(examples)
 
@@ -68,6 +67,7 @@ def _sentence(record: re.Match[str], marks: Sequence[str], where: str) -> Exampl
     # Replaced only now: the checks above are of the marks in the file.
     for mark, replacement in zip(MARKS, marks, strict=True):
         sentence = sentence.replace(mark, replacement)
+    # The official scorer expects the number beside each answer.
     return {"id": record[1], "texts": [sentence], "label": None, "where": where}
 
 

@@ -12,7 +12,10 @@ from pretrain.runtime.errors import UserError
 
 # Shorter ones say little of their author, longer ones would be cut by a model of 256 tokens.
 FEWEST, MOST = 20, 200  # words of a paragraph
-LAST_DIGIT = {"dev": 4, "test": 9}  # of the message's year; all other years are train
+# Of the message's year; all other years are train.  Two messages of one year, which repeat each
+# other, are in one split.  The same president is in several: to guess the party of a president
+# never seen, word counts do worse than a coin.
+LAST_DIGIT = {"dev": 4, "test": 9}
 FILE_NAME = re.compile(r"(\d{4})-(.+)-\d+")
 CENTURIES = {18: "18th", 19: "19th", 20: "20th", 21: "21st"}
 PARTIES = (presidents.DEMOCRATIC, presidents.REPUBLICAN)
@@ -21,11 +24,8 @@ PARTIES = (presidents.DEMOCRATIC, presidents.REPUBLICAN)
 def read(path: str, *, label: str = "party") -> Read:
     """Reads paragraphs of 20 to 200 words, labelled by their author.
 
-    The splits are by the year of the message: those that end in 4 are dev, in 9 test.  So two
-    messages of one year, which repeat each other, are in one split.  The same president is in
-    several: to guess the party of a president never seen, word counts do worse than a coin.  A
-    paragraph of two splits stays in the first of train, dev, test alone.
-
+    The splits are by the year of the message.  A paragraph of two splits stays in the first of
+    train, dev, test alone.
     Args:
         path: "train", "dev" or "test".
         label: "party", Democratic or Republican, without authors of other parties or none; or

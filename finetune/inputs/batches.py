@@ -16,12 +16,7 @@ from pretrain.runtime.errors import UserError
 class Examples:
     """Reads batches of examples that are arrays already: a `pretrain.data.batches.BatchLayout`.
 
-    Training reads all examples once an epoch, and completes the last batch of an epoch with the
-    first examples of the next.  Evaluation reads them once, in their order, and fills the last
-    batch up with rows of weight 0.
-
-    A batch of short rows is cut to one of `lengths`: padding that all its rows have costs no time.
-    Which one depends on the batch alone, and so on the seed and the step.
+    Training reads all examples once an epoch; evaluation once, in their order.
 
     Attributes:
         L: positions of an example, of all its rows: orders of a pair, or options.
@@ -69,6 +64,8 @@ class Examples:
         return shapes | describe_arrays("weight_B", (self.B,), np.float32)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
+        # Training completes the last batch of an epoch with the first examples of the next;
+        # evaluation fills it up with rows of weight 0.
         numbers = np.arange(step * self.B, (step + 1) * self.B)
         real = numbers < self.size
         if self.shuffle:
@@ -83,6 +80,8 @@ class Examples:
         if self._ends is None:
             return self.lengths[-1]
         longest = self._ends[index].max()
+        # Padding that all rows of a batch have would cost time.  The length depends on the batch
+        # alone, and so on the seed and the step.
         return next(n for n in self.lengths if longest <= n)
 
     def _find_examples(self, numbers: np.ndarray) -> np.ndarray:
@@ -120,7 +119,6 @@ def find_ends(valid: np.ndarray) -> np.ndarray:
 
 
 def cut_rows(name: str, x: np.ndarray, L: int) -> np.ndarray:
-    """Cuts an array to L positions, along the dimension that its name calls L."""
     letters = name.rpartition("_")[2]
     if "L" not in letters:
         return x

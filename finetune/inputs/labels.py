@@ -10,11 +10,7 @@ MOST_NAMED = 9  # in one note
 
 
 class Unseen:
-    """Labels that are none of those a task learned.
-
-    Attributes:
-        closed: an unseen label is an error of the data, which ends the job.
-    """
+    """Labels that are none of those a task learned; `closed`: such a label ends the job."""
 
     def __init__(self, closed: bool):
         self.closed = closed

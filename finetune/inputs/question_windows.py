@@ -39,8 +39,6 @@ class QuestionWindow(NamedTuple):
 class Questions:
     """Turns examples {"question", "context", "where"} into rows.
 
-    Predictions are read by making the rows again, so they are the same each time.
-
     Attributes:
         stride: tokens from one window to the next.
         max_query: tokens of a question; more are cut off.
@@ -52,7 +50,7 @@ class Questions:
         self.notes: list[str] = []
 
     def note(self, text: str) -> None:
-        """Adds a note unless it is there: rows are made again for each evaluation."""
+        # Predictions are read by making the rows again: a note may be there.
         if text not in self.notes:
             self.notes.append(text)
 

@@ -1,8 +1,4 @@
-"""Frames texts as rows of tokens, in a system's text format.
-
-The published systems' formats, with pictures of their rows, are in
-`pretrain.inference.text_formats`.  A third text follows the second as that follows the first.
-"""
+"""Frames texts as rows of tokens, in a system's text format (`pretrain.inference.text_formats`)."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -91,6 +87,7 @@ class RowBuilder:
             keep: numbers of the texts that lose tokens only where no other has any.
         """
         format, last = self.format, len(tokens) - 1
+        # A third text follows the second as that follows the first.
         marks = len(format.before) + last * len(format.between) + len(format.after)
         room = self.L - marks - len(format.last)
         lengths, cut = truncate_lengths([len(x) for x in tokens], room, keep)

@@ -1,8 +1,7 @@
 """Frames sentences that are split into words as rows, in which each word has a place.
 
-Each word is encoded by itself.  A sentence longer than a row is read in several, which do not
-overlap and split no word.  So every word is predicted once, and the words' places, row by row, are
-in the order of the words.
+A sentence longer than a row is read in several, which do not overlap and split no word.  So every
+word is predicted once, and the words' places, row by row, are in the order of the words.
 """
 
 import re
@@ -65,7 +64,7 @@ def frame_words(
 
 
 def encode_words(inputs: RowBuilder, sentences: Sequence[Sequence[str]]) -> list[list[np.ndarray]]:
-    """Returns the tokens of each word; a word without a token becomes the unknown token."""
+    """Returns the tokens of each word, encoded by itself; none becomes the unknown token."""
     # With the blank before it, as in running text: in byte-level BPE it is part of a word.
     texts = [[" " * (i > 0) + word for i, word in enumerate(words)] for words in sentences]
     distinct, none = (

@@ -21,10 +21,8 @@ NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalise(text: str) -> str:
-    """Lowers a text and drops ASCII punctuation, English articles and superfluous blanks.
-
-    The scripts leave other scripts' punctuation, accents and compatibility forms alone.
-    """
+    """Lowers a text and drops ASCII punctuation, English articles and superfluous blanks."""
+    # As the scripts: other scripts' punctuation, accents and compatibility forms stay.
     # Punctuation goes first, so that "the-end" is one word without an article.
     return " ".join(ARTICLES.sub(" ", text.lower().translate(NO_PUNCTUATION)).split())
 

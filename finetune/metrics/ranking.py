@@ -1,9 +1,8 @@
 """Scores rankings: reciprocal rank, average precision, precision and NDCG at k.
 
 Each query has scores and relevances of its candidates; a result is the mean over queries of a
-fraction of 1.  Two rules hold for all.  Candidates of equal score stand in the worst order, so that
-a constant earns nothing by the order of the file.  A query without any relevant candidate counts
-0.0: drop such queries before, if your benchmark does.
+fraction of 1.  A query without any relevant candidate counts 0.0: drop such queries before, if
+your benchmark does.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,8 +46,6 @@ def ndcg(
     scores: Lists, relevances: Lists, k: int | None = None, gain: str = "exponential"
 ) -> float:
     """Returns the discounted gain of the first k places, relative to that of the best order.
-
-    The gain at a rank is divided by log2(1 + rank).
 
     Args:
         gain: "exponential", 2^relevance - 1 (Burges et al. 2005, and TREC's gdeval), or "linear",
@@ -96,7 +93,8 @@ def _sort_relevances(
     score_N, relevance_N = np.asarray(scores, np.float64), np.asarray(relevances, np.float64)
     if not (np.isfinite(score_N).all() and np.isfinite(relevance_N).all()):
         raise UserError(f"query {query}: a score or a relevance is not finite")
-    # Of equal scores the less relevant comes first.  Below 0, as TREC judges spam, is irrelevant.
+    # Of equal scores the less relevant comes first: a constant earns nothing by the order of the
+    # file.  Below 0, as TREC judges spam, is irrelevant.
     return np.maximum(relevance_N, 0)[np.lexsort((relevance_N, -score_N))]
 
 
@@ -113,7 +111,8 @@ def _average_precision(hits: np.ndarray) -> float:
 
 
 def _normalised_gain(gains: np.ndarray, k: int | None) -> float:
-    # The best order is that of all candidates, not only of the first k.
+    # A gain is divided by log2(1 + rank).  The best order is that of all candidates, not only of
+    # the first k.
     discounts = np.log2(np.arange(2, len(gains) + 2))
     best = float((np.sort(gains)[::-1] / discounts)[:k].sum())
     return float((gains / discounts)[:k].sum()) / best if best else 0.0

@@ -54,13 +54,13 @@ def relation_scores(
 ) -> dict[str, float]:
     """Returns accuracy, and precision, recall and f1 with the prefixes micro_ and macro_.
 
-    The official score is macro_f1, the mean of the classes' F1.  Averages run over the classes of
-    the references without "Other": a prediction of no such class counts as "Other".  A skipped
-    example is wrong in the accuracy and missing in the recall.
+    The official score is macro_f1, the mean of the classes' F1.
 
     Args and Raises: as for `relation_counts`.
     """
     counts = relation_counts(predictions, references, way)
+    # Classes of the references: a prediction of no such class counts as "Other".  A skipped example
+    # is wrong in the accuracy and missing in the recall.
     classes = [count for name, count in counts.items() if name != OTHER]
     total = Counts(*map(sum, zip(*classes, strict=True)) if classes else (0, 0, 0))
     result = {"accuracy": 100 * sum(c.correct for c in counts.values()) / len(references)}

@@ -37,7 +37,7 @@ def write_jsonl(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
 
 @contextlib.contextmanager
 def write_glue(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
-    """Gives a function that writes a table row: the id, or a number from 0, and the prediction."""
+    # A row has the id, or a number from 0, and the prediction.
     count = 0
     file.write("index\tprediction\n")
 

@@ -101,7 +101,7 @@ class Defaults:
         return {}
 
     def tune(self, values: Mapping[str, float | None]) -> None:
-        """Chooses nothing after training."""
+        return  # nothing is chosen after training
 
 
 def load_kind(name: str) -> ModuleType:

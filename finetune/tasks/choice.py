@@ -54,7 +54,6 @@ class TaskData(Defaults):
         return dict(gap=self.gap, options=self.options)
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
-        """Builds a `Task` with a `Classifier` of one number an option; the loss has no fields."""
         classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
         return plugins.construct(Task, backbone, encoder, classifier, **loss)
 
@@ -118,7 +117,6 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Formats the number of the best option, from 0, and the probabilities of all."""
         lines = []
         for logits_O in self.option_logits(examples, outputs):
             # Less the highest, as exp of a large logit overflows.
@@ -131,7 +129,6 @@ class TaskData(Defaults):
 
 
 def most_options(least: Sequence[int], examples: Sequence[dict]) -> int:
-    """Returns the most options of an example, or the least to build if that is more."""
     return max([*least, *(len(example["choices"]) for example in examples)])
 
 

@@ -74,7 +74,6 @@ class TaskData(Defaults):
         )
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
-        """Builds a `Task`; the section `loss` has the name of one and its margin."""
         classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
         named = {"loss": loss.pop("name")} if "name" in loss else {}
         return plugins.construct(Task, backbone, encoder, classifier, **named, **loss)
@@ -161,7 +160,6 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Formats the scores of each query's candidates in their order, and the ranking."""
         return [
             # Stable: of equal scores the earlier candidate comes first.
             {"scores": scores, "ranking": np.argsort(-np.array(scores), kind="stable").tolist()}
@@ -170,10 +168,7 @@ class TaskData(Defaults):
 
 
 def group_candidates(relevance: np.ndarray, size: int, shuffled: np.ndarray) -> list[list[int]]:
-    """Puts candidates' numbers into rows of at most `size`.
-
-    Each candidate stands in a row, and those of each grade are spread over all rows; a relevant
-    one is repeated where a row would be without.
+    """Puts candidates' numbers into rows of at most `size`, of which each has a relevant one.
 
     Args:
         shuffled: all candidates' numbers in the order in which those of a grade are spread.
@@ -181,6 +176,7 @@ def group_candidates(relevance: np.ndarray, size: int, shuffled: np.ndarray) -> 
     order = shuffled[np.argsort(-relevance[shuffled], kind="stable")].tolist()
     # With size - 1 a row has room for the relevant candidate that it may lack.
     count = 1 if len(order) <= size else math.ceil(len(order) / (size - 1))
+    # By turns from the most relevant on: those of each grade are spread over all rows.
     rows = [order[r::count] for r in range(count)]
     relevant = [i for i in order if relevance[i] > 0]
     return [
@@ -195,6 +191,7 @@ def group_candidates(relevance: np.ndarray, size: int, shuffled: np.ndarray) -> 
 def softmax(logits_BO, relevance_BO, there_BO, margin):
     """Computes the cross entropy with the shares of the relevance."""
     del margin
+    # The floor is for filler rows, which are of no relevance and weigh nothing.
     share_BO = relevance_BO / jnp.maximum(relevance_BO.sum(1, keepdims=True), 1e-9)
     return -(share_BO * jnp.where(there_BO, jax.nn.log_softmax(logits_BO), 0)).sum(1)
 
@@ -241,8 +238,6 @@ LOSSES: dict[str, Callable] = {
 
 class Task(nn.Module):
     """Scores candidates, trained on their order.
-
-    Rows whose candidates are all equally relevant weigh nothing.
 
     Attributes:
         loss: of `LOSSES`: "softmax" and "listnet" are listwise, "hinge" and "logistic"

@@ -47,7 +47,6 @@ class TaskData(Defaults):
         return dict(metrics=self.metrics, both=self.both)
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
-        """Builds a `Task` with a `Classifier` of one number; the loss has no fields."""
         classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
         return plugins.construct(Task, backbone, encoder, classifier, **loss)
 

@@ -144,13 +144,12 @@ class TaskData(Defaults):
         return dict(self.fields)
 
     def tune(self, values: Mapping[str, float | None]) -> None:
-        """Takes the threshold that did best on dev, unless the recipe has said one."""
+        # The one that did best on dev, unless the recipe has said one.
         best = values.get("dev/best_f1_thresh")
         if self.fields["threshold"] < 0 and best is not None:
             self.threshold = self.fields["threshold"] = float(best)
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
-        """Builds a `Task` whose head is independent or conditional; the loss has no fields."""
         fields = {"dropout": 0.1, **head}
         top = fields.pop("top", TOP[self.conditional])
         own_head = plugins.construct(span.HEADS[self.conditional], **fields)
@@ -213,7 +212,6 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Formats the answer of each example, "" for none, and the probability of none."""
         answers = self.finder.find(examples, outputs, self.n_best)
         return [self._format(x, answer) for x, answer in zip(examples, answers, strict=True)]
 
@@ -232,7 +230,6 @@ class TaskData(Defaults):
 
 
 def _target(answer: tuple[int, int] | None, window: QuestionWindow, null: int) -> tuple[int, int]:
-    """Returns the positions of the answer's first and last token in the row."""
     if answer is None:
         return -1, -1
     first, last = answer

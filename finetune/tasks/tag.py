@@ -32,10 +32,7 @@ PIECES = ("first", "last")
 
 
 class TaskData(Defaults):
-    """Turns examples {"words": [...], "labels": [...]} into rows, and outputs into tags.
-
-    See `finetune.inputs.words` for the rows and the words' places in them.
-    """
+    """Turns examples {"words": [...], "labels": [...]} into rows, and outputs into tags."""
 
     def __init__(
         self,
@@ -109,13 +106,12 @@ class TaskData(Defaults):
         )
 
     def encoder_fields(self) -> dict[str, Any]:
-        """Returns the numbers of the task's own words, and of a word's characters, if any."""
         # One more, which stands for all words that are not among these.
         fields = {"word_V": len(self.vocabulary) + 1} if self.vocabulary else {}
         return fields | ({"char_W": self.own_characters} if self.own_characters else {})
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
-        """Builds a `Task`; `head` has the fields of `Emissions`, and `crf` and `constrained`."""
+        # `head` has the fields of `Emissions`, and two more.
         fields = {"dropout": 0.1, **head}
         chain = CRF(len(self.labels)) if fields.pop("crf", False) else None
         constrained = fields.pop("constrained", False)
@@ -151,7 +147,6 @@ class TaskData(Defaults):
         return arrays
 
     def tags(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[list[str]]:
-        """Returns the tags of each example's words, in the scheme that was learned."""
         lengths = [len(x["words"]) for x in examples]
         tags = words.gather_from_words(outputs["tag_BL"], outputs["word_BL"], lengths)
         return [[self.labels[i] for i in ids] for ids in tags]
@@ -167,7 +162,6 @@ class TaskData(Defaults):
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
-        """Formats the labels of each example's words in its file's scheme, and the entities."""
         return [
             {"words": list(x["words"]), **self.tag_set.format(tags)}
             for x, tags in zip(examples, self.tags(examples, outputs), strict=True)

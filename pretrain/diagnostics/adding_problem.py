@@ -1,8 +1,7 @@
 """The adding problem of Hochreiter & Schmidhuber 1997, section 5.4: a test of long memory.
 
 A row is T pairs: a number, and a mark that is 1 at two places, one in each half.  To be said at
-the end is the sum of the two marked numbers.  Numbers are uniform in [0, 1], as in Le et al. 2015
-(arXiv 1504.00941), so that always guessing 1 has a mean squared error of 1/6.
+the end is the sum of the two marked numbers.
 """
 
 import dataclasses
@@ -22,7 +21,9 @@ from modules.metrics import Sum
 from pretrain.diagnostics.recurrent_weights import set_recurrent_weights
 from pretrain.training import optimizer, train_state
 
-GUESS = 1 / 6  # variance of the sum of two numbers
+# Numbers are uniform in [0, 1], as in Le et al. 2015 (arXiv 1504.00941): always guessing 1 has the
+# variance of the sum of two of them as its mean squared error.
+GUESS = 1 / 6
 
 
 class Regression(nn.Module):

@@ -1,8 +1,6 @@
 """Measures how the last loss's gradient falls with the distance of the input it is taken of.
 
-Pascanu, Mikolov & Bengio 2013 (arXiv 1211.5063): of h_t = f(W h_{t-1} + x_t) with |f'| <= gamma
-the gradient vanishes if gamma times the largest singular value of W is below 1.  It can explode
-only if the spectral radius of a linear cell's W is above 1.
+Pascanu, Mikolov & Bengio 2013 (arXiv 1211.5063).
 """
 
 from collections.abc import Callable, Mapping
@@ -74,4 +72,7 @@ def measure_cell(
 
         norm_BL = np.asarray(measure(params, x_BLD, v_BD))
     # From distance 1 on: at 0 an input does not pass through the recurrent weights.
+    # Of h_t = f(W h_{t-1} + x_t) with |f'| <= gamma the gradient vanishes if gamma times the
+    # largest singular value of W is below 1.  It can explode only if the spectral radius of a
+    # linear cell's W is above 1.
     return Decay(norm_BL.mean(0)[::-1][1 : T + 1], *compute_spectrum(params["wh_ZDGU"]))

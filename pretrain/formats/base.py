@@ -58,11 +58,7 @@ class Reader(contextlib.ExitStack):
 
 @contextlib.contextmanager
 def explain_read_errors(path: Path) -> Iterator[None]:
-    """Turns whatever the block raises about a broken file into one kind of error.
-
-    Raises:
-        UserError: names the file and the fault.
-    """
+    """Turns whatever the block raises about a broken file into a UserError of file and fault."""
     try:
         yield
     except UserError:
@@ -90,11 +86,7 @@ def open_draft(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
-    """Turns an OSError of the block into an error about `path`.
-
-    Raises:
-        UserError: it cannot be written, and why.
-    """
+    """Turns an OSError of the block into a UserError: `path` cannot be written, and why."""
     try:
         yield
     except OSError as error:
@@ -112,13 +104,12 @@ def check_plain(path: Path, specs: Mapping[str, Spec]) -> None:
 def expect_arrays(
     specs: Mapping[str, Spec], arrays: Iterable[tuple[str, np.ndarray]]
 ) -> Callable[[str], np.ndarray]:
-    """Returns a function that draws the next array and checks that it is the one expected.
+    """Returns a function that draws the array of a name, the next to come, in C order.
 
-    It keeps none, so that one array at a time is in memory.  The function takes the name of the
-    next array and returns it in C order; it raises ValueError if another one comes, or one of
-    another shape or type than its spec.
+    Raises:
+        ValueError: another one comes, or one of another shape or type than its spec.
     """
-    source = iter(arrays)
+    source = iter(arrays)  # none is kept: one array at a time is in memory
 
     def take(name: str) -> np.ndarray:
         actual_name, array = next(source, ("nothing", np.empty(0)))

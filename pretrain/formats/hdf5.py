@@ -1,8 +1,4 @@
-"""Reads and writes HDF5, as ELMo's lm_weights.hdf5: datasets named "group/group/dataset".
-
-Hardly any file has the checksums that the format allows for: a flipped bit is not noticed.  A
-dataset can be made of other files, and a link can lead to them: neither is followed.
-"""
+"""Reads and writes HDF5, as ELMo's lm_weights.hdf5: datasets named "group/group/dataset"."""
 
 import contextlib
 import io
@@ -53,6 +49,7 @@ class File(Reader):
         stored = min(dataset.id.get_storage_size(), self.path.stat().st_size)
         if claimed > INFLATED * stored:
             raise ValueError(f"{name} claims {claimed} bytes, of which {stored} are there")
+        # Hardly any file has the checksums that the format allows for: a flipped bit is unseen.
         return dataset[()]
 
 

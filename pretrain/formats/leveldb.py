@@ -1,10 +1,7 @@
 """Parses LevelDB's table, the format of `.index` files: sorted keys and values in blocks.
 
-Follows doc/table_format.md of LevelDB and its table/block_builder.cc.  A block is entries (how
-many bytes of its key are the previous key's, how many more, how many of the value, then those
-bytes), the offsets of the entries that share nothing, and the number of these; behind it a byte
-for its compression and a masked CRC-32C of both.  The file ends with where two blocks are: one of
-metadata, and one whose values are where the blocks of data are.
+Follows doc/table_format.md of LevelDB and its table/block_builder.cc.  The file ends with where two
+blocks are: one of metadata, and one whose values are where the blocks of data are.
 """
 
 import struct
@@ -57,6 +54,8 @@ def _decode_handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
 
 def _read_block(data: bytes, offset: int, size: int) -> bytes:
     """Returns the entries of a block, without offsets and checksum."""
+    # Behind the entries are the offsets of those that share nothing, and their number; behind the
+    # block a byte for its compression and a masked CRC-32C of both.
     block, at = take_bytes(data, offset, size + 1)  # with the byte of its compression
     crc, _ = take_bytes(data, at, 4)
     if compute_masked_crc(block) != int.from_bytes(crc, "little"):
@@ -71,7 +70,8 @@ def _read_block(data: bytes, offset: int, size: int) -> bytes:
 
 
 def _decode_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
-    # A key shares its start with the one before.
+    # An entry: how many bytes of its key are the previous key's, how many more, how many of the
+    # value, then those bytes.
     at, key = 0, b""
     while at < len(block):
         shared, at = decode_varint(block, at)

@@ -1,8 +1,7 @@
 """Reads GPT-1's release: all parameters end to end, cut into ten .npy files, and JSON of shapes.
 
 A folder with params_0.npy, params_1.npy, ..., flat pieces of about one size, and
-params_shapes.json, a list of shapes.  The arrays have no names but their numbers, "0", "1", ...;
-the format has no checksum, so a flipped bit is not noticed.
+params_shapes.json, a list of shapes.  The arrays have no names but their numbers, "0", "1", ...
 """
 
 import json

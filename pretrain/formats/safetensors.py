@@ -1,8 +1,7 @@
 """Reads and writes safetensors, as on the Hugging Face hub: one file, or shards and an index.
 
 The format is github.com/huggingface/safetensors: the length of the header in eight bytes, the
-header in JSON, the arrays.  It has no checksum: a flipped bit in an array is not noticed.  Files
-in a folder may be links, as they are in the hub's cache.
+header in JSON, the arrays.
 """
 
 import contextlib
@@ -62,6 +61,7 @@ class Safetensors(Reader):
     def _open(self) -> None:
         self._files: dict[str, Path] = {}
         for path, promised in _list_files(self.path).items():
+            # Files may be links, as they are in the hub's cache.
             # The library says of a file without permission that there is none.
             with (
                 explain_read_errors(path),
@@ -83,7 +83,8 @@ class Safetensors(Reader):
 
     def _read(self, name: str) -> np.ndarray:
         path = self._files[name]
-        # Opened anew: a mapping keeps all that was read through it in memory.
+        # Opened anew: a mapping keeps all that was read through it in memory.  The format has no
+        # checksum: a flipped bit is not noticed.
         with explain_read_errors(path), safe_open(path, framework="np") as file:
             return file.get_tensor(name)
 
@@ -133,8 +134,6 @@ def write(
     shard_bytes: int = 5 * 10**9,
 ) -> None:
     """Writes a folder: `model.safetensors`, or shards and an index if that would be too large.
-
-    Larger types come first in a file, as torch reads no array from an odd place.
 
     Args:
         path: the folder.
@@ -190,6 +189,7 @@ def _format_index(shards: Mapping[str, Mapping[str, Spec]]) -> str:
 
 def _write_file(path: Path, specs: Mapping[str, Spec], take: Callable[[str], np.ndarray]) -> None:
     begins, end = dict[str, int](), 0
+    # Larger types come first, as torch reads no array from an odd place.
     for name in sorted(specs, key=lambda name: -specs[name].dtype.itemsize):
         begins[name], end = end, end + count_bytes(specs[name])
     header = _format_header(specs, begins)

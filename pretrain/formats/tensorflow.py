@@ -2,8 +2,7 @@
 
 The index is a LevelDB table of protocol buffers, tensorflow/core/protobuf/tensor_bundle.proto: a
 header under the empty key, then under each variable's name where its bytes are, and their masked
-CRC-32C.  A variable that was partitioned, as large ones of bilm-tf can be, has a list of slices
-instead, each of which has a key of its own; it is read as one array.
+CRC-32C.
 """
 
 import os
@@ -85,7 +84,8 @@ class Checkpoint(Reader):
         self._shards = _count_shards(table.pop(b""))
         self._pieces: dict[str, list[Piece]] = {}  # by variable
         entries = {key: _parse_entry(value) for key, value in table.items()}
-        # A partitioned variable lists its slices, which are entries of their own.
+        # A partitioned variable, as large ones of bilm-tf can be, lists its slices, which are
+        # entries of their own; it is read as one array.
         parts = {
             encode_slice_key(name, slice_) for name in entries for slice_ in entries[name].slices
         }

@@ -35,9 +35,6 @@ POOLS = ("", "mean", "first")
 class Embedder:
     """A run's backbone, reading blocks of texts on all devices of a machine.
 
-    At most two programs are compiled for each length that rows are padded to.  What a word is from
-    its characters is found once for all its places in a block.
-
     Attributes:
         batcher: of rows; it counts the texts that were cut.
         speed: of the last call so far.
@@ -92,6 +89,7 @@ class Embedder:
             yield from self._finish(*waiting)
 
     def _read_words(self, chars_VW: np.ndarray) -> np.ndarray:
+        # What a word is from its characters is found once for all its places in a block.
         vectors, shards = [], self.layout.num_shards("B")
         while len(chars_VW):
             n = next((n for n in SPELLED if len(chars_VW) >= n * shards), SPELLED[-1]) * shards
@@ -120,6 +118,7 @@ class Embedder:
             yield sentence
 
     def _run(self, batch: dict[str, jax.Array]) -> jax.Array:
+        # At most two programs for each length that rows are padded to: full batches and rests.
         shapes = tuple((name, x.shape, x.dtype) for name, x in batch.items())
         return self._programs(shapes)(self.params, batch)
 
@@ -161,7 +160,7 @@ class Embedder:
 
 
 def read_ahead(items: Iterator) -> Iterator:
-    """Yields the same items, computing the next in a thread while one is used."""
+    # In a thread, while one is used: the devices need not wait until the next is cut into rows.
     with ThreadPoolExecutor(1) as thread:
         coming = thread.submit(next, items, None)
         while (item := coming.result()) is not None:

@@ -2,11 +2,7 @@
 
 The file is as AllenNLP's `elmo` command has it: a dataset for each sentence, "0", "1", ..., and
 "sentence_to_index", JSON in a string.  Each has an attribute "tokens", JSON of the strings that
-its rows are of: a plain reader does not see it, and no length is too long for it.
-
-HDF5 does not survive a death in mid-write, so until the end each block is a file of its own in
-the folder `<file>.partial`, there under its name only when it is whole.  Joining them takes the
-disk space once more.
+its rows are of.
 """
 
 import contextlib
@@ -29,11 +25,7 @@ INDEX = "sentence_to_index"
 
 
 class Blocks:
-    """The folder of finished blocks of a file that is yet to be.
-
-    Attributes:
-        done: so many blocks are finished.
-    """
+    """The folder of finished blocks of a file that is yet to be; `done` counts them."""
 
     def __init__(self, out: Path, made_from: Mapping[str, Any]):
         """`made_from`: JSON of all that the vectors depend on; the caller holds the folder.
@@ -55,6 +47,8 @@ class Blocks:
     @contextlib.contextmanager
     def create_block(self) -> Iterator[h5py.File]:
         """Yields the file of the next block, which counts once it is closed without an error."""
+        # HDF5 does not survive a death in mid-write, so until the end each block is a file of its
+        # own, there under its name only when it is whole.
         # With leading zeros names sort as numbers do.
         path = self.folder / f"{self.done:08}.h5"
         with hdf5.create_file(path) as file:
@@ -65,7 +59,7 @@ class Blocks:
         """Makes the file out of all blocks, and removes them.
 
         Args:
-            sentences: all, in order; of equal ones the index keeps the last, as AllenNLP's does.
+            sentences: all, in order.
 
         Raises:
             UserError: the file cannot be written, or there are not as many sentences as vectors.
@@ -76,6 +70,7 @@ class Blocks:
                     for name in block:
                         # Copied as stored, attributes too, without reading into arrays.
                         h5py.h5o.copy(block.id, name.encode(), file.id, name.encode())
+            # Of equal ones the index keeps the last, as AllenNLP's does.
             index = {sentence: str(i) for i, sentence in enumerate(sentences)}
             file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = json.dumps(index)
             file.attrs["made_from"] = json.dumps(self.made_from)
@@ -105,4 +100,5 @@ def partial_folder(out: Path) -> Path:
 def add_sentence(file: h5py.File, number: int, tokens: list[str], vectors: np.ndarray) -> None:
     """Writes a sentence's vectors, and beside them its tokens."""
     dataset = file.create_dataset(str(number), data=vectors)
+    # An attribute: a plain reader does not see it, and no length is too long for JSON.
     dataset.attrs["tokens"] = json.dumps(tokens)
