@@ -55,6 +55,11 @@ class WordNetwork(nn.Module):
     def width(self) -> int:
         raise NotImplementedError
 
+    @property
+    def layer_widths(self) -> tuple[int, ...]:
+        """Width of each layer's states, where they differ in it."""
+        return (self.width,)
+
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory: Any, train: bool):
         """Computes the states of every layer.
 
@@ -98,10 +103,11 @@ class WordNetwork(nn.Module):
             plugins.FieldError: words and states are not equally wide.
         """
         del segments_BL
-        if self.width != self.D:
+        if others := set(self.layer_widths) - {self.D}:
+            width = max(others)
             raise plugins.FieldError(
-                f"words are {self.D} wide and states {self.width}: all layers together are read of "
-                f"a model with model.D={self.width}"
+                f"words are {self.D} wide and states {width}: all layers together are read of a "
+                f"model with model.D={width}"
             )
         all_BLD, memory = self._read(tokens, mask, memory, train=False)
         return Output(jnp.stack(all_BLD), memory)
@@ -120,6 +126,11 @@ class WordNetwork(nn.Module):
         """Looks up the words' vectors, [B, L, D]."""
         return self.token_VD[tokens_BL].astype(self.dtype)
 
+    def drop_words(self, x_BLD, tokens_BL, *, train: bool):
+        """Drops out the words' vectors."""
+        del tokens_BL
+        return self.drop(x_BLD, train=train)
+
     def _read(self, tokens_BL, mask: Mask, memory, *, train: bool):
         # All layers together, the words' vectors first: a call wants the last, `layer_states` all.
         if reason := self.refusal(mask):
@@ -131,6 +142,7 @@ class WordNetwork(nn.Module):
         x_BLD = params.reshard_embedding_rows(self.look_up(tokens_BL), self.V)
         x_BLD = params.mark_inputs(self, x_BLD)
         # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
-        x_BLD = self.drop(x_BLD * valid_BL[..., None].astype(self.dtype), train=train)
+        x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
+        x_BLD = self.drop_words(x_BLD, tokens_BL, train=train)
         states, memory = self.read_layers(x_BLD, valid_BL, mask=mask, memory=memory, train=train)
         return [x_BLD, *states], memory

@@ -12,6 +12,9 @@ class Dropout(nn.Module):
 
     # The fraction that is zeroed.
     rate: float
+    # Axes along which all entries have one decision: the positions of a row in locked dropout
+    # (Merity et al. 2017).
+    shared: tuple[int, ...] = ()
 
     @nn.compact
     def __call__(self, x, *, train: bool):
@@ -20,4 +23,7 @@ class Dropout(nn.Module):
         # Two words seed the hash of every position; a generator would draw each position's bits.
         # The mask is the same on any layout of devices.  It is no cryptographic generator.
         words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
-        return apply_dropout(self.rate, x, words)
+        if not self.shared:
+            return apply_dropout(self.rate, x, words)
+        shape = [1 if axis in self.shared else size for axis, size in enumerate(x.shape)]
+        return x * apply_dropout(self.rate, jnp.ones(shape, x.dtype), words)

@@ -17,6 +17,7 @@ from modules.kernels.recurrent_cells import (
 )
 from modules.kernels.recurrent_scan import scan_directions, state_dtype
 from modules.layers import params
+from modules.layers.dropout import Dropout
 from modules.layers.gru import scan_reset_before
 
 
@@ -49,6 +50,11 @@ class Recurrent(nn.Module):
         reset_gate: of a GRU, acts "after" the state's product, as in cuDNN, or "before" it on the
             state itself, as in the paper.
         bias: False: there are none but the `forget_bias`.
+        initializer: "glorot" (Glorot & Bengio 2010); or "torch", of an LSTM without projection:
+            PyTorch's draws within 1 / sqrt(U), and its two biases, of the input and of the state.
+            Their sum alone counts, but it learns twice as fast.
+        wdrop: share of the state's weights that is dropped in training, once for all positions
+            (the weight drop of Merity et al. 2017, arXiv 1708.02182).
         unroll: positions per step of the scan.
     """
 
@@ -62,6 +68,8 @@ class Recurrent(nn.Module):
     activation: str = "tanh"
     reset_gate: str = "after"
     bias: bool = True
+    initializer: str = "glorot"
+    wdrop: float = 0.0
     unroll: int = 1
     dtype: str = "float32"
 
@@ -70,11 +78,16 @@ class Recurrent(nn.Module):
         params.check_choice(self, "cell", CELLS)
         params.check_choice(self, "activation", RNN_ACTIVATIONS)
         params.check_choice(self, "reset_gate", ("after", "before"))
+        params.check_choice(self, "initializer", ("glorot", "torch"))
         params.check_choice(self, "dtype", params.DTYPES)
         if self.Z not in (1, 2):
             raise ValueError(f"Z={self.Z} directions: there are 1 or 2")
         if self.cell != "lstm" and (self.D or self.clip_cell or self.clip_projection):
             raise ValueError(f"cell={self.cell!r} has no projection and no clips: set them to 0")
+        if self.initializer == "torch" and (self.cell != "lstm" or self.D):
+            raise ValueError(
+                "initializer='torch' is of LSTMs without a projection: cell='lstm', D=0"
+            )
 
     @property
     def width(self) -> int:
@@ -86,7 +99,9 @@ class Recurrent(nn.Module):
         return State(zeros(self.width), zeros(self.U) if self.cell == "lstm" else None)
 
     @nn.compact
-    def __call__(self, x, state: State | None = None, *, valid=None, reset=None):
+    def __call__(
+        self, x, state: State | None = None, *, valid=None, reset=None, train: bool = False
+    ):
         """Reads B rows in Z directions.
 
         Args:
@@ -96,24 +111,28 @@ class Recurrent(nn.Module):
             valid: bool, shaped as x without D; False: no word here.  The state passes by and the
                 output is 0.
             reset: likewise; True: the state is cleared before this position is read.
+            train: weights are dropped.
 
         Returns:
             (y, state): y_BLZD for x_BLD, y_BZLD for x_BZLD, in the compute dtype.
         """
         if x.ndim == 4:
-            return self._scan(x, state, valid, reset)
+            return self._scan(x, state, valid, reset, train)
         x, valid, reset = (
             None if y is None else to_reading_order(y, self.Z) for y in (x, valid, reset)
         )
-        y_BZLD, state = self._scan(x, state, valid, reset)
+        y_BZLD, state = self._scan(x, state, valid, reset, train)
         return constrain_sharding(to_text_order(y_BZLD), "BLZD"), state
 
-    def _scan(self, x_BZLD, state: State | None, valid_BZL, reset_BZL):
+    def _scan(self, x_BZLD, state: State | None, valid_BZL, reset_BZL, train: bool):
         """Reads a text in every direction, each in its order of reading."""
         config = CellConfig(
             self.cell, self.activation, self.clip_cell, self.clip_projection, self.unroll
         )
         weights = self._weights(x_BZLD.shape[-1])
+        # Before the scan, which takes these weights as it takes any.
+        wh_ZDGU = Dropout(self.wdrop)(weights.wh_DGU, train=train)
+        weights = weights._replace(wh_DGU=wh_ZDGU)
         state = self.initial_state(len(x_BZLD)) if state is None else state
         # Directions in front: the kernel scans them one by one, or vmapped, by platform.
         state_ZB = jax.tree.map(
@@ -133,15 +152,19 @@ class Recurrent(nn.Module):
 
     def _weights(self, X: int) -> CellWeights:
         G, U, D, Z = CELLS[self.cell].G, self.U, self.width, self.Z
-        # Glorot and Bengio 2010, of the product that input and state are one operand of.
-        init = params.initializer("uniform", math.sqrt(6 / (X + D + G * U)))
+        # Of the product that input and state are one operand of; or PyTorch's.
+        glorot, is_torch = math.sqrt(6 / (X + D + G * U)), self.initializer == "torch"
+        init = params.initializer("uniform", 1 / math.sqrt(U) if is_torch else glorot)
         wx_ZDGU = params.param(self, "wx_ZDGU", init, (Z, X, G, U), decay=True, dtype=self.dtype)
         wh_ZDGU = params.param(self, "wh_ZDGU", init, (Z, D, G, U), decay=True, dtype=self.dtype)
         # Biases are added to sums in float32: they stay as they are stored.
         wide = state_dtype(self.dtype)
         b_ZGU = jnp.zeros((Z, G, U), wide)
         if self.bias:
-            b_ZGU = params.param(self, "b_ZGU", params.zeros, (Z, G, U), decay=False).astype(wide)
+            first = init if is_torch else params.zeros
+            b_ZGU = params.param(self, "b_ZGU", first, (Z, G, U), decay=False).astype(wide)
+            if is_torch:
+                b_ZGU += params.param(self, "bh_ZGU", first, (Z, G, U), decay=False).astype(wide)
         bh_ZGU = wp_ZUD = None
         if self.cell == "lstm":
             b_ZGU = b_ZGU + jnp.zeros((G, 1), wide).at[2].set(self.forget_bias)

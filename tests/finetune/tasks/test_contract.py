@@ -16,6 +16,7 @@ from tests.support import tagging_data
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
 
+NO_DROPS = dict(dropoute=0.0, dropouti=0.0, dropouth=0.0, wdrop=0.0)
 BACKBONES = {
     "elmo": ("elmo", tagging_data.BACKBONES["elmo"]),
     "bert": ("bert", tagging_data.BACKBONES["bert"]),
@@ -23,6 +24,7 @@ BACKBONES = {
     "gpt2": ("gpt", tagging_data.BACKBONES["gpt"]),
     "xlnet": ("xlnet", tagging_data.BACKBONES["xlnet"] | {"M": 12}),
     "recurrent": ("words", dict(name="recurrent", D=12, U=12)),
+    "awd_lstm": ("words", dict(name="awd_lstm", D=12, U=16, N=2, **NO_DROPS)),
     "text_cnn": ("words", dict(name="text_cnn", D=12, filters=((2, 8), (3, 8)))),
     "text_rcnn": ("words", dict(name="text_rcnn", D=12, U=8, F=16)),
 }

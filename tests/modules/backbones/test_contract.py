@@ -71,6 +71,7 @@ def test_a_content_layers_states_are_the_reference_s_of_fewer_layers(untie_r):
 
 
 SMALL = {
+    "awd_lstm": dict(N=2, U=8),
     "elmo": dict(N=2, U=8, inputs="words"),
     "recurrent": dict(N=2, U=8),
     "text_cnn": dict(filters=((2, 4), (3, 4))),
@@ -105,6 +106,7 @@ def test_every_backbone_keeps_the_contract(name):
 
 CAUSAL, GROUPED = Mask(is_causal=True), Mask(groups_BL=np.zeros((2, 5), int))
 REFUSED = [
+    ("awd_lstm", {}, Mask(), "model.Z=1 sees nothing of what comes"),
     ("text_cnn", {}, CAUSAL, "sees what comes"),
     ("text_cnn", {}, GROUPED, "it takes lengths, not groups_BL"),
     ("text_rcnn", {}, CAUSAL, "has read what comes"),

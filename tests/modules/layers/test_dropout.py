@@ -23,3 +23,11 @@ def test_nothing_is_dropped_at_rate_zero_and_outside_training():
     x = draw(4, 5)
     np.testing.assert_array_equal(Dropout(0.5).apply({}, x, train=False), x)
     np.testing.assert_array_equal(Dropout(0.0).apply({}, x, train=True), x)
+
+
+def test_entries_along_a_shared_axis_have_one_decision():
+    x = 1 + np.abs(draw(40, 6, 50))
+    drop = Dropout(0.5, shared=(1,))
+    y = np.asarray(drop.apply({}, x, train=True, rngs={"dropout": jax.random.key(0)}))
+    np.testing.assert_array_equal(y, np.where(y[:, :1] == 0, 0, 2 * x))
+    assert 0.4 < (y == 0).mean() < 0.6
