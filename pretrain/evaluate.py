@@ -95,7 +95,8 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
 def prepare_corpus(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
     """Prepares the corpus of these options in the run's tokens, with nothing held out."""
     saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
-    return call_section("corpus", prepare.prepare, {**fields, "tokens": saved, "held_out": 0})
+    whole = {"held_out": 0, "held_out_files": ""}
+    return call_section("corpus", prepare.prepare, {**fields, **whole, "tokens": saved})
 
 
 def apply_changes(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

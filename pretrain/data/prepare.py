@@ -1,6 +1,7 @@
 """Prepare a corpus:  python -m pretrain.data.prepare --config=configs/xlnet.py"""
 
 import errno
+import fnmatch
 import hashlib
 import json
 import os
@@ -8,6 +9,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from pretrain.data import tokenizers
 from pretrain.data.corpus import input_hashes, prepared_corpus, writer
@@ -36,6 +39,7 @@ def prepare(
     paragraphs: bool = False,
     detokenise: str = "",
     held_out: float = 0.05,
+    held_out_files: str = "",
     cache: str = "data",
     text_key: str = "text",
     tfds_split: str = "train",
@@ -51,6 +55,8 @@ def prepare(
             `sentences.cut_pieces`.
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0 makes no such split.
+        held_out_files: names of the files that are this split in place of a share, as
+            "*.valid.tokens", where each file is a document.
         cache: the folder of all corpora, each of which has the hash of its inputs in its name.
         verify: see `prepared_corpus.open_corpus`.
 
@@ -87,7 +93,14 @@ def prepare(
                 make_corpus(folder, texts, tokens, manifest)
             # This run's, or one of a process that was killed after the renaming.
             shutil.rmtree(partial_folder(folder), ignore_errors=True)
-    return prepared_corpus.open_corpus(folder, held_out, verify)
+    if not held_out_files:
+        return prepared_corpus.open_corpus(folder, held_out, verify)
+    names = [path.name for path in texts.inputs]
+    chosen = np.flatnonzero([fnmatch.fnmatch(name, held_out_files) for name in names])
+    corpus = prepared_corpus.open_corpus(folder, chosen, verify)
+    if corpus.manifest["documents"] != len(names):
+        raise UserError(f"held_out_files={held_out_files!r} needs documents='file', none empty")
+    return corpus
 
 
 def _create_cache(cache: str) -> None:

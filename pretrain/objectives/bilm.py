@@ -8,6 +8,7 @@ from modules.losses import cross_entropy, sampled_softmax
 from modules.masks import Mask
 from modules.metrics import Sum
 from pretrain.objectives import SPECIAL, Special, special_id
+from pretrain.objectives.carried_memory import open_memory, save_memory
 from pretrain.runtime.errors import UserError
 
 # A row's states are reset where its `boundary_BZL` is at least this, see `batches.bidirectional`.
@@ -66,7 +67,8 @@ class Objective(nn.Module):
         """Computes states; returns (states, next words, weights), [B, Z, L] each."""
         self._check(batch)
         Z = self.backbone.Z
-        state = self._get_state(batch["boundary_BZL"].shape[0])
+        rows = batch["boundary_BZL"].shape[0]
+        state = open_memory(self, rows) if self.stateful else None
         # A model of one direction reads the first, forwards, of the two that every batch holds.
         starts_BZL = batch["boundary_BZL"][:, :Z] >= RESETS[self.reset]
         # Places of one group share a state: a new group starts from zeros.
@@ -74,7 +76,7 @@ class Objective(nn.Module):
         h_BZLD, new = self.backbone(
             self._inputs(batch)[:, :Z], mask=mask, memory=state and state.value, train=train
         )
-        self._set_state(state, new)
+        save_memory(self, state, new)
         next_BZL = self._replace_unknown(batch["next_BZL"][:, :Z])
         weights_BZL = batch["loss_mask_BZL"][:, :Z] * batch["weight_B"][:, None, None]
         return h_BZLD, next_BZL, weights_BZL
@@ -115,16 +117,6 @@ class Objective(nn.Module):
     def _replace_unknown(self, ids_BZL):
         # Words are numbered by frequency, so those beyond V are the rarest.
         return jnp.where(ids_BZL < self.backbone.V, ids_BZL, special_id(self.special, "unk"))
-
-    def _get_state(self, B: int):
-        if not self.stateful:
-            return None
-        return self.variable("state", "lstm", self.backbone.initial_memory, B)
-
-    def _set_state(self, state, new) -> None:
-        # `init` must leave zeros there, and evaluation reads states without changing them.
-        if state and not self.is_initializing() and self.is_mutable_collection("state"):
-            state.value = new
 
     def _loss(self, h_BLD, ids_BL, weights_BL, train: bool):
         states = h_BLD, ids_BL, weights_BL, self.backbone.table()

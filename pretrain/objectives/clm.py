@@ -1,21 +1,33 @@
-"""Causal LM (GPT): predict every token from those before it."""
+"""Causal LM (GPT, AWD-LSTM): predict every token from those before it."""
 
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules.layers.attention import KVCache
+from modules.layers.dropout import Dropout
 from modules.losses import cross_entropy
+from modules.losses.activation_regularization import penalize_change, penalize_size
 from modules.masks import Mask, count_lengths
-from modules.metrics import Sum
+from modules.metrics import Metrics, Sum
 from pretrain.objectives import SPECIAL, Special, refuse_width
+from pretrain.objectives.carried_memory import open_memory, save_memory
 from pretrain.runtime.errors import UserError
 
 
 class Objective(nn.Module):
     """Radford et al. 2018 and 2019, on windows of running text (`pretrain.data.batches.windows`).
 
+    With an AWD-LSTM, on rows that go on from batch to batch (`pretrain.data.batches.bptt`), the
+    language model of Merity et al. 2017 (arXiv 1708.02182).
+
     Attributes:
         attend_across_documents: a document sees those before it in its row, as GPT's; False:
             itself alone.
+        stateful: a row goes on from the state at its last batch's end; False: from zeros.
+        dropout: of the last states where the softmax reads them, the same at all positions of a
+            row (the AWD-LSTM's `dropout`).
+        ar, tar: weights of the penalties of the states' size and change, the paper's alpha and
+            beta, see `activation_regularization`; 0: none.
         loss_chunks: pieces in which the vocabulary's softmax is taken.
         special: the tokenizer's special ids, of which this needs none.
     """
@@ -23,14 +35,20 @@ class Objective(nn.Module):
     backbone: nn.Module
     head: nn.Module
     attend_across_documents: bool = False
+    stateful: bool = False
+    dropout: float = 0.0
+    ar: float = 0.0
+    tar: float = 0.0
     loss_chunks: int = 4
     special: Special = SPECIAL
 
     def __call__(self, batch, *, train: bool):
-        states = self._predict(batch, train=train)
-        _, next_BL, weights_BL = states
-        sums = self.head.cross_entropy(*states, self.backbone.table(), chunks=self.loss_chunks)
-        if not train:
+        h_BLD, dropped_BLD, next_BL, weights_BL = self._predict(batch, train=train)
+        states = dropped_BLD, next_BL, weights_BL, self.backbone.table()
+        sums = self.head.cross_entropy(*states, chunks=self.loss_chunks)
+        if train:
+            sums |= self._penalize(h_BLD, dropped_BLD, weights_BL)
+        else:
             nats, weight_B = sums["loss"].total, batch["weight_B"]
             # Per word and byte of the original text: comparable between tokenizers.
             for unit in ("word", "byte"):
@@ -41,23 +59,46 @@ class Objective(nn.Module):
 
     def nats(self, batch):
         """Computes the log-likelihood of each next token, and its weight: [B, L] each."""
-        h_BLD, next_BL, weights_BL = self._predict(batch, train=False)
+        h_BLD, _, next_BL, weights_BL = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks), weights_BL
 
+    def _penalize(self, h_BLD, dropped_BLD, weights_BL) -> Metrics:
+        sums = {}
+        if self.ar:
+            sums["ar"] = penalize_size(dropped_BLD, weights_BL, self.ar)
+        if self.tar:
+            sums["tar"] = penalize_change(h_BLD, weights_BL, self.tar)
+        return sums
+
+    @nn.compact
     def _predict(self, batch, *, train: bool):
-        """Computes states; returns (states, targets, weights), [B, L] each."""
+        """Computes states; returns (states, the same dropped out, targets, weights)."""
         if "next_BL" not in batch:
             raise UserError("objective 'clm' needs batches.name='windows' with framed=False")
+        if self.stateful and "continues_B" not in batch:
+            raise UserError("objective.stateful=True needs batches.name='bptt'")
         next_BL = batch["next_BL"]
         lengths_B = count_lengths(batch["valid_BL"])  # windows are padded at their end
-        groups_BL = None
-        if not self.attend_across_documents:
-            # The number of documents begun so far names the document.
-            groups_BL = jnp.cumsum(batch["document_start_BL"], axis=1)
-        mask = Mask(is_causal=True, lengths_B=lengths_B, groups_BL=groups_BL)
-        h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=train).h
-        return h_BLD, next_BL, batch["loss_mask_BL"] * batch["weight_B"][:, None]
+        mask = Mask(is_causal=True, lengths_B=lengths_B, groups_BL=self._group(batch))
+        state = open_memory(self, len(next_BL)) if self.stateful else None
+        h_BLD, new = self.backbone(
+            batch["tokens_BL"], mask=mask, memory=state and state.value, train=train
+        )
+        save_memory(self, state, new)
+        dropped_BLD = Dropout(self.dropout, shared=(1,))(h_BLD, train=train)
+        return h_BLD, dropped_BLD, next_BL, batch["loss_mask_BL"] * batch["weight_B"][:, None]
+
+    def _group(self, batch):
+        """Counts what has begun so far in each row: places of one number see each other."""
+        if self.attend_across_documents and not self.stateful:
+            return None
+        starts_BL = batch["document_start_BL"] & (not self.attend_across_documents)
+        if self.stateful:
+            # What goes on from the memory is of group 0.
+            is_new_BL = (jnp.arange(starts_BL.shape[1]) == 0) & ~batch["continues_B"][:, None]
+            starts_BL = starts_BL | is_new_BL
+        return jnp.cumsum(starts_BL, axis=1)
 
     def refusal(self) -> str:
         if reason := self.backbone.refusal(Mask(is_causal=True)):
@@ -66,6 +107,8 @@ class Objective(nn.Module):
             return "a causal LM reads ids of tokens, not characters: set model.inputs='words'"
         if not self.backbone.is_causal:
             return "it reads left to right: set model.attention='causal'"
+        if self.stateful and isinstance(self.backbone.initial_memory(1), KVCache | None):
+            return "it has no state to go on from: set objective.stateful=False"
         return refuse_width(self.backbone, self.head)
 
     def flops(self, B: int, L: int) -> float:

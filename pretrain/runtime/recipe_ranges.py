@@ -74,9 +74,10 @@ TABLE: dict[str, dict[str, Range]] = {
     "vectors": {"scale": NOT_NEGATIVE},
     "tokens": {"V sample": COUNT, "types": COUNT_OR_NONE},
     "batches": {
-        "B L eval_B reuse_len lengths": COUNT,
+        "B L eval_B reuse_len lengths bptt": COUNT,
         "characters overlap": COUNT_OR_NONE,
-        "short_seq_prob": SHARE,
+        "short_seq_prob short": SHARE,
+        "std": NOT_NEGATIVE,
         "share": SHARE_BETWEEN,
     },
     "model": {
@@ -85,6 +86,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "Z": Range(1, 2, is_whole=True),
         "clamp_len": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
         "dropout attention_dropout rnn_dropout": SHARE_BELOW_1,
+        "dropoute dropouti dropouth wdrop": SHARE_BELOW_1,
         "epsilon": POSITIVE,
         "init_scale position_scale clip_cell clip_projection": NOT_NEGATIVE,
     },
@@ -94,11 +96,13 @@ TABLE: dict[str, dict[str, Range]] = {
         "max_predictions perm_size samples": COUNT_OR_NONE,
         "mask_prob": SHARE_ABOVE_0,
         "mask_rate random_rate geometric": SHARE,
+        "dropout": SHARE_BELOW_1,
+        "ar tar": NOT_NEGATIVE,
     },
     "execution": {"unroll block loss_chunks": COUNT},
     "optim": {
         "steps": COUNT,
-        "decay_steps": COUNT_OR_NONE,
+        "decay_steps lr_tokens": COUNT_OR_NONE,
         "lr warmup end_factor initial_accumulator weight_decay clip rates": NOT_NEGATIVE,
         "l2 clip_value": NOT_NEGATIVE,
         "max_norm": POSITIVE,

@@ -23,6 +23,9 @@ BACKBONES = {
     "two LSTMs": dict(name="elmo", U=8, Z=2, inputs="words", **SIZES),
     "GRU": dict(name="recurrent", cell="gru", U=8, Z=1, **SIZES),
     "merged GRUs": dict(name="recurrent", cell="gru", U=8, Z=2, **SIZES),
+    "AWD-LSTM": dict(
+        name="awd_lstm", V=V, D=8, U=12, N=2, dropoute=0.0, dropouti=0.0, dropouth=0.0, wdrop=0.0
+    ),
     "CNN": dict(name="text_cnn", V=V, D=8, filters=((2, 4), (3, 4)), activation="tanh"),
     "RCNN": dict(name="text_rcnn", V=V, D=8, U=4, F=8),
 }
@@ -41,6 +44,8 @@ EMPTY = {
     ("plm", "two LSTMs"): "has read what came before and nothing else",
     ("bilm", "transformer"): "layers of its own for each direction.* set model.name='elmo'",
     ("bilm", "two_stream"): "layers of its own for each direction.* set model.name='elmo'",
+    ("mlm", "AWD-LSTM"): "sees nothing of what comes: it needs a causal mask",
+    ("plm", "AWD-LSTM"): "has read what came before and nothing else",
     ("mlm", "GRU"): "sees nothing of what comes: it needs a causal mask",
     ("clm", "merged GRUs"): "the second direction .* sees what comes: set model.Z=1",
     ("clm", "CNN"): "a CNN sees what comes",
@@ -51,7 +56,7 @@ EMPTY = {
     ("plm", "RCNN"): "has read the words around: it takes lengths",
     **{
         ("bilm", name): "layers of its own for each direction.* set model.name='elmo'"
-        for name in ("GRU", "merged GRUs", "CNN", "RCNN")
+        for name in ("GRU", "merged GRUs", "AWD-LSTM", "CNN", "RCNN")
     },
 }
 FULL = [(o, b) for o in OBJECTIVES for b in BACKBONES if (o, b) not in EMPTY]

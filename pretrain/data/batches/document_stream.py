@@ -1,5 +1,6 @@
 """Documents joined to one endless stream, readable from either end at any place."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,10 @@ class Places:
     stream: np.ndarray
     corpus: np.ndarray
 
+    def drop_first(self) -> "Places":
+        """Returns the places of each row but its first."""
+        return Places(*(x[:, 1:] for x in (self.document, self.stream, self.corpus)))
+
 
 class Stream:
     """The documents in this order, read round and round.
@@ -25,7 +30,7 @@ class Stream:
 
     def __init__(self, corpus: Corpus, documents: np.ndarray):
         begins, ends = corpus.documents[documents], corpus.documents[documents + 1]
-        self.corpus = corpus
+        self.corpus, self.documents = corpus, documents
         self.begins = np.concatenate([[0], np.cumsum(ends - begins)])  # in the stream
         self.shift = begins - self.begins[:-1]  # from the stream to the corpus
         self.size = int(self.begins[-1])
@@ -37,6 +42,21 @@ class Stream:
         # Documents without a token begin where the next does: the last of them is the one.
         document_BN = np.searchsorted(self.begins, stream_BN, side="right") - 1
         return Places(document_BN, stream_BN, stream_BN + self.shift[document_BN])
+
+    def count_units(self, places: Places, mask_BL: np.ndarray) -> dict[str, np.ndarray]:
+        """Counts original words and bytes of some tokens, `words_B` and `bytes_B`, float32."""
+        return {
+            # The rates are fractions: they are rounded to float32 once, as a sum.
+            name: np.where(mask_BL, rate[places.document], 0.0).sum(axis=1).astype(np.float32)
+            for name, rate in self._rates.items()
+        }
+
+    @functools.cached_property
+    def _rates(self) -> dict[str, np.ndarray]:
+        """Spreads each document's words and bytes evenly over its tokens."""
+        units = {"words_B": self.corpus.words, "bytes_B": self.corpus.bytes}
+        sizes = np.maximum(np.diff(self.begins), 1)
+        return {name: x[self.documents] / sizes for name, x in units.items()}
 
     def opens_document(self, places: Places, backward_B1: np.ndarray) -> np.ndarray:
         """Marks where a document begins in reading order: at its <eod> if read backwards."""

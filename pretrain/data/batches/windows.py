@@ -21,8 +21,6 @@ class Epoch(NamedTuple):
     stream: Stream
     order: np.ndarray  # [windows]
     offset: int  # where in the stream window 0 begins
-    words: np.ndarray  # [documents of the stream], per token
-    bytes: np.ndarray
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -111,9 +109,7 @@ class BatchLayout(TextLayout):
         if self.shuffle:
             # Each epoch cuts the text at other places.
             offset = int(make_rng(self.seed, OFFSET, number).random() * stream.size)
-        sizes = np.diff(stream.begins)
-        words, bytes_ = self.corpus.words[documents], self.corpus.bytes[documents]
-        return Epoch(stream, order, offset, words / sizes, bytes_ / sizes)
+        return Epoch(stream, order, offset)
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         number, k = divmod(step, self.steps_per_epoch)
@@ -138,15 +134,14 @@ class BatchLayout(TextLayout):
         is_first_B1 = (window_B1 == 0) & (not self.shuffle)
         loss_mask_BL = valid_BL & (is_first_B1 | (column >= self.overlap))
         tokens_BN = self.corpus.tokens[places.corpus].astype(np.int32)
-        document_BL = places.document[:, 1:]
+        predicted = places.drop_first()
         return {
             "tokens_BL": np.where(valid_BL, tokens_BN[:, :-1], self._filler),
             "next_BL": np.where(valid_BL, tokens_BN[:, 1:], self._filler),
-            "document_start_BL": valid_BL & epoch.stream.opens_document(places, FORWARDS)[:, 1:],
+            "document_start_BL": valid_BL & epoch.stream.opens_document(predicted, FORWARDS),
             "valid_BL": valid_BL,
             "loss_mask_BL": loss_mask_BL,
-            "words_B": _sum_rates(epoch.words[document_BL], loss_mask_BL),
-            "bytes_B": _sum_rates(epoch.bytes[document_BL], loss_mask_BL),
+            **epoch.stream.count_units(predicted, loss_mask_BL),
         }
 
     def _read_framed(self, epoch: Epoch, window_B1: np.ndarray, real_B1: np.ndarray) -> Batch:
@@ -172,8 +167,3 @@ class BatchLayout(TextLayout):
         special = self.corpus.tokenizer.special
         # Not every vocabulary has a <pad>, and nothing reads what stands here.
         return np.int32(special.get("pad", special["eod"]))
-
-
-def _sum_rates(rate_BL: np.ndarray, mask_BL: np.ndarray) -> np.ndarray:
-    # The rates are fractions: they are rounded to float32 once, as a sum.
-    return np.where(mask_BL, rate_BL, 0.0).sum(axis=1).astype(np.float32)

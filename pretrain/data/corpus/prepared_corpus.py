@@ -62,12 +62,12 @@ class Corpus:
         return registry.load(self.folder / "tokenizer")
 
 
-def open_corpus(folder: Path, held_out: float, verify: bool = False) -> Corpus:
+def open_corpus(folder: Path, held_out: float | np.ndarray, verify: bool = False) -> Corpus:
     """Opens a prepared corpus.
 
     Args:
         folder: the corpus.
-        held_out: the share of documents held out, see `split_documents`.
+        held_out: the share of documents held out, or their numbers, see `split_documents`.
         verify: read even its large arrays whole, to compare them with what was written.
 
     Raises:
@@ -156,12 +156,12 @@ def _map_array(folder: Path, name: str, *, dtype: str, size: int, **_digest: str
     return np.asarray(np.memmap(path, dtype, "r"))
 
 
-def split_documents(documents: int, held_out: float) -> dict[str, np.ndarray]:
+def split_documents(documents: int, held_out: float | np.ndarray) -> dict[str, np.ndarray]:
     """Splits documents evenly: every n-th is held out, whatever is in it.
 
     Args:
         documents: how many there are.
-        held_out: the share to hold out; 0 makes no such split.
+        held_out: the share to hold out, 0 makes no such split; or the numbers of those to hold out.
 
     Returns:
         {"train", "held_out", "all"}: document numbers in order.
@@ -170,6 +170,10 @@ def split_documents(documents: int, held_out: float) -> dict[str, np.ndarray]:
         UserError: one side would have no document.
     """
     every = np.arange(documents)
+    if isinstance(held_out, np.ndarray):
+        if not 0 < len(held_out) < documents:
+            raise UserError(f"held_out_files names {len(held_out)} of {documents} files")
+        return {"train": np.delete(every, held_out), "held_out": held_out, "all": every}
     if not held_out:
         return {"train": every, "all": every}
     some = max(1, round(documents * held_out))

@@ -43,14 +43,16 @@ def cut_pieces(
     Args:
         lines: its lines, see `text_files.split_lines`.
         documents: "file", where blank lines part paragraphs, or "blank", where they part documents.
-        sentences: "split" finds them by rule, "line" takes each line for one.  "whole" does too,
-            but the text stays exactly as it is, with its line ends (a last line without one gets
-            it) and, in files, its blank lines.
+        sentences: "split" finds them by rule, "line" takes each line for one, "every_line" a blank
+            one too, which is a sentence without words.  "whole" takes lines, too, but the text
+            stays exactly as it is, with its line ends (a last line without one gets it) and, in
+            files, its blank lines.
         detokenise: a style of `detokenize.STYLES`; words and bytes are counted before it.
     """
     gap, cut, style = GAPS[documents], CUTS[sentences], detokenisers.STYLES[detokenise]
     # Text that stays as it is has no paragraphs: its blank lines are part of it.
-    parts = _is_never if (documents, sentences) == ("file", "whole") else str.isspace
+    keeps_blank_lines = documents == "file" and sentences in ("whole", "every_line")
+    parts = _is_never if keeps_blank_lines else str.isspace
     opens = DOCUMENT
     for blank, paragraph in itertools.groupby(lines, key=parts):
         if blank:
@@ -95,6 +97,8 @@ def check_options(documents: str, sentences: str, detokenise: str = "") -> None:
     for key, value, choices in (("documents", documents, GAPS), ("sentences", sentences, CUTS)):
         if value not in choices:
             raise UserError(f"{key}={value!r}: choose one of {', '.join(map(repr, choices))}")
+    if (documents, sentences) == ("blank", "every_line"):
+        raise UserError("sentences='every_line' needs documents='file': blank lines part no others")
 
 
 def split_by_rule(lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
@@ -165,5 +169,6 @@ Cut = Callable[[Iterable[str]], Iterator[tuple[str, int]]]
 CUTS: dict[str, Cut] = {
     "split": split_by_rule,
     "line": split_by_line,
+    "every_line": split_by_line,
     "whole": split_before_space,
 }

@@ -83,12 +83,16 @@ def fields(function) -> set[str]:
 def owners():
     """(section, function) of all whose keyword arguments are a recipe's."""
     sections = {
-        "model": ("modules.backbones", "Backbone", ["transformer", "two_stream", "elmo"]),
+        "model": (
+            "modules.backbones",
+            "Backbone",
+            ["transformer", "two_stream", "elmo", "awd_lstm"],
+        ),
         "objective": ("pretrain.objectives", "Objective", ["clm", "mlm", "plm", "bilm"]),
         "batches": (
             "pretrain.data.batches",
             "BatchLayout",
-            ["lanes", "windows", "pairs", "bidirectional"],
+            ["lanes", "windows", "pairs", "bidirectional", "bptt"],
         ),
         "tokens": (
             "pretrain.data.tokenizers",

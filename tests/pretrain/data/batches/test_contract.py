@@ -21,6 +21,8 @@ LAYOUTS = {
     "pairs": ("pairs", {"L": 32}),
     "pairs, alone": ("pairs", {"L": 32, "next_sentence": False, "short_seq_prob": 0.3}),
     "pairs, faithful": ("pairs", {"L": 32, "faithful": True}),
+    "bptt": ("bptt", {"L": 24, "bptt": 20}),
+    "bptt, backward": ("bptt", {"L": 24, "bptt": 24, "std": 0.0, "backward": True}),
     "bidirectional": ("bidirectional", {"L": 7, "characters": 12}),
     "bidirectional, words": ("bidirectional", {"L": 7, "characters": 0}),
 }
@@ -142,6 +144,9 @@ REFUSED = [
     ("windows", {"framed": True, "overlap": 2}, "overlap=2: framed rows have none"),
     ("windows", {"B": 4000}, r"training split has \d+ windows of 24 tokens but batch has 4000"),
     ("windows", {"L": 10**6}, "training split has 0 windows of 1000000 tokens"),
+    ("bptt", {"B": 0}, "B=0, L=24, bptt=20, short=0.05: a batch needs a row"),
+    ("bptt", {"bptt": 25}, "bptt=25, .* lies between 5 and L"),
+    ("bptt", {"B": 10**5}, r"training split has \d+ windows of 1 tokens but batch has 100000"),
     ("lanes", {"B": 5}, "B=5 with bidirectional"),
     ("lanes", {"B": 0}, "B=0"),
     ("lanes", {"reuse_len": 21}, r"reuse_len=21 does not fit L=24.*between 1 and L - 5"),
@@ -183,5 +188,5 @@ def test_words_start_where_the_tokenizer_says(case, build):
 def test_unknown_layouts_and_misspelt_fields_are_refused():
     with pytest.raises(plugins.FieldError, match="reuze"):
         batches.configure("lanes", B=8, L=32, reuse_len=3, reuze=3)
-    with pytest.raises(plugins.FieldError, match=r"name='loader'.* has bidirectional, lanes"):
+    with pytest.raises(plugins.FieldError, match=r"name='loader'.* has bidirectional, bptt, lanes"):
         batches.configure("loader", B=8, L=32)
