@@ -99,7 +99,9 @@ class Task(nn.Module):
         """Computes (numbers [B], states, the batch with both orders of a pair apart)."""
         rows, orders = flatten_options(batch)
         h_BLD = self.encoder(rows, train=train)
-        return self.head(h_BLD, rows["valid_BL"], orders, train=train)[:, 0], h_BLD, rows
+        weight_B = batch.get("weight_B")
+        value_B1 = self.head(h_BLD, rows["valid_BL"], orders, weight_B=weight_B, train=train)
+        return value_B1[:, 0], h_BLD, rows
 
     def predict(self, batch):
         return {"value_B": self.values(batch, train=False)[0]}

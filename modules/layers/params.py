@@ -125,6 +125,30 @@ def param(
     return value if dtype is None else shard_param(name, value).astype(dtype)
 
 
+STATISTICS = "statistics"  # the collection of what `record_statistics` leaves for the training step
+
+
+def statistic(module: nn.Module, name: str, init: Callable, shape: Sequence[int]) -> jax.Array:
+    """Makes or reads what is measured of the batches and not learned, as a running average.
+
+    It lies among the parameters, so that all that saves, restores, averages or evaluates these
+    has it, too.  It has no gradient and no decay; `record_statistics` changes it.
+    """
+    return jax.lax.stop_gradient(param(module, name, init, shape, decay=False))
+
+
+def record_statistics(module: nn.Module, **values: jax.Array) -> None:
+    """Records what a module's statistics are after this batch, by name.
+
+    The training step puts them in the place of the old ones; nothing else does.
+    """
+    # Parameters cannot be changed while they are read.  What is not trained is not to be saved.
+    if not module.is_initializing():
+        for name, value in values.items():
+            latest = lambda _, new: jax.lax.stop_gradient(new)  # noqa: E731
+            module.sow(STATISTICS, name, value, reduce_fn=latest, init_fn=lambda: None)
+
+
 def set_depths(module: nn.Module, **depths: Depth) -> None:
     """Records how deep children of a module lie, counted within the module.
 

@@ -1,5 +1,7 @@
 """Pooling of a row's states to one vector: one state, an average, a maximum, or attention.
 
+Several may lie side by side, as in ULMFiT.
+
 Nothing matters that stands where a row is not valid, and a row in which nothing is valid gives
 zeros.  The vectors have the states' dtype; sums are in float32.
 """
@@ -44,6 +46,23 @@ def highest(h_BLD, valid_BL):
     return jnp.where(valid_BL.any(1, keepdims=True), top_BD, 0)
 
 
+def concat(h_BLD, valid_BL):
+    """Puts last, highest and mean side by side: [B, L, D], [B, L] -> [B, 3 D].
+
+    Concat pooling of Howard & Ruder 2018 (arXiv 1801.06146), section 3.3.
+    """
+    return jnp.concatenate([f(h_BLD, valid_BL) for f in (last, highest, mean)], -1)
+
+
+def keep_last(valid_BL, n: int):
+    """Keeps the last `n` valid positions of each row: bool [B, L]; 0 keeps all."""
+    if not n:
+        return valid_BL
+    # How many valid positions there are from here to the end.
+    left_BL = jnp.cumsum(valid_BL[:, ::-1].astype(jnp.int32), 1)[:, ::-1]
+    return valid_BL & (left_BL <= n)
+
+
 def attention(h_BLD, valid_BL, query_HD, squash: bool = False):
     """Averages by softmax(query . state) over the valid: [B, L, D], [B, L], [H, D] -> [B, D].
 
@@ -68,6 +87,7 @@ PLAIN: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "last": last,
     "mean": mean,
     "max": highest,
+    "concat": concat,
 }
 ATTENTIONS = {"attention": False, "tanh_attention": True}  # the value: `squash`
 KINDS = (*PLAIN, *ATTENTIONS)
@@ -77,8 +97,8 @@ class Pool(nn.Module):
     """Pools the states of each row.
 
     Attributes:
-        kind: "first", "last", "mean", "max", "attention" or "tanh_attention" (`attention` with
-            `squash`).
+        kind: "first", "last", "mean", "max", "concat", "attention" or "tanh_attention"
+            (`attention` with `squash`).
         H: heads of the attention.  Its queries begin at zero: as the average.
     """
 
@@ -91,7 +111,7 @@ class Pool(nn.Module):
 
     @nn.compact
     def __call__(self, h_BLD, valid_BL=None):
-        """Pools [B, L, D] to [B, D].
+        """Pools [B, L, D] to [B, D], or to [B, 3 D] with "concat".
 
         Args:
             valid_BL: False where a row is padded; None: nowhere.

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from modules.activation_sharding import constrain_sharding
+from modules.layers.params import STATISTICS
 from modules.metrics import Metrics, Sum
 from pretrain.distributed.sharding import read_letters
 
@@ -28,6 +29,7 @@ class State:
 
     Attributes:
         step: int32, number of batches seen.
+        params: what is learned, and the statistics among it, see `params.statistic`.
         carry: collections that an objective keeps between batches, as XLNet's memory.
         opt: state of the optimiser.
         average: moving average of the parameters, where the recipe wants one; else None.
@@ -145,7 +147,7 @@ def train_step(
     """
     rng = jax.random.fold_in(rng, state.step)  # a restart repeats the randomness of its steps
     scalars = state.scalars or {}
-    grads, carry, sums = _sum_grads(objective, rng, state, batch, parts)
+    grads, carry, sums, statistics = _sum_grads(objective, rng, state, batch, parts)
     # Divided once, after the sum over microbatches: these may have unequal weights, and the
     # gradient is of the mean over the whole batch.
     share = 1 / jnp.maximum(sums["loss"].weight, 1e-9)
@@ -160,7 +162,7 @@ def train_step(
         if "lr_scale" in scalars:
             updates = jax.tree.map(lambda u: u * scalars["lr_scale"], updates)
         norms = measure(state.params, mean_grads, updates, norm)
-        params = optax.apply_updates(state.params, updates)
+        params = _replace_leaves(optax.apply_updates(state.params, updates), statistics)
         average_rate = scalars.get("average_rate", average)
         return params, carry, opt, _update_average(state.average, params, average_rate), norms
 
@@ -205,44 +207,58 @@ def eval_step(objective, rng, params, carry, batch):
 
 
 def _sum_grads(objective, rng, state: State, batch, parts: int):
-    """Returns gradients of the summed loss, the new carry, and the metrics of all microbatches."""
+    """Returns gradients of the summed loss, the new carry, metrics and statistics of a batch.
+
+    Of several microbatches the statistics are the mean, each counted from those of the state.
+    """
 
     @functools.partial(jax.grad, has_aux=True)
     def loss_grads(params, carry, batch, rng):
         # Streams of their own: another dropout rate leaves the corrupted tokens as they are.
         dropout_rng, corrupt_rng = jax.random.split(rng)
-        sums, carry = objective.apply(
+        sums, changed = objective.apply(
             {"params": params, **carry},
             batch,
             train=True,
-            mutable=list(carry),
+            mutable=[*carry, STATISTICS],
             rngs={"dropout": dropout_rng, "corrupt": corrupt_rng},
         )
+        statistics = changed.pop(STATISTICS, {})
         # A total, not a mean: microbatches add up, whatever they weigh.
-        return total_loss(sums), (sums, carry)
+        return total_loss(sums), (sums, statistics, changed)
 
     def compute(carry, batch, rng):
-        grads, (sums, carry) = loss_grads(state.params, carry, batch, rng)
-        return _constrain_grads(grads), sums, carry
+        grads, (sums, statistics, carry) = loss_grads(state.params, carry, batch, rng)
+        return _constrain_grads(grads), sums, statistics, carry
 
     def add(totals, microbatch):
         *new, carry = compute(*microbatch)
         return jax.tree.map(jnp.add, totals, tuple(new)), carry
 
     if parts == 1:  # a scan would hold the gradients twice, sum and summand
-        grads, sums, carry = compute(state.carry, batch, rng)
-        return grads, carry, sums
+        grads, sums, statistics, carry = compute(state.carry, batch, rng)
+        return grads, carry, sums, statistics
     microbatches = (
         split_rows(state.carry, parts),
         split_rows(batch, parts),
         jax.random.split(rng, parts),
     )
     first = jax.tree.map(lambda x: x[0], microbatches)
-    grads, sums, _ = jax.eval_shape(compute, *first)
-    grads, sums = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), (grads, sums))
+    *shapes, _ = jax.eval_shape(compute, *first)
+    grads, *rest = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     # The zeros, too, so that the scan carries shards and not whole gradients.
-    (grads, sums), carry = jax.lax.scan(add, (_constrain_grads(grads), sums), microbatches)
-    return grads, merge_rows(carry), sums
+    zeros = (_constrain_grads(grads), *rest)
+    (grads, sums, statistics), carry = jax.lax.scan(add, zeros, microbatches)
+    return grads, merge_rows(carry), sums, jax.tree.map(lambda x: x / parts, statistics)
+
+
+def _replace_leaves(tree: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a nested dict with some of its leaves replaced."""
+    new = {
+        name: _replace_leaves(tree[name], x) if isinstance(x, Mapping) else x
+        for name, x in others.items()
+    }
+    return {**tree, **new}
 
 
 def _constrain_grads(grads):

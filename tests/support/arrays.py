@@ -1,9 +1,12 @@
 """Arrays drawn for tests."""
 
+import pathlib
 from collections.abc import Callable
 
 import jax
 import numpy as np
+
+FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures"
 
 
 def draw(*shape: int, seed: int = 0) -> np.ndarray:

@@ -12,6 +12,7 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
+from modules.layers.batch_norm import BatchNorm
 from modules.metrics import Sum
 from pretrain.data.batches import describe_arrays
 from pretrain.distributed.sharding import make_mesh
@@ -34,6 +35,20 @@ class Objective(nn.Module):
             new = jnp.stack([batch["x_BD"], -(batch["x_BD"] ** 2)])[:, :, None]
             memory.value = jnp.concatenate([memory.value, new], axis=2)[:, :, -M:]
         total = (batch["weight_B"] * (guess_B - batch["y_B"]) ** 2).sum()
+        return {"loss": Sum(total, batch["weight_B"].sum(), train=True)}
+
+    def flops(self, B: int, L: int) -> float:
+        return 1.0
+
+
+class NormedObjective(nn.Module):
+    """A weighted regression on rows that are normalised by their batch."""
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        w_D = self.param("w_D", nn.initializers.normal(1.0), (D,))
+        x_BD = BatchNorm(name="norm")(batch["x_BD"], batch["weight_B"], train=train)
+        total = (batch["weight_B"] * (x_BD @ w_D - batch["y_B"]) ** 2).sum()
         return {"loss": Sum(total, batch["weight_B"].sum(), train=True)}
 
     def flops(self, B: int, L: int) -> float:

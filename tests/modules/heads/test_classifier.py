@@ -24,6 +24,9 @@ def test_logits_are_those_of_the_summed_summaries_of_an_example_s_rows(summary):
         pooled_BD = 2 * pooled_BD
     elif summary == "tanh":
         pooled_BD = np.tanh(pooled_BD @ params["Dense_0"]["kernel"])
+    elif summary == "batch_norm":  # by averages that are 0 and variances that are 1
+        share = 1 / np.sqrt(1 + 1e-5)
+        pooled_BD = share * np.maximum(share * pooled_BD @ params["Dense_0"]["kernel"], 0)
     expected_BC = (pooled_BD[::2] + pooled_BD[1::2]) @ params["w_DC"]
     np.testing.assert_allclose(logits_BC, expected_BC, rtol=1e-5, atol=1e-5)
 

@@ -17,6 +17,7 @@ VALID_BL = np.array(
 EMPTY = 5  # the row in which nothing is valid
 B, L = VALID_BL.shape
 D = 6
+WIDTHS = {"concat": 3 * D}
 WAYS = [*((kind, 1) for kind in KINDS), ("attention", 3), ("tanh_attention", D)]
 
 
@@ -48,6 +49,7 @@ def by_hand(kind, h_LD, queries_HD):
         "last": lambda: h_LD[-1],
         "mean": lambda: h_LD.mean(0),
         "max": lambda: h_LD.max(0),
+        "concat": lambda: np.concatenate([h_LD[-1], h_LD.max(0), h_LD.mean(0)]),
         "attention": lambda: attended(h_LD, queries_HD, squash=False),
         "tanh_attention": lambda: np.tanh(attended(h_LD, queries_HD, squash=True)),
     }[kind]()
@@ -57,7 +59,7 @@ def by_hand(kind, h_LD, queries_HD):
 def test_vectors_are_the_definitions_over_valid_states_or_zeros(kind, H):
     h_BLD, queries = draw()
     found_BD = quick_jit(pool(kind, H, queries))(h_BLD)
-    assert found_BD.shape == (B, D)
+    assert found_BD.shape == (B, WIDTHS.get(kind, D))
     assert not found_BD[EMPTY].any()
     for b in set(range(B)) - {EMPTY}:
         wanted_D = by_hand(kind, h_BLD[b, VALID_BL[b]], queries[:H])
@@ -135,6 +137,14 @@ def test_vectors_keep_the_states_dtype(kind, H):
 def test_averages_whose_sum_half_precision_cannot_hold_are_right():
     h_BLD = jnp.full((1, 4096, 1), 30, jnp.float16)
     assert pooling.mean(h_BLD, jnp.ones((1, 4096), bool)) == 30
+
+
+def test_the_last_positions_are_counted_among_the_valid():
+    expected_BL = np.array(
+        [[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 1, 0], [0] * 4], bool
+    )
+    np.testing.assert_array_equal(pooling.keep_last(jnp.asarray(VALID_BL), 2), expected_BL)
+    np.testing.assert_array_equal(pooling.keep_last(VALID_BL, 0), VALID_BL)
 
 
 def test_what_cannot_be_is_refused():

@@ -53,3 +53,25 @@ def test_an_evaluation_is_a_pure_function_in_float64():
 def test_an_evaluation_asked_to_stop_returns_nothing():
     steps = build()
     assert steps.evaluate(steps.init().params, HELD_OUT, lambda: True, 2) is None
+
+
+def test_statistics_are_of_the_whole_batch_on_any_mesh_and_evaluation_reads_them():
+    results = []
+    for mesh in (dict(devices=jax.devices()[:1]), dict(data=8), dict(data=2, fsdp=4)):
+        layout = Layout(make_mesh(**mesh))
+        data = regression.Layout()
+        steps = Steps(regression.NormedObjective(), TX, layout, [data], seed=0)
+        state = steps.init()
+        for step in range(2):
+            state, _ = steps.train(state, layout.shard_batch(data.batch(step), data.B))
+        loss = steps.evaluate(state.params, HELD_OUT, lambda: False, 1)["loss"]
+        results.append((jax.device_get(state.params), loss.total))
+    (params, total), *others = results
+    for other in others:
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), params, other[0])
+        np.testing.assert_allclose(total, other[1], rtol=1e-5)
+    batch, norm = HELD_OUT.batch(0), params["norm"]
+    x_BD = (batch["x_BD"] - norm["mean_D"]) / np.sqrt(norm["variance_D"] + 1e-5)
+    guess_B = (x_BD * norm["scale_D"] + norm["bias_D"]) @ params["w_D"]
+    expected = (batch["weight_B"] * (guess_B - batch["y_B"]) ** 2).sum()
+    np.testing.assert_allclose(total, expected, rtol=1e-4)

@@ -9,7 +9,7 @@ import pytest
 
 from pretrain.training import train_state as states
 from tests.support.compiler import quick_jit
-from tests.support.regression import B, Objective, draw
+from tests.support.regression import B, NormedObjective, Objective, draw
 
 TX = optax.adam(0.1)
 
@@ -107,3 +107,29 @@ def test_eval_reads_the_memory_and_hands_on_the_next():
     assert sums["loss"].total != others["loss"].total
     assert not np.any(fresh["memory"]["h_NBMD"])
     np.testing.assert_array_equal(carry["memory"]["h_NBMD"][0, :, -1], batch["x_BD"])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_statistics_are_the_mean_over_parts_and_the_gradient_leaves_them(parts):
+    train = functools.partial(states.train_step, NormedObjective(), TX, parts=parts)
+    before, batch = states.init(NormedObjective(), TX, jax.random.key(0), draw(0)), draw(1)
+    after, _ = quick_jit(train)(jax.random.key(1), before, batch)
+    real = [np.arange(B)[part::parts] for part in range(parts)]
+    real = [rows[batch["weight_B"][rows] > 0] for rows in real]
+    for name, start, measure in (
+        ("mean_D", 0, lambda x_BD: x_BD.mean(0)),
+        ("variance_D", 1, lambda x_BD: x_BD.var(0, ddof=1)),
+    ):
+        measured = np.mean([measure(batch["x_BD"][rows]) for rows in real], axis=0)
+        found, expected = after.params["norm"][name], 0.9 * start + 0.1 * measured
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    assert before.carry == after.carry == {}
+
+
+def test_a_step_that_is_not_finite_leaves_the_statistics():
+    before = states.init(NormedObjective(), TX, jax.random.key(0), draw(0))
+    broken = draw(1)
+    broken["y_B"][0] = np.nan
+    train = quick_jit(functools.partial(states.train_step, NormedObjective(), TX))
+    after, _ = train(jax.random.key(1), before, broken)
+    equal(after.params, before.params)
