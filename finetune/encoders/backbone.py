@@ -62,22 +62,27 @@ class Encoder(BackboneReader):
 
     Attributes:
         window: rows are read so many positions at a time, each with the memory of those before it
-            (XLNet); 0: at once.
+            (XLNet) or from the state that these left (an RNN: BPT3C); 0: at once.  No gradient goes
+            from one to the next.
     """
 
     window: int = 0
 
     def __post_init__(self):
         super().__post_init__()
-        if self.window and not getattr(self.backbone, "M", 0):
+        has_memory = getattr(self.backbone, "M", 0) or windows.carries_state(self.backbone)
+        if self.window and not has_memory:
             raise UserError(
-                "task.encoder.window is of a backbone with a memory (XLNet, model.M > 0)"
+                "task.encoder.window is of a backbone with a memory: XLNet's with model.M > 0, or "
+                "the state of an RNN that reads one way, model.Z=1"
             )
 
     def read(self, batch: dict[str, Any], *, train: bool):
         """Computes the states [B, L, D] of the last layer."""
         tokens, valid_BL = get_tokens(batch), batch["valid_BL"]
         segments_BL = batch.get("segments_BL")
+        if self.window and windows.carries_state(self.backbone):
+            return windows.encode_chunks(self.backbone, tokens, valid_BL, self.window, train=train)
         if self.window:
             L = self._check_window(tokens.shape[1])
             return windows.encode_windows(

@@ -32,6 +32,7 @@ class Backbone(Protocol):
         V, D, N: vocabulary, width, layers.
         dtype: that it computes in.
         is_causal: read from left to right, also where no objective says so (`text_mask`).
+        is_recurrent: True of one whose memory is a state, whatever it has read; may be missing.
     """
 
     FREE_FIELDS: ClassVar[frozenset[str]]

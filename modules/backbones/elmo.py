@@ -34,6 +34,7 @@ class Backbone(nn.Module):
     """
 
     FREE_FIELDS: ClassVar[frozenset[str]] = frozenset({"dropout", "dtype"})
+    is_recurrent: ClassVar[bool] = True
 
     V: int = 0
     D: int = 512

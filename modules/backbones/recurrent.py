@@ -45,6 +45,7 @@ class Backbone(WordNetwork):
     """
 
     KIND: ClassVar[str] = "a recurrent network"
+    is_recurrent: ClassVar[bool] = True
     FREE_FIELDS: ClassVar[frozenset[str]] = WordNetwork.FREE_FIELDS | {
         "rnn_dropout",
         "rnn_dropout_at",

@@ -2,7 +2,9 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+from flax import linen as nn
 
 from modules.backbones import text_mask
 
@@ -38,3 +40,45 @@ def encode_windows(backbone: Any, tokens_BL, valid_BL, L: int, *, train: bool, s
         )
         windows.append(h_BLD)
     return jnp.concatenate(windows, axis=1)
+
+
+def carries_state(backbone: Any) -> bool:
+    """Returns whether a backbone goes on from a state, as an RNN that reads from left to right."""
+    return backbone.is_causal and getattr(backbone, "is_recurrent", False)
+
+
+def encode_chunks(backbone: Any, tokens, valid_BL, L: int, *, train: bool):
+    """Reads rows by chunks of L, each from the state that the one before left: [B, L, D].
+
+    The states are those of the rows read at once.  Gradients stay within a chunk, and each draws
+    dropout of its own: BPT3C of Howard & Ruder 2018 (arXiv 1801.06146), section 3.3.  The backward
+    pass reads a chunk again, so that memory is that of one.
+    """
+    length = tokens.shape[1]
+    if length <= L or backbone.is_initializing():
+        return backbone(tokens, mask=text_mask(backbone, valid_BL=valid_BL), train=train).h
+
+    def read(backbone, memory, chunk):
+        tokens, valid_BL = chunk
+        mask = text_mask(backbone, valid_BL=valid_BL)
+        memory = jax.lax.stop_gradient(memory)
+        h_BLD, memory = backbone(tokens, mask=mask, memory=memory, train=train)
+        return memory, h_BLD
+
+    # A scan over one program: a text of thousands of words would compile for minutes otherwise.
+    scan = nn.scan(
+        nn.remat(read, prevent_cse=False),
+        variable_broadcast="params",
+        split_rngs={"params": False, "dropout": True},
+    )
+    chunks = split_chunks(tokens, L), split_chunks(valid_BL, L)
+    _, h_NBLD = scan(backbone, backbone.initial_memory(len(tokens)), chunks)
+    B, D = len(tokens), h_NBLD.shape[-1]
+    return jnp.moveaxis(h_NBLD, 0, 1).reshape(B, -1, D)[:, :length]
+
+
+def split_chunks(x_BL, L: int):
+    """Splits positions into chunks of L, the last one filled up with zeros: [N, B, L, ...]."""
+    B, length, *rest = x_BL.shape
+    x_BL = jnp.pad(x_BL, [(0, 0), (0, -length % L), *[(0, 0)] * len(rest)])
+    return jnp.moveaxis(x_BL.reshape(B, -1, L, *rest), 1, 0)
