@@ -16,6 +16,7 @@ UNUSED = dict(
     rates=None,
     layer_lr_decay=1.0,
     unfreeze_every=0,
+    chain_thaw=False,
     bias_correction=True,
     eps_hat=False,
 )

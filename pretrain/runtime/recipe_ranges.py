@@ -105,7 +105,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "decay_steps lr_tokens": COUNT_OR_NONE,
         "lr warmup end_factor initial_accumulator weight_decay clip rates": NOT_NEGATIVE,
         "l2 clip_value": NOT_NEGATIVE,
-        "max_norm": POSITIVE,
+        "max_norm stages": POSITIVE,
         "layer_lr_decay unfreeze_every": NOT_NEGATIVE,
         "eps grad_scale stlr_ratio": POSITIVE,
         "b1 b2 rho momentum": SHARE_BELOW_1,
@@ -130,7 +130,12 @@ TABLE: dict[str, dict[str, Range]] = {
         "l2 weight": NOT_NEGATIVE,
     },
     "task.encoder.characters": {"E U filters": COUNT, "dropout": SHARE_BELOW_1},
-    "task.head": {"dropout": SHARE_BELOW_1, "top C": COUNT, "scale": NOT_NEGATIVE},
+    "task.head": {
+        "dropout hidden_dropout": SHARE_BELOW_1,
+        "top C U": COUNT,
+        "pool_last": COUNT_OR_NONE,
+        "scale": NOT_NEGATIVE,
+    },
     "task.loss": {"margin weights": NOT_NEGATIVE},
     "study": {
         "T U B N D seeds": COUNT,

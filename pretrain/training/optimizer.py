@@ -8,7 +8,7 @@ rules that speak of one layer act along it.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ import optax
 from modules import plugins
 from modules.layers.params import ParamInfo
 from pretrain.runtime.errors import UserError
+from pretrain.training import layer_rules
 from pretrain.training.schedules import Schedule
 
 
@@ -80,11 +81,8 @@ def adam(b1: float, b2: float, eps: float, bias_correction: bool, eps_hat: bool)
     return optax.GradientTransformation(init, update)
 
 
-def _make_rule(
-    update: Callable[..., Any], check: Callable[[Any], None] = lambda infos: None
-) -> optax.GradientTransformationExtraArgs:
+def _make_rule(update: Callable[..., Any]) -> optax.GradientTransformationExtraArgs:
     def update_all(updates, state, params=None, *, infos, **_):
-        check(infos)
         return jax.tree.map(update, updates, params, infos), state
 
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update_all)
@@ -112,59 +110,6 @@ def trust_ratio():
         return u * jnp.where((size > 0) & (step > 0), size / jnp.maximum(step, 1e-30), 1.0)
 
     return _make_rule(scale)
-
-
-def broadcast_layers_above(info: ParamInfo, u: jax.Array) -> jax.Array:
-    above = jnp.asarray(info.layers_above)
-    return above.reshape(-1, *[1] * (u.ndim - 1)) if above.ndim else above
-
-
-def check_depths(infos) -> None:
-    """Raises a UserError unless some parameter says how deep it lies."""
-    if all(info.layers_above == -1 for info in jax.tree.leaves(infos)):
-        raise UserError(
-            "optim.layer_lr_decay and optim.unfreeze_every need a model whose parameters say how "
-            "deep they lie; see modules.layers.params.set_depths"
-        )
-
-
-def layer_decay(factor: float):
-    """Lets learning rates fall by `factor` from each layer to the one beneath it.
-
-    The top layer and what lies above it keep the rate; embeddings lie beneath layer 0.
-    """
-
-    # Applied to the update, where it counts: scaling gradients leaves Adam's steps as they were.
-    def scale(u, _, info: ParamInfo):
-        return u * (factor ** jnp.maximum(broadcast_layers_above(info, u), 0).astype(u.dtype))
-
-    return _make_rule(scale, check_depths)
-
-
-class Steps(NamedTuple):
-    """State of `gradual_unfreezing`."""
-
-    updates: jax.Array
-
-
-def gradual_unfreezing(every: int):
-    """Lets the top layer learn after `every` steps and each next one as much later.
-
-    What lies above all layers learns from the start; embeddings come last (Howard & Ruder 2018,
-    section 3.3, where `every` is an epoch).
-    """
-
-    def update(updates, state, params=None, *, infos, **_):
-        check_depths(infos)
-
-        # Only the update is gated: moments are kept of all gradients, and their norm is of all.
-        def gate(u, info: ParamInfo):
-            # A comparison, not a branch: the layers of a stack differ within one array.
-            return jnp.where(state.updates >= (broadcast_layers_above(info, u) + 1) * every, u, 0)
-
-        return jax.tree.map(gate, updates, infos), Steps(state.updates + 1)
-
-    return optax.GradientTransformationExtraArgs(lambda _: Steps(jnp.zeros((), jnp.int32)), update)
 
 
 def assign_by_path(numbers: Mapping[str, float], params: Any, default: float) -> Any:
@@ -259,8 +204,11 @@ class Optimizer:
             whose loss is one per row of the batch instead of one per token).
         freeze: a path, as "backbone": the parameters there rest; "": none do.
         rates: path -> factor of the updates there; of several the longest path counts.
-        layer_lr_decay: factor per layer downwards, see `layer_decay`; 1: none learns slower.
-        unfreeze_every: steps from one layer to the next, see `gradual_unfreezing`; 0: all at once.
+        layer_lr_decay: factor per layer downwards, see `layer_rules.layer_decay`; 1: none learns
+            slower.
+        unfreeze_every: steps from one layer to the next, see `layer_rules.gradual_unfreezing`; 0:
+            all at once, or as the `stages` of the `Schedule` say.
+        chain_thaw: of stages, see `layer_rules.stage_unfreezing`.
     """
 
     name: str = "adamw"
@@ -281,14 +229,21 @@ class Optimizer:
     rates: Mapping[str, float] | None = None
     layer_lr_decay: float = 1.0
     unfreeze_every: int = 0
+    chain_thaw: bool = False
     max_norm: Mapping[str, float] | None = None
 
     def __post_init__(self):
         if self.name not in DIRECTIONS:
             raise UserError(f"optim.name={self.name!r} is none of {', '.join(DIRECTIONS)}")
 
-    def transformations(self) -> list[optax.GradientTransformation]:
-        """Lists what is done to mean gradients, in turn, before the learning rate."""
+    def transformations(self, begins: Sequence[int]) -> list[optax.GradientTransformation]:
+        """Lists what is done to mean gradients, in turn, before the learning rate.
+
+        Args:
+            begins: the step at which each stage begins; of a single stage nothing is unfrozen.
+        """
+        if len(begins) > 1 and self.unfreeze_every:
+            raise UserError("optim: stages say when layers are unfrozen; set unfreeze_every=0")
         # In the order of the papers: decoupled decay after Adam's direction, LAMB's ratio of both.
         rules = (
             (self.clip or self.grad_scale != 1, lambda: clip_to(self.clip, self.grad_scale)),
@@ -297,10 +252,11 @@ class Optimizer:
             (True, lambda: DIRECTIONS[self.name](self)),
             (self.weight_decay, lambda: decay_weights(self.weight_decay)),
             (self.name == "lamb", trust_ratio),
-            (self.layer_lr_decay != 1, lambda: layer_decay(self.layer_lr_decay)),
+            (self.layer_lr_decay != 1, lambda: layer_rules.layer_decay(self.layer_lr_decay)),
             (self.rates, lambda: multiply(dict(self.rates or {}))),
             (self.freeze, lambda: multiply({self.freeze: 0.0})),
-            (self.unfreeze_every, lambda: gradual_unfreezing(self.unfreeze_every)),
+            (self.unfreeze_every, lambda: layer_rules.gradual_unfreezing(self.unfreeze_every)),
+            (len(begins) > 1, lambda: layer_rules.stage_unfreezing(begins, self.chain_thaw)),
         )
         return [build() for wanted, build in rules if wanted]
 
@@ -336,5 +292,9 @@ def make(**section: Any) -> tuple[optax.GradientTransformationExtraArgs, Schedul
     optimizer = plugins.construct(Optimizer, **rest)
     last = [limit_columns(dict(optimizer.max_norm))] if optimizer.max_norm else []
     # After the learning rate: the ball is one of the weights that the step leads to.
-    rules = [*optimizer.transformations(), optax.scale_by_learning_rate(rate), *last]
+    rules = [
+        *optimizer.transformations(rate.stage_begins()),
+        optax.scale_by_learning_rate(rate),
+        *last,
+    ]
     return optax.chain(*rules), rate

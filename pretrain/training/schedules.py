@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from pretrain.runtime.errors import UserError
 
@@ -35,8 +36,10 @@ class Schedule:
         decay_steps: the step at which that is reached; 0: the last.
         join: how warm-up meets decay: "after" (decay runs over the steps that remain: XLNet),
             "switch" (decay runs from step 0 and jumps in: BERT), "product" (both at once: GPT-1).
-        stlr_cut_frac, stlr_ratio: of the slanted triangle: the share of the steps that rise; how
-            many times the peak is the lowest rate.
+        stlr_cut_frac, stlr_ratio: of the slanted triangle: the share of the steps that rise, which
+            each stage may have of its own; how many times the peak is the lowest rate.
+        stages: relative lengths of the stages of a run, as (1, 1, 4): each has a triangle of its
+            own, and unfreezes a layer (`layer_rules.stage_unfreezing`); (): one for all steps.
     """
 
     lr: float
@@ -46,10 +49,17 @@ class Schedule:
     end_factor: float = 0.0
     decay_steps: int = 0
     join: str = "after"
-    stlr_cut_frac: float = 0.1
+    stlr_cut_frac: float | tuple[float, ...] = 0.1
     stlr_ratio: float = 32.0
+    stages: tuple[float, ...] = ()
 
     def __post_init__(self):
+        count = max(len(self.stages), 1)
+        if isinstance(self.stlr_cut_frac, tuple) and len(self.stlr_cut_frac) != count:
+            raise UserError(
+                f"optim.stlr_cut_frac={self.stlr_cut_frac}: one share, or one for each of the "
+                f"stages {self.stages}"
+            )
         if self.decay not in (*DECAYS, "slanted") or self.join not in JOINS:
             raise UserError(f"optim: no schedule with decay={self.decay!r} and join={self.join!r}")
 
@@ -72,9 +82,19 @@ class Schedule:
             return self.lr * (rise * fall)
         return self.lr * jnp.where(step < warmup, rise, fall)
 
+    def stage_begins(self) -> list[int]:
+        """Lists the step at which each stage begins."""
+        shares = np.cumsum([0.0, *self.stages])
+        return [round(self.steps * x / max(shares[-1], 1e-9)) for x in shares[:-1]] or [0]
+
     def _rise_and_fall_slanted(self, step):
-        # Howard & Ruder 2018, equation 3: `peak` is cut, `p` is p.
-        peak = max(int(self.steps * self.stlr_cut_frac), 1)
-        fall = 1 - (step - peak) / max(self.steps - peak, 1)
-        p = jnp.clip(jnp.where(step < peak, step / peak, fall), 0, 1)
+        # Howard & Ruder 2018, equation 3, of the stage: `peak` is cut, `p` is p.
+        begins_N = np.array(self.stage_begins())
+        sizes_N = np.diff([*begins_N, self.steps])
+        peaks_N = np.maximum((sizes_N * np.array(self.stlr_cut_frac)).astype(int), 1)
+        stage = (jnp.asarray(begins_N) <= step).sum() - 1
+        begin, size, peak = (jnp.asarray(x_N)[stage] for x_N in (begins_N, sizes_N, peaks_N))
+        at = step - begin
+        fall = 1 - (at - peak) / jnp.maximum(size - peak, 1)
+        p = jnp.clip(jnp.where(at < peak, at / peak, fall), 0, 1)
         return self.lr * (1 + p * (self.stlr_ratio - 1)) / self.stlr_ratio

@@ -270,8 +270,6 @@ def test_the_longest_path_above_a_parameter_sets_its_rate(untied):
     [
         (dict(freeze="backbon"), "there is no parameter at 'backbon', but at backbone/"),
         (dict(max_norm={"w_DX": 3.0}), "there is no parameter at 'w_DX'"),
-        (dict(layer_lr_decay=0.5), "say how deep they lie"),
-        (dict(unfreeze_every=1), "say how deep they lie"),
     ],
 )
 def test_a_rule_that_concerns_no_parameter_is_refused(untied, section, message):
@@ -299,24 +297,6 @@ def test_biases_shared_by_all_layers_learn_at_one_rate():
         np.testing.assert_allclose(u, 1.0, rtol=1e-4)
 
 
-def test_layers_begin_to_learn_one_after_the_other_from_the_top(untied):
-    tx, _ = optimizer.make(lr=1, steps=99, decay="constant", weight_decay=0.5, unfreeze_every=2)
-    tx = optimizer.with_infos(tx, untied[1])
-    params = jax.tree.map(lambda x: jnp.ones(x.shape), untied[0])
-    update = quick_jit(lambda state: tx.update(params, state, params, norm=1.0))
-    state, begun = tx.init(params), {}
-    for step in range(10):
-        updates, state = update(state)
-        for path, u in jax.tree_util.tree_leaves_with_path(updates):
-            name = optimizer.path_name(path)
-            for n in range(3) if "/layers/" in name else [None]:
-                if np.any(u if n is None else u[n]):
-                    begun.setdefault((name, n), step)
-    for (name, n), step in begun.items():
-        first = {None: 8 if "token_VD" in name else 0, 2: 2, 1: 4, 0: 6}[n]
-        assert step == first, (name, n)
-    assert len(begun) == sum(3 if "/layers/" in name else 1 for name, _ in names(untied[0]))
-
-
-def names(params):
-    return [(optimizer.path_name(p), x) for p, x in jax.tree_util.tree_leaves_with_path(params)]
+def test_stages_and_periods_of_unfreezing_exclude_each_other():
+    with pytest.raises(UserError, match="set unfreeze_every=0"):
+        optimizer.make(lr=1, steps=4, stages=(1, 1), unfreeze_every=2)

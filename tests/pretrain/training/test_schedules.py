@@ -55,3 +55,21 @@ def test_a_decay_may_end_before_the_run_does():
 def test_an_unknown_decay_is_refused():
     with pytest.raises(UserError, match="decay='lineal'"):
         schedules.Schedule(lr=1, steps=1, decay="lineal")
+
+
+def test_each_stage_has_a_slanted_triangle_of_its_own():
+    whole = dict(lr=2, decay="slanted", stlr_ratio=8.0)
+    rate = schedules.Schedule(
+        steps=60, stages=(1.0, 1.0, 4.0), stlr_cut_frac=(0.3, 0.3, 0.125), **whole
+    )
+    assert rate.stage_begins() == [0, 10, 20]
+    parts = [(10, 0.3), (10, 0.3), (40, 0.125)]
+    alone = [schedules.Schedule(steps=n, stlr_cut_frac=cut, **whole) for n, cut in parts]
+    expected = [part(step) for part in alone for step in range(part.steps)]
+    np.testing.assert_allclose([rate(step) for step in range(60)], expected, rtol=1e-6)
+    assert rate(3) == rate(13) == rate(25) == 2  # the peaks
+
+
+def test_shares_of_stages_that_there_are_not_are_refused():
+    with pytest.raises(UserError, match="one for each of the stages"):
+        schedules.Schedule(lr=1, steps=9, stages=(1, 2), stlr_cut_frac=(0.1, 0.1, 0.1))
