@@ -4,7 +4,8 @@
 example, in the order of `in`: its place, its "id" if it has one, and the prediction.  With
 --submission=glue it is "index<TAB>prediction", as that benchmark's server takes it, with
 --submission=squad an object from ids to answers.  Where `in` has the labels, too, the task's
-metrics are printed.
+metrics are printed.  --with=runs/backward averages the probabilities of further runs, as those of
+ULMFiT's two directions.
 """
 
 import json
@@ -17,6 +18,7 @@ from absl import flags
 
 from finetune import job
 from finetune.prediction import streaming
+from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
 from finetune.prediction.submissions import WRITERS, open_draft
 from pretrain import cli
@@ -33,6 +35,7 @@ FIELDS = flags.DEFINE_string(
 SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has for this: test.")
 ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
 SUBMISSION = flags.DEFINE_enum("submission", "", ["", "glue", "squad"], "As a benchmark wants it.")
+WITH = flags.DEFINE_list("with", [], "Fine-tuned runs to average probabilities with: runs/b,runs/c")
 SCORE = flags.DEFINE_bool("score", True, "Print metrics where labels are there; holds those rows.")
 
 
@@ -82,9 +85,11 @@ def check_paths(words: list[str], overwrite: bool) -> tuple[str, Path]:
 def main(words: list[str]) -> None:
     source, out = check_paths(words, flags.FLAGS.overwrite)
     processes.join()
-    tuned = job.load_job(Path(str(cli.WORKDIR.value)).expanduser().absolute())
-    format, fields = resolve_format(tuned.run.config, FORMAT.value, SPLIT.value, FIELDS.value)
-    predictor = Predictor(tuned, Layout(make_mesh()), ROWS.value)
+    folders = [Path(str(x)).expanduser().absolute() for x in (cli.WORKDIR.value, *WITH.value)]
+    runs = [job.load_job(folder) for folder in folders]
+    format, fields = resolve_format(runs[0].run.config, FORMAT.value, SPLIT.value, FIELDS.value)
+    members = [Predictor(tuned, Layout(make_mesh()), ROWS.value) for tuned in runs]
+    predictor = Ensemble(members) if len(members) > 1 else members[0]
     first = jax.process_index() == 0
     # Every process predicts, as a batch spans all devices; the first one writes.
     target = open_draft(out) if first else open(os.devnull, "w")  # noqa: SIM115

@@ -9,6 +9,7 @@ import optax
 
 from finetune import datasets
 from finetune.inputs.batches import Examples
+from finetune.prediction.example_predictor import ExamplePredictor, Outputs
 from finetune.tuned_run import TunedRun
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout
@@ -19,14 +20,12 @@ from pretrain.training.compiled_steps import Steps
 
 NOTICE_EVERY = 5.0  # seconds
 
-Outputs = dict[str, np.ndarray]
 
-
-class Predictor:
+class Predictor(ExamplePredictor):
     """Predicts with a fine-tuned run, on all devices of a machine.
 
     Attributes:
-        data, task: the halves of `finetune.tasks`.
+        task: the half of `finetune.tasks` to train.
         step: of the weights, which are the best where the run kept them; -1 before they are read.
     """
 
@@ -61,30 +60,17 @@ class Predictor:
             raise TerminatedError("told to terminate before the end: there is no result")
         return outputs
 
-    def predict_lines(self, examples: Sequence[dict]) -> tuple[list[dict], list[dict], Outputs]:
-        """Predicts each example, as JSON.
+    @property
+    def folder(self) -> str:
+        return str(self.run.workdir)
 
-        Returns:
-            (a prediction of each example, the examples whose labels are known, their outputs)
-        """
-        is_labelled = [datasets.has_labels(example) for example in examples]
-        lines: list[dict] = [{}] * len(examples)
-        labelled: list[dict] = []
-        labelled_outputs: Outputs = {}
-        # Apart, as an example may have several rows: only the task can say whose outputs are whose.
-        for has_labels in set(is_labelled):
-            numbers = [i for i, x in enumerate(is_labelled) if x == has_labels]
-            chosen = [examples[i] for i in numbers]
-            outputs = self(chosen)
-            for i, line in zip(numbers, self.data.format_predictions(chosen, outputs), strict=True):
-                lines[i] = line
-            if has_labels:
-                labelled, labelled_outputs = chosen, outputs
-        return lines, labelled, labelled_outputs
+    @property
+    def weights(self) -> str:
+        return f"step {self.step}"
 
 
 def predict_blocks(
-    predictor: Predictor,
+    predictor: ExamplePredictor,
     blocks: Iterable[datasets.Read],
     write: Callable[[dict, dict], None],
     say: Callable[[str], None] = say,
@@ -117,7 +103,7 @@ def predict_blocks(
         if time.monotonic() - last_notice > NOTICE_EVERY:
             last_notice = time.monotonic()
             say(f"{count:,} examples")
-    say(f"{count:,} examples, by the weights of step {predictor.step}")
+    say(f"{count:,} examples, by the weights of {predictor.weights}")
     return predictor.data.scores(scored, join_outputs(parts)) if scored else {}
 
 

@@ -19,6 +19,7 @@ from finetune import encoders
 from finetune.inputs.rows import RowBuilder
 from modules import plugins
 from modules.metrics import Metrics
+from pretrain.runtime.errors import UserError
 
 FOLDER = "finetune.tasks"
 MODULE = ("encoder", "head", "loss", "language_model")  # what `build_task` takes of a section
@@ -66,6 +67,10 @@ class TaskData(Protocol):
         """Builds the module to train on an encoder; head and loss are sections of the recipe."""
         ...
 
+    def average(self, outputs: Sequence[Arrays]) -> Arrays:
+        """Averages what several runs predict for the same rows."""
+        ...
+
     def tune(self, values: Mapping[str, float | None]) -> None:
         """Sets what the best evaluation decides, as a threshold, after training."""
         ...
@@ -99,6 +104,10 @@ class Defaults:
     def encoder_fields(self) -> dict[str, Any]:
         # Nothing of the encoder follows from the data.
         return {}
+
+    def average(self, outputs: Sequence[Arrays]) -> Arrays:
+        """Raises a UserError: predictions of this kind have no average."""
+        raise UserError("predictions are averaged where task.name='classify'")
 
     def tune(self, values: Mapping[str, float | None]) -> None:
         return  # nothing is chosen after training

@@ -101,15 +101,25 @@ class TaskData(Defaults):
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:
         """Formats the likeliest label of each example, and the probabilities of all."""
-        logits_BC = outputs["logits_BC"].astype(np.float64)
-        # Less the highest, as exp of a large logit overflows.
-        share_BC = np.exp(logits_BC - logits_BC.max(-1, keepdims=True))
-        share_BC /= share_BC.sum(-1, keepdims=True)
+        share_BC = compute_shares(outputs["logits_BC"])
         pairs = zip(self.predictions(outputs), share_BC.round(6).tolist(), strict=True)
         return [
             {"label": label, "probabilities": dict(zip(self.labels, row, strict=True))}
             for label, row in pairs
         ]
+
+    def average(self, outputs: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Averages the probabilities of the classes: their logarithms, as logits."""
+        share_BC = np.mean([compute_shares(x["logits_BC"]) for x in outputs], 0)
+        return {"logits_BC": np.log(np.maximum(share_BC, np.finfo(np.float64).tiny))}
+
+
+def compute_shares(logits_BC: np.ndarray) -> np.ndarray:
+    """Computes the softmax in float64, [B, C]."""
+    logits_BC = logits_BC.astype(np.float64)
+    # Less the highest, as exp of a large logit overflows.
+    share_BC = np.exp(logits_BC - logits_BC.max(-1, keepdims=True))
+    return share_BC / share_BC.sum(-1, keepdims=True)
 
 
 def check_metrics(metrics: Sequence[str]) -> tuple[str, ...]:
@@ -187,7 +197,9 @@ class Task(nn.Module):
         """Computes (logits [B, C], states, the batch with both orders of a pair apart)."""
         rows, orders = flatten_options(batch)
         h_BLD = self.encoder(rows, train=train)
-        return self.head(h_BLD, rows["valid_BL"], orders, train=train), h_BLD, rows
+        weight_B = batch.get("weight_B")
+        logits_BC = self.head(h_BLD, rows["valid_BL"], orders, weight_B=weight_B, train=train)
+        return logits_BC, h_BLD, rows
 
     def predict(self, batch):
         """Computes the logits of the classes."""
