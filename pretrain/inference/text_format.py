@@ -25,6 +25,7 @@ class TextFormat:
             the tokenizer's, learned in fine-tuning; a text is embedded without them.
         segments: how many segments the system tells apart; 0: it reads none.
         padding: the side of the row that is filled up, "left" or "right".
+        backward: a text is read from its last token to its first, after the marks before it.
         pool: the state that speaks for the row, of `modules.layers.pooling`.
         context_first: a context stands before the question about it.
         separate_choice: a choice is a text of its own, and all before it is one other text; else
@@ -40,6 +41,7 @@ class TextFormat:
     new_tokens: tuple[str, ...] = ()
     segments: int = 0
     padding: str = "right"
+    backward: bool = False
     pool: str = "first"
     context_first: bool = False
     separate_choice: bool = False
@@ -69,6 +71,11 @@ class TextFormat:
         )
         segments = [0] * len(after) + [self.last_segment] * len(last)
         return mark_ids(before, special), mark_ids(after + last, special), segments
+
+    def require_forward(self, what: str) -> None:
+        """Raises a UserError if texts are read from their end, where `what` needs their order."""
+        if self.backward:
+            raise UserError(f"{what} need a text_format that reads from left to right")
 
 
 def mark_ids(names: Sequence[str], special: Mapping[str, int]) -> list[int]:

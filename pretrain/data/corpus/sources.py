@@ -1,12 +1,14 @@
-"""Finds documents: of the default corpus, of your own files, or of a TFDS dataset."""
+"""Finds documents: of the default corpus, of your own files, of a TFDS dataset, or your own way."""
 
 import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+from modules import plugins
 from pretrain.data.corpus import file_patterns, record_files, text_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
@@ -31,20 +33,29 @@ class Source:
     has_links: bool = False
 
 
-def find_source(source: str, **fields) -> Source:
+def find_source(
+    source: str, data: Mapping[str, Any] = MappingProxyType({}), **fields: str
+) -> Source:
     """Finds a source by its description.
 
     Args:
-        source: "sotu", "text:<glob>" or "tfds:<name>[/config][:version]".
+        source: "sotu", "text:<glob>", "tfds:<name>[/config][:version]", or a module with a dot,
+            whose `find_source(**data)` returns a `Source`.
+        data: fields of such a module, for it alone.
         fields: `text_key`, `tfds_split` and `tfds_dir`, for "tfds:" alone.
 
     Raises:
         UserError: there is none of that name, or it is not there yet; the message says what to do.
     """
     scheme, _, rest = source.partition(":")
+    if "." in scheme and not rest:
+        find = plugins.load("", source, "find_source").find_source
+        plugins.check_fields(find, data)
+        return find(**data)
     if scheme not in SCHEMES or (scheme == "sotu") != (not rest):
         raise UserError(
-            f'source={source!r}: use "sotu", "text:<glob>" or "tfds:<name>[/config][:version]"'
+            f'source={source!r}: use "sotu", "text:<glob>", "tfds:<name>[/config][:version]", or a '
+            "module of your own, with a dot"
         )
     return SCHEMES[scheme](rest, **fields)
 

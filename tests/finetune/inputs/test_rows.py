@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from finetune.inputs.question_windows import Questions
 from finetune.inputs.rows import RowBuilder, check_padding, truncate_lengths
+from finetune.inputs.words import frame_words
 from pretrain.data.tokenizers import byte_bpe, sentencepiece, wordpiece, words
 from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference.text_format import load_format
@@ -78,6 +80,18 @@ def test_elmo_s_words_are_spelled_between_marks_of_their_own():
     expected = spell_words(["<S>", "one", "new", "</S>", "<S>", "two", "</S>"], 10)
     np.testing.assert_array_equal(found.ids, expected)
     assert made.arrays([found])["tokens_BLW"].shape == (1, 12, 10)
+
+
+def test_ulmfit_s_backward_rows_are_read_from_the_text_s_end():
+    tokenizer, eod = spelled(), spelled().special["eod"]
+    one, two = tokenizer.encode(["one two two"])[0][:2]
+    found = row(RowBuilder(load_format("ulmfit"), tokenizer, 4), "one two two two")
+    assert found.ids.tolist() == [eod, one, two, two]
+    backward = RowBuilder(load_format("ulmfit_backward"), tokenizer, 8)
+    assert row(backward, "one two two").ids.tolist() == [eod, two, two, one]
+    for read in (lambda: frame_words(backward, [["one"]]), lambda: Questions(backward, 2, 2)):
+        with pytest.raises(UserError, match="reads from left to right"):
+            read()
 
 
 def test_three_texts_go_on_as_two_do(unigram):

@@ -37,7 +37,9 @@ def test_a_format_of_the_reader_s_own_is_found_by_a_dotted_name(tmp_path, monkey
 
 
 def test_unknown_names_and_missing_marks_are_refused():
-    with pytest.raises(UserError, match=r"^text_format: .* bert, elmo, gpt, words, xlnet"):
+    with pytest.raises(
+        UserError, match=r"^text_format: .* bert, elmo, gpt, ulmfit, ulmfit_backward, words, xlnet"
+    ):
         load_format("nsp")
     with pytest.raises(UserError, match="name how this model frames texts"):
         load_format("")
@@ -45,5 +47,7 @@ def test_unknown_names_and_missing_marks_are_refused():
         format_name({"model": {}})
     with pytest.raises(UserError, match="padding='middle'"):
         TextFormat(padding="middle")
+    with pytest.raises(UserError, match="tags need a text_format that reads from left to right"):
+        TextFormat(backward=True).require_forward("tags")
     with pytest.raises(UserError, match="<cls>, but the tokenizer has only"):
         load_format("bert").frame(words.Tokenizer(list(words.MARKS), "blank").special)

@@ -1,0 +1,34 @@
+"""Turns labelled examples into a corpus: their texts alone, a document each.
+
+    --config.corpus.source=finetune.datasets.corpus --config.corpus.data.path=TREC.train
+
+ULMFiT's second stage trains a language model on the text of the task (Howard & Ruder 2018, arXiv
+1801.06146, section 3.2).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from finetune import datasets, job
+from pretrain.data.corpus.sources import Document, Source
+from pretrain.runtime.errors import UserError
+
+
+def find_source(*, format: str, path: str, **fields: Any) -> Source:
+    """Finds the texts of the examples that `datasets.read` finds in a file or folder.
+
+    Raises:
+        UserError: there is no such file, or as `datasets.read`.
+    """
+    place = Path(path)
+    files = sorted(x for x in place.rglob("*") if x.is_file()) if place.is_dir() else [place]
+    if missing := [x for x in files if not x.exists()]:
+        raise UserError(f"there is no {missing[0]}")
+
+    def read() -> Iterator[Document]:
+        for example in datasets.read(format, path, **fields).examples:
+            # A text is a line, whatever line ends it has: a blank one would end the document.
+            yield [" ".join(text.split("\n")) + "\n" for text in job.iter_texts([example])]
+
+    return Source(place.name.split(".")[0].lower(), files, read)
