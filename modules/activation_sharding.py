@@ -44,10 +44,7 @@ def sharding_context(sharding: ActivationSharding) -> Iterator[None]:
 
 
 def constrain_sharding(x: jax.Array, letters: str) -> jax.Array:
-    """Constrains an array to the sharding of its letters: `constrain_sharding(h_BLD, "BLD")`.
-
-    A dimension of `_` stays whole.
-    """
+    """Constrains an array to the sharding of its letters, "BLD"; one of `_` stays whole."""
     sharding = _current.get()
     return sharding.constrain(x, letters) if sharding else x
 

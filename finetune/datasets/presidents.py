@@ -61,11 +61,10 @@ PRESIDENTS: tuple[tuple[str, int, int, str], ...] = (  # surname, from, to, part
 def party(surname: str, year: int) -> str:
     """Returns the party of the president of that name in that year; "" for Washington.
 
-    Blanks are ignored: "VanBuren" is Van Buren.
-
     Raises:
         UserError: there was none of that name.
     """
+    # Blanks are ignored: "VanBuren" is Van Buren.
     # In the year of an inauguration both presidents give messages: the name decides.
     for name, begins, ends, its_party in PRESIDENTS:
         if name.replace(" ", "") == surname.replace(" ", "") and begins <= year <= ends:

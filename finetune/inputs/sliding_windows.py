@@ -9,24 +9,20 @@ import numpy as np
 
 
 def split_windows(n: int, room: int, stride: int) -> list[range]:
-    """Splits `n` tokens into ranges of at most `room`, each `stride` after the one before it.
-
-    A stride larger than the room is the room.  A text without tokens has one empty window.
-    """
+    """Splits `n` tokens into ranges of at most `room`, each `stride` after the one before it."""
+    # A larger stride would leave tokens out.  A text without tokens has one empty window.
     stride = min(stride, room)
     starts = range(0, max(n - room, 0) + stride, stride)
     return [range(start, min(start + room, n)) for start in starts]
 
 
 def assign_tokens(windows: Sequence[range], n: int) -> np.ndarray:
-    """Returns [n], the number of the window in which each of n tokens has the most context.
-
-    The context is the lesser of the tokens before and behind, plus a hundredth of the window's
-    length.  The first of equal windows counts.
-    """
+    """Returns [n], the number of the window in which each of n tokens has the most context."""
     most_N, number_N = np.full(n, -np.inf), np.zeros(n, np.int32)
     for number, window in enumerate(windows):
         place = np.arange(len(window))
+        # As `_check_is_max_context`: the lesser of the tokens before and behind, plus a hundredth
+        # of the window's length.  The first of equal windows counts.
         context = np.minimum(place, place[::-1]) + 0.01 * len(window)
         at = slice(window.start, window.stop)
         number_N[at] = np.where(context > most_N[at], number, number_N[at])

@@ -7,11 +7,9 @@ from pretrain.runtime.errors import UserError
 
 
 class Counts(NamedTuple):
-    """Numbers of correct predictions, of predictions and of references of one class.
+    """Numbers of correct predictions, of predictions and of references of one class."""
 
-    A ratio of nothing to nothing is 0.0, as the scripts of the benchmarks have it.
-    """
-
+    # A ratio of nothing to nothing is 0.0, as the scripts of the benchmarks have it.
     correct: int
     predicted: int
     actual: int

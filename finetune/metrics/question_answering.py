@@ -113,20 +113,19 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Returns the best percentage of any threshold on `no_answer`, and the lowest such threshold.
 
-    This is find_all_best_thresh of the official script: it separates questions of equal
-    `no_answer` by their order, and returns 0.0 if it is best to answer nothing.  If some
-    `no_answer` is negative, that threshold is just below them all.
-
+    This is find_all_best_thresh of the official script.
     Args:
         raw_N: the scores of the predictions without a threshold, 0 to 1.
         answerable_N: whether the question has an answer.
         given_N: whether the prediction is not "".
     """
     na_N = np.asarray(no_answer, np.float64)
+    # As the script: questions of equal `no_answer` are separated by their order.
     order_N = np.argsort(na_N, kind="stable")
     # Answering one more question gains its score, or loses a right silence.
     gain_N = np.where(answerable_N, raw_N, -given_N.astype(float))[order_N]
     totals = np.cumsum([float((~answerable_N).sum()), *gain_N])
+    # The script's 0.0 if it is best to answer nothing; below them all if some are negative.
     nothing = 0.0 if na_N.min() >= 0 else np.nextafter(na_N.min(), -np.inf)
     best = int(np.argmax(totals))
     return float(100 * totals[best] / len(na_N)), float([nothing, *na_N[order_N]][best])

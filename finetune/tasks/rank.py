@@ -81,15 +81,13 @@ class TaskData(Defaults):
     def training_arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Builds arrays as `arrays` does, in which each row has a relevant candidate.
 
-        Queries without an order to learn are left out.
-
         Raises:
             UserError: no query has a relevant candidate and another.
         """
         groups: list[CandidateGroup] = []
         for number, example in enumerate(examples):
             relevance = np.maximum(example["relevance"] or [0.0], 0)
-            if relevance.max() > relevance.min():
+            if relevance.max() > relevance.min():  # else there is no order to learn
                 # Keyed by the query's number: its rows do not depend on other queries.
                 order = shuffle_array(np.arange(len(relevance)), self.seed, number)
                 rows = group_candidates(relevance, self.options, order)[: self.most or None]

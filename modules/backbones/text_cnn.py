@@ -21,9 +21,7 @@ TABLES = {"learned": "token_VD", "fixed": "fixed_VD"}
 class Backbone(WordNetwork):
     """Words to states, what the filters make of the windows around each word.
 
-    The maximum over a row's words is that of the paper's code: windows hang over either edge by all
-    but one word, where they see zeros, and one sees nothing else.  The first and the last word have
-    those that hang over their edge, besides the window around them.
+    The maximum over a row's words is that of the paper's code.
 
     Attributes:
         V, D, dropout, init_scale: see `WordNetwork`; the paper has no dropout there.
@@ -107,6 +105,8 @@ def _best_windows(x_BLD, kernel_wDX, valid_BL):
     y_BLX = jax.lax.conv_general_dilated(
         padded_BLD, kernel_wDX, (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC")
     )
+    # In the paper's code windows hang over either edge by all but one word, where they see zeros.
+    # The first and the last word have those, besides the window around them.
     middle, places_L = w // 2, jnp.arange(L)
     first_B, last_B = valid_BL.argmax(1), L - 1 - valid_BL[:, ::-1].argmax(1)
     left_B1X = _highest(y_BLX, first_B, 0, middle + 1)

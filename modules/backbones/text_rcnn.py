@@ -23,9 +23,6 @@ glorot = nn.initializers.glorot_uniform()
 class Backbone(WordNetwork):
     """Words to states tanh(W [c_l; e; c_r] + b).
 
-    The context on the left of a word, c_l, is made of the words before it and not of the word
-    itself, as in the paper and unlike in most other codes; so is the one on its right.
-
     Attributes:
         V, D, dropout, init_scale: see `WordNetwork`.
         U: width of a context.
@@ -90,6 +87,8 @@ class Backbone(WordNetwork):
         y_BLZU, _ = self.contexts(e_BLD, State(begin_BZU, state.c_BZU), valid=valid_BL)
         contexts = []
         for z, step in enumerate((1, -1)):  # where the word before stands, in the order of reading
+            # The context on the left of a word is made of the words before it and not of the word
+            # itself, as in the paper and unlike in most other codes; so is the one on its right.
             near_BLU = jnp.roll(y_BLZU[:, :, z], step, 1)
             # Behind padding or the row's edge no word is before: its context is the learned one.
             is_first_BL = ~jnp.roll(valid_BL, step, 1).at[:, 0 if step > 0 else -1].set(False)

@@ -10,10 +10,8 @@ from modules.backbones import text_mask
 
 
 def encode_windows(backbone: Any, tokens_BL, valid_BL, L: int, *, train: bool, segments_BL=None):
-    """Reads rows by windows of L, each with the memory of the M positions before it: [B, L, D].
-
-    No gradient goes through the memory.  Dai et al. 2019 (arXiv 1901.02860).
-    """
+    """Reads rows by windows of L, each with the memory of the M positions before it: [B, L, D]."""
+    # No gradient goes through the memory (Dai et al. 2019, arXiv 1901.02860).
     M = backbone.M
     memory = backbone.initial_memory(len(tokens_BL))
     segments_BL = jnp.zeros_like(tokens_BL) if segments_BL is None else segments_BL

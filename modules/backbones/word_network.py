@@ -87,10 +87,7 @@ class WordNetwork(nn.Module):
         memory=None,
         train: bool,
     ) -> Output:
-        """Computes the last layer's states, see `modules.backbones.Backbone`.
-
-        They are the same however a row is padded, and 0 at its padding.
-        """
+        """Computes the last layer's states, see `modules.backbones.Backbone`; 0 at padding."""
         del segments_BL  # words of all segments are read alike
         refuse_arguments(self.KIND, positions_BL=positions_BL)
         all_BLD, memory = self._read(tokens, mask, memory, train=train)

@@ -82,11 +82,9 @@ def loss(emissions_BLC, tags_BL, chain: Chain, valid_BL=None, *, weights_B=None)
 
 
 def log_likelihood(emissions_BLC, tags_BL, chain: Chain, valid_BL=None):
-    """Computes the logarithm of the tags' share among all paths, [B].
-
-    A row without valid positions has 0.  Tags that the chain forbids have about FORBIDDEN, which
-    is finite, so that one wrong tag does not make the parameters NaN.
-    """
+    """Computes the logarithm of the tags' share among all paths, [B]; 0 of an empty row."""
+    # Tags that the chain forbids have about FORBIDDEN, which is finite, so that one wrong tag does
+    # not make the parameters NaN.
     emissions_BLC, chain, valid_BL = _to_float32(emissions_BLC, chain, valid_BL)
     path_BL, end_B = _score_path(emissions_BLC, tags_BL, chain, valid_BL)
     return -_log_partition_less_path(emissions_BLC, chain, valid_BL, path_BL, end_B)
@@ -94,9 +92,6 @@ def log_likelihood(emissions_BLC, tags_BL, chain: Chain, valid_BL=None):
 
 def viterbi(emissions_BLC, chain: Chain, valid_BL=None):
     """Finds the path of the highest score.
-
-    Among equal paths the one with the lowest last tag wins, then the lowest before it, and so on.
-    Where every path is forbidden, one with the fewest forbidden transitions wins.
 
     Returns:
         (tags [B, L], int32, 0 where not valid; the path's score [B]).
@@ -119,6 +114,8 @@ def viterbi(emissions_BLC, chain: Chain, valid_BL=None):
     carry, came_from_LBC = jax.lax.scan(step, _initial_carry(B, C), inputs)
     offset_B, above_BC, has_begun_B = carry
     # A row that is not valid at its end has stayed at its last valid position.
+    # Among equal paths the one with the lowest last tag wins, then the lowest before it, and so on.
+    # Where every path is forbidden, one with the fewest forbidden transitions does.
     final_BC = above_BC + chain.end_C
     _, tags_LB = jax.lax.scan(trace_back, final_BC.argmax(1), came_from_LBC, reverse=True)
     score_B = jnp.where(has_begun_B, offset_B + final_BC.max(1), 0)

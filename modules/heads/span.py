@@ -69,12 +69,9 @@ class IndependentHead(nn.Module):
     """Scores start and end each by itself; no answer is the span of `null_B`.
 
     Devlin et al. 2019, sections 4.2 and 4.3.
-
-    Attributes:
-        dropout: not used: BERT has none here.
     """
 
-    dropout: float = 0.0
+    dropout: float = 0.0  # not used: BERT has none here
 
     def setup(self):
         self.ends = Linear(2)

@@ -82,7 +82,7 @@ class Cell(NamedTuple):
 
 
 def _step_lstm(config: CellConfig, a_BGU, r_BGU, state: CellState):
-    """Gates i, j, f, o in the order of TensorFlow's LSTMCell: in, candidate, forget, out."""
+    # Gates i, j, f, o in the order of TensorFlow's LSTMCell: in, candidate, forget, out.
     z_BGU = a_BGU + r_BGU
     i, f, o = (jax.nn.sigmoid(z_BGU[:, gate]) for gate in (0, 2, 3))
     j = jnp.tanh(z_BGU[:, 1])
@@ -105,7 +105,7 @@ def _step_lstm_backward(config: CellConfig, residuals, state: CellState, dm_BU, 
 
 
 def _step_gru(config: CellConfig, a_BGU, r_BGU, state: CellState):
-    """Gates reset, update, candidate; the reset acts on the state's product, as in cuDNN."""
+    # Gates reset, update, candidate; the reset acts on the state's product, as in cuDNN.
     r, u = (jax.nn.sigmoid(a_BGU[:, gate] + r_BGU[:, gate]) for gate in (0, 1))
     n = jnp.tanh(a_BGU[:, 2] + r * r_BGU[:, 2])
     return (1 - u) * n + u * state.h_BD, None, (r, u, n, r_BGU[:, 2])

@@ -49,10 +49,7 @@ class CharWords(nn.Module):
 
     @nn.compact
     def __call__(self, chars_BLW, *, train: bool):
-        """Maps characters [B, L, W], ids as in `CharCNN`, to vectors [B, L, D] in float32.
-
-        A position without a word, all of it padding, has zeros.
-        """
+        """Maps characters [B, L, W], ids as in `CharCNN`, to vectors [B, L, D] in float32."""
         # Ma & Hovy's bound (section 3.1), which gives a character's numbers a variance of 1 / E.
         init = params.initializer("uniform", math.sqrt(3 / self.E))
         table_CE = params.param(self, "character_E", init, (C, self.E), decay=True, is_table=True)
@@ -70,6 +67,7 @@ class CharWords(nn.Module):
         x_BWE = jnp.where(valid_BW[..., None], x_BWE, 0)
         outputs = [self._filter(x_BWE, valid_BW, *pair) for pair in self.filters]
         y_BX = ACTIVATIONS[self.activation](jnp.concatenate(outputs, -1))
+        # A position without a word, all of it padding, has zeros.
         return jnp.where(valid_BW.any(1, keepdims=True), y_BX, 0)
 
     def _filter(self, x_BWE, valid_BW, w: int, many: int):

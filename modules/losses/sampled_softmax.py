@@ -38,12 +38,11 @@ class Sample(NamedTuple):
 def sample_negatives(rng, S: int, V: int) -> Sample:
     """Draws S distinct ids of [0, V), each with P(k) = ln((k+2)/(k+1)) / ln(V+1).
 
-    TensorFlow draws until S are distinct.  Here shapes are fixed: the draws are always as many as
-    suffice in all but one case of a billion, and those behind the S-th distinct id are ignored.
-
     Raises:
         ValueError: S >= V, or S is so large that a full softmax would be cheaper.
     """
+    # TensorFlow draws until S are distinct.  Here shapes are fixed: the draws are always as many as
+    # suffice in all but one case of a billion, and those behind the S-th distinct id are ignored.
     ids_T = sample_log_uniform(rng, num_draws(S, V), V)
     new_T = _is_first(ids_T)
     rank_T = jnp.cumsum(new_T)  # from 1
@@ -131,8 +130,6 @@ def sampled_cross_entropy(
 ) -> Metrics:
     """Computes cross entropy among target and negatives, each logit less ln(expected count).
 
-    A negative that is the target of a position is left out there (an accidental hit).
-
     Args:
         h_BPD: states, in the compute dtype.
         w_VD, bias_V: the softmax's rows and biases, float32; None: no biases.
@@ -155,6 +152,7 @@ def sampled_cross_entropy(
             shift_S + bias_V[sample.ids_S],
             target_logit_BP + bias_V[targets_BP],
         )
+    # The kernel leaves a negative out where it is the target (an accidental hit).
     positions = (h_BPD, target_logit_BP, targets_BP, weights_BP)
     nats = cross_entropy(w_SD, shift_S, sample.ids_S, *positions, chunks)
     return {"loss": Sum(nats, weights_BP.sum(), "nats", train=True)}

@@ -1,9 +1,6 @@
 """Describes the TPUs that a step can be compiled for without having one, by their specifications.
 
 Peaks, sizes and bandwidths are those of cloud.google.com/tpu/docs (pages v4, v5e, v5p, v6e; 2025).
-The links of v4 are those of Jouppi et al. 2023 (arXiv 2304.01433).  A link's figure is for one
-direction: the documented "bidirectional bandwidth per chip" sums both directions of 4 links (v5e,
-v6e) or of 6.
 """
 
 import dataclasses
@@ -44,6 +41,8 @@ class Chip:
         return PEAKS[self.kind]
 
 
+# A link's figure is for one direction: the documented "bidirectional bandwidth per chip" sums both
+# directions of 4 links (v5e, v6e) or of 6.  v4's is of Jouppi et al. 2023 (arXiv 2304.01433).
 CHIPS = {
     "v4": Chip("TPU v4", 30.75 * 2**30, 1200e9, 50e9, 3, 4),
     "v5e": Chip("TPU v5 lite", 15.75 * 2**30, 819e9, 50e9, 2, 16),

@@ -18,8 +18,6 @@ LOCK = "lock"
 def draft_folder(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
     """Gives a folder to fill, which is called `folder` once the work within has succeeded.
 
-    If it fails, nothing of it is left.  What a killed process left is removed, and told.
-
     Raises:
         UserError: something of that name is there already, or it cannot be written.
     """
@@ -46,9 +44,6 @@ def draft_folder(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:
 def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -> Iterator[Path]:
     """Gives a folder to make a run in, whose parts move to `workdir` once the work has succeeded.
 
-    If it fails, `workdir` is as it was, and absent if it was.  What a killed process left is
-    removed, and told.  The folder is locked meanwhile.
-
     Args:
         parts: names of what is made; the last is what makes a folder a run.
 
@@ -56,6 +51,7 @@ def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -
         UserError: `workdir` has such parts, is in use, or cannot be written.
     """
     draft, places = workdir / ".draft", [workdir / part for part in parts]
+    # If the work fails, `workdir` is as it was, and absent if it was.
     with undo_folders(workdir), _undo_lock(workdir), lock_workdir(workdir):
         if os.path.isdir(draft):
             # A draft beside parts is a move that was killed halfway.

@@ -32,8 +32,6 @@ def measure_layers(
 ) -> np.ndarray:
     """Returns the norm of the gradient of every layer's weights, the lowest layer's first.
 
-    The loss is linear in the top layer's states, with random weights of unit length.
-
     Args:
         activation, init: of `ACTIVATIONS` and `INITIALIZERS`.
         residual: a layer's input is added to its output.
@@ -45,6 +43,7 @@ def measure_layers(
     draw = lambda key: INITIALIZERS[init](key, (D, D), jnp.float32)  # noqa: E731
     w_NDD = jax.vmap(draw)(jax.random.split(weights, N))
     x_BD = jax.random.normal(inputs, (B, D))
+    # The loss is linear in the top layer's states, with random weights of unit length.
     v_BD = jax.random.normal(loss, (B, D)) / D**0.5
 
     def layer(x_BD, w_DD):

@@ -1,8 +1,4 @@
-"""Notices that another process of the run is lost, names it, and ends this one with exit code 75.
-
-JAX ends the survivors, too, after a limit of its own or when process 0 is gone: by SIGABRT, which
-`launch.attempt` and `launch.local` turn into exit code 75.
-"""
+"""Notices that another process of the run is lost, names it, and ends this one with code 75."""
 
 import contextlib
 import json
@@ -121,7 +117,9 @@ def watch_peers(workdir, limit: float) -> Iterator[None]:
     thread.join()
 
 
-_jax_limit = 0.0  # seconds after which JAX aborts this process for the loss of another; 0: alone
+# Seconds after which JAX aborts this process for the loss of another, as it does when process 0 is
+# gone: by SIGABRT, which `launch.attempt` and `launch.local` turn into exit code 75.  0: alone.
+_jax_limit = 0.0
 
 
 def expect_peers(jax_limit: float) -> None:

@@ -59,10 +59,7 @@ class Speed:
 
 
 class Row:
-    """One text as it grows: how much of it can be shown already.
-
-    A token may hold a part of a character, or begin a stop string: it waits for those after it.
-    """
+    """One text as it grows: how much of it can be shown already."""
 
     def __init__(
         self, tokenizer: Tokenizer, prompt: list[int], tokens: int, stops: Sequence[str] = ()
@@ -221,10 +218,8 @@ class Writer:
         yield last
 
     def _compile(self, B: int, L: int, J: int):
-        """Two programs: one reads prompts of at most L tokens, one reads another token a row.
-
-        There is room for J tokens of a row; the last that is written is not read.
-        """
+        # Two programs: one reads prompts of at most L tokens, one reads another token a row.  There
+        # is room for J tokens of a row; the last that is written is not read.
         model = self.run.backbone, self.run.head
         read = functools.partial(_read, *model, self.sampler, self.run.tokenizer.V)
 
@@ -266,16 +261,14 @@ def round_up(length: int) -> int:
 def _read(
     backbone, head, sampler: Sampler, V: int, params, seed, tokens_BL, cache, lengths_B
 ) -> Read:
-    """Reads so many of the tokens of each row behind what is in the cache, and chooses the next.
-
-    It is one of the V pieces there are: an embedding may have rows beyond them.
-    """
+    """Reads so many of the tokens of each row behind what is in the cache, and chooses the next."""
     model = backbone.bind({"params": params["backbone"]})
     mask = Mask(is_causal=True, lengths_B=lengths_B)
     h_BLD, cache = model(tokens_BL, mask=mask, memory=cache, train=False)
     # Only what the next token is chosen by: the logits of a whole prompt would be L times as many.
     h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)
     scores = head.bind({"params": params["head"]})
+    # One of the V pieces there are: an embedding may have rows beyond them.
     logits_BV = scores.logits(h_B1D, model.table())[:, 0, :V]
     next_B = sampler(logits_BV, jax.random.key(seed), cache.length_B)
     return Read(next_B[:, None], cache)

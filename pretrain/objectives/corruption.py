@@ -130,10 +130,8 @@ def take_fitting(size_L, goal, largest: int = 0):
 def mask_tokens(
     rng, tokens_L, picked_L, *, mask_id: int, V: int, mask_rate: float, random_rate: float
 ):
-    """Replaces what was picked as BERT does: by <mask>, by a token drawn from all V, or not.
-
-    `mask_rate` and `random_rate` are the shares of the first two; every place draws for itself.
-    """
+    """Replaces what was picked as BERT does: by <mask>, by a token drawn from all V, or not."""
+    # Every place draws for itself, within a whole word, too.
     kind_rng, token_rng = jax.random.split(rng)
     kind_L = jax.random.uniform(kind_rng, tokens_L.shape)
     # As BERT's code: of all V, the special tokens and the right one among them.

@@ -8,13 +8,10 @@ from pretrain.training import logging
 
 
 def draw_curves(runs, out) -> None:
-    """Draws loss by step of every run.
-
-    Lines are training, dots are held out, dashes are the best constant guess.
+    """Draws loss by step of every run: lines are training, dots held out, dashes a constant guess.
 
     Args:
         runs: workdirs with a metrics.jsonl.  out: the PNG to write.
-
     Raises:
         UserError: a run has written no metrics yet.
     """

@@ -17,8 +17,6 @@ from pretrain.training.train_state import State
 class KeepBest(Hook):
     """Keeps the parameters that did best in one of the held-out numbers.
 
-    They are on disk before a checkpoint of the run names them, and stay as long as one does.
-
     Attributes:
         value: the best so far; None: nothing yet.
         best: its evaluation; None: nothing yet.

@@ -89,10 +89,7 @@ def _make_rule(update: Callable[..., Any]) -> optax.GradientTransformationExtraA
 
 
 def decay_weights(rate: float):
-    """Adds this share of each parameter that decays, decoupled from the gradient.
-
-    Loshchilov & Hutter 2019 (arXiv 1711.05101).
-    """
+    """Adds a share of each parameter that decays (Loshchilov & Hutter 2019, arXiv 1711.05101)."""
     return _make_rule(lambda u, p, info: u + rate * p if info.decay else u)
 
 
@@ -150,17 +147,18 @@ def multiply(rates: Mapping[str, float]):
 def limit_columns(limits: Mapping[str, float]):
     """Scales the columns of some parameters down to a norm, after the update.
 
-    A column holds what leads to one entry of the last dimension: to a class in `w_DC`.  Hinton et
-    al. 2012 (arXiv 1207.0580), section A.1; a ball, so that shorter columns stay as they are.
+    Hinton et al. 2012 (arXiv 1207.0580), section A.1.
     """
 
     def project(u, p, info: ParamInfo, limit: float):
         if not math.isfinite(limit):
             return u
+        # A column holds what leads to one entry of the last dimension: to a class in `w_DC`.
         # The layers of a stack have columns of their own.
         axes = tuple(range(isinstance(info.layers_above, tuple), u.ndim - 1))
         new = p + u
         norm = jnp.sqrt(jnp.sum(jnp.square(new), axes, keepdims=True))
+        # A ball, so that shorter columns stay as they are.
         # An update again, as optax adds it to the parameter.
         return new * jnp.minimum(1, limit / jnp.maximum(norm, 1e-30)) - p
 

@@ -275,11 +275,9 @@ def _batch_axis(path) -> int:
 
 
 def split_rows(tree, parts: int):
-    """Splits each array's rows into microbatches, as a new leading axis.
+    """Splits each array's rows into microbatches, as a new leading axis."""
 
-    Row r goes to microbatch r % parts, so that each device splits its own rows.
-    """
-
+    # Row r goes to microbatch r % parts, so that each device splits its own rows.
     def split(path, x):
         axis = x.ndim + _batch_axis(path)
         x = x.reshape(*x.shape[:axis], -1, parts, *x.shape[axis + 1 :])

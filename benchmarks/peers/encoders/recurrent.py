@@ -69,11 +69,7 @@ class Encoder(nn.Module):
 def build_layer(
     cell: str, D: int, U: int, Z: int, activation: str = "tanh", bias: bool = True
 ) -> nn.RNNBase:
-    """Builds a layer with our initial values and as many numbers that learn.
-
-    PyTorch adds two biases.  Of an LSTM and an RNN the second rests: it holds the forget bias of 1.
-    Of a GRU its candidate's learns, which differs from the first.
-    """
+    """Builds a layer with our initial values and as many numbers that learn."""
     fields = {"nonlinearity": activation} if cell == "rnn" else {}
     layer = KINDS[cell](D, U, bias=bias, bidirectional=Z == 2, batch_first=True, **fields)
     for name, w in layer.named_parameters():
@@ -82,6 +78,8 @@ def build_layer(
             nn.init.uniform_(w, -bound, bound)
             continue
         nn.init.zeros_(w)
+        # PyTorch adds two biases.  Of an LSTM and an RNN the second rests: it holds the forget bias
+        # of 1.  Of a GRU its candidate's learns, which differs from the first.
         if name.startswith("bias_hh"):
             if cell == "lstm":
                 w.data[U : 2 * U] = 1

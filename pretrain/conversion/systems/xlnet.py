@@ -221,11 +221,9 @@ def read_positive(config: dict[str, Any], field: str, otherwise: int, where: Pat
 
 
 def read_tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenizer:
-    """Reads the vocabulary of the release, or of the folder that the option names.
-
-    Without spiece.model it is a tokenizer.json, which cuts some texts otherwise.
-    """
+    """Reads the vocabulary of the release, or of the folder that the option names."""
     source = source.with_tokenizer_folder()
+    # Without spiece.model it is a tokenizer.json, which cuts some texts otherwise.
     if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
         if source.options.get("lower") is not None:
             raise UserError(

@@ -24,9 +24,6 @@ class BatchLayout(TextLayout):
     on, backwards from the last, so the two directions of a row are at different places
     (as the two data sets of bilm-tf: Peters et al., 2018; bilm/data.py).
 
-    A sentence w1 .. wn </S> is predicted forwards as w1 .. wn </S> from <S> w1 .. wn, and
-    backwards as wn .. w1 <S> from </S> wn .. w1: n + 1 predictions, none from another sentence's
-    word.
 
     A batch holds
 
@@ -104,7 +101,9 @@ class BatchLayout(TextLayout):
         here_BZL = tokens[places.corpus].astype(np.int32)
         before_BZL = tokens[places.corpus - 1].astype(np.int32)  # of the first: the last, </S>
         begins_BZL, ends_BZL = before_BZL == special["eos"], here_BZL == special["eos"]
-        # A sentence's first word is predicted from <S>, not from the </S> of the sentence before.
+        # A sentence w1 .. wn </S> is predicted forwards as w1 .. wn </S> from <S> w1 .. wn, and
+        # backwards as wn .. w1 <S> from </S> wn .. w1: n + 1 predictions, none from another
+        # sentence's word.
         before_BZL[begins_BZL] = special["bos"]
         boundary_BZL = np.where(BACKWARD_Z1, ends_BZL, begins_BZL) * np.int8(SENTENCE)
         boundary_BZL[stream.opens_document(places, BACKWARD_Z1)] = DOCUMENT

@@ -122,10 +122,7 @@ class PairSampler:
     def _sample_elsewhere(
         self, document: np.ndarray, size: np.ndarray, which: np.ndarray, where: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns begin and tokens of whole sentences of other documents, one or more.
-
-        They have `size` tokens if their document goes on for so long.
-        """
+        """Returns begin and tokens of whole sentences of other documents, `size` if there are."""
         text = self.text
         other = (which * (len(text) - 1)).astype(int)
         # Never the same document: numbers from its own on move up by one.

@@ -20,12 +20,7 @@ KEEPS_DOT = re.compile(rf"[A-Za-z]|(?:\w+\.)+\w+|{'|'.join(ABBREVIATIONS.split()
 
 
 def join_wikitext(line: str) -> str:
-    """Turns a line of WikiText into running text, if `split_wikitext` can undo that.
-
-    Dots, commas, hyphens and dashes inside numbers and words, punctuation, brackets, currency,
-    quotes (by turns opening and closing) and apostrophes lose the blanks around them, and the line
-    the blanks at its ends.  Headings and <unk> stay.
-    """
+    """Turns a line of WikiText into running text, if `split_wikitext` can undo that."""
     text = _apply(JOIN, line.strip(" \n"))
     text += "\n" * line.endswith("\n")
     # Otherwise the perplexity per word would be that of another text.
@@ -53,6 +48,9 @@ def _part_dot(match: re.Match[str]) -> str:
     return match[0] if KEEPS_DOT.fullmatch(match[1]) else f"{match[1]} ."
 
 
+# Dots, commas, hyphens and dashes inside numbers and words, punctuation, brackets, currency, quotes
+# (by turns opening and closing) and apostrophes lose the blanks around them.  Headings and <unk>
+# stay.
 JOIN: list[Rule] = [
     (re.compile(r"(?<!\S)(\S*[^\s.]) \.(?=\s|$)"), _join_dot),
     (re.compile(r"(?<=[\d>]) @([.,])@ (?=[\d<])"), r"\1"),

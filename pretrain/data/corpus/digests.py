@@ -1,16 +1,9 @@
-"""Verifies the arrays of a prepared corpus.
+"""Verifies the arrays of a prepared corpus when it is opened; damage later waits for the next time.
 
-An opening promises, by the size of an array's file:
-
-    below 64 MiB    its sha256 is computed every time: any change is noticed
-    larger          its sha256 is computed the first time, whenever its size or time of change is
-                    not what it was then, and if asked for; otherwise 32 of its blocks of 1 MiB,
-                    drawn anew every time, are compared with their checksums.  Damage that
-                    changes neither size nor time is noticed once a block that holds it is drawn
-
-The checksums of the larger files are kept beside the corpus, in `<folder>.verified`.  Without
-that, or where it is damaged or cannot be written, they are read whole.  Damage after the
-opening, under a run that reads the file, is not noticed before the next one.
+below 64 MiB    its sha256 is computed every time: any change is noticed
+larger          its sha256 is computed the first time, whenever its size or time of change is
+                not what it was then, and if asked for; otherwise 32 of its blocks of 1 MiB,
+                drawn anew every time, are compared with their checksums
 """
 
 import contextlib
@@ -45,6 +38,8 @@ def verify_arrays(
     Raises:
         UserError: a file is damaged, or a token has no place in the vocabulary.
     """
+    # The checksums of larger files.  Without them, or where they are damaged or cannot be written,
+    # these are read whole.
     record = folder.with_suffix(".verified")
     before = _read_record(record)
     now = {name: _verify_array(folder, name, arrays, before.get(name), whole) for name in arrays}
@@ -76,6 +71,7 @@ def _verify_array(
     size, time = stamp_file(path)
     key = {"size": size, "time": time, "sha256": sha256}
     is_unchanged = isinstance(before, dict) and key.items() <= before.items()
+    # Damage that changes neither size nor time is noticed once a block that holds it is drawn.
     if size >= LARGE and is_unchanged and not whole:
         if not _sample_matches(path, before["blocks"]):
             raise damage_error(folder, f"{path.name} is not what was written")
