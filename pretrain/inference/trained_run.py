@@ -11,7 +11,7 @@ import modules
 from modules.backbones import init_params
 from modules.heads import language_model
 from pretrain.checkpoint.paths import list_steps
-from pretrain.checkpoint.transfer import load
+from pretrain.checkpoint.transfer import describe_leaves, load
 from pretrain.data.tokenizers import Tokenizer, registry
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.run import Run
@@ -55,10 +55,9 @@ def weights_folder(run: Run) -> pathlib.Path:
 
 
 def weights_key(run: Run) -> str:
-    """Returns the part of the train state that is used: parameters, or their moving average."""
-    # What is in `best` was evaluated, and so is the average already.
-    average = run.config.train.average and weights_folder(run) == run.workdir
-    return "average" if average else "params"
+    """Returns the part of the train state that is used: parameters, or their average."""
+    # What is in `best` was evaluated, and so is the average already: it has no other.
+    return "average" if describe_leaves(weights_folder(run), "average/") else "params"
 
 
 def load_weights(run: Run, like: Any, within: str = "") -> tuple[Any, int]:

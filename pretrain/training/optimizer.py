@@ -1,6 +1,6 @@
 """Optimisers from a recipe's section; what decays or learns slower is said by the parameters.
 
-An update takes the `norm` of the gradients and `infos`, a tree of
+An update takes the `norm` of the gradients, the `weight` of the batch's loss and `infos`, a tree of
 `modules.layers.params.ParamInfo`.  Stacked layers are one parameter with a leading dimension:
 rules that speak of one layer act along it.
 """
@@ -88,9 +88,22 @@ def _make_rule(update: Callable[..., Any]) -> optax.GradientTransformationExtraA
     return optax.GradientTransformationExtraArgs(optax.init_empty_state, update_all)
 
 
-def decay_weights(rate: float):
-    """Adds a share of each parameter that decays (Loshchilov & Hutter 2019, arXiv 1711.05101)."""
-    return _make_rule(lambda u, p, info: u + rate * p if info.decay else u)
+def decay_weights(rate: float, of_all: bool = False):
+    """Adds a share of each parameter that decays (Loshchilov & Hutter 2019, arXiv 1711.05101).
+
+    Args:
+        of_all: every parameter does, as in PyTorch's optimisers.
+    """
+    return _make_rule(lambda u, p, info: u + rate * p if info.decay or of_all else u)
+
+
+def scale_by_tokens(tokens: int):
+    """Scales the update by how many tokens the batch predicts, as a share of so many."""
+
+    def update(updates, state, params=None, *, weight, **_):
+        return jax.tree.map(lambda u: u * (weight / tokens), updates), state
+
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
 def trust_ratio():
@@ -195,6 +208,9 @@ class Optimizer:
             the gradient; of the parameters made with `decay=True`.
         l2: times the weights it is added to the gradient, before the rule: the gradient of
             l2 / 2 times the sum of their squares, of the parameters made with `decay=True`.
+        decay_all: `weight_decay` and `l2` are of all parameters, biases and norms too.
+        lr_tokens: predicted tokens of a batch that learns at `lr`; another's rate is in proportion
+            to its own (Merity et al. 2017, section 5); 0: the rate is the same for all.
         clip: limit of the norm of the global mean gradient, `l2` apart; 0: none.
         clip_value: limit of each entry of the gradient; 0: none.
         max_norm: path -> the norm that columns have at most after a step, see `limit_columns`.
@@ -220,6 +236,8 @@ class Optimizer:
     momentum: float = 0.0
     weight_decay: float = 0.0
     l2: float = 0.0
+    decay_all: bool = False
+    lr_tokens: int = 0
     clip: float = 0.0
     clip_value: float = 0.0
     grad_scale: float = 1.0
@@ -245,16 +263,17 @@ class Optimizer:
         # In the order of the papers: decoupled decay after Adam's direction, LAMB's ratio of both.
         rules = (
             (self.clip or self.grad_scale != 1, lambda: clip_to(self.clip, self.grad_scale)),
-            (self.l2, lambda: decay_weights(self.l2)),
+            (self.l2, lambda: decay_weights(self.l2, self.decay_all)),
             (self.clip_value, lambda: optax.clip(self.clip_value)),
             (True, lambda: DIRECTIONS[self.name](self)),
-            (self.weight_decay, lambda: decay_weights(self.weight_decay)),
+            (self.weight_decay, lambda: decay_weights(self.weight_decay, self.decay_all)),
             (self.name == "lamb", trust_ratio),
             (self.layer_lr_decay != 1, lambda: layer_rules.layer_decay(self.layer_lr_decay)),
             (self.rates, lambda: multiply(dict(self.rates or {}))),
             (self.freeze, lambda: multiply({self.freeze: 0.0})),
             (self.unfreeze_every, lambda: layer_rules.gradual_unfreezing(self.unfreeze_every)),
             (len(begins) > 1, lambda: layer_rules.stage_unfreezing(begins, self.chain_thaw)),
+            (self.lr_tokens, lambda: scale_by_tokens(self.lr_tokens)),
         )
         return [build() for wanted, build in rules if wanted]
 
@@ -278,7 +297,8 @@ def make(**section: Any) -> tuple[optax.GradientTransformationExtraArgs, Schedul
 
     Returns:
         (transformation of mean gradients, learning rate by step).  The transformation's update
-        takes the global `norm` of the gradients and the parameters' `infos` as keywords.
+        takes the global `norm` of the gradients, the `weight` of the loss and the parameters'
+        `infos` as keywords.
 
     Raises:
         plugins.FieldError: a field is neither's.

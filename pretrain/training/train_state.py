@@ -20,7 +20,9 @@ from pretrain.distributed.sharding import read_letters
 SCALARS = {
     "lr_scale": "multiplies every update, beside the schedule",
     "average_rate": "rate of the moving average of the parameters; 0: it is the parameters",
+    "average_from": "step behind which the average is the mean of all iterates; -1: none yet",
 }
+AVERAGES = {"average_rate", "average_from"}
 
 
 @flax.struct.dataclass
@@ -89,7 +91,7 @@ def init(
     carry = dict(objective.init(rngs, batch, train=True))
     params = carry.pop("params")
     zero = jnp.zeros((), jnp.int32)
-    has_average = average or "average_rate" in (scalars or {})
+    has_average = average or AVERAGES & set(scalars or {})
     # A copy: the state is donated, and one buffer cannot be donated twice.
     copy = jax.tree.map(jnp.copy, params) if has_average else None
     values = {name: jnp.float32(x) for name, x in scalars.items()} if scalars else None
@@ -147,6 +149,7 @@ def train_step(
     """
     rng = jax.random.fold_in(rng, state.step)  # a restart repeats the randomness of its steps
     scalars = state.scalars or {}
+    average_rate = _choose_average_rate(scalars, state.step, average)
     grads, carry, sums, statistics = _sum_grads(objective, rng, state, batch, parts)
     # Divided once, after the sum over microbatches: these may have unequal weights, and the
     # gradient is of the mean over the whole batch.
@@ -157,14 +160,15 @@ def train_step(
     def update():
         # Before the optimiser, as limits and moments are of the mean.
         mean_grads = jax.tree.map(lambda g: g * share, grads)
-        updates, opt = tx.update(mean_grads, state.opt, state.params, norm=norm)
+        known = dict(norm=norm, weight=sums["loss"].weight)
+        updates, opt = tx.update(mean_grads, state.opt, state.params, **known)
         # After the optimiser: Adam would divide a factor of the gradient out again.
         if "lr_scale" in scalars:
             updates = jax.tree.map(lambda u: u * scalars["lr_scale"], updates)
         norms = measure(state.params, mean_grads, updates, norm)
         params = _replace_leaves(optax.apply_updates(state.params, updates), statistics)
-        average_rate = scalars.get("average_rate", average)
-        return params, carry, opt, _update_average(state.average, params, average_rate), norms
+        new_average = _update_average(state.average, params, average_rate)
+        return params, carry, opt, new_average, norms
 
     def skip():
         # Both branches of a cond return the same shapes.
@@ -295,6 +299,16 @@ def merge_rows(tree):
         return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
 
     return jax.tree_util.tree_map_with_path(merge, tree)
+
+
+def _choose_average_rate(scalars: Mapping[str, Any], step, average: float):
+    """Returns the rate at which the average takes in the parameters after step number `step`."""
+    if "average_from" not in scalars:
+        return scalars.get("average_rate", average)
+    begin = scalars["average_from"]
+    # Of n iterates each has the same share if the last takes 1 / n; before, the average is it.
+    iterates = jnp.where(begin < 0, 1.0, step + 1 - begin)
+    return 1 - 1 / jnp.maximum(iterates, 1.0)
 
 
 def _update_average(average, params, rate: float | jax.Array):

@@ -10,7 +10,7 @@ pytest_plugins = ["tests.support.tiny_runs"]
 
 
 def test_the_average_is_read_where_the_run_keeps_one(toy, tmp_path):
-    config = toy.config("clm", {"train.average": 0.5})
+    config = toy.config("clm")
     run = build_run(tmp_path, config, None, modules.build(**config.model))
     weights, average = (drawn(run.backbone, seed) for seed in (0, 1))
     checkpoints = manager.Checkpoints(tmp_path, asynchronous=False)

@@ -47,7 +47,7 @@ INFOS = {
 }
 
 
-def steps(params, **section):
+def steps(params, norm=1.0, weight=1.0, **section):
     """Parameters after three steps of a constant rate, from our optimiser."""
     tx, _ = optimizer.make(lr=LR, steps=3, decay="constant", **section)
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
@@ -55,7 +55,7 @@ def steps(params, **section):
     opt, update = tx.init(params), quick_jit(tx.update)
     for grads in GRADS:
         grads = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), grads)
-        updates, opt = update(grads, opt, params, norm=1.0)
+        updates, opt = update(grads, opt, params, norm=norm, weight=weight)
         params = jax.tree.map(jnp.add, params, updates)
     return params
 
@@ -177,6 +177,20 @@ def test_columns_are_within_their_norm_after_every_step():
     assert length(held["layers"]["w_DF"]).shape == (2, 4)  # of each layer of the stack
     np.testing.assert_array_less(length(held["token_VD"]), 6.0 + 1e-5)
     same(held["layers"]["norm"], free["layers"]["norm"])
+
+
+def test_three_steps_of_sgd_are_the_awd_lstm_s():
+    """Merity et al. 2017: SGD on the clipped gradient and L2, at a rate for 70 tokens."""
+    section = dict(name="sgd", clip=2.0, l2=L2, decay_all=True, lr_tokens=70)
+    norm = math.sqrt(sum((x**2).sum() for x in jax.tree.leaves(GRADS[0])))
+
+    def leaf(p, *grads):
+        for g in grads:
+            p = p - LR * 35 / 70 * (g * 2.0 / norm + L2 * p)
+        return p
+
+    found = steps(tree(0), norm=norm, weight=35.0, **section)
+    same(found, jax.tree.map(leaf, tree(0), *GRADS))
 
 
 @pytest.mark.parametrize(("factor", "scale"), [(1e-3, 20.0), (1e3, 1.0)])
