@@ -60,7 +60,7 @@ def base(**size: int) -> ConfigDict:
         sentences="line",
         held_out=0.001,
         cache="data",
-        tokens=dict(name="wordpiece", V=30522, model="", lower=True),
+        tokens=dict(name="wordpiece", V=30522, model="", lower=True, extend=0),
     )
     config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
     # The last tenth of the steps has rows four times as long: where they do not fit,

@@ -12,6 +12,7 @@ def base() -> ConfigDict:
     config.seed = 0
     config.init = ""  # the folder of a run or an import to go on from; "": from scratch
     config.init_optimizer = False  # True: its averages of gradients, too
+    config.init_tokens = "run"  # or "recipe": words of its own, whose rows are found by word
     config.init_positions = "new"  # of rows longer than there; or "interpolated"
     # Devices: -1 is all that remain; rows divide over data * fsdp, parameters over fsdp * tensor.
     config.mesh = dict(data=-1, fsdp=1, tensor=1)

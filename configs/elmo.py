@@ -45,7 +45,7 @@ def original(**size) -> ConfigDict:
         sentences="line",
         held_out=0.01,
         cache="data",
-        tokens=dict(name="words", split="blank", vocabulary=""),
+        tokens=dict(name="words", split="blank", vocabulary="", extend=0),
     )
     config.batches = dict(name="bidirectional", B=384, L=20, characters=50)  # 128 on each of 3 GPUs
     config.evals = dict(held_out=dict(split="held_out", B=384))

@@ -33,7 +33,7 @@ def base() -> ConfigDict:
         sentences="whole",
         held_out=0.01,
         cache="data",
-        tokens=dict(name="bpe", V=40478, model=""),
+        tokens=dict(name="bpe", V=40478, model="", extend=0),
     )
     config.batches = dict(name="windows", B=64, L=512)
     config.evals = dict(held_out=dict(split="held_out", B=64))

@@ -49,7 +49,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
         held_out=0.001,
         cache="data",
         # 256 bytes, 50,000 merges, and the end of a text.
-        tokens=dict(name="byte_bpe", V=50257, model=""),
+        tokens=dict(name="byte_bpe", V=50257, model="", extend=0),
     )
     config.batches = dict(name="windows", B=512, L=1024)
     config.evals = dict(held_out=dict(split="held_out", B=64))

@@ -34,7 +34,7 @@ def large() -> ConfigDict:
         sentences="line",
         held_out=0.001,
         cache="data",
-        tokens=dict(name="sentencepiece", V=32000, model=""),
+        tokens=dict(name="sentencepiece", V=32000, model="", extend=0),
     )
     config.batches = dict(name="lanes", B=8192, L=512, reuse_len=256, bidirectional=True)
     config.evals = dict(held_out=dict(split="held_out", B=512))

@@ -61,7 +61,7 @@ def main(config, workdir) -> int:
             accept_changes=cli.ACCEPT_CHANGES.value,
             keep=keep,
             extra_hooks=hooks,
-            **start.loop_options(say),
+            **start.loop_options(corpus.tokenizer, say),
         )
         summary.close(config, workdir, result)
     return 0 if result.finished else TRY_AGAIN

@@ -1,7 +1,7 @@
 """Loads weights from another run's newest checkpoint, and merges them into new ones."""
 
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -78,12 +78,14 @@ def merge(
     new: Leaves,
     old: Mapping[str, jax.Array],
     grow: Callable[[str, np.ndarray, np.ndarray], tuple[np.ndarray, str]] = keep_new_rows,
+    moved: Collection[str] = (),
 ) -> tuple[Leaves, list[str]]:
     """Puts parameters of a run in the place of new ones with the same names.
 
     Args:
         new: parameters by name; they decide the layout.
         grow: (name, old, new) -> the parameter and what became of it, where shapes differ.
+        moved: names of those whose rows have other numbers: `grow` decides, whatever the shapes.
 
     Returns:
         (parameters by name, a line for each: restored, new or ignored).
@@ -92,7 +94,7 @@ def merge(
     for name, x in new.items():
         if name not in old:
             merged[name], outcome = x, "new"
-        elif old[name].shape == x.shape:
+        elif old[name].shape == x.shape and name not in moved:
             merged[name], outcome = jax.device_put(old[name], x.sharding), "restored"
         else:
             # Through the host: the two are sharded differently, as rows of another number are.

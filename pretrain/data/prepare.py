@@ -183,12 +183,22 @@ def restore_or_learn_tokenizer(
         except UserError:
             say(f"{folder} is damaged: it is made again", every_process=True)
             shutil.rmtree(folder)
-    say("learning the vocabulary", every_process=True)
+    say(describe_vocabulary(tokens), every_process=True)
     # Learning takes long: a kill right after it is not to cost it.
     draft = folder.with_suffix(".draft")
     registry.learn((piece.text for piece in text), **tokens).save(draft)
     rename_folder(draft, folder)
     return registry.load(folder)
+
+
+def describe_vocabulary(tokens: Mapping[str, Any]) -> str:
+    """Says where the vocabulary comes from: the text, a saved tokenizer, or a published one."""
+    if tokens["name"] != "saved":
+        model = tokens.get("model")
+        return f"reading the vocabulary {model}" if model else "learning the vocabulary"
+    if tokens.get("extend"):
+        return f"adding {tokens['extend']} words of the text to the vocabulary {tokens['folder']}"
+    return f"reading the vocabulary {tokens['folder']}"
 
 
 def describe_changes(cache: Path, manifest: Mapping[str, Any]) -> str:

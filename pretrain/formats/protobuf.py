@@ -1,9 +1,10 @@
-"""Parses protocol buffers without their library: messages of numbered fields.
+"""Parses and writes protocol buffers without their library: messages of numbered fields.
 
 A field is a number or bytes.
 Follows protobuf.dev/programming-guides/encoding.
 """
 
+import struct
 from typing import Any
 
 FIXED = {1: 8, 5: 4}  # bytes of a number, by wire type
@@ -25,6 +26,23 @@ def decode_varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return value % 2**64, at + place + 1
     raise ValueError("a number has no end")
+
+
+def encode_varint(value: int) -> bytes:
+    """Encodes a number, at least 0, seven bits to a byte."""
+    places = range(0, max(value.bit_length(), 1), 7)
+    digits = [value >> place & 0x7F for place in places]
+    return bytes([*(digit | 0x80 for digit in digits[:-1]), digits[-1]])
+
+
+def encode_bytes(number: int, value: bytes) -> bytes:
+    """Encodes a field of bytes: behind a message it is one more of the field's values."""
+    return encode_varint(number << 3 | BYTES) + encode_varint(len(value)) + value
+
+
+def encode_float(number: int, value: float) -> bytes:
+    """Encodes a field of a number of 4 bytes."""
+    return encode_varint(number << 3 | 5) + struct.pack("<f", value)
 
 
 def take_bytes(data: bytes, at: int, count: int) -> tuple[bytes, int]:

@@ -16,7 +16,9 @@ from ml_collections import ConfigDict
 import modules
 from pretrain.checkpoint import named_leaves, transfer
 from pretrain.checkpoint.paths import list_steps
+from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.continued_vocabulary import VocabularyRows, match_rows, resolve_tokens
 from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import load_run, weights_folder, weights_key
@@ -24,6 +26,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training.train_state import State, replace_params
 
 POSITIONS = ("new", "interpolated")
+GROWN = ("S",)  # fields that the recipe may enlarge: `grow_param` adds rows
 
 
 class Start(NamedTuple):
@@ -46,14 +49,21 @@ class Start(NamedTuple):
         tokens = dict(self.config.corpus.tokens, folder=str(self.run.workdir / "tokenizer"))
         return {**self.config.corpus, "tokens": tokens}
 
-    def loop_options(self, say: Callable[[str], None]) -> dict[str, Any]:
-        """Returns arguments of `loop.run`: what restores the weights, an evaluation of these."""
+    def loop_options(self, tokenizer: Tokenizer, say: Callable[[str], None]) -> dict[str, Any]:
+        """Returns arguments of `loop.run`: what restores the weights, an evaluation of these.
+
+        Args:
+            tokenizer: of the prepared corpus.
+            say: see `restore_params`.
+        """
         if self.run is None:
             return {}
+        rows, objective = match_rows(self.config, self.run, tokenizer), self.config.objective.name
         positions = self.config.get("init_positions", "new")
-        restore = restore_params(self.run, self.config.objective.name, positions, say)
-        carries = self.config.get("init_optimizer", False)
-        restore_opt = restore_optimizer(self.run, self.config.objective.name) if carries else None
+        restore = restore_params(self.run, objective, positions, say, rows)
+        restore_opt = None
+        if self.config.get("init_optimizer", False):
+            restore_opt = restore_optimizer(self.run, objective, rows)
 
         def prepare(state: State) -> State:
             state = replace_params(state, restore(state.params))
@@ -76,18 +86,24 @@ def open_start(config: ConfigDict, workdir: Path) -> Start:
         return Start(config)
     resumes = (workdir / "config.json").exists() and list_steps(workdir / "checkpoints")
     run = load_run(workdir if resumes else Path(config.init).expanduser())
-    recipe, notes = resolve_recipe(config, run)
-    if resumes:
-        recipe.corpus.tokens = run.config.corpus.tokens
+    recipe, notes = resolve_recipe(config, run, resumes=bool(resumes))
     return Start(recipe, run, notes)
 
 
-def resolve_recipe(config: ConfigDict, run: Run) -> tuple[ConfigDict, list[str]]:
+def resolve_recipe(
+    config: ConfigDict, run: Run, resumes: bool = False
+) -> tuple[ConfigDict, list[str]]:
     """Returns the recipe of a run that goes on from another, and what the user should know.
 
     Sections `model`, `text_format` and `corpus.tokens` are the run's, and of the same objective
     `head`.  The recipe changes of `model` what no weight depends on (`Backbone.FREE_FIELDS`), and
     there are as many positions as its rows have.
+
+    Args:
+        resumes: `run` is the one that goes on, and not what it goes on from.
+
+    Raises:
+        UserError: the vocabulary cannot be as the recipe asks.
     """
     recipe = ConfigDict(config.copy_and_resolve_references().to_dict())
     model, notes = merge_models(run.config.model.to_dict(), recipe.model.to_dict(), run.workdir)
@@ -95,15 +111,11 @@ def resolve_recipe(config: ConfigDict, run: Run) -> tuple[ConfigDict, list[str]]
     if longest > model.get("L", longest):
         notes.append(f"model.L={longest} for the rows of this recipe: the run has {model['L']}")
         model["L"] = longest
-    if model["V"]:
-        recipe.corpus.tokens = dict(name="saved", folder=f"{config.init}/tokenizer", extend=0)
-        if has_objective(run, config.objective.name):
-            recipe.head = dict(run.config.get("head", {}))
-    else:  # ELMo's published weights read characters, and bring no words to predict
-        notes.append(f"the vocabulary is the recipe's: {run.workdir} has none")
-        model["V"] = recipe.model.V
-    recipe.model, recipe.text_format = model, format_name(run.config)
-    return recipe, notes
+    if model["V"] and has_objective(run, config.objective.name):
+        recipe.head = dict(run.config.get("head", {}))
+    model["V"], tokens, note = resolve_tokens(recipe, run, resumes)
+    recipe.corpus.tokens, recipe.model, recipe.text_format = tokens, model, format_name(run.config)
+    return recipe, [*notes, *filter(None, [note])]
 
 
 def merge_models(
@@ -113,15 +125,16 @@ def merge_models(
 
     Args:
         model: the run's, which decides all that weights depend on.
-        wanted: the recipe's.
+        wanted: the recipe's, which changes `FREE_FIELDS` and enlarges `GROWN`.
         workdir: of the run, as notes name it.
 
     Returns:
         (the section, notes that name what differs)
     """
-    free = modules.load_backbone(model["name"]).FREE_FIELDS
     if wanted.get("name") != model["name"]:
         wanted = {"name": wanted.get("name")}
+    free = modules.load_backbone(model["name"]).FREE_FIELDS
+    free |= {x for x in GROWN if 0 < model.get(x, 0) < wanted.get(x, 0)}
     different = {x for x in wanted if wanted[x] != model.get(x)}
     changed = {x: wanted[x] for x in sorted(different & free)}
     unchanged = {x: model[x] for x in sorted(different - free) if x in model}
@@ -149,7 +162,11 @@ def has_objective(run: Run, name: str) -> bool:
 
 
 def restore_params(
-    run: Run, objective: str, positions: str, say: Callable[[str], None]
+    run: Run,
+    objective: str,
+    positions: str,
+    say: Callable[[str], None],
+    rows: VocabularyRows | None = None,
 ) -> Callable[[Any], Any]:
     """Returns a function that puts the weights of a run into randomly initialized parameters.
 
@@ -157,7 +174,8 @@ def restore_params(
         objective: its name; of a run with another one, only the backbone is restored.
         positions: of more of them than the run has: "new", behind its own, or "interpolated", its
             own spread over all.
-        say: called with a line for every parameter: restored, new, or ignored.
+        say: called with a line for every parameter: restored, grown, new, or ignored.
+        rows: of the vocabulary; None: the run's.
 
     Raises:
         UserError: there is no such kind of positions.
@@ -168,12 +186,15 @@ def restore_params(
     is_same = has_objective(run, objective)
 
     def grow(name: str, old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, str]:
-        return grow_param(name, old, new, positions)
+        if rows is None or not _has_vocabulary(name):
+            return grow_param(name, old, new, positions)
+        return rows.place(old, _letters(name).index("V")), rows.describe()
 
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
         old, step = load_params(run)
         used = {name: x for name, x in old.items() if is_same or name.startswith("backbone/")}
-        merged, table = transfer.merge(named_leaves.flatten(params), used, grow)
+        moved = [name for name in used if rows and _has_vocabulary(name)]
+        merged, table = transfer.merge(named_leaves.flatten(params), used, grow, moved)
         table += [f"{name}: ignored, is of another objective" for name in old.keys() - used.keys()]
         say(f"weights of {run.workdir}, step {step}:")
         for line in table:
@@ -183,14 +204,28 @@ def restore_params(
     return prepare
 
 
-def restore_optimizer(run: Run, objective: str) -> Callable[[Any], Any]:
+def _letters(name: str) -> str:
+    """Returns the letters of a parameter's dimensions: "VD" of "backbone/token_VD"."""
+    return name.rpartition("_")[2]
+
+
+def _has_vocabulary(name: str) -> bool:
+    return "V" in _letters(name)
+
+
+def restore_optimizer(
+    run: Run, objective: str, rows: VocabularyRows | None = None
+) -> Callable[[Any], Any]:
     """Returns a function that puts a run's averages of gradients into a new optimiser's state.
 
     The schedule begins anew: it is the recipe's.
 
     Raises:
-        UserError: the run has another objective, or only its best weights count.
+        UserError: the run has another objective, another vocabulary (`rows`), or only its best
+            weights count.
     """
+    if rows is not None:
+        raise UserError("init_optimizer: the run has no averages for rows of new words")
     if not has_objective(run, objective):
         raise UserError(
             f"init_optimizer: {run.workdir} was not trained for objective {objective!r}"
@@ -232,24 +267,24 @@ def grow_param(
 ) -> tuple[np.ndarray, str]:
     """Grows a parameter along the dimension in which the new one is larger.
 
-    New words and segments begin as the mean of those there are; for positions see `restore_params`.
+    New rows and segments begin as the mean of those there are; for positions see `restore_params`.
 
     Raises:
         UserError: it is smaller, or larger in width.
     """
-    letters = name.rpartition("_")[2]
+    letters = _letters(name)
     axes = [i for i, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)) if a != b]
     letter = letters[axes[0]] if len(axes) == 1 == len(letters) - new.ndim + 1 else ""
     if letter not in ("V", "S", "L") or new.shape[axes[0]] < old.shape[axes[0]]:
         raise UserError(f"{name}: {new.shape} here, {old.shape} in the run to go on from")
     axis, more = axes[0], new.shape[axes[0]] - old.shape[axes[0]]
     if letter == "L" and positions == "interpolated":
-        return interpolate(old, new.shape[axis], axis), "restored, positions interpolated"
+        return interpolate(old, new.shape[axis], axis), f"grown: {more} positions, interpolated"
     rest = np.take(new, range(old.shape[axis], new.shape[axis]), axis)
     if letter != "L":
         rest = np.broadcast_to(old.mean(axis, keepdims=True), rest.shape)
-    kind = "new positions" if letter == "L" else "rows that begin as their mean"
-    return np.concatenate([old, rest], axis), f"restored, and {more} {kind}"
+    kind = "positions, drawn" if letter == "L" else "rows, the mean of the old"
+    return np.concatenate([old, rest], axis), f"grown: {more} {kind}"
 
 
 def interpolate(x: np.ndarray, size: int, axis: int) -> np.ndarray:

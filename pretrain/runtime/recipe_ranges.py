@@ -72,7 +72,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "classes": COUNT,
     },
     "vectors": {"scale": NOT_NEGATIVE},
-    "tokens": {"V sample": COUNT, "types": COUNT_OR_NONE},
+    "tokens": {"V sample": COUNT, "types extend": COUNT_OR_NONE},
     "batches": {
         "B L eval_B reuse_len lengths bptt": COUNT,
         "characters overlap": COUNT_OR_NONE,

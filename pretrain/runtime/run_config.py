@@ -13,6 +13,14 @@ from pretrain.runtime.files import PathLike
 from pretrain.runtime.format_version import FORMAT, check_format
 from pretrain.runtime.json_files import read_json, write_json
 
+# Keys that recipes did not have once, and the values of which what they decide is as it was.
+LATER = {
+    "init_optimizer": False,
+    "init_positions": "new",
+    "init_tokens": "run",
+    "corpus.tokens.extend": 0,
+}
+
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
     """Writes the recipe of a run to `config.json`, without credentials."""
@@ -47,7 +55,7 @@ def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[s
         f"{name}: {old.get(name, '(absent)')} -> {new.get(name, '(absent)')}"
         for name in names
         # A run of before there was such a key has what an empty value stands for.
-        if name not in new or old.get(name, "") != new[name]
+        if name not in new or old.get(name, LATER.get(name, "")) != new[name]
     ]
 
 

@@ -1,6 +1,7 @@
 """Pretraining goes on from a run: it knows at first what that one knew, and resumes to the bit."""
 
 import functools
+import importlib
 import json
 import shutil
 from unittest import mock
@@ -11,15 +12,16 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from pretrain import main
+from pretrain import evaluate, main
 from pretrain.checkpoint import checksums
 from pretrain.checkpoint.named_leaves import flatten
 from pretrain.conversion import exporter, importer
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import continuation
+from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
-from pretrain.training import loop, optimizer
+from pretrain.training import logging, loop, optimizer
 from pretrain.training.compiled_steps import Steps
 from tests.support import corpora, shared_steps
 from tests.support import tiny_runs as toys
@@ -34,6 +36,7 @@ def pretrain():
     with (
         shared_steps.train_on(1),
         mock.patch.object(continuation, "make_mesh", one),
+        mock.patch.object(evaluate, "make_mesh", one),
         mock.patch.object(processes, "join"),
         flagsaver.flagsaver(),
     ):
@@ -54,6 +57,16 @@ def first(toy, pretrain, tmp_path_factory):
     return run
 
 
+class StopSoon:
+    """The request to terminate, heard after some steps."""
+
+    calls = 0
+
+    def __call__(self) -> bool:
+        self.calls += 1
+        return self.calls > 5
+
+
 def held_out(workdir, step):
     """The held-out numbers at a step."""
     [line] = [x for x in toys.written(workdir) if x["step"] == step and "held_out/loss" in x]
@@ -70,6 +83,25 @@ def test_a_run_begins_with_what_another_knew(toy, first, pretrain, tmp_path, rec
     assert held_out(tmp_path / "run", toys.STEPS) != held_out(first(recipe), toys.STEPS)
 
 
+@pytest.mark.parametrize("recipe", toys.quickly("clm"))
+def test_the_loss_at_step_0_is_what_evaluate_says_of_the_start(
+    toy, first, pretrain, tmp_path, recipe
+):
+    changes = {"train.eval_batches": 0, "corpus.source": f"text:{write_other(tmp_path)}"}
+    config = toy.config(recipe, changes)
+    config.init = str(first(recipe))
+    start = continuation.open_start(config, tmp_path / "run")
+    pretrain(config, tmp_path / "run")
+    config.corpus = start.corpus_fields()
+    text = toys.write_held_out(config, tmp_path / "held_out.txt")
+    asked = importlib.import_module("configs.evaluate.text").get_config()
+    fields = {"corpus.source": f"text:{text}", "corpus.cache": str(toy.cache), "batches.B": 8}
+    asked.update_from_flattened_dict(fields)
+    found = evaluate.evaluate_run(asked, first(recipe))
+    now = {name.split("/")[1]: x for name, x in held_out(tmp_path / "run", 0).items()}
+    assert {name: logging.to_json(found[name]) for name in now} == now
+
+
 def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain, tmp_path):
     config = toy.config("clm")
     config.init, config.init_optimizer = str(first("clm")), True
@@ -77,7 +109,7 @@ def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain,
     objective, train, _ = toys.build(start.config)
     layout = Layout(loop.make_mesh())
     steps = Steps(objective, optimizer.make(**config.optim)[0], layout, [train], seed=0)
-    state = start.loop_options(lambda line: None)["prepare"](steps.init())
+    state = start.loop_options(start.run.tokenizer, lambda line: None)["prepare"](steps.init())
     carried, _ = checksums.describe(flatten({"params": state.params, "opt": state.opt}))
     saved = toys.sums(first("clm"), toys.STEPS)
     different = {name for name, x in carried.items() if x != saved[name]}
@@ -87,26 +119,25 @@ def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain,
     config.optim.name = "adagrad"
     steps = Steps(objective, optimizer.make(**config.optim)[0], layout, [train], seed=0)
     with pytest.raises(UserError, match="another optimiser"):
-        start.loop_options(print)["prepare"](steps.init())
+        start.loop_options(start.run.tokenizer, print)["prepare"](steps.init())
+
+
+def write_other(folder):
+    """Another text than the toys', with words that it lacks."""
+    text = folder / "b.txt"
+    words = 60 * "so vuv Zyx vuv Zyx vuv.\n"
+    text.write_text(corpora.prose(7, sentences=96, per_paragraph=12) + words)
+    return text
 
 
 @pytest.mark.parametrize("recipe", toys.quickly("clm"))
 def test_another_text_is_read_in_the_runs_tokens_and_resumed_exactly(
     toy, first, pretrain, tmp_path, monkeypatch, recipe
 ):
-    text = tmp_path / "b.txt"
-    text.write_text(corpora.prose(7, sentences=96, per_paragraph=12) + "Zyx qwj.\n")
-    config = toy.config(recipe, {"corpus.source": f"text:{text}"})
+    config = toy.config(recipe, {"corpus.source": f"text:{write_other(tmp_path)}"})
     start = shutil.copytree(first(recipe), tmp_path / "start")
     config.init = str(start)
     assert pretrain(config, tmp_path / "straight") == 0
-
-    class StopSoon:
-        calls = 0
-
-        def __call__(self) -> bool:
-            self.calls += 1
-            return self.calls > 5
 
     monkeypatch.setattr(processes, "Stop", StopSoon)
     assert pretrain(config, tmp_path / "run") == 75
@@ -117,8 +148,47 @@ def test_another_text_is_read_in_the_runs_tokens_and_resumed_exactly(
     one, other = (tmp_path / name for name in ("straight", "run"))
     assert toys.sums(one, toys.STEPS) == toys.sums(other, toys.STEPS)
     assert toys.written(one) == toys.written(other)
-    pieces = [json.loads((x / "config.json").read_text())["corpus"]["tokens"] for x in (one, other)]
-    assert pieces[0] == pieces[1] == {"name": "saved", "folder": f"{start}/tokenizer", "extend": 0}
+    tokens = [json.loads((x / "config.json").read_text())["corpus"]["tokens"] for x in (one, other)]
+    assert tokens[0] == tokens[1]
+    same = {"name": "saved", "folder": f"{start}/tokenizer", "extend": 0}
+    assert same.items() <= tokens[0].items()
+
+
+@pytest.mark.parametrize("recipe", toys.quickly("clm"))
+def test_new_words_of_a_text_join_the_vocabulary_and_stay(
+    toy, first, pretrain, tmp_path, monkeypatch, capsys, recipe
+):
+    changes = {"corpus.source": f"text:{write_other(tmp_path)}", "corpus.tokens.extend": 2}
+    config = toy.config(recipe, changes)
+    start = shutil.copytree(first(recipe), tmp_path / "start")
+    config.init = str(start)
+    assert pretrain(config, tmp_path / "straight") == 0
+    said = capsys.readouterr().err
+    tables = [line for line in said.splitlines() if "grown: 2 rows, the mean of the old" in line]
+    names = {"plm": 2, "mlm": 2, "clm": 1, "bilm": 2}  # of tokens, and of their softmax or biases
+    assert len(tables) == names[recipe]
+    assert f"adding 2 words of the text to the vocabulary {start}" in said
+    old, new = (load_run(x) for x in (start, tmp_path / "straight"))
+    V = old.config.model.V
+    assert new.config.model.V == V + 2
+    assert new.tokenizer.pieces[:V] == old.tokenizer.pieces[:V]
+    (ids,) = new.tokenizer.encode(["so Zyx vuv"])
+    assert sorted(ids[-2:]) == [V, V + 1]
+    shutil.rmtree(start)
+    monkeypatch.setattr(processes, "Stop", StopSoon)
+    config.init = str(shutil.copytree(first(recipe), start))
+    assert pretrain(config, tmp_path / "run") == 75
+    monkeypatch.undo()
+    shutil.rmtree(start)
+    capsys.readouterr()
+    assert pretrain(config, tmp_path / "run") == 0
+    assert "adding 2 words" not in capsys.readouterr().err  # the corpus is there
+    one, other = (tmp_path / name for name in ("straight", "run"))
+    assert toys.sums(one, toys.STEPS) == toys.sums(other, toys.STEPS)
+    # Whoever goes on from there has these words, and the same text anew.
+    config.corpus.tokens.extend, config.init = 0, str(other)
+    assert pretrain(config, tmp_path / "again") == 0
+    assert held_out(tmp_path / "again", 0) == held_out(other, toys.STEPS)
 
 
 def test_another_objective_takes_the_backbone_and_begins_its_head(

@@ -62,12 +62,7 @@ def _one_device(monkeypatch):
 @pytest.fixture(scope="module")
 def held_out(toy, tmp_path_factory) -> pathlib.Path:
     """The documents that the toy runs hold out, as a text of their own."""
-    corpus = preparation.prepare(**toy.config("clm").corpus)
-    documents = toy.text.read_text().strip().split("\n\n")
-    assert len(documents) == len(corpus.splits["all"])
-    path = tmp_path_factory.mktemp("text") / "held_out.txt"
-    path.write_text("\n\n".join(documents[i] for i in corpus.splits["held_out"]) + "\n")
-    return path
+    return toys.write_held_out(toy.config("clm"), tmp_path_factory.mktemp("text") / "held_out.txt")
 
 
 @pytest.fixture

@@ -147,6 +147,16 @@ def written(workdir: pathlib.Path) -> list[dict]:
     return [{k: v for k, v in line.items() if k not in RATES} for line in lines]
 
 
+def write_held_out(config: ConfigDict, path: pathlib.Path) -> pathlib.Path:
+    """Writes the documents that a toy recipe holds out, as a text of their own."""
+    corpus = prepare.prepare(**config.corpus)
+    text = pathlib.Path(config.corpus.source.removeprefix("text:")).read_text()
+    documents = text.strip().split("\n\n")
+    assert len(documents) == len(corpus.splits["all"])
+    path.write_text("\n\n".join(documents[i] for i in corpus.splits["held_out"]) + "\n")
+    return path
+
+
 def assert_same(one, other) -> None:
     """Bit for bit, and of the same structure."""
     jax.tree.map(np.testing.assert_array_equal, jax.device_get(one), jax.device_get(other))

@@ -69,6 +69,11 @@ def check_tokenizer(run: Run, kind: str) -> None:
     if not isinstance(run.tokenizer, find_class(kind)):
         name = find_class(kind).name
         raise UserError(f"the tokenizer of such a release is {name}: this run has another")
+    if run.tokenizer.whole:
+        raise UserError(
+            f"the last {run.tokenizer.whole} pieces of this run's vocabulary are whole words, as "
+            "tokens.extend adds them: such a release cuts all words into pieces"
+        )
 
 
 def write_tokenizer(run: Run, folder: Path, kind: str, L: int) -> None:

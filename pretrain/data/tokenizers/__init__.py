@@ -32,8 +32,10 @@ class Offsets(NamedTuple):
 class Tokenizer(Protocol):
     """Turns sentences into ids in [0, V) and back.
 
-    A tokenizer of whole words may also have `words(texts)`, lists of words as they are spelled,
-    and `extend(texts)`, a tokenizer with the texts' other words behind its own.
+    One that can grow also has `add_words(texts, most)`, a tokenizer with pieces behind its own: the
+    texts' `most` commonest words that it does not know or cuts.  One of whole words may also have
+    `words(texts)`, lists of words as they are spelled, and `extend(texts)`, a tokenizer with all of
+    the texts' other words behind its own.
 
     Attributes:
         V: the number of ids.

@@ -56,6 +56,7 @@ class Tokenizer(MergeEncoder):
     name = "bpe"
     published = ("encoder_bpe_40000.json", "vocab_40000.bpe")
     needed = (UNK, EOD)
+    ending = LAST
 
     def __post_init__(self):
         ids = {piece: i for i, piece in enumerate(self.pieces)}

@@ -1,14 +1,18 @@
 """Reads and writes a BPE: its pieces by id, and the pairs that are merged, in order."""
 
+import functools
 import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
+import numpy as np
+
+from pretrain.data.tokenizers import TRAITS, Offsets, fill_defaults, saved_files
+from pretrain.data.tokenizers.offsets import make_offsets
 from pretrain.data.tokenizers.training import (
     Encoder,
     Merges,
@@ -16,6 +20,13 @@ from pretrain.data.tokenizers.training import (
     check_size,
     read_text,
     sample_texts,
+)
+from pretrain.data.tokenizers.whole_words import (
+    WholeWords,
+    has_letter,
+    is_cut,
+    rank_words,
+    select_words,
 )
 from pretrain.runtime.errors import UserError
 
@@ -27,14 +38,22 @@ HEADER = "#version: 0.2"
 
 @dataclass
 class MergeEncoder(Encoder):
-    """Base of GPT-1's and GPT-2's tokenizers: their files, and how pieces are learned."""
+    """Base of GPT-1's and GPT-2's tokenizers: their files, and how pieces are learned.
+
+    Attributes:
+        pieces: the text of each id.
+        merges: the pairs of pieces that are merged, in order.
+        whole: the last so many pieces are words, which are not cut; no other word has them.
+    """
 
     pieces: list[str]
     merges: Merges
+    whole: int = 0
 
     name: ClassVar[str]
     published: ClassVar[tuple[str, str]]  # the files, as the authors named them
     needed: ClassVar[tuple[str, ...]]  # pieces that a vocabulary must have
+    ending: ClassVar[str] = ""  # of the piece that ends a word
 
     @staticmethod
     @abstractmethod
@@ -67,10 +86,48 @@ class MergeEncoder(Encoder):
         check_size(V, tokenizer.pieces, model)
         return tokenizer
 
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        if not self.whole:
+            return super().encode(texts)
+        return [span.ids for span in self._words.encode(texts)]
+
+    def offsets(self, texts: list[str]) -> list[Offsets]:
+        if not self.whole:
+            return super().offsets(texts)
+        spans = zip(texts, self._words.encode(texts), strict=True)
+        return [make_offsets(text, span.ids, span.places) for text, span in spans]
+
+    @functools.cached_property
+    def _words(self) -> WholeWords:
+        first = len(self.pieces) - self.whole
+        words = [piece.removesuffix(self.ending) for piece in self.pieces[first:]]
+        return WholeWords(self._library, {word: i for i, word in enumerate(words, first)})
+
+    def add_words(self, texts: Iterable[str], most: int) -> Self:
+        """Returns a tokenizer with the texts' commonest cut words as pieces behind its own.
+
+        Words have a letter, and were cut into several pieces, or unknown.  All other words are cut
+        as before.
+
+        Raises:
+            UserError: the texts have fewer.
+        """
+        old, unknown = set(self.pieces), self.special.get("unk")
+
+        def is_new(word: str) -> bool:
+            piece = word + self.ending
+            if piece in old or not is_cut(word, self._library, unknown):
+                return False
+            return has_letter(self._library.decoder.decode([piece]))
+
+        new = select_words(rank_words(texts, self._library), is_new, most)
+        pieces = [*self.pieces, *(word + self.ending for word in new)]
+        return replace(self, pieces=pieces, whole=self.whole + most)
+
     def save(self, folder: Path) -> None:
-        traits = json.dumps({"name": self.name}).encode()
+        traits = {"name": self.name} | ({"whole": self.whole} if self.whole else {})
         contents = dict(zip(SAVED, self._contents(), strict=True))
-        saved_files.write_files(folder, {**contents, TRAITS: traits})
+        saved_files.write_files(folder, {**contents, TRAITS: json.dumps(traits).encode()})
 
     def write(self, vocabulary: Path, merges: Path) -> None:
         """Writes the two files in the authors' format."""
@@ -84,7 +141,7 @@ class MergeEncoder(Encoder):
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        return cls.read(folder / SAVED[0], folder / SAVED[1])
+        return replace(cls.read(folder / SAVED[0], folder / SAVED[1]), whole=_count_whole(folder))
 
     @classmethod
     def read(cls, vocabulary: Path, merges: Path, more: Mapping[str, int] | None = None) -> Self:
@@ -138,9 +195,20 @@ class MergeEncoder(Encoder):
         for names in (cls.published, SAVED):
             vocabulary, merges = (folder / name for name in names)
             if vocabulary.exists() and merges.exists():
+                if names == SAVED and _count_whole(folder):
+                    raise UserError(
+                        f"tokens.model={model}: these two files do not say which pieces are whole "
+                        f"words: set tokens.name=saved and tokens.folder={model}"
+                    )
                 return vocabulary, merges
         pairs = ", nor ".join(" and ".join(names) for names in (cls.published, SAVED))
         raise UserError(f"tokens.model={model}: there is no {pairs} in this folder")
+
+
+def _count_whole(folder: Path) -> int:
+    """Counts the pieces in a saved folder that are whole words."""
+    path = folder / TRAITS
+    return json.loads(path.read_text()).get("whole", 0) if path.exists() else 0
 
 
 def _read_ids(path: Path) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """Finds tokenizers by their names, learns them, and loads what one of them saved."""
 
+import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +29,32 @@ def load_kind(name: str):
 
 def settings(name: str, **fields: Any) -> dict[str, Any]:
     """Checks the fields of a tokenizer, and returns what the result depends on."""
-    return {"name": name, **call_section("corpus.tokens", load_kind(name).settings, fields)}
+    kind = load_kind(name)
+    return {"name": name, **call_section("corpus.tokens", kind.settings, _select(kind, fields))}
 
 
 def learn(texts: Iterator[str], name: str, **fields: Any) -> Tokenizer:
     """Learns a tokenizer from the texts, or loads a published one, as its fields say."""
-    learn_kind = load_kind(name).learn
-    plugins.check_fields(learn_kind, fields, texts)
-    return learn_kind(texts, **fields)
+    kind = load_kind(name)
+    fields = _select(kind, fields)
+    plugins.check_fields(kind.learn, fields, texts)
+    return kind.learn(texts, **fields)
+
+
+def _select(kind: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Leaves out `extend`, which recipes have, of a tokenizer that takes no words of a text.
+
+    Raises:
+        UserError: it is not 0.
+    """
+    if "extend" in inspect.signature(kind.settings).parameters:
+        return dict(fields)
+    if fields.get("extend"):
+        raise UserError(
+            f"tokens.extend={fields['extend']} adds words to the vocabulary of the run that init "
+            "names: this one is learned"
+        )
+    return {name: value for name, value in fields.items() if name != "extend"}
 
 
 def load(folder: Path) -> Tokenizer:

@@ -21,6 +21,7 @@ from pretrain.data.tokenizers import TRAITS, Offsets, fill_defaults, saved_files
 from pretrain.data.tokenizers.normalization import clean_text, clean_with_origins
 from pretrain.data.tokenizers.offsets import make_offsets
 from pretrain.data.tokenizers.training import check_size
+from pretrain.data.tokenizers.unigram_words import find_new_words
 from pretrain.formats import protobuf
 from pretrain.runtime.errors import UserError
 
@@ -129,6 +130,28 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         return self._library.decode([int(i) for i in ids])
+
+    def add_words(self, texts: Iterable[str], most: int) -> "Tokenizer":
+        """Returns a tokenizer with the texts' commonest cut words as pieces behind its own.
+
+        See `unigram_words.find_new_words`.
+
+        Raises:
+            UserError: the texts have fewer.
+        """
+        cleaned = (clean_text(text, self.lower, self.keep_accents) for text in texts)
+        normalised = (self._library.normalize(text) for text in cleaned)
+        scores = [self._library.get_score(i) for i in range(self.V)]
+        new = find_new_words(
+            normalised, most, self.pieces, scores, self._library.encode, self.special["unk"]
+        )
+        # Of a ModelProto: `pieces`, each with `piece` and `score`; behind the others, they go on.
+        fields = (
+            protobuf.encode_bytes(1, word.encode()) + protobuf.encode_float(2, score)
+            for word, score in new
+        )
+        more = b"".join(protobuf.encode_bytes(1, message) for message in fields)
+        return Tokenizer(self.model + more, self.lower, self.keep_accents)
 
     def save(self, folder: Path) -> None:
         traits = {"name": "sentencepiece", "lower": self.lower, "keep_accents": self.keep_accents}

@@ -31,6 +31,7 @@ class Encoder:
     """Encodes and decodes by `_library`, which takes no text for a special token."""
 
     _library: library.Tokenizer
+    special: dict[str, int]
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         encoded = self._library.encode_batch_fast(texts, add_special_tokens=False)

@@ -16,6 +16,7 @@ import tokenizers as library
 from pretrain.data.tokenizers import TRAITS, saved_files
 from pretrain.data.tokenizers.sentencepiece import SPECIAL, starts_word
 from pretrain.data.tokenizers.training import Encoder, read_text
+from pretrain.data.tokenizers.unigram_words import find_new_words
 from pretrain.runtime.errors import UserError
 
 MODEL = "pieces.json"
@@ -76,6 +77,36 @@ class Tokenizer(Encoder):
 
     def decode(self, ids: Iterable[int]) -> str:
         return super().decode(ids).replace(NEVER, "")
+
+    def add_words(self, texts: Iterable[str], most: int) -> "Tokenizer":
+        """Returns a tokenizer with the texts' commonest cut words as pieces behind its own.
+
+        See `unigram_words.find_new_words`.
+
+        Raises:
+            UserError: the texts have fewer, or pieces were added behind the model's own.
+        """
+        content = json.loads(self.model)
+        vocabulary = content["model"]["vocab"]
+        if len(vocabulary) != self.V:
+            raise UserError(
+                f"tokens.extend={most}: this vocabulary ends in {self.V - len(vocabulary)} pieces "
+                "that were added to its model, and new ones cannot stand behind them"
+            )
+        scores = [score for _, score in vocabulary]
+
+        def normalize(text: str) -> str:
+            clean = self._library.normalizer
+            text = clean.normalize_str(text) if clean else text
+            return "".join(word for word, _ in self._library.pre_tokenizer.pre_tokenize_str(text))
+
+        def cut(word: str) -> list[int]:
+            return [piece.id for piece in self._library.model.tokenize("▁" + word)]
+
+        content["model"]["vocab"] += find_new_words(
+            map(normalize, texts), most, self.pieces, scores, cut, self.special["unk"]
+        )
+        return Tokenizer.of(json.dumps(content), "the extended tokenizer.json")
 
     def save(self, folder: Path) -> None:
         traits = json.dumps({"name": "unigram"})

@@ -6,8 +6,8 @@ not published: here the pieces are those of a BPE within words.
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
+from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files, whole_words
 from pretrain.data.tokenizers.training import (
     Encoder,
     check_sample,
@@ -123,6 +123,30 @@ class Tokenizer(Encoder):
             cleaning = normalizers.BertNormalizer(lowercase=lower, strip_accents=not keep_accents)
             pieces = _learn_vocabulary(sample_texts(texts, options["sample"]), V, cleaning)
         return cls(pieces, lower, keep_accents)
+
+    def add_words(self, texts: Iterable[str], most: int) -> "Tokenizer":
+        """Returns a tokenizer with the texts' commonest cut words as pieces behind its own.
+
+        Words have a letter, and were cut into several pieces, or unknown.  A longer word may then
+        be cut otherwise, as its longest beginning may be a new piece.
+
+        Raises:
+            UserError: the texts have fewer, or words are not cut into all pieces there are.
+        """
+        if self.base is not None:
+            raise UserError(
+                f"tokens.extend={most}: this vocabulary ends in {self.V - self.base} pieces that "
+                "no word is cut into, and new ones cannot stand behind them"
+            )
+        old, unknown = set(self.pieces), self.special["unk"]
+
+        def is_new(word: str) -> bool:
+            if word in old or len(word) > self.longest or not whole_words.has_letter(word):
+                return False
+            return whole_words.is_cut(word, self._library, unknown)
+
+        ranked = whole_words.rank_words(texts, self._library)
+        return replace(self, pieces=[*self.pieces, *whole_words.select_words(ranked, is_new, most)])
 
     def save(self, folder: Path) -> None:
         traits = {"name": "wordpiece", "lower": self.lower, "keep_accents": self.keep_accents}

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import tokenizers as library
-from tokenizers import models, normalizers, pre_tokenizers, trainers
+from tokenizers import models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files
+from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files, whole_words
 from pretrain.data.tokenizers.training import Encoder
 from pretrain.runtime.errors import UserError
 
@@ -88,20 +88,36 @@ class Tokenizer(Encoder):
         tokenizer = cls(first, split, lower).extend(texts)
         return cls(tokenizer.pieces[:types], split, lower) if types else tokenizer
 
-    def extend(self, texts: Iterable[str], most: int | None = None) -> "Tokenizer":
-        """Returns a tokenizer with the texts' other words behind its own, the commonest first.
+    def extend(self, texts: Iterable[str]) -> "Tokenizer":
+        """Returns a tokenizer with the texts' other words behind its own, the commonest first."""
+        old = set(self.pieces)
+        new = [word for word in self._rank_words(texts) if word not in old]
+        return type(self)(self.pieces + new, self.split, self.lower)
+
+    def add_words(
+        self, texts: Iterable[str], most: int, known: int | None = None, rest: bool = False
+    ) -> "Tokenizer":
+        """Returns a tokenizer with the texts' commonest other words behind its own.
 
         Args:
-            most: how many of them; None: all.
+            most: how many of them.
+            known: its first so many words alone are its own; the others come behind the new ones.
+            rest: all other words of the texts come last.
+
+        Raises:
+            UserError: the texts have fewer.
         """
-        counter = _make_blank(self.split, self.lower)
-        # The trainer's own default would drop the rarer words.
-        everything = trainers.WordLevelTrainer(vocab_size=1 << 48, show_progress=False)
-        counter.train_from_iterator(texts, everything)
-        ids = counter.get_vocab(with_added_tokens=False)
-        old = set(self.pieces)
-        new = [word for word in sorted(ids, key=ids.__getitem__) if word not in old]
-        return type(self)(self.pieces + new[:most], self.split, self.lower)
+        first = self.pieces[:known]
+        old = set(first)
+        ranked = self._rank_words(texts)
+        new = whole_words.select_words(ranked, lambda word: word not in old, most)
+        others = [*self.pieces[len(first) :], *(ranked if rest else ())]
+        # Each word once, where it stands first.
+        pieces = dict.fromkeys([*first, *new, *others])
+        return type(self)(list(pieces), self.split, self.lower)
+
+    def _rank_words(self, texts: Iterable[str]) -> list[str]:
+        return whole_words.rank_words(texts, self._library)
 
     def words(self, texts: Iterable[str]) -> list[list[str]]:
         """Splits each text into words as they are spelled, with an id or without."""
@@ -123,7 +139,6 @@ class Tokenizer(Encoder):
 
 def _make_blank(split: str, lower: bool) -> library.Tokenizer:
     """Makes a tokenizer without words."""
-    # Its counts repeat: of words equally frequent the lesser UTF-8 is first.
     blank = library.Tokenizer(models.WordLevel({}, unk_token=MARKS[2]))
     blank.pre_tokenizer = SPLITS[split]()
     if lower:

@@ -1,5 +1,7 @@
 """Protocol buffers by hand: fields come back as they were sent, and half a message is none."""
 
+import struct
+
 import pytest
 from google.protobuf import struct_pb2, wrappers_pb2
 from hypothesis import given, settings
@@ -16,6 +18,17 @@ def test_fields_are_those_of_protobufs_own_library(number, text, real):
     assert found == [{1: [value]} if value else {} for value in (number, text)]
     fixed = protobuf.parse_fields(struct_pb2.Value(number_value=real).SerializeToString())[2][0]
     assert struct_pb2.Value.FromString(b"\x11" + fixed.to_bytes(8, "little")).number_value == real
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 2**29 - 1), st.binary(max_size=300), st.floats(width=32, allow_nan=False))
+def test_fields_that_are_written_are_read_back(field, text, real):
+    written = protobuf.encode_bytes(field, text) + protobuf.encode_float(field, real)
+    found = protobuf.parse_fields(written)
+    assert found == {field: [text, int.from_bytes(struct.pack("<f", real), "little")]}
+    message = wrappers_pb2.BytesValue.FromString(protobuf.encode_bytes(1, text))
+    assert message.value == text
+    assert wrappers_pb2.FloatValue.FromString(protobuf.encode_float(1, real)).value == real
 
 
 def test_repeated_fields_are_all_there_in_order():

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from pretrain.checkpoint import named_leaves
+from pretrain.data.tokenizers import registry
 from pretrain.inference import continuation
 from pretrain.inference.continuation import grow_param, interpolate
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
+from pretrain.training.train_state import State
 
 pytest_plugins = ["tests.support.tiny_models", "tests.support.tiny_runs"]
 
@@ -39,6 +42,9 @@ def test_a_run_that_resumes_does_not_ask_for_what_it_began_with(toy, run, tmp_pa
     again = continuation.open_start(config, tmp_path / "own")
     assert again.config.model == first.config.model
     assert again.corpus_fields()["tokens"]["folder"] == str(tmp_path / "own" / "tokenizer")
+    config.corpus.tokens.extend = 3
+    with pytest.raises(UserError, match="began with 0, and its vocabulary stays"):
+        continuation.open_start(config, tmp_path / "own")
     with pytest.raises(UserError, match="gone holds no run"):
         continuation.open_start(config, tmp_path / "new")
 
@@ -55,10 +61,70 @@ def test_longer_rows_bring_positions_and_another_backbone_is_not_taken(toy, run,
     assert any("name='transformer'" in note for note in start.notes)
 
 
+def test_a_vocabulary_grows_by_as_many_words_as_the_recipe_says(toy, run, tmp_path):
+    config = toy.config("clm", {"corpus.tokens.extend": 5})
+    config.init = str(run("clm").workdir)
+    start = continuation.open_start(config, tmp_path)
+    V = run("clm").tokenizer.V
+    assert (start.config.model.V, start.config.corpus.tokens.known) == (V + 5, V)
+    assert f"{V} words or pieces, 5 are new" in start.notes[-1]
+    rows = start.loop_options(run("clm").tokenizer, print)
+    assert rows["evaluate_first"]
+    config.init_optimizer = True
+    with pytest.raises(UserError, match="no averages for rows of new words"):
+        continuation.open_start(config, tmp_path).loop_options(run("clm").tokenizer, print)
+
+
+def test_more_kinds_of_segments_than_the_run_has_are_the_recipes(toy, run, tmp_path):
+    config = toy.config("mlm", {"model.S": 3})
+    config.init = str(run("mlm").workdir)
+    start = continuation.open_start(config, tmp_path)
+    assert start.config.model.S == 3
+    assert start.notes[0].endswith(": S=3")
+    config.model.S = 1
+    assert continuation.open_start(config, tmp_path).config.model.S == 2
+    config = toy.config("mlm", {"model.S": 3})
+    config.init = str(run("clm").workdir)  # without segments: none are invented
+    assert continuation.open_start(config, tmp_path).config.model.get("S", 0) == 0
+
+
+def test_a_vocabulary_of_its_own_is_of_words_here_and_there(toy, run, tmp_path):
+    config = toy.config("bilm", {"model.V": 40, "init_tokens": "recipe"})
+    config.init = str(run("bilm").workdir)
+    start = continuation.open_start(config, tmp_path)
+    assert (start.config.model.V, start.config.corpus.tokens.name) == (40, "words")
+    assert start.corpus_fields() == start.config.corpus
+    config.init = str(run("clm").workdir)
+    with pytest.raises(UserError, match="name has to be 'words', here and in"):
+        continuation.open_start(config, tmp_path)
+    config.init_tokens = "mine"
+    with pytest.raises(UserError, match="init_tokens='mine' is none of run, recipe"):
+        continuation.open_start(config, tmp_path)
+
+
+def test_rows_of_words_are_found_by_word_in_another_vocabulary(toy, run, tmp_path):
+    workdir = shutil.copytree(run("clm").workdir, tmp_path / "words")
+    shutil.rmtree(workdir / "tokenizer")
+    registry.learn(iter(["a a a b b c"]), name="words").save(workdir / "tokenizer")
+    words = {"name": "words", "extend": 0}
+    config = toy.config("clm", {"init_tokens": "recipe", "corpus.tokens": words})
+    config.init = str(workdir)
+    params, _ = continuation.load_params(run("clm"))
+    state = State(*[named_leaves.nest(params)] * 4, None, 0, 0)
+    start, said = continuation.open_start(config, tmp_path / "run"), list[str]()
+    tokenizer = registry.learn(iter(["d d c a"]), name="words")
+    new = start.loop_options(tokenizer, said.append)["prepare"](state).params
+    table, old = (np.asarray(x) for x in (new["backbone"]["token_VD"], params["backbone/token_VD"]))
+    np.testing.assert_array_equal(table[:3], old[:3])  # the marks
+    np.testing.assert_array_equal(table[4:6], old[[3, 5]])  # "a" and "c"
+    np.testing.assert_allclose(table[[3, 6]], np.stack([old[:6].mean(0)] * 2), rtol=1e-6)
+    assert [line for line in said if "matched by word: 5 of 6 rows restored" in line]
+
+
 def test_without_init_a_recipe_is_what_it_was(toy, tmp_path):
     config = toy.config("clm")
     start = continuation.open_start(config, tmp_path)
-    assert (start.config, start.loop_options(print)) == (config, {})
+    assert (start.config, start.loop_options(None, print)) == (config, {})
     assert start.corpus_fields() == config.corpus
 
 
@@ -80,13 +146,13 @@ def test_new_rows_begin_as_the_mean_and_new_positions_as_drawn(name, old, positi
     shape = [n + 2 if i == axis else n for i, n in enumerate(old.shape)]
     grown, outcome = grow_param(name, old, np.full(shape, 9.0), positions)
     np.testing.assert_array_equal(grown, np.concatenate([old, rest], axis))
-    assert outcome.startswith("restored, and 2 ")
+    assert outcome.startswith("grown: 2 ")
 
 
 def test_interpolated_positions_keep_their_ends_and_order():
     grown, outcome = grow_param("position_LD", OLD_LD, np.zeros((5, 2)), "interpolated")
     np.testing.assert_allclose(grown, [[0, 4], [1, 2], [2, 0], [3, 4], [4, 8]])
-    assert outcome == "restored, positions interpolated"
+    assert outcome == "grown: 2 positions, interpolated"
     np.testing.assert_array_equal(interpolate(np.array([[7.0]]), 3, 0), [[7]] * 3)
 
 

@@ -35,10 +35,14 @@ def test_differences_are_named_by_their_dotted_path():
     assert run_config.diff_configs(present, present) == []
 
 
-def test_an_empty_value_is_what_a_run_had_before_there_was_the_key():
+def test_a_run_of_before_there_was_a_key_has_what_it_stands_for():
     assert run_config.diff_configs({}, {"init": ""}) == []
     assert run_config.diff_configs({}, {"init": "runs/a"}) == ["init: (absent) -> runs/a"]
     assert run_config.diff_configs({"init": ""}, {}) == ["init:  -> (absent)"]
+    assert run_config.diff_configs({}, {"corpus": {"tokens": {"extend": 0}}}) == []
+    assert run_config.diff_configs({}, {"init_tokens": "run"}) == []
+    [line] = run_config.diff_configs({}, {"corpus": {"tokens": {"extend": 500}}})
+    assert line == "corpus.tokens.extend: (absent) -> 500"
 
 
 def test_a_recipe_with_credentials_is_readable_by_its_owner_alone(tmp_path):

@@ -48,6 +48,13 @@ def test_added_pieces_have_their_rows(tmp_path):
     )
 
 
+def test_a_vocabulary_with_whole_words_is_not_written(tmp_path):
+    ours = run("hugging_face")
+    tokens = ours.tokenizer.add_words(["a Zyxwab"], 1)
+    with pytest.raises(UserError, match="the last 1 pieces of this run's vocabulary are whole"):
+        gpt_tokenizer.check_tokenizer(ours._replace(tokenizer=tokens), "hugging_face")
+
+
 BROKEN = [  # file, content, what the error says
     ("vocab.json", "{}", "has no vocabulary, neither encoder.json and vocab.bpe nor vocab.json"),
     ("tokenizer.json", '{"model": {"type": "Unigram"}}', "is no BPE tokenizer"),

@@ -23,6 +23,23 @@ def test_a_folder_that_holds_no_tokenizer_is_refused(content, tmp_path):
         registry.settings("saved", folder=str(tmp_path))
 
 
+def test_words_of_a_text_are_added_once(learned, tmp_path):
+    learned["wordpiece"].save(tmp_path / "a")
+    fields = {"name": "saved", "folder": str(tmp_path / "a"), "extend": 1}
+    fields["digest"] = registry.settings(**fields)["digest"]
+    grown = registry.learn(iter(["Zyxwab Zyxwab"]), **fields)
+    assert grown.pieces[-1] == "zyxwab"
+    grown.save(tmp_path / "b")
+    fields |= {"folder": str(tmp_path / "b")}
+    assert registry.learn(iter(["qwjpk"]), **fields) == grown
+    assert registry.settings(**fields) == registry.settings(**fields | {"folder": f"{tmp_path}/a"})
+    with pytest.raises(UserError, match="extend=-1: words can only be added"):
+        registry.settings(**fields | {"extend": -1})
+    with pytest.raises(UserError, match="extend=1 adds words to the vocabulary of the run"):
+        registry.settings(name="wordpiece", extend=1)
+    assert registry.settings(name="wordpiece", extend=0) == registry.settings(name="wordpiece")
+
+
 def test_whole_words_take_new_words_and_pieces_stay(learned, tmp_path):
     learn("words", ["one two two"]).save(tmp_path / "words")
     learned["wordpiece"].save(tmp_path / "wordpiece")

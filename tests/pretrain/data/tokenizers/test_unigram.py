@@ -58,3 +58,21 @@ def test_a_file_of_another_kind_is_refused(path):
     for text in ("{", "[]", json.dumps(content)):
         with pytest.raises(UserError, match=r"t\.json: is no "):
             unigram.Tokenizer.of(text, "t.json")
+
+
+def test_new_words_stand_behind_the_models_pieces(tokenizer, tmp_path):
+    grown = tokenizer.add_words(["ab abba, abba bab. ba-ba 12"], 2)
+    assert grown.pieces == [*tokenizer.pieces, "▁abba", "▁bab"]
+    (ids,) = grown.encode(["bab ab abba abab"])
+    assert [grown.pieces[i] for i in ids] == ["▁bab", "▁ab", "▁abba", "▁ab", "a", "b"]
+    grown.save(tmp_path / "a")
+    assert registry.load(tmp_path / "a") == grown
+    with pytest.raises(UserError, match="the text has 1 words that the vocabulary lacks"):
+        tokenizer.add_words(["abba"], 2)
+
+
+def test_pieces_that_were_added_to_a_model_end_its_vocabulary(path):
+    theirs = library.Tokenizer.from_file(str(path))
+    theirs.add_special_tokens(["<more>"])
+    with pytest.raises(UserError, match="ends in 1 pieces that were added to its model"):
+        unigram.Tokenizer.of(theirs.to_str(), "t.json").add_words(["abba"], 1)
