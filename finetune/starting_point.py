@@ -109,7 +109,7 @@ def start_from(
         text_format: in place of the run's; "": the run's.
 
     Raises:
-        UserError: the model would be of another size.
+        UserError: the model would be of another size, or reads in another direction.
     """
     model = run.config.model.to_dict()
     free = modules.load_backbone(model["name"]).FREE_FIELDS if changes else ()
@@ -117,8 +117,20 @@ def start_from(
         what = ", ".join(f"{x}={changes[x]!r} instead of {model.get(x)!r}" for x in wrong)
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
     text_format = text_format or format_name(run.config)
+    check_direction(run, text_format)
     new = len(load_format(text_format).new_tokens)
     grown = {"V": model["V"] + new} if new else {}
     execution = {**run.config.get("execution", {}), **execution}
     head = dict(run.config.get("head", {}))
     return Start(text_format, {**model, **changes, **grown}, run.tokenizer, run, execution, head)
+
+
+def check_direction(run: Run, text_format: str) -> None:
+    """Raises a UserError if a language model was trained in the other direction."""
+    backward = run.config.get("batches", {}).get("backward")
+    if backward is not None and backward != load_format(text_format).backward:
+        raise UserError(
+            f"text_format={text_format!r}: {run.workdir} was trained with "
+            f"batches.backward={backward}: take 'ulmfit' for a model that reads forwards, "
+            "'ulmfit_backward' for one that reads backwards"
+        )

