@@ -34,9 +34,6 @@ def network(cell: str, Z: int) -> ConfigDict:
     config = semeval2010.att_blstm()
     config.model.update(cell=cell, Z=Z, reset_gate="after")
     config.task.head.pool = "max"
-    config.batches.B = 32
-    config.optim = common.constant(name="adamw", lr=1e-3, b1=0.9, b2=0.999, eps=1e-8, l2=0.0)
-    config.train.update(eval_every=225, save_every=225)
     return config
 
 
