@@ -8,6 +8,7 @@ import jax.numpy as jnp
 
 from modules.activation_sharding import constrain_sharding
 from modules.backbones.word_network import WordNetwork
+from modules.kernels.word_windows import multiply_windows
 from modules.layers import params
 from modules.layers.dropout import Dropout
 from modules.layers.recurrent_masks import refuse_all_but_lengths
@@ -90,21 +91,22 @@ class Backbone(WordNetwork):
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory: None, train: bool):
         """Computes [the states [B, L, X]], and None."""
         del mask, memory, train
-        features = [_best_windows(x_BLD, kernel_wDX, valid_BL) for kernel_wDX in self.kernels]
+        windows = multiply_windows(x_BLD, self.kernels, valid_BL)
+        features = [_highest_windows(y_BLX, valid_BL) for y_BLX in windows]
         h_BLX = jnp.concatenate(features, -1) + self.bias_X
         h_BLX = jnp.where(valid_BL[..., None], ACTIVATIONS[self.activation](h_BLX), 0)
         return [constrain_sharding(h_BLX, "BLX")], None
 
 
-def _best_windows(x_BLD, kernel_wDX, valid_BL):
-    """Multiplies windows with filters, and takes the highest of those that belong to a word."""
+def _highest_windows(y_BLX, valid_BL):
+    """Takes the products of each word's window, at the ends the highest of those hanging over.
+
+    Args:
+        y_BLX: [B, L + w - 1, X], of which entry j is of the window that ends at position j.
+    """
     # Before bias and activation, which change no order.
-    w, L = len(kernel_wDX), x_BLD.shape[1]
-    padded_BLD = jnp.pad(x_BLD, ((0, 0), (w - 1, w - 1), (0, 0)))
-    # Window j ends at position j, and begins w - 1 before.
-    y_BLX = jax.lax.conv_general_dilated(
-        padded_BLD, kernel_wDX, (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC")
-    )
+    L = valid_BL.shape[1]
+    w = y_BLX.shape[1] - L + 1
     # In the paper's code windows hang over either edge by all but one word, where they see zeros.
     # The first and the last word have those, besides the window around them.
     middle, places_L = w // 2, jnp.arange(L)
