@@ -31,6 +31,8 @@ class Hook(hooks.Hook):
     scalars = {"average_from": -1.0}
 
     def __post_init__(self):
+        if self.n < 0:
+            raise ValueError(f"n={self.n}: it is a number of evaluations, or 0")
         self.values: list[float] = []
         self.begin: int | None = None
 

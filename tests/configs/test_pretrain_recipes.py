@@ -48,6 +48,7 @@ EXPECTED = {
         HIGHWAYS | {"b_ZGU", "bias_V", *FILTERS[:4]},
         HIGHWAYS | WORDS | {*FILTERS[:4], *KERNELS[:4]},
     ),
+    "awd_lstm": ({"b_ZGU", "bh_ZGU", "bias_V"}, {"token_VD"}),
     "ulmfit": ({"b_ZGU", "bh_ZGU", "bias_V"}, {"token_VD"}),
     "gpt": GPT,
     "gpt2": GPT,
@@ -74,6 +75,8 @@ ROUNDED = {
     "bert:medium": (1, 41.7, 0.05),
     "elmo:small": (0, 13.6, 0.05),
     "elmo:medium": (0, 28.0, 0.05),
+    "awd_lstm:wikitext2": (1, 33.6, 0.05),
+    "awd_lstm:ptb": (1, 24.2, 0.05),
 }
 # Without "xl": by the paper's own table its 24 heads of 128 make more than the table's 1.3 billion.
 GPT3 = dict(small=125, medium=350, large=760)

@@ -20,11 +20,12 @@ import pytest
 from ml_collections import ConfigDict
 
 import modules
-from configs import bert, common, elmo, gpt2, xlnet
+from configs import awd_lstm, bert, common, elmo, gpt2, xlnet
 from pretrain import objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches import phases
 from pretrain.training import logging, loop
+from pretrain.training.recipe_hooks import build_hooks
 from tests.support import commands, corpora, shared_steps
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -36,7 +37,7 @@ RATES = {"steps_per_s", "tokens_per_s", "data_wait", "goodput"}  # depend on the
 
 def get_config(preset: str) -> ConfigDict:
     """The toy recipe of this objective."""
-    return common.choose(preset, RECIPES)
+    return common.choose(preset, RECIPES | MORE)
 
 
 def plm() -> ConfigDict:
@@ -82,6 +83,15 @@ def bilm() -> ConfigDict:
     return shared(config, V=0)
 
 
+def awd() -> ConfigDict:
+    """The AWD-LSTM with states that go on, every dropout and an average."""
+    config = awd_lstm.get_config("mini")
+    config.batches.update(B=8, L=12, bptt=8, std=2.0)
+    config.corpus.tokens.types = 60
+    config.model.update(D=16, U=24, N=2, dropoute=0.1, dropouti=0.1, dropouth=0.1, wdrop=0.1)
+    return shared(config, V=0)
+
+
 def shared(config: ConfigDict, sentences: str = "line", V: int = 120) -> ConfigDict:
     """What all toys have in common; V: pieces of the vocabulary, where it has a size."""
     config.corpus.update(documents="blank", sentences=sentences, held_out=0.2)
@@ -94,6 +104,7 @@ def shared(config: ConfigDict, sentences: str = "line", V: int = 120) -> ConfigD
 
 
 RECIPES = {"plm": plm, "mlm": mlm, "clm": clm, "bilm": bilm}
+MORE = {"awd": awd}  # another system with one of these objectives: of few tests
 
 
 def quickly(*names: str) -> list:
@@ -138,7 +149,8 @@ def build(config: ConfigDict):
 def train(config: ConfigDict, workdir: pathlib.Path, **options):
     """The final state of a run in this process, on one device."""
     with shared_steps.train_on(1):
-        return loop.run(config, workdir, *build(config), **options).state
+        hooks = build_hooks(config.get("hooks", {}))
+        return loop.run(config, workdir, *build(config), extra_hooks=hooks, **options).state
 
 
 def written(workdir: pathlib.Path) -> list[dict]:

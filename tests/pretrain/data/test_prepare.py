@@ -81,6 +81,28 @@ def test_other_options_are_another_corpus(source, corpus, cache, copy, fields):
     assert other.fingerprint != corpus.fingerprint or "sentences" in fields
 
 
+def test_files_are_held_out_by_their_names(source, corpus, cache):
+    files = sorted(Path(source.removeprefix("text:")).parent.glob("*.txt"))
+    named = load(source, cache, held_out_files="*1.txt")
+    assert named.fingerprint == corpus.fingerprint
+    expected = [i for i, file in enumerate(files) if file.stem.endswith("1")]
+    assert named.splits["held_out"].tolist() == expected
+    assert sorted([*named.splits["train"], *expected]) == named.splits["all"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (dict(held_out_files="*.valid"), "held_out_files names 0 of 12 files"),
+        (dict(held_out_files="*"), "held_out_files names 12 of 12 files"),
+        (dict(held_out_files="000*", documents="blank"), "needs documents='file', none empty"),
+    ],
+)
+def test_files_that_are_no_split_are_refused(source, cache, fields, message):
+    with pytest.raises(UserError, match=message):
+        load(source, cache, **fields)
+
+
 def test_changed_inputs_are_noticed_and_named(tmp_path, capsys):
     source = write(tmp_path / "text")
     old = load(source, tmp_path)

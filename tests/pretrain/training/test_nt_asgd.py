@@ -42,6 +42,11 @@ def test_the_trigger_is_the_paper_s_also_when_resumed(losses, trigger, sign):
     assert asked == ({} if trigger is None else {trigger: 10 * trigger})
 
 
+def test_a_negative_number_of_evaluations_is_refused():
+    with pytest.raises(ValueError, match="n=-1: it is a number of evaluations"):
+        nt_asgd.Hook("-dev/loss", n=-1)
+
+
 class Record(hooks.Hook):
     """Keeps the parameters and their average after every step."""
 

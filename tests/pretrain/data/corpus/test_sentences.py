@@ -170,6 +170,21 @@ def test_ready_sentences_are_lines():
     assert cut(lines, how="line") == [("mr. x", DOCUMENT), ("is. Here", SENTENCE)]
 
 
+def test_every_line_ends_a_sentence_though_it_is_blank(tmp_path):
+    text = " \n = Title = \n \n \n The end . \n"
+    (tmp_path / "a.txt").write_text(text)
+    fields = dict(sentences="every_line", tokens={"name": "words", "split": "blank"})
+    corpus = corpora.load(f"text:{tmp_path}/*.txt", tmp_path, held_out=0.0, **fields)
+    read = [corpus.tokenizer.pieces[i] for i in corpus.tokens]
+    assert read == [word for line in text.splitlines() for word in [*line.split(), "</S>"]]
+    assert len(corpus.sentences) - 1 == 5
+
+
+def test_every_line_of_documents_between_blank_lines_is_refused():
+    with pytest.raises(UserError, match="sentences='every_line' needs documents='file'"):
+        sentences.check_options("blank", "every_line")
+
+
 def test_sentences_end_where_a_reader_would_end_them():
     expected = [
         "Mr. Adams met Gen. Washington in the U.S. Senate on Jan. 5 at 3.30 p.m. sharp.",
