@@ -127,7 +127,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "U layers copies": COUNT,
         "window word_D word_V char_W join": COUNT_OR_NONE,
         "dropout word_dropout input_dropout": SHARE_BELOW_1,
-        "l2 weight": NOT_NEGATIVE,
+        "l2 weight ar tar": NOT_NEGATIVE,
     },
     "task.encoder.characters": {"E U filters": COUNT, "dropout": SHARE_BELOW_1},
     "task.head": {

@@ -29,6 +29,8 @@ RECIPES = sorted(
 ANY = {  # any number goes, and why
     "data.texts": "columns, counted from 0, or from the last as -1",
     "data.label": "a column",
+    "corpus.data.texts": "likewise",
+    "corpus.data.label": "likewise",
     "hooks.nt_asgd.n": "of a hook, which checks its own fields",
 }
 FOLLOW = {  # what no recipe says, since it follows from the data or the rest of it
