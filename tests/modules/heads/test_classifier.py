@@ -1,5 +1,6 @@
 """Logits of whole rows, as their definition has them."""
 
+import json
 import types
 
 import jax
@@ -8,7 +9,9 @@ import numpy as np
 import pytest
 
 from modules.heads.classifier import SUMMARIES, Classifier
+from modules.layers.params import STATISTICS
 from modules.plugins import FieldError
+from tests.support.arrays import FIXTURES
 
 
 @pytest.mark.parametrize("summary", SUMMARIES)
@@ -39,3 +42,30 @@ def test_logits_are_float32_and_an_unknown_summary_is_refused():
     assert logits_BC.dtype == jnp.float32
     with pytest.raises(FieldError, match="summary='relu'"):
         Classifier(3, summary="relu")
+
+
+def test_ulmfit_s_head_is_fastai_s():
+    # fastai 2.8.12's PoolingLinearClassifier([6, 3, 2], [0, 0], 70) in float64, on padded rows.
+    is_array = lambda x: isinstance(x, list)  # noqa: E731
+    golden = json.loads((FIXTURES / "ulmfit_head.json").read_text())
+    golden = jax.tree.map(np.float32, golden, is_leaf=is_array)
+    head = Classifier(2, "concat", "batch_norm", 0.0, U=3, hidden_dropout=0.0)
+    valid_BL = np.arange(6) < golden["lengths_B"][:, None]
+
+    def loss(params, h_BLD):
+        variables, options = {"params": params}, dict(train=True, mutable=[STATISTICS])
+        logits_BC, changed = head.apply(variables, h_BLD, valid_BL, **options)
+        return (golden["c_BC"] * logits_BC).sum(), (logits_BC, changed[STATISTICS])
+
+    grad = jax.grad(loss, (0, 1), has_aux=True)
+    (grads, grad_BLD), (logits_BC, statistics) = grad(golden["params"], golden["h_BLD"])
+    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-5)  # noqa: E731
+    close(logits_BC, golden["logits_BC"])
+    close(grad_BLD, golden["grad_BLD"])
+    close(grads["w_DC"], golden["grad_w_DC"])
+    close(grads["Dense_0"]["kernel"], golden["grad_kernel"])
+    jax.tree.map(close, statistics, golden["statistics"])
+    norms = {name: golden["params"][name] | statistics[name] for name in statistics}
+    params = golden["params"] | norms
+    evaluated_BC = head.apply({"params": params}, golden["h_BLD"], valid_BL, train=False)
+    close(evaluated_BC, golden["evaluated_BC"])
