@@ -6,11 +6,15 @@ Run it where the task's files are, or name them: --config.corpus.data.path=... .
 goes on from is an AWD-LSTM, in the paper one of WikiText-103's 103 million words.  It is tuned to
 the texts that `configs/finetune/ulmfit.py` then classifies, without their labels.
 
-    preset     text                             words        steps, 15 epochs
-    trec       questions                           61,000         200
-    reviews    1,600 of films                     435,000       1,450
-    ag_news    the beginnings of 120,000 news   5,400,000      18,000
-    imdb       25,000 reviews of films          6,700,000      22,000
+    preset     text                             words       vocabulary   steps, 15 epochs
+    trec       questions                           61,000      3,600         200
+    reviews    1,600 of films                     435,000     13,500       1,450
+    ag_news    the beginnings of 120,000 news   5,400,000     60,000      18,000
+    imdb       25,000 reviews of films          6,700,000     60,000      22,000
+
+The vocabulary is the text's own: the commonest words, of the first two those that occur twice.  A
+word that the run knew keeps its row, the others begin as the mean.  --config.init_tokens=run
+--config.corpus.tokens.extend=1000 keeps all words of the run instead, and adds the text's.
 
 A ".script" at a preset's end takes the released code's values: a rate for each group of layers in
 the place of one that falls by 2.6 from layer to layer, and Adam's first beta.  The paper tuned
@@ -24,12 +28,13 @@ from ml_collections import ConfigDict
 
 from configs import common
 
-# Where the texts are, and the steps of 15 epochs, of 64 rows of about 68 words.
-TEXTS: dict[str, tuple[dict, int]] = {
-    "trec": (dict(path="TREC.train", kind="lines", encoding="latin-1"), 200),
-    "reviews": (dict(path="imdb.train.gz", kind="tsv", header=False, texts=(1,), label=0), 1_450),
-    "ag_news": (dict(path="train.csv", header=False, texts=(1, 2), label=0), 18_000),
-    "imdb": (dict(path="train.csv", header=False, texts=(1,), label=0), 22_000),
+# Where the texts are, words, and the steps of 15 epochs, of 64 rows of about 68 words.
+ROWS: dict = dict(header=False, label=0)
+TEXTS: dict[str, tuple[dict, int, int]] = {
+    "trec": (dict(path="TREC.train", kind="lines", encoding="latin-1"), 3_600, 200),
+    "reviews": (dict(path="imdb.train.gz", kind="tsv", texts=(1,), **ROWS), 13_500, 1_450),
+    "ag_news": (dict(path="train.csv", texts=(1, 2), **ROWS), 60_000, 18_000),
+    "imdb": (dict(path="train.csv", texts=(1,), **ROWS), 60_000, 22_000),
 }
 
 
@@ -42,9 +47,10 @@ def get_config(preset: str = "trec") -> ConfigDict:
     return common.choose(preset, PRESETS)
 
 
-def paper(data: dict, steps: int) -> ConfigDict:
+def paper(data: dict, types: int, steps: int) -> ConfigDict:
     """Returns the paper's recipe for a task's texts."""
     config = common.base()
+    config.init_tokens = "recipe"
     config.corpus = dict(
         source="finetune.datasets.corpus",
         data=dict(format="table", **data),
@@ -52,13 +58,13 @@ def paper(data: dict, steps: int) -> ConfigDict:
         sentences="line",
         held_out=0.1,
         cache="data",
-        tokens=dict(name="words", split="blank", types=30_000),  # a run to go on from has its own
+        tokens=dict(name="words", split="blank", types=types, extend=0),
     )
     config.batches = dict(name="bptt", B=64, L=80, bptt=70, backward=False)
     config.evals = dict(held_out=dict(split="held_out"))
     config.model = dict(
         name="awd_lstm",
-        V=30_000,
+        V=config.corpus.tokens.get_ref("types"),
         D=400,
         U=1150,
         N=3,
@@ -85,6 +91,7 @@ def paper(data: dict, steps: int) -> ConfigDict:
         b2=0.99,
         eps=1e-8,
         l2=1e-7,
+        decay_all=True,  # as PyTorch's Adam
         clip=0.3,
         layer_lr_decay=1 / 2.6,
     )
@@ -92,9 +99,9 @@ def paper(data: dict, steps: int) -> ConfigDict:
     return config
 
 
-def script(data: dict, steps: int) -> ConfigDict:
+def script(data: dict, types: int, steps: int) -> ConfigDict:
     """Returns the recipe of the released code (fastai, courses/dl2/imdb_scripts/finetune_lm.py)."""
-    config = paper(data, steps)
+    config = paper(data, types, steps)
     drop_mult = 0.7  # the argument of that name: 0.7 to 1, the less text the more
     config.model.update(
         dropouti=0.25 * drop_mult,

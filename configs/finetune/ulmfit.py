@@ -64,6 +64,7 @@ def paper(examples: ConfigDict) -> ConfigDict:
         b2=0.99,
         eps=1e-8,
         l2=1e-6,
+        decay_all=True,  # as PyTorch's Adam
         clip=25.0,
         layer_lr_decay=1 / 2.6,
         rates={"backbone": 1 / 2.6},  # the head is a layer, too
