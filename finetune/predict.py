@@ -21,13 +21,14 @@ from finetune.prediction import streaming
 from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
 from finetune.prediction.submissions import WRITERS, open_draft
-from pretrain import cli
+from pretrain import arguments, cli
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
+flags.declare_key_flag("overwrite")
 FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's, with its fields.")
 FIELDS = flags.DEFINE_string(
     "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
@@ -66,24 +67,8 @@ def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str
     return (format, changes) if format not in ("", usual) else (usual, fields | changes)
 
 
-def check_paths(words: list[str], overwrite: bool) -> tuple[str, Path]:
-    """Returns the input, and the file to write.
-
-    Raises:
-        UsageError: that is not what the command line names.
-        UserError: the file is there already.
-    """
-    if len(words) != 2:
-        raise UsageError("name two files: the input, and the file to write: in.tsv out.jsonl")
-    source, out = words[0], Path(words[1])
-    # Before the weights are read, which takes longer.
-    if out.exists() and not overwrite:
-        raise UserError(f"{out} is there already: take another name, or --overwrite")
-    return source, out
-
-
 def main(words: list[str]) -> None:
-    source, out = check_paths(words, flags.FLAGS.overwrite)
+    source, out = arguments.parse_files(words, "in.tsv out.jsonl")
     processes.join()
     folders = [Path(str(x)).expanduser().absolute() for x in (cli.WORKDIR.value, *WITH.value)]
     runs = [job.load_job(folder) for folder in folders]
@@ -102,5 +87,4 @@ def main(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
     cli.run(main, required=["workdir"], has_words=True)

@@ -17,6 +17,7 @@ from pretrain.runtime.errors import UsageError, UserError
 RECIPE = re.compile(r"--?config(=|$)")
 VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(?:=|$)")  # of the recipe
 HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
+OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
 UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
 
 
@@ -83,6 +84,26 @@ def check_words(words: Iterable[str], has_words: bool) -> None:
             raise UsageError(f"{word} is no flag: write --{word}{value}")
         if not has_words:
             raise UsageError(f"{word} is no flag, and this command takes nothing else: see --help")
+
+
+def parse_files(words: list[str], example: str) -> tuple[str, pathlib.Path]:
+    """Returns the file to read, and the one to write.
+
+    Args:
+        words: of the command line, without flags.
+        example: what they could be, as "in.txt out.h5".
+
+    Raises:
+        UsageError: these are not two files.
+        UserError: the one to write is there, and --overwrite is not given.
+    """
+    if len(words) != 2:
+        raise UsageError(f"name two files, the one to read and the one to write: {example}")
+    source, out = words[0], pathlib.Path(words[1])
+    # Before the weights are read, which takes longer.
+    if out.exists() and not OVERWRITE.value:
+        raise UserError(f"{out} is there already: take another name, or --overwrite")
+    return source, out
 
 
 def load_recipe(named: str) -> ConfigDict:

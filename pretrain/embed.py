@@ -16,7 +16,7 @@ import jax
 from absl import flags
 
 from modules.backbones import text_mask
-from pretrain import cli
+from pretrain import arguments, cli
 from pretrain.checkpoint import named_leaves, verification
 from pretrain.checkpoint.checksums import describe
 from pretrain.data.corpus import text_files
@@ -27,11 +27,12 @@ from pretrain.inference.embedder import POOLS, Embedder
 from pretrain.inference.layer_selection import Choice, parse_layers
 from pretrain.inference.run import Run
 from pretrain.inference.trained_run import load_backbone_params, load_run
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 from pretrain.runtime.sections import name_section
 
 flags.declare_key_flag("workdir")
+flags.declare_key_flag("overwrite")
 LAYERS = flags.DEFINE_string("layers", "all", "all, top, mean, or numbers: 0,2; 0: the tokens.")
 MIX = flags.DEFINE_string("mix", "", "Weights of a sum of these layers, as they are: 0.2,0.5,0.3.")
 TOKENS = flags.DEFINE_integer("tokens", 8192, "That a device reads at once, with padding.", 8)
@@ -42,7 +43,6 @@ POOL = flags.DEFINE_enum(
     "pool", "", POOLS, "One vector of a whole line: the mean of its positions, or the first's."
 )
 CUT = flags.DEFINE_bool("cut", False, "Of a line longer than the model reads, take the beginning.")
-OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
 
 LINES, CHARACTERS = 4096, 1 << 20  # of a block, at most; one more line may go beyond
 LONGEST = 1 << 20  # characters of a line
@@ -201,23 +201,8 @@ def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:
     say(f"{embedder.speed}; compiling not counted")
 
 
-def parse_files(words: list[str]) -> tuple[Path, Path]:
-    """Returns the text and the file to write.
-
-    Raises:
-        UsageError: these are not what the command line names.
-        UserError: the file is there already.
-    """
-    if len(words) != 2:
-        raise UsageError("name two files: the text, and the file to write: in.txt out.h5")
-    source, out = map(Path, words)
-    if out.exists() and not OVERWRITE.value:
-        raise UserError(f"{out} is there already: take another name, or --overwrite")
-    return source, out
-
-
 def main(words: list[str]) -> None:
-    source, out = parse_files(words)
+    source, out = arguments.parse_files(words, "in.txt out.h5")
     run = load_run(str(cli.WORKDIR.value))
     if DTYPE.value:
         # Only the products' type: the weights stay as they were saved.
@@ -225,7 +210,7 @@ def main(words: list[str]) -> None:
     options: dict[str, Any] = dict(
         layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value, pool=POOL.value
     )
-    embed(run, source, out, say, **options)
+    embed(run, Path(source), out, say, **options)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,6 @@ from finetune import predict
 from pretrain.runtime.errors import UserError
 
 
-def test_a_file_that_is_there_is_replaced_only_when_said(tmp_path):
-    out = tmp_path / "out"
-    out.write_text("before")
-    with pytest.raises(UserError, match="is there already"):
-        predict.check_paths(["in", str(out)], overwrite=False)
-    assert predict.check_paths(["in", str(out)], overwrite=True) == ("in", out)
-    with pytest.raises(UserError, match="name two files"):
-        predict.check_paths(["in"], overwrite=True)
-
-
 def test_the_input_is_read_as_the_recipe_s_files_are_unless_it_is_said_otherwise(tmp_path):
     config = common.base()
     config.data = dict(

@@ -27,8 +27,6 @@ from tests.support import tiny_runs as toys
 
 B, L, STEPS = 8, 12, 4
 SIZES = dict(D=8, U=8, N=1)
-if "overwrite" not in flags.FLAGS:  # a flag of the command alone
-    flags.DEFINE_bool("overwrite", False, "")
 FORMATS = {"forward": "ulmfit", "backward": "ulmfit_backward"}
 
 

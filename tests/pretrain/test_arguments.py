@@ -11,6 +11,7 @@ import finetune.main
 import pretrain.evaluate
 import pretrain.main
 from pretrain import arguments
+from pretrain.runtime.errors import UsageError, UserError
 from tests.support import commands
 from tests.support.tiny_runs import ROOT
 
@@ -238,3 +239,17 @@ def test_every_main_refuses_a_flag_without_its_dashes(name):
     done = command(name, *words, *["none"] * MAINS[name], "config.optim.lr=1e-9")
     assert done.returncode == 2, done.stderr
     assert "write --config.optim.lr=1e-9" in done.stderr
+
+
+def test_a_file_that_is_there_is_replaced_only_when_said(tmp_path):
+    words = ["in.txt", str(tmp_path / "out.h5")]
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(overwrite=False):
+        with pytest.raises(UsageError, match=r"name two files, .*: in\.txt out\.h5"):
+            arguments.parse_files(words[:1], "in.txt out.h5")
+        assert arguments.parse_files(words, "") == ("in.txt", tmp_path / "out.h5")
+        (tmp_path / "out.h5").touch()
+        with pytest.raises(UserError, match=r"out\.h5 is there already: .* or --overwrite"):
+            arguments.parse_files(words, "")
+    with flagsaver.flagsaver(overwrite=True):
+        assert arguments.parse_files(words, "")[1] == tmp_path / "out.h5"

@@ -8,14 +8,12 @@ import h5py
 import jax
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 import modules
 from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference import embedding_file
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import UserError
 from tests.support import commands
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import STEP, drawn, save
@@ -164,23 +162,6 @@ def test_the_command_writes_the_file_on_any_devices(run, toy, write, text, tmp_p
     assert found.keys() == expected.keys()
     for name, x in found.items():
         np.testing.assert_allclose(x, expected[name], rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.usefixtures("flags_as_they_are")
-def test_a_file_that_is_missing_or_there_already_is_named(tmp_path):
-    with pytest.raises(UsageError, match=r"name two files: .*: in\.txt out\.h5"):
-        embed.parse_files(["in.txt"])
-    (out := tmp_path / "out.h5").touch()
-    with pytest.raises(UserError, match=r"out\.h5 is there already: .* or --overwrite"):
-        embed.parse_files(["in.txt", str(out)])
-
-
-@pytest.fixture
-def flags_as_they_are():
-    """Reads flags without a command line."""
-    with flagsaver.flagsaver():
-        flags.FLAGS.mark_as_parsed()
-        yield
 
 
 def test_layers_of_unequal_widths_are_refused_at_the_door():
