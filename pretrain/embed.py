@@ -114,7 +114,8 @@ def embed(
     """
     # A wrong flag ends here, before the text and the weights are read.
     choice = parse_layers(layers, mix, count=run.backbone.N + 1)
-    check_layers(run.backbone)
+    if not choice.is_top(run.backbone.N + 1):
+        check_layers(run.backbone)
     # Hashed before the work: a resumed job must not join vectors of two texts.
     digest, count = hash_sentences(source)
     layout = Layout(make_mesh())

@@ -121,6 +121,11 @@ def text_mask(backbone: Any, **fields: Any) -> Mask:
     return Mask(is_causal=backbone.is_causal, same_length=same_length, **fields)
 
 
+def has_unequal_layers(backbone: Any) -> bool:
+    """Returns whether layers are not as wide as words, so that `layer_states` has no one shape."""
+    return any(width != backbone.D for width in getattr(backbone, "layer_widths", ()))
+
+
 def init_params(backbone: Any) -> Any:
     """Initializes a backbone's parameters by itself, as where only their shapes are wanted."""
     mask = text_mask(backbone)

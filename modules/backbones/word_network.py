@@ -104,7 +104,7 @@ class WordNetwork(nn.Module):
             width = max(others)
             raise plugins.FieldError(
                 f"words are {self.D} wide and states {width}: all layers together are read of a "
-                f"model with model.D={width}"
+                f"model with model.D={width}, of any other the top layer alone"
             )
         all_BLD, memory = self._read(tokens, mask, memory, train=False)
         return Output(jnp.stack(all_BLD), memory)

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from modules.activation_sharding import sharding_context
-from modules.backbones import text_mask
+from modules.backbones import has_unequal_layers, text_mask
 from modules.masks import count_lengths
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.embedding_batches import Row, RowBatcher
@@ -139,17 +139,23 @@ class Embedder:
         ids_BL, x_BLD, valid_BL, segments_BL = map(
             batch.get, ("ids_BL", "x_BLD", "valid_BL", "segments_BL")
         )
+        # Of layers that cannot be put side by side, the last is what a call gives.
+        reads_top = self._reads_top
         out: Any = self.run.backbone.apply(
             {"params": params},
             ids_BL if x_BLD is None else x_BLD,
             mask=text_mask(self.run.backbone, lengths_B=count_lengths(valid_BL)),
             segments_BL=segments_BL,
-            method="layer_states",
+            **dict(train=False) if reads_top else dict(method="layer_states"),
         )
-        return self._pool(out.h, valid_BL)
+        return self._pool(out.h if reads_top else self.choice(out.h), valid_BL)
 
-    def _pool(self, h_NBLD, valid_BL):
-        h = self.choice(h_NBLD)
+    @property
+    def _reads_top(self) -> bool:
+        backbone = self.run.backbone
+        return has_unequal_layers(backbone) and self.choice.is_top(backbone.N + 1)
+
+    def _pool(self, h, valid_BL):
         if self.pool == "first":
             return h[..., 0, :]
         if self.pool == "mean":

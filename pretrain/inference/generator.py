@@ -18,11 +18,13 @@ import numpy as np
 
 from modules.activation_sharding import sharding_context
 from modules.layers.attention import KVCache
+from modules.layers.rnn import State
 from modules.masks import Mask
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.run import Run
 from pretrain.inference.sampling import Sampler
+from pretrain.inference.text_format import load_format
 from pretrain.inference.trained_run import load_backbone_params, load_head_params
 from pretrain.runtime.errors import UserError
 
@@ -96,16 +98,18 @@ class Row:
 
 
 class Read(NamedTuple):
-    """Holds the cache of what has been read, and the token that each row goes on with."""
+    """Holds what each row goes on with: a token, and the memory of the `length_B` tokens before."""
 
     tokens_B1: jax.Array
     cache: Any
+    length_B: jax.Array
 
 
 class Writer:
     """A causal model that goes on from what it is given, many texts at a time.
 
-    Each step computes one token of each row: what came before is kept as keys and values.
+    Each step computes one token of each row: what came before is kept as keys and values, or in the
+    state of an LSTM.
 
     Attributes:
         speed: of the latest texts, without compiling.
@@ -128,6 +132,8 @@ class Writer:
         if not _can_read_on(run.backbone):
             name = run.config.model.name
             raise UserError(f"this run's model, {name}, is not causal: only causal models generate")
+        if name := run.config.get("text_format"):
+            load_format(name).require_forward("texts that go on")
         self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
         if params is None:
             backbone, _ = load_backbone_params(run, layout)
@@ -175,10 +181,16 @@ class Writer:
             rows, self._generate_tokens([begin + ids for ids in encoded], tokens, seed)
         )
 
+    @property
+    def _positions(self) -> int:
+        """Returns how many positions the model has; 0: a state has read texts of any length."""
+        return getattr(self.run.backbone, "L", 0)
+
     def _check_room(self, prompt: str, length: int, tokens: int, bos: bool) -> None:
         if not length and not bos:
             raise UserError("bos=False: an empty prompt leaves nothing to go on from")
-        L = self.run.backbone.L
+        if not (L := self._positions):
+            return
         room = L - length - bos + 1  # the last token is not read
         if tokens > room:
             raise UserError(
@@ -203,10 +215,10 @@ class Writer:
         """Yields a token of each row `tokens` times, the next already being computed."""
         lengths_B = np.array([len(ids) for ids in prompts], np.int32)
         L, J = round_up(int(lengths_B.max())), round_up(int(lengths_B.max()) + tokens - 1)
-        tokens_BL = np.zeros((len(prompts), min(L, self.run.backbone.L)), np.int32)
+        tokens_BL = np.zeros((len(prompts), min(L, self._positions or L)), np.int32)
         for row, ids in zip(tokens_BL, prompts, strict=True):
             row[: len(ids)] = ids
-        begin, go_on = self._programs(*tokens_BL.shape, min(J, self.run.backbone.L))
+        begin, go_on = self._programs(*tokens_BL.shape, min(J, self._positions or J))
         self.speed = Speed(int(lengths_B.sum()))
         last = jax.block_until_ready(begin(self.params, np.int32(seed), tokens_BL, lengths_B))
         self.speed.end_prompts()
@@ -224,11 +236,12 @@ class Writer:
         read = functools.partial(_read, *model, self.sampler, self.run.tokenizer.V)
 
         def begin(params, seed, tokens_BL, lengths_B):
-            cache = self.run.backbone.initial_memory(B, J)
-            return read(params, seed, tokens_BL, cache, lengths_B)
+            room = (J,) if _has_room(self.run.backbone) else ()
+            cache = self.run.backbone.initial_memory(B, *room)
+            return read(params, seed, tokens_BL, cache, jnp.zeros_like(lengths_B), lengths_B)
 
-        def go_on(params, seed, tokens_B1, cache):
-            return read(params, seed, tokens_B1, cache, jnp.ones(B, jnp.int32))
+        def go_on(params, seed, tokens_B1, cache, length_B):
+            return read(params, seed, tokens_B1, cache, length_B, jnp.ones_like(length_B))
 
         seed, tokens_BL, lengths_B = (
             jax.ShapeDtypeStruct(s, jnp.int32) for s in ((), (B, L), (B,))
@@ -246,11 +259,22 @@ class Writer:
 
 
 def _can_read_on(backbone: Any) -> bool:
-    """Checks for a causal model whose memory is keys and values."""
-    if not backbone.is_causal:
+    """Checks for a causal model of ids whose memory is keys and values, or the states of LSTMs."""
+    if not backbone.is_causal or backbone.example().ndim > 2:
         return False
+    memory = _memory_shapes(backbone)
+    states = jax.tree.leaves(memory, is_leaf=lambda x: isinstance(x, State))
+    return _has_room(backbone) or (bool(states) and all(isinstance(x, State) for x in states))
+
+
+def _has_room(backbone: Any) -> bool:
+    """Checks for a memory that has room for so many positions, and no state of one size."""
+    return isinstance(_memory_shapes(backbone), KVCache)
+
+
+def _memory_shapes(backbone: Any) -> Any:
     # From its shape: nothing is allocated to be asked.
-    return isinstance(jax.eval_shape(lambda: backbone.initial_memory(1)), KVCache)
+    return jax.eval_shape(lambda: backbone.initial_memory(1))
 
 
 def round_up(length: int) -> int:
@@ -259,9 +283,9 @@ def round_up(length: int) -> int:
 
 
 def _read(
-    backbone, head, sampler: Sampler, V: int, params, seed, tokens_BL, cache, lengths_B
+    backbone, head, sampler: Sampler, V: int, params, seed, tokens_BL, cache, length_B, lengths_B
 ) -> Read:
-    """Reads so many of the tokens of each row behind what is in the cache, and chooses the next."""
+    """Reads so many of the tokens of each row behind what has been read, and chooses the next."""
     model = backbone.bind({"params": params["backbone"]})
     mask = Mask(is_causal=True, lengths_B=lengths_B)
     h_BLD, cache = model(tokens_BL, mask=mask, memory=cache, train=False)
@@ -270,5 +294,6 @@ def _read(
     scores = head.bind({"params": params["head"]})
     # One of the V pieces there are: an embedding may have rows beyond them.
     logits_BV = scores.logits(h_B1D, model.table())[:, 0, :V]
-    next_B = sampler(logits_BV, jax.random.key(seed), cache.length_B)
-    return Read(next_B[:, None], cache)
+    length_B = length_B + lengths_B
+    next_B = sampler(logits_BV, jax.random.key(seed), length_B)
+    return Read(next_B[:, None], cache, length_B)

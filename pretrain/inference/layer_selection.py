@@ -15,6 +15,10 @@ class Choice(NamedTuple):
     weights: tuple[float, ...] | None = None
     flat: bool = False
 
+    def is_top(self, count: int) -> bool:
+        """Checks for the last of `count` layers alone, as it is."""
+        return self.flat and self.layers == (count - 1,) and self.weights is None
+
     def __call__(self, h_NBLD):
         # Taking all of them would copy them.
         if self.layers != (*range(len(h_NBLD)),):

@@ -98,6 +98,7 @@ def assert_close(found: dict, expected: dict, rel: float) -> None:
         *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("plm", "mlm")),
         "clm",
         "bilm",
+        "awd",
         "average",
     ],
 )

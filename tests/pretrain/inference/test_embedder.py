@@ -6,15 +6,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from ml_collections import ConfigDict
 
+import modules
 from modules.backbones import Output, text_mask
+from pretrain.data.tokenizers import words
 from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference import length_buckets
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import parse_layers
+from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support.compiler import quick_jit
-from tests.support.tiny_models import KINDS, LSTM, layout
+from tests.support.tiny_models import KINDS, LSTM, drawn, layout
 from tests.support.xlnet_inputs import off
 
 pytest_plugins = ["tests.support.tiny_models"]
@@ -69,6 +73,21 @@ def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
     assert off(found[5].vectors, found[0].vectors) < 1e-5
     assert embedder.batcher.empty == 2
     assert embedder.speed.words == sum(len(line.split()) for line in [*lines, *many])
+
+
+def test_the_top_of_unequal_layers_is_what_the_model_gives():
+    backbone = modules.build("awd_lstm", V=9, D=8, U=12)
+    params = drawn(backbone)
+    tokenizer = words.Tokenizer([*words.MARKS, "a", "b", "c"], "blank")
+    config = ConfigDict(dict(model=dict(name="awd_lstm"), text_format="ulmfit"))
+    run = build_run(None, config, tokenizer, backbone)
+    embedder = Embedder(run, layout(), parse_layers("top", count=4), params=params)
+    found = {x.number: x for x in embedder([(0, ["a b c", "", "c"])])}
+    mask = text_mask(backbone)
+    read = functools.partial(backbone.apply, {"params": params}, mask=mask, train=False)
+    h_BLD = quick_jit(read)(np.array([[1, 3, 4, 5], [1, 5, 1, 1]])).h
+    assert off(found[0].vectors, h_BLD[0, 1:]) < 1e-5
+    assert off(found[2].vectors, h_BLD[1, 1:2]) < 1e-5
 
 
 def test_a_word_is_spelled_out_once_for_all_its_places_in_a_block(run, monkeypatch):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+import modules
 from modules.masks import Mask
 from pretrain.data.tokenizers import byte_bpe
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -14,6 +15,7 @@ from pretrain.inference.generator import Row, Writer
 from pretrain.inference.sampling import Sampler
 from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
+from tests.support import tiny_models
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
 
@@ -96,6 +98,42 @@ def test_reading_on_writes_what_recomputing_everything_writes(kind):
     assert texts == [recomputed(kind, prompt) for prompt in PROMPTS]
     assert max(map(len, texts)) == TOKENS
     assert len({*texts}) > 1
+
+
+LSTMS = {
+    "awd_lstm": dict(V=24, D=8, U=12),
+    "recurrent": dict(V=24, D=8, U=8, N=2, Z=1),
+    "elmo": dict(V=24, D=8, U=12, N=2, Z=1, inputs="words"),
+}
+
+
+@pytest.mark.parametrize("name", LSTMS)
+def test_the_state_of_an_lstm_writes_what_reading_everything_again_writes(name):
+    model, letters = modules.build(name, **LSTMS[name]), Letters()
+    params = {"backbone": tiny_models.drawn(model), "head": {}}
+    run = build_run(None, ConfigDict(dict(objective=dict(name="clm"))), letters, model)
+    layout = Layout(make_mesh(devices=jax.devices()[:1]))
+    texts = written(Writer(run, layout, Sampler(temperature=0.0), params), tokens=40)
+
+    @quick_jit
+    def choose(tokens_BL):
+        bound = model.bind({"params": params["backbone"]})
+        h_BLD = bound(tokens_BL, mask=Mask(is_causal=True), train=False).h
+        return (h_BLD @ bound.table().T).argmax(-1)
+
+    for prompt, text in zip(PROMPTS, texts, strict=True):
+        ids = letters.encode(["X" + prompt + text])[0]
+        row_1L = np.pad(ids, (0, 64 - len(ids)))[None]
+        best = letters.decode(choose(row_1L)[0, len(prompt) : len(ids) - 1])
+        assert best == text
+        assert len(text) == 40 or letters.decode(choose(row_1L)[0, [len(ids) - 1]]) == "X"
+
+
+def test_a_model_that_reads_from_the_end_does_not_write():
+    model = modules.build("awd_lstm", **LSTMS["awd_lstm"])
+    config = ConfigDict(dict(objective=dict(name="clm"), text_format="ulmfit_backward"))
+    with pytest.raises(UserError, match="texts that go on need a text_format that reads from left"):
+        Writer(build_run(None, config, Letters(), model), Layout(make_mesh()))
 
 
 def test_without_bos_the_prompt_is_all_that_is_read():
