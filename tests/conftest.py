@@ -23,3 +23,24 @@ def _settled() -> Iterator[None]:
     """What a file has compiled stays; to look through it for garbage takes a minute in all."""
     yield
     gc.freeze()
+
+
+@pytest.fixture
+def exactly() -> Iterator[None]:
+    """What a test compiles has exact products."""
+    import jax  # after the flags are set
+
+    with jax.default_matmul_precision("highest"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """The module, for tests that compare with it."""
+    return pytest.importorskip("torch", reason="compares with torch, which is not installed")
+
+
+@pytest.fixture(scope="session")
+def transformers():
+    """Hugging Face's module, for tests that compare with it."""
+    return pytest.importorskip("transformers", reason="transformers is not installed")

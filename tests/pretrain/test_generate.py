@@ -2,15 +2,14 @@
 
 import shutil
 
-import jax
 import pytest
 
-from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.generator import Writer
 from pretrain.inference.sampling import Sampler
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.run_config import write_config
 from tests.support import commands
+from tests.support.tiny_models import layout
 
 pytest_plugins = ["tests.support.tiny_models"]
 
@@ -24,10 +23,6 @@ def gpt(run):
 def generate(toy, workdir, *words, devices: int = 1):
     words = ["-m", "pretrain.generate", f"--workdir={workdir}", *words]
     return commands.run(*words, environment=toy.environment(devices))
-
-
-def one_device() -> Layout:
-    return Layout(make_mesh(devices=jax.devices()[:1]))
 
 
 def written(writer: Writer, prompts, tokens: int, **options) -> list[str]:
@@ -47,7 +42,7 @@ def assert_refused(done, *named) -> None:
 def test_one_text_is_printed_behind_its_prompt(toy, gpt):
     done = generate(toy, gpt, "--prompt=Ba", "--tokens=12", "--top_k=50", "--seed=3")
     assert done.returncode == 0, done.stderr
-    texts = written(Writer(load_run(gpt), one_device(), Sampler(top_k=50)), ["Ba"], 12, seed=3)
+    texts = written(Writer(load_run(gpt), layout(), Sampler(top_k=50)), ["Ba"], 12, seed=3)
     assert done.stdout == f"Ba{texts[0]}\n"
     assert "read 3 tokens at" in done.stderr
     assert "wrote 11 tokens at" in done.stderr
@@ -59,7 +54,7 @@ def test_texts_are_printed_each_under_its_number_on_any_devices(toy, gpt, tmp_pa
     done = generate(toy, gpt, *words, devices=8)
     assert done.returncode == 0, done.stderr
     prompts = ["Fe", "Fe", "Ba", "Ba", "", ""]
-    texts = written(Writer(load_run(gpt), one_device()), prompts, 5)
+    texts = written(Writer(load_run(gpt), layout()), prompts, 5)
     for number, (prompt, text) in enumerate(zip(prompts, texts, strict=True), 1):
         assert f"--- {number} of 6\n{prompt}{text}\n" in done.stdout
 

@@ -17,6 +17,11 @@ from tests.support.array_mapping import specs
 
 PIECES = [*wordpiece.SPECIAL.values(), *"abcdefghijklmnopqrstuvwxyz", *map("##{}".format, "abcde")]
 
+WHOLE = {  # a tokenizer.json
+    "model": {"type": "WordPiece", "vocab": {piece: i for i, piece in enumerate(PIECES)}},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+}
+
 CONFIG = dict(
     model_type="bert",
     vocab_size=36,
@@ -29,11 +34,7 @@ CONFIG = dict(
     hidden_act="gelu",
     layer_norm_eps=1e-6,
 )
-HEADS = [
-    "cls.predictions.bias",
-    "cls.seq_relationship.bias",
-    "bert.pooler.dense.weight",
-]
+HEADS = ["cls.predictions.bias", "cls.seq_relationship.bias", "bert.pooler.dense.weight"]
 
 
 def source(folder, kind, arrays, **options):

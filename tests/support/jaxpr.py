@@ -22,5 +22,11 @@ def arrays_in(jaxpr):
     return [var for sub in programs_in(jaxpr) for eqn in sub.eqns for var in eqn.outvars]
 
 
+def scans_in(jaxpr):
+    """All scans in a program, wherever they stand."""
+    equations = (eqn for program in programs_in(jaxpr) for eqn in program.eqns)
+    return [eqn for eqn in equations if eqn.primitive.name == "scan"]
+
+
 def _is_program(x):
     return hasattr(x, "eqns") or hasattr(x, "jaxpr")

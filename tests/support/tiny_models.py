@@ -23,13 +23,6 @@ STEP = 3
 LSTM = dict(name="elmo", V=20, D=8, U=12, N=2, E=4, filters=((1, 4), (2, 8)), highways=1, W=12)
 
 
-@pytest.fixture
-def exactly():
-    """What a test compiles has exact products."""
-    with jax.default_matmul_precision("highest"):
-        yield
-
-
 @pytest.fixture(scope="module")
 def run(toy, tmp_path_factory):
     """A run of that objective with weights drawn at random, in a workdir not to be changed."""

@@ -3,6 +3,7 @@
 python -m tests.support.tokenizer_data <folder>   learns one of each kind and saves them there
 """
 
+import functools
 import os
 import sys
 import unicodedata
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from pretrain.data import tokenizers
-from pretrain.data.tokenizers import registry
+from pretrain.data.tokenizers import registry, sentencepiece
 from tests.support import corpora
 
 TEXTS = corpora.prose(0, 400).split("\n")
@@ -34,6 +35,13 @@ PUBLISHED = Path(
 def learn(name: str, texts=TEXTS, **fields: Any) -> tokenizers.Tokenizer:
     size = {"V": V[name]} if name in V else {}
     return registry.learn(iter(texts), **{"name": name} | size | fields)
+
+
+@functools.cache
+def unigram() -> sentencepiece.Tokenizer:
+    """XLNet's kind, of 31 pieces."""
+    texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
+    return sentencepiece.Tokenizer.learn(iter(texts), V=31)
 
 
 def published(name: str, model: str, **fields: Any) -> tokenizers.Tokenizer:

@@ -34,6 +34,13 @@ def tiny(**fields):
     return modules.build("transformer", **(SIZES | fields))
 
 
+DECODERS = {
+    "pre": tiny(**GPT2),
+    "post": tiny(**GPT1),
+    "banded": tiny(**GPT2, window=3),
+}
+
+
 def golden_gpt2(flags):
     """A model of the sizes that the fixture of GPT-2's original code was made with."""
     D, H = flags["n_embd"], flags["n_head"]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from finetune.inputs.question_windows import Questions
 from finetune.inputs.rows import RowBuilder, check_padding, truncate_lengths
 from finetune.inputs.words import frame_words
-from pretrain.data.tokenizers import byte_bpe, sentencepiece, wordpiece, words
+from pretrain.data.tokenizers import byte_bpe, wordpiece, words
 from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference.text_format import load_format
 from pretrain.runtime.errors import UserError
-from tests.support import gpt_releases
+from tests.support import gpt_releases, tokenizer_data
 from tests.support.bert_release import PIECES
 
 
@@ -24,12 +24,6 @@ def wordpieces():
 
 def spelled():
     return words.Tokenizer([*words.MARKS, "one", "two"], "blank")
-
-
-@pytest.fixture(scope="module")
-def unigram():
-    texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
-    return sentencepiece.Tokenizer.learn(iter(texts), V=31)
 
 
 def row(made, *texts, **options):
@@ -49,7 +43,8 @@ def test_bert_s_pairs_are_between_cls_and_sep_in_two_segments():
     assert arrays["tokens_BL"][0, :6].tolist() == found.ids.tolist()
 
 
-def test_xlnet_s_rows_end_with_cls_of_its_own_segment_and_are_padded_on_the_left(unigram):
+def test_xlnet_s_rows_end_with_cls_of_its_own_segment_and_are_padded_on_the_left():
+    unigram = tokenizer_data.unigram()
     made = RowBuilder(load_format("xlnet"), unigram, 16)
     one, two = unigram.encode(["abc", "cab"])
     found = row(made, "abc", "cab")
@@ -94,7 +89,8 @@ def test_ulmfit_s_backward_rows_are_read_from_the_text_s_end():
             read()
 
 
-def test_three_texts_go_on_as_two_do(unigram):
+def test_three_texts_go_on_as_two_do():
+    unigram = tokenizer_data.unigram()
     made = RowBuilder(load_format("xlnet"), unigram, 32)
     found = row(made, "abc", "cab", "bad")
     sep = unigram.special["sep"]

@@ -10,7 +10,7 @@ import modules
 from modules.masks import Mask
 from tests.support import awd_lstm_original as original
 from tests.support.compiler import quick_jit
-from tests.support.jaxpr import programs_in
+from tests.support.jaxpr import scans_in
 from tests.support.tiny_models import drawn
 from tests.support.xlnet_inputs import off
 
@@ -62,11 +62,6 @@ def test_parameters_are_as_many_as_published_and_begin_as_pytorch_s():
             assert np.std(w) * np.sqrt(3 * width) == pytest.approx(1, rel=0.1), (n, name)
 
 
-def scans(jaxpr):
-    equations = (eqn for program in programs_in(jaxpr) for eqn in program.eqns)
-    return [eqn for eqn in equations if eqn.primitive.name == "scan"]
-
-
 def test_weight_drop_leaves_the_scan_as_it_is():
     shapes = []
     for model in (build(), build(wdrop=0.5)):
@@ -75,7 +70,7 @@ def test_weight_drop_leaves_the_scan_as_it_is():
             given = dict(mask=CAUSAL, train=True, rngs={"dropout": jax.random.key(0)})
             return model.apply({"params": params}, TOKENS_BL, **given).h.sum()
 
-        found = scans(jax.make_jaxpr(jax.grad(loss))(drawn(model)).jaxpr)
+        found = scans_in(jax.make_jaxpr(jax.grad(loss))(drawn(model)).jaxpr)
         shapes.append([[str(v.aval) for v in (*x.invars, *x.outvars)] for x in found])
     assert len(shapes[0]) >= 6  # three layers, forwards and backwards
     assert shapes[0] == shapes[1]

@@ -18,11 +18,7 @@ from tests.support import elmo_weights as golden
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("exactly")
 
 
 def direction_losses(head, table_VD, h_BZLD, next_BZL):

@@ -83,8 +83,7 @@ def test_documents_of_a_row_are_read_apart_from_left_to_right():
 
 @pytest.mark.parametrize("merge", recurrent.MERGES)
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
-def test_states_and_gradients_are_pytorch_s_of_packed_sequences(cell, merge):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+def test_states_and_gradients_are_pytorch_s_of_packed_sequences(torch, cell, merge):
     torch.manual_seed(0)
     kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell]
     embedding, layer = torch.nn.Embedding(V, D), kind(D, U, batch_first=True, bidirectional=True)

@@ -65,8 +65,7 @@ def test_maxima_and_gradients_are_those_of_every_window_of_zeros_and_words(activ
     assert not grads["token_VD"][0].any()  # what fills rows up
 
 
-def test_maxima_and_gradients_are_those_of_pytorch_s_conv2d():
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+def test_maxima_and_gradients_are_those_of_pytorch_s_conv2d(torch):
     backbone = model()
     params = jax.tree.map(np.asarray, drawn(backbone))
     kernels = [torch.tensor(params[f"kernel{w}_DX"], requires_grad=True) for w, _ in FILTERS]

@@ -13,6 +13,8 @@ from tests.support import transformer_reference as reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 B, L = 3, 11
 RAGGED = np.arange(L) < [[L], [7], [4]]
 GROUPS = np.array([[0] * 4 + [1] * 7, [2] * 6 + [0] * 5, [1] * 11])
@@ -35,12 +37,6 @@ WITH_GRADIENTS = {
     "banded, groups, padded": (dict(norm="pre", **BANDED), PADDED | APART),
     "banded, slots of a banded layer": (dict(norm="post", N=2, **BANDED), SOME),
 }
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def expected(

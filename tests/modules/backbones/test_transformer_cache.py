@@ -13,25 +13,16 @@ from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 B, L = 3, 12
 TOKENS_BL = cases.tokens(B, L)
-MODELS = {
-    "pre": cases.tiny(**cases.GPT2),
-    "post": cases.tiny(**cases.GPT1),
-    "banded": cases.tiny(**cases.GPT2, window=3),
-}
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 @functools.cache
 def reader(kind):
     """(model, parameters, extend, states of the whole rows)."""
-    model = MODELS[kind]
+    model = cases.DECODERS[kind]
     params = cases.draw(model)
 
     @quick_jit
@@ -69,7 +60,7 @@ def ragged(extend, cache, whole, chunks, room=4):
     return cache
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", cases.DECODERS)
 def test_rows_may_be_read_at_paces_of_their_own(kind):
     model, _, extend, whole = reader(kind)
     ragged(extend, model.initial_memory(B, L), whole, [(4, 2, 1), (1, 0, 3), (2, 4, 3)])

@@ -15,15 +15,11 @@ from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 FOLDER = pathlib.Path(__file__).parents[2] / "fixtures"
 
 CAUSAL = Mask(is_causal=True)
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def load(name, prefix=""):

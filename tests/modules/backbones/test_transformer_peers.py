@@ -10,6 +10,8 @@ from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 D, H, N, F, V, L = 16, 2, 2, 64, 40, 12
 GPT_FIELDS = dict(vocab_size=V, n_positions=L, n_embd=D, n_head=H, n_layer=N)
 NO_DROPOUT = dict(embd_pdrop=0, attn_pdrop=0, resid_pdrop=0)
@@ -31,16 +33,8 @@ PEERS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
-
-
 @pytest.mark.parametrize("system", PEERS)
-def test_states_and_gradients_are_hugging_face_s(system):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+def test_states_and_gradients_are_hugging_face_s(torch, transformers, system):
     kind, flags, fields, arranged = PEERS[system]
     model = cases.tiny(V=V, D=D, H=H, K=D // H, N=N, F=F, L=L, **fields)
     rng = np.random.default_rng(0)

@@ -14,6 +14,8 @@ from tests.support import xlnet_reference as reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import B, P, arguments, backbone, draw_inputs, off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 L = 11  # a prime
 
 # name: (the original's flags, what the case needs besides)
@@ -68,12 +70,6 @@ def reference_outputs(cfg, weights, inputs):
         for b in range(B)
     ]
     return np.stack([out for out, _ in rows]), [new for _, new in rows]
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 @pytest.mark.parametrize("case", CASES)

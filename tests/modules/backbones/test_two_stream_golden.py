@@ -12,15 +12,11 @@ from tests.support import xlnet_reference as reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import arguments, backbone, off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 FOLDER = pathlib.Path(__file__).parents[2] / "fixtures" / "xlnet"
 FILES = sorted(path.stem for path in FOLDER.glob("*.npz"))
 TRAINED = [name for name in FILES if name.startswith("bi_pretrain")]
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def load(name):
@@ -104,9 +100,7 @@ PEER_CASES = {
 
 
 @pytest.mark.parametrize("case", PEER_CASES)
-def test_outputs_and_gradients_are_hugging_face_s(case):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+def test_outputs_and_gradients_are_hugging_face_s(torch, transformers, case):
     cfg = reference.Config(n_token=30, d_model=16, n_head=2, d_head=8, **PEER_CASES[case])
     weights = reference.random_weights(cfg, 4)
     inputs = peer_inputs(cfg, np.random.default_rng(5))

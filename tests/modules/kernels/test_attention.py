@@ -15,16 +15,12 @@ from tests.support.arrays import draw
 from tests.support.kernel_cases import Case, assert_is_reference, every_form
 from tests.support.xlnet_inputs import off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 B, L, H, K = 2, 8, 2, 8
 LENGTHS = np.array([8, 5], np.int32)
 GROUPS = np.array([[0, 0, 0, 1, 1, 1, 2, 2], [3, 3, 4, 4, 4, 4, 4, 4]])
 SLOTS = np.array([[7, 0, 3], [4, 4, 2]])
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def attend(mask, slots_BP=None, rate=0.0, values=None):

@@ -10,7 +10,7 @@ import pytest
 from modules.layers.rnn import Recurrent, State
 from tests.support.compiler import quick_jit
 from tests.support.differences import numeric_gradients
-from tests.support.jaxpr import programs_in
+from tests.support.jaxpr import scans_in
 from tests.support.xlnet_inputs import off
 
 B, L, X, U, D = 3, 5, 4, 6, 3
@@ -215,12 +215,6 @@ def test_bfloat16_is_near_float32(name):
     assert max(jax.tree.leaves(offs)) < 0.05, offs
 
 
-def scans(jaxpr):
-    """All scans in a program, wherever they stand."""
-    equations = (eqn for program in programs_in(jaxpr) for eqn in program.eqns)
-    return [eqn for eqn in equations if eqn.primitive.name == "scan"]
-
-
 @pytest.mark.parametrize("name", ["lstmp", "gru", "tanh"])
 def test_no_step_adds_up_the_gradient_of_a_weight(name):
     model = layer(name)
@@ -229,7 +223,7 @@ def test_no_step_adds_up_the_gradient_of_a_weight(name):
     def loss(params):
         return weigh_outputs(*forward(model, params, x_BLX, state))
 
-    found = scans(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)
+    found = scans_in(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)
     assert len(found) >= 4  # forwards and backwards, for either way of taking the directions
     for scan in found:
         first, many = scan.params["num_consts"], scan.params["num_carry"]
@@ -323,8 +317,7 @@ def from_peer(name: str, get):
 
 
 @pytest.mark.parametrize("name", GATES)
-def test_outputs_and_gradients_are_pytorch_s(name):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
+def test_outputs_and_gradients_are_pytorch_s(torch, name):
     torch.manual_seed(0)
     made = peer(torch, name)
     model = layer(name, **dict(forget_bias=0.0) if "lstm" in name else {})

@@ -19,15 +19,11 @@ from tests.support.compiler import quick_jit
 from tests.support.jaxpr import programs_of
 from tests.support.xlnet_inputs import off
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 B, L = 2, 8
 TOKENS_BL = cases.tokens(B, L)
 RNGS = {"dropout": jax.random.key(0)}
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 # --- how weights begin -----------------------------------------------------------------------

@@ -11,16 +11,12 @@ from tests.support import xlnet_reference as reference
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import arguments, backbone, draw_inputs
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 PLAIN = reference.Config(n_token=40)
 WEIGHTS = jax.tree.map(jnp.asarray, reference.ours(reference.random_weights(PLAIN, 1), PLAIN))
 EVERYTHING = Mask()
 LOOPED = reference.Config(n_layer=3)
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def close(a, b, tolerance=2e-6):

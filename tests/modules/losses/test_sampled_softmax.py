@@ -11,6 +11,8 @@ from modules.losses import cross_entropy, sampled_softmax
 from tests.support.compiler import quick_jit
 from tests.support.jaxpr import arrays_in
 
+pytestmark = pytest.mark.usefixtures("exactly")
+
 B, P, V, D, S = 4, 6, 50, 8, 12
 
 
@@ -104,12 +106,6 @@ def given():
 @pytest.fixture(scope="module")
 def sample():
     return quick_jit(lambda: sampled_softmax.sample_negatives(jax.random.key(1), S, V))()
-
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
 
 
 def word_by_word(arrays, targets_BP, weights_BP, sample):

@@ -1,8 +1,10 @@
 """The golden BERT as a release, and the run that comes of it; to be read only."""
 
+import functools
+
 import pytest
 
-from tests.support import bert_release
+from tests.support import bert_release, tokenizer_data
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +21,18 @@ def run(release, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("runs") / "bert"
     bert_release.import_release(release, workdir)
     return workdir
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """Writes a release of Hugging Face's kind without weights."""
+    return functools.partial(bert_release.hugging_face, tmp_path)
+
+
+@pytest.fixture
+def tokens():
+    """An XLNet's vocabulary of 31 pieces."""
+    return tokenizer_data.unigram()
 
 
 @pytest.fixture

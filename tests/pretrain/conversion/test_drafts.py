@@ -1,6 +1,7 @@
 """Whatever fails, no trace is left, and one line says what it was."""
 
 import errno
+import functools
 import json
 import os
 import pathlib
@@ -22,8 +23,12 @@ from tests.support.failing_disk import DISK, FOREVER, digests, refused
 ROOT = pathlib.Path(__file__).parents[3]
 
 
-def quiet(_):
-    pass
+def importing(source, workdir):
+    return functools.partial(importer.import_weights, source, workdir, print)
+
+
+def exporting(run, folder, **kind):
+    return functools.partial(exporter.export_weights, run, folder, print, **kind)
 
 
 @pytest.fixture
@@ -60,49 +65,40 @@ def count_operations(folder, work):
 def test_an_import_leaves_nothing_whichever_operation_fails(
     release, tmp_path, plain_checkpoint, is_there
 ):
-    workdir = tmp_path / "new" / "run"
+    workdir = tmp_path / "new/run"
     if is_there:
         workdir.mkdir(parents=True)
         (workdir / "notes").write_text("mine")
         (workdir / "lock").write_text("")
-    count = count_operations(
-        tmp_path / "tried",
-        lambda: importer.import_weights(release, tmp_path / "tried" / "run", quiet),
-    )
+    count = count_operations(tmp_path / "tried", importing(release, tmp_path / "tried/run"))
     shutil.rmtree(tmp_path / "tried")
     assert count > 10
     for after in range(count - 2 * is_there):  # of which two make the folders
-        said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet), after)
+        said = refused(tmp_path, importing(release, workdir), after)
         assert "No space left on device" in said
-    importer.import_weights(release, workdir, quiet)
+    importing(release, workdir)()
 
 
 @pytest.mark.parametrize("kind", ["hugging_face", "npz"])
 def test_an_export_leaves_nothing_whichever_operation_fails(run, tmp_path, plain_read, kind):
-    def export(folder):
-        exporter.export_weights(run, folder, quiet, kind=kind)
-
-    count = count_operations(tmp_path / "tried", lambda: export(tmp_path / "tried" / "out"))
+    count = count_operations(tmp_path / "tried", exporting(run, tmp_path / "tried/out", kind=kind))
     shutil.rmtree(tmp_path / "tried")
     assert count >= 6
     for after in range(count):
-        said = refused(tmp_path, lambda: export(tmp_path / "new" / "out"), after)
+        said = refused(tmp_path, exporting(run, tmp_path / "new/out", kind=kind), after)
         assert "No space left on device" in said
-    export(tmp_path / "new" / "out")
+    exporting(run, tmp_path / "new/out", kind=kind)()
 
 
 @pytest.mark.slow
 def test_a_whole_import_leaves_nothing_whichever_operation_fails(release, tmp_path):
-    count = count_operations(
-        tmp_path / "tried",
-        lambda: importer.import_weights(release, tmp_path / "tried" / "run", quiet),
-    )
+    count = count_operations(tmp_path / "tried", importing(release, tmp_path / "tried/run"))
     shutil.rmtree(tmp_path / "tried")
     tried = sorted({*range(0, count, 5), *range(count - 20, count)})
     for after in tried:
         said = refused(
             tmp_path,
-            lambda: importer.import_weights(release, tmp_path / "new" / "run", quiet),
+            importing(release, tmp_path / "new/run"),
             after,
         )
         assert "No space left on device" in said
@@ -115,26 +111,26 @@ def test_a_whole_import_leaves_nothing_whichever_operation_fails(release, tmp_pa
 @pytest.mark.parametrize("room", [0, 500, 2000])
 def test_an_import_to_a_full_disk_leaves_nothing(release, tmp_path, room):
     with array_files.small_disk(room):
-        said = refused(tmp_path, lambda: importer.import_weights(release, tmp_path / "run", quiet))
+        said = refused(tmp_path, importing(release, tmp_path / "run"))
     assert os.strerror(errno.EFBIG) in said
 
 
 @pytest.mark.slow
 def test_an_import_leaves_nothing_however_full_the_disk_is(release, tmp_path):
-    importer.import_weights(release, tmp_path / "run", quiet)
+    importing(release, tmp_path / "run")()
     sizes = {x.stat().st_size for x in (tmp_path / "run").rglob("*") if x.is_file()}
     shutil.rmtree(tmp_path / "run")
     rooms = sorted({size - 1 for size in sizes if 0 < size < 0.9 * max(sizes)})  # the rest vary
     for room in rooms:
         with array_files.small_disk(room):
-            refused(tmp_path, lambda: importer.import_weights(release, tmp_path / "run", quiet))
+            refused(tmp_path, importing(release, tmp_path / "run"))
     print(f"{len(rooms)} of {len(rooms)} left nothing")
 
 
 @pytest.mark.parametrize("room", [0, 300, 3000])
 def test_an_export_to_a_full_disk_leaves_nothing(run, tmp_path, room):
     with array_files.small_disk(room):
-        said = refused(tmp_path, lambda: exporter.export_weights(run, tmp_path / "out", quiet))
+        said = refused(tmp_path, exporting(run, tmp_path / "out"))
     assert os.strerror(errno.EFBIG) in said
 
 
@@ -188,9 +184,7 @@ BROKEN = {
 def test_a_broken_release_leaves_the_workdir_absent(release, tmp_path, reason):
     source = bert_release.copy(release, tmp_path / "source")
     BROKEN[reason](source)
-    said = refused(
-        tmp_path, lambda: importer.import_weights(source, tmp_path / "new" / "run", quiet)
-    )
+    said = refused(tmp_path, importing(source, tmp_path / "new/run"))
     assert reason in said
 
 
@@ -225,18 +219,18 @@ NO_PLACE = {
 def test_a_place_that_cannot_be_written_is_told_in_a_line(run, tmp_path, reason):
     NO_PLACE[reason](tmp_path)
     place = tmp_path / ("new/out" if "directory" in reason else "out")
-    assert reason in refused(tmp_path, lambda: exporter.export_weights(run, place, quiet))
+    assert reason in refused(tmp_path, exporting(run, place))
 
 
 def test_names_too_long_for_the_disk_are_told_in_a_line(release, run, tmp_path):
     almost, long = tmp_path / ("x" * 250), tmp_path / ("x" * 300)
     for said in (
-        refused(tmp_path, lambda: exporter.export_weights(run, almost, quiet)),
-        refused(tmp_path, lambda: exporter.export_weights(run, long, quiet)),
-        refused(tmp_path, lambda: importer.import_weights(release, long, quiet)),
+        refused(tmp_path, exporting(run, almost)),
+        refused(tmp_path, exporting(run, long)),
+        refused(tmp_path, importing(release, long)),
     ):
         assert "File name too long" in said
-    said = refused(tmp_path, lambda: importer.import_weights(long, tmp_path / "run", quiet))
+    said = refused(tmp_path, importing(long, tmp_path / "run"))
     assert "does not exist" in said
 
 
@@ -245,9 +239,7 @@ def test_a_run_that_theirs_cannot_compute_leaves_nothing(run, tmp_path):
     config = json.loads((other / "config.json").read_text())
     config["model"]["normed_embedding"] = False
     (other / "config.json").write_text(json.dumps(config))
-    said = refused(
-        tmp_path, lambda: exporter.export_weights(other, tmp_path / "new" / "out", quiet)
-    )
+    said = refused(tmp_path, exporting(other, tmp_path / "new/out"))
     assert "normed_embedding=False: theirs can only be True" in said
 
 

@@ -1,22 +1,17 @@
 """A run goes out as its numbers fit, or not at all."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pretrain.conversion import exporter
-from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats import npz, safetensors
 from pretrain.inference.trained_run import load_backbone_params, load_run
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release
 from tests.support.bert_release import import_release, leaves, rewrite
 from tests.support.failing_disk import refused
-
-
-def layout():
-    return Layout(make_mesh(devices=jax.devices()[:1]))
+from tests.support.tiny_models import layout
 
 
 def test_what_goes_out_as_it_came_is_the_same_to_the_bit(release, run, tmp_path):
@@ -71,13 +66,9 @@ def test_a_kind_that_cannot_be_written_is_refused(run, tmp_path):
     assert "can be written as npz, hugging_face" in said
 
 
-def quiet(_):
-    pass
-
-
 @pytest.mark.parametrize("text", ["[]", "{}", '{"dtype": "int8"}', '{"dtype": [1]}'])
 def test_an_origin_that_was_edited_is_told_in_a_line(run, tmp_path, text):
     other = bert_release.copy(run, tmp_path / "other")
     (other / "origin.json").write_text(text)
-    said = refused(tmp_path, lambda: exporter.export_weights(other, tmp_path / "out", quiet))
+    said = refused(tmp_path, lambda: exporter.export_weights(other, tmp_path / "out", print))
     assert "origin.json: dtype is " in said

@@ -1,32 +1,21 @@
 """Pieces are read from any of the files of a folder."""
 
-import functools
-
 import pytest
 
 from pretrain.conversion.systems import bert
 from pretrain.data.tokenizers import registry
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release as cases
+from tests.support.bert_release import WHOLE
 
 
-@pytest.fixture
-def release(tmp_path):
-    return functools.partial(cases.hugging_face, tmp_path)
-
-
-def test_a_vocabulary_is_found_in_the_newer_file_too(release):
+def test_a_vocabulary_is_found_in_the_newer_file_too(bare):
     ids = {piece: i for i, piece in enumerate(cases.PIECES)}
     content = {"model": {"type": "WordPiece", "vocab": ids}}
-    source = release(files=[("tokenizer.json", content)])
+    source = bare(files=[("tokenizer.json", content)])
     (source.folder / "vocab.txt").unlink()
     assert bert.read_release(source).tokenizer.pieces == cases.PIECES
 
-
-WHOLE = {  # a tokenizer.json
-    "model": {"type": "WordPiece", "vocab": {piece: i for i, piece in enumerate(cases.PIECES)}},
-    "pre_tokenizer": {"type": "BertPreTokenizer"},
-}
 
 ADDED = [
     dict(id=4, content="[MASK]", special=True),
@@ -44,8 +33,8 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_added_pieces_are_found_in_text_unless_they_are_special(release, place, tmp_path):
-    tokens = bert.read_release(release(files=PLACES[place], vocab_size=39)).tokenizer
+def test_added_pieces_are_found_in_text_unless_they_are_special(bare, place, tmp_path):
+    tokens = bert.read_release(bare(files=PLACES[place], vocab_size=39)).tokenizer
     assert tokens.pieces[36:] == ["cab19", "[NEW]", "bb"]
     tokens.save(tmp_path / "saved")
     for each in (tokens, registry.load(tmp_path / "saved")):
@@ -56,9 +45,9 @@ def test_added_pieces_are_found_in_text_unless_they_are_special(release, place, 
         assert not {"[NEW]", "[MASK]"} & set(found)
 
 
-def test_older_files_of_added_pieces_are_read_and_gaps_refused(release):
+def test_older_files_of_added_pieces_are_read_and_gaps_refused(bare):
     files = [("added_tokens.json", {"cab19": 36})]
-    tokens = bert.read_release(release(files=files, vocab_size=37)).tokenizer
+    tokens = bert.read_release(bare(files=files, vocab_size=37)).tokenizer
     assert tokens.encode(["cab19"])[0].tolist() == [36]
     with pytest.raises(UserError, match=r"'cab19' is added as piece 38, and there are 36 pieces"):
-        bert.read_release(release(files=[("added_tokens.json", {"cab19": 38})]))
+        bert.read_release(bare(files=[("added_tokens.json", {"cab19": 38})]))

@@ -3,14 +3,12 @@
 import json
 import shutil
 
-import jax
 import numpy as np
 import pytest
 
 from pretrain.checkpoint import named_leaves, streaming_writer
 from pretrain.conversion import exporter, importer
 from pretrain.conversion.systems import bert
-from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.formats import npz
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.layer_selection import parse_layers
@@ -20,6 +18,7 @@ from tests.support import bert_release
 from tests.support import bert_release as cases
 from tests.support.bert_release import import_release, leaves
 from tests.support.failing_disk import refused
+from tests.support.tiny_models import layout
 
 
 def test_what_came_in_is_what_the_golden_test_computes_with(run, tmp_path):
@@ -30,10 +29,6 @@ def test_what_came_in_is_what_the_golden_test_computes_with(run, tmp_path):
     assert params.keys() == expected.keys()
     for name, x in expected.items():
         np.testing.assert_array_equal(params[name], x)
-
-
-def layout():
-    return Layout(make_mesh(devices=jax.devices()[:1]))
 
 
 def test_the_run_is_one_that_embeds(run):
@@ -122,15 +117,11 @@ def test_a_folder_that_is_no_release_is_refused_by_what_is_wrong(changed, tmp_pa
         import_release(changed, tmp_path / "run")
 
 
-def quiet(_):
-    pass
-
-
 def test_a_release_that_fails_its_check_makes_no_run(release, tmp_path, monkeypatch):
     checks = {"a vector": (0.5, 1e-3)}
     monkeypatch.setattr(bert, "compare_outputs", lambda run, source: checks, raising=False)
     workdir = tmp_path / "run"
-    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet, check=True))
+    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, print, check=True))
     assert "a vector is not what the release says" in said
     checks["a vector"] = (1e-4, 1e-3)
     told = []
@@ -143,5 +134,5 @@ def test_a_run_that_is_there_is_not_touched(release, run, tmp_path, part):
     workdir = bert_release.copy(run, tmp_path / "run")
     for other in {"checkpoints", "tokenizer", "config.json", "origin.json"} - {part}:
         shutil.rmtree(workdir / other, ignore_errors=True) or (workdir / other).unlink(True)
-    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, quiet))
+    said = refused(tmp_path, lambda: importer.import_weights(release, workdir, print))
     assert f"{workdir} holds " in said

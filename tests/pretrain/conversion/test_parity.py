@@ -4,16 +4,8 @@ import numpy as np
 import pytest
 
 from pretrain.conversion.systems import Source, elmo, xlnet
-from pretrain.data.tokenizers import sentencepiece
 from pretrain.formats import hdf5, tensorflow
 from tests.support import array_mapping as cases
-
-
-@pytest.fixture(scope="module")
-def tokens():
-    """A vocabulary of 31 pieces."""
-    texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
-    return sentencepiece.Tokenizer.learn(iter(texts), V=31)
 
 
 @pytest.mark.parametrize("case", ["empty", "tune", "pre"])

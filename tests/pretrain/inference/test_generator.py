@@ -23,11 +23,6 @@ pytest_plugins = ["tests.support.tiny_runs"]
 
 PROMPTS = ["HELLO", "", "abcdefg", "b"]
 TOKENS = 9  # with the longest prompt, all that fits
-MODELS = {
-    "pre": cases.tiny(**cases.GPT2),
-    "post": cases.tiny(**cases.GPT1),
-    "banded": cases.tiny(**cases.GPT2, window=3),
-}
 
 
 class Letters:
@@ -48,7 +43,7 @@ class Letters:
 @functools.cache
 def writer(kind: str = "banded", devices: int = 1, **sampling) -> Writer:
     """With weights drawn at random."""
-    model = MODELS[kind]
+    model = cases.DECODERS[kind]
     layout = Layout(make_mesh(data=1, fsdp=-1, devices=jax.devices()[:devices]))
     params = {"backbone": cases.draw(model), "head": {}}
     params = jax.device_put(params, layout.make_shardings(params))
@@ -70,7 +65,7 @@ def written(writer: Writer, prompts=PROMPTS, tokens: int = TOKENS, **options) ->
 @functools.cache
 def likeliest(kind: str):
     """The likeliest token at every place of a row that is computed whole."""
-    model, params = MODELS[kind], {"params": cases.draw(MODELS[kind])}
+    model, params = cases.DECODERS[kind], {"params": cases.draw(cases.DECODERS[kind])}
 
     def choose(tokens_BL):
         h_BLD = model.apply(params, tokens_BL, mask=Mask(is_causal=True), train=False).h
@@ -81,7 +76,7 @@ def likeliest(kind: str):
 
 def recomputed(kind: str, prompt: str, tokens: int = TOKENS, bos: bool = True) -> str:
     """The likeliest token after all that is written so far, each time of the whole anew."""
-    choose, L, letters = likeliest(kind), MODELS[kind].L, Letters()
+    choose, L, letters = likeliest(kind), cases.DECODERS[kind].L, Letters()
     eod = letters.special["eod"]
     ids = [*[eod] * bos, *letters.encode([prompt])[0].tolist()]
     for _ in range(tokens):
@@ -92,7 +87,7 @@ def recomputed(kind: str, prompt: str, tokens: int = TOKENS, bos: bool = True) -
     return letters.decode(ids[bos:])[len(prompt) :]
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", cases.DECODERS)
 def test_reading_on_writes_what_recomputing_everything_writes(kind):
     texts = written(writer(kind, temperature=0.0))
     assert texts == [recomputed(kind, prompt) for prompt in PROMPTS]

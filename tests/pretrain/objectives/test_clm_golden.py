@@ -11,11 +11,7 @@ from tests.support import awd_lstm_original as original
 from tests.support.compiler import quick_jit
 from tests.support.xlnet_inputs import off
 
-
-@pytest.fixture(autouse=True)
-def exact_products():
-    with jax.default_matmul_precision("highest"):
-        yield
+pytestmark = pytest.mark.usefixtures("exactly")
 
 
 def batch(arrays, window: int):

@@ -1,6 +1,5 @@
 """Every array of a BERT has one place in ours, and back."""
 
-import functools
 import json
 
 import jax
@@ -24,18 +23,13 @@ from tests.support.xlnet_inputs import off
 PUBLISHED = arranged.PUBLISHED / "bert-tf"
 
 
-@pytest.fixture
-def release(tmp_path):
-    return functools.partial(cases.hugging_face, tmp_path)
-
-
 def shapes_of(described):
     return arranged.shapes(described.model, described.head) | described.heads
 
 
 @pytest.mark.parametrize("kind", ["tensorflow", "hugging_face"])
-def test_every_number_goes_out_and_comes_back(release, kind):
-    shapes = shapes_of(bert.read_release(release()))
+def test_every_number_goes_out_and_comes_back(bare, kind):
+    shapes = shapes_of(bert.read_release(bare()))
     assert not arranged.assert_round_trip(bert.build_table, kind, shapes).absent
 
 
@@ -71,16 +65,14 @@ def test_all_arrays_of_a_published_checkpoint_are_accounted_for():
 
 @pytest.mark.parametrize("heads", ["Model", "ForMaskedLM", "ForPreTraining"])
 @pytest.mark.parametrize("act", ["gelu", "gelu_new"])
-def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+def test_hugging_face_s_states_are_ours_and_ours_load_there(torch, transformers, bare, heads, act):
     config = transformers.BertConfig(**{**cases.CONFIG, "hidden_act": act})
     torch.manual_seed(0)
     peer = getattr(transformers, f"Bert{heads}")(config).eval()
     for parameter in peer.parameters():
         parameter.data.normal_(0.1, 0.4)
     weights = {name: x.numpy() for name, x in peer.state_dict().items()}
-    described = bert.read_release(release(names=weights, hidden_act=act))
+    described = bert.read_release(bare(names=weights, hidden_act=act))
     shapes = shapes_of(described)
     table = bert.build_table("hugging_face", shapes, list(weights))
     ours = arranged.read(table, shapes, weights)
@@ -114,8 +106,8 @@ def test_hugging_face_s_states_are_ours_and_ours_load_there(release, heads, act)
     assert all("decoder" in k or "position_ids" in k for k in loaded.missing_keys)
 
 
-def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
-    shapes = shapes_of(bert.read_release(release()))
+def test_of_the_embedding_and_the_tied_head_one_is_enough(bare):
+    shapes = shapes_of(bert.read_release(bare()))
     ours = arranged.randomly(shapes)
     theirs = arranged.written(bert.build_table("hugging_face", shapes), shapes, ours)
     token = "bert.embeddings.word_embeddings.weight"
@@ -124,17 +116,17 @@ def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
     arranged.assert_same(found, ours)
 
 
-def test_the_older_names_of_norms_are_known(release):
+def test_the_older_names_of_norms_are_known(bare):
     names = [*cases.HEADS, "bert.embeddings.LayerNorm.gamma"]
-    shapes = shapes_of(bert.read_release(release(names)))
+    shapes = shapes_of(bert.read_release(bare(names)))
     specs = bert.build_table("hugging_face", shapes, names).specs(shapes, np.float32)
     assert "bert.encoder.layer.1.output.LayerNorm.beta" in specs
     assert not any(name.endswith("LayerNorm.bias") for name in specs)
 
 
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "complex64", "F8_E4M3"])
-def test_weights_that_are_no_floating_point_are_named(release, dtype):
-    described = bert.read_release(release())
+def test_weights_that_are_no_floating_point_are_named(bare, dtype):
+    described = bert.read_release(bare())
     shapes = shapes_of(described)
     table = bert.build_table("hugging_face", shapes)
     specs = table.specs(shapes, np.float32)
@@ -152,22 +144,22 @@ def test_weights_that_are_no_floating_point_are_named(release, dtype):
 NO_HEAD, HEAD = (dict(transform=there, bias=there) for there in (False, True))
 
 
-def test_what_a_release_has_decides_which_heads_there_are(release):
+def test_what_a_release_has_decides_which_heads_there_are(bare):
     names = ["embeddings.word_embeddings.weight", "embeddings.LayerNorm.weight"]
-    bare = bert.read_release(release(names))
-    assert (bare.head, bare.model["pooler"], bare.heads) == (NO_HEAD, False, {})
-    assert bare.batches["name"] == "windows"
-    assert set(bare.missing) == {"pooler", "head", "nsp"}
-    whole = bert.read_release(release())
+    found = bert.read_release(bare(names))
+    assert (found.head, found.model["pooler"], found.heads) == (NO_HEAD, False, {})
+    assert found.batches["name"] == "windows"
+    assert set(found.missing) == {"pooler", "head", "nsp"}
+    whole = bert.read_release(bare())
     assert (whole.head, whole.model["pooler"]) == (HEAD, True)
     assert whole.heads == {"next_DC": (16, 2), "next_bias_C": (2,)}
     assert not whole.missing
 
 
-def test_switches_are_as_configured(release):
-    model = bert.read_release(release(hidden_act="gelu", layer_norm_eps=1e-6)).model
+def test_switches_are_as_configured(bare):
+    model = bert.read_release(bare(hidden_act="gelu", layer_norm_eps=1e-6)).model
     assert (model["activation"], model["epsilon"]) == ("gelu_erf", 1e-6)
-    assert bert.read_release(release(hidden_act="gelu_new")).model["activation"] == "gelu"
+    assert bert.read_release(bare(hidden_act="gelu_new")).model["activation"] == "gelu"
 
 
 REFUSED = {
@@ -190,13 +182,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("reason", REFUSED)
-def test_what_cannot_be_computed_is_refused(release, reason):
+def test_what_cannot_be_computed_is_refused(bare, reason):
     with pytest.raises(UserError, match=reason):
-        bert.read_release(release(**REFUSED[reason]))
+        bert.read_release(bare(**REFUSED[reason]))
 
 
-def test_rows_beyond_the_pieces_are_padding_and_stay(release):
-    described = bert.read_release(release(vocab_size=40))
+def test_rows_beyond_the_pieces_are_padding_and_stay(bare):
+    described = bert.read_release(bare(vocab_size=40))
     assert (described.model["V"], described.tokenizer.V) == (40, 36)
     assert described.notes == ("rows 36 to 39 of the embedding are padding, and no piece's",)
 
@@ -211,8 +203,8 @@ HEADS_OF = {
 
 
 @pytest.mark.parametrize(("pooler", "head", "nsp"), HEADS_OF)
-def test_what_goes_out_is_of_the_class_that_has_its_heads(release, tmp_path, pooler, head, nsp):
-    described = bert.read_release(release())
+def test_what_goes_out_is_of_the_class_that_has_its_heads(bare, tmp_path, pooler, head, nsp):
+    described = bert.read_release(bare())
     fields, own = described.model | dict(pooler=pooler), HEAD if head else NO_HEAD
     config = ConfigDict(dict(objective=dict(name="mlm", nsp=nsp), head=own))
     run = build_run(tmp_path, config, described.tokenizer, modules.build(**fields))

@@ -1,7 +1,5 @@
 """Words are cut as a release's files say, or it is refused."""
 
-import functools
-
 import pytest
 from ml_collections import ConfigDict
 
@@ -11,12 +9,7 @@ from pretrain.data.tokenizers import registry
 from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support import bert_release as cases
-
-
-@pytest.fixture
-def release(tmp_path):
-    return functools.partial(cases.hugging_face, tmp_path)
-
+from tests.support.bert_release import WHOLE
 
 LOWER = [
     ((), None, True),
@@ -26,24 +19,19 @@ LOWER = [
 
 
 @pytest.mark.parametrize(("files", "asked", "lower"), LOWER)
-def test_case_is_as_asked_or_as_the_files_say(release, files, asked, lower):
-    tokens = bert.read_release(release(files=files, options={"lower": asked})).tokenizer
+def test_case_is_as_asked_or_as_the_files_say(bare, files, asked, lower):
+    tokens = bert.read_release(bare(files=files, options={"lower": asked})).tokenizer
     assert tokens.lower == lower
     assert (tokens.encode(["A"])[0] == tokens.special["unk"]).all() != lower
 
 
-def test_a_vocabulary_with_capitals_is_of_text_with_capitals(release):
-    source = release(vocab_size=37)
+def test_a_vocabulary_with_capitals_is_of_text_with_capitals(bare):
+    source = bare(vocab_size=37)
     (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "A"]))
     described = bert.read_release(source)
     assert not described.tokenizer.lower
     assert "no file says whether text is lower-cased" in described.notes[0]
 
-
-WHOLE = {  # a tokenizer.json
-    "model": {"type": "WordPiece", "vocab": {piece: i for i, piece in enumerate(cases.PIECES)}},
-    "pre_tokenizer": {"type": "BertPreTokenizer"},
-}
 
 NORMALIZER = {
     "type": "BertNormalizer",
@@ -77,11 +65,11 @@ CASES = {  # tokenizer.json's normalizer, tokenizer_config.json: what is done to
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_text_is_prepared_as_the_files_say(release, case):
+def test_text_is_prepared_as_the_files_say(bare, case):
     normalizer, config, expected = CASES[case]
     more = {} if normalizer is None else {"normalizer": NORMALIZER | normalizer}
     files = [("tokenizer.json", WHOLE | more), ("tokenizer_config.json", config)]
-    found = bert.read_release(release(files=files)).tokenizer
+    found = bert.read_release(bare(files=files)).tokenizer
     assert {name: getattr(found, name) for name in expected} == expected
 
 
@@ -89,10 +77,10 @@ LENGTHS = {"tokenizer.json": (7, 7), "tokenizer.json silent": (None, 100), "none
 
 
 @pytest.mark.parametrize("case", LENGTHS)
-def test_words_longer_than_the_files_say_are_unknown(release, case, tmp_path):
+def test_words_longer_than_the_files_say_are_unknown(bare, case, tmp_path):
     said, longest = LENGTHS[case]
     model = WHOLE["model"] | ({"max_input_chars_per_word": said} if said else {})
-    source = release(files=[] if said == "none" else [("tokenizer.json", WHOLE | {"model": model})])
+    source = bare(files=[] if said == "none" else [("tokenizer.json", WHOLE | {"model": model})])
     tokens = bert.read_release(source).tokenizer
     tokens.save(tmp_path / "saved")
     for each in (tokens, registry.load(tmp_path / "saved")):
@@ -119,29 +107,29 @@ OTHER_FILES = {  # what the error says
 
 
 @pytest.mark.parametrize("reason", OTHER_FILES)
-def test_a_tokenizer_that_cuts_text_otherwise_is_refused(release, reason):
+def test_a_tokenizer_that_cuts_text_otherwise_is_refused(bare, reason):
     with pytest.raises(UserError, match=reason):
-        bert.read_release(release(files=[("tokenizer.json", WHOLE | OTHER_FILES[reason])]))
+        bert.read_release(bare(files=[("tokenizer.json", WHOLE | OTHER_FILES[reason])]))
 
 
-def test_text_that_google_s_code_cuts_otherwise_does_not_go_out(release, tmp_path):
+def test_text_that_google_s_code_cuts_otherwise_does_not_go_out(bare, tmp_path):
     files = [("tokenizer_config.json", {"tokenize_chinese_chars": False})]
-    described = bert.read_release(release(files=files, hidden_act="gelu_new", layer_norm_eps=1e-12))
+    described = bert.read_release(bare(files=files, hidden_act="gelu_new", layer_norm_eps=1e-12))
     config = ConfigDict(dict(head=described.head))
     run = build_run(tmp_path, config, described.tokenizer, modules.build(**described.model))
     with pytest.raises(UserError, match=r"tokenizer\.handle_chinese_chars=False: theirs can only"):
         bert.write_config_and_tokenizer(run, tmp_path, "npz", "float32")
 
 
-def test_a_line_that_is_there_twice_is_named(release):
-    source = release()
+def test_a_line_that_is_there_twice_is_named(bare):
+    source = bare()
     (source.folder / "vocab.txt").write_text("".join(f"{x}\n" for x in [*cases.PIECES, "a"]))
     with pytest.raises(UserError, match=r"vocab\.txt: line 37 repeats line 6: 'a'"):
         bert.read_release(source)
 
 
-def test_a_release_without_a_vocabulary_is_refused(release):
-    source = release()
+def test_a_release_without_a_vocabulary_is_refused(bare):
+    source = bare()
     (source.folder / "vocab.txt").unlink()
     with pytest.raises(UserError, match=r"has no vocab\.txt"):
         bert.read_release(source)

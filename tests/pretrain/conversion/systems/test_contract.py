@@ -4,45 +4,26 @@ import json
 
 import pytest
 
-from pretrain.checkpoint import verification
 from pretrain.conversion import exporter, importer, systems
 from pretrain.conversion.systems import ReleaseSpec
-from pretrain.data.tokenizers import sentencepiece, wordpiece, words
+from pretrain.data.tokenizers import wordpiece, words
 from pretrain.inference import trained_run
 from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as cases
-from tests.support import gpt_releases, transformer_inputs
-from tests.support.bert_release import PIECES
+from tests.support import gpt_releases, tokenizer_data, transformer_inputs
+from tests.support.bert_release import PIECES, leaves
 
 TRANSFORMER = dict(name="transformer", D=16, H=2, K=8, N=2, F=64, L=12)
 BERT = TRANSFORMER | transformer_inputs.BERT | dict(V=len(PIECES))
 XLNET = dict(name="two_stream", V=31, D=16, H=2, K=8, N=2, F=24, M=384, untie_r=True)
-ELMO = dict(
-    name="elmo",
-    V=0,
-    D=12,
-    U=24,
-    N=2,
-    E=4,
-    filters=((1, 4), (2, 8)),
-    highways=2,
-    W=10,
-    clip_cell=3.0,
-    clip_projection=3.0,
-)
+ELMO = dict(name="elmo", V=0, D=12, U=24, N=2, clip_cell=3.0, clip_projection=3.0)
+ELMO |= dict(E=4, filters=((1, 4), (2, 8)), highways=2, W=10)
 
 
 def bert():
-    heads = {"next_DC": (16, 2), "next_bias_C": (2,)}
-    return ReleaseSpec(
-        BERT,
-        dict(name="mlm", nsp=True),
-        "bert",
-        {},
-        wordpiece.Tokenizer(PIECES),
-        heads,
-        head=transformer_inputs.BERT_HEAD,
-    )
+    heads, head = {"next_DC": (16, 2), "next_bias_C": (2,)}, transformer_inputs.BERT_HEAD
+    objective, tokens = dict(name="mlm", nsp=True), wordpiece.Tokenizer(PIECES)
+    return ReleaseSpec(BERT, objective, "bert", {}, tokens, heads, head=head)
 
 
 def gpt(kind, **fields):
@@ -52,26 +33,13 @@ def gpt(kind, **fields):
 
 
 def xlnet():
-    texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
-    return ReleaseSpec(
-        XLNET,
-        dict(name="plm"),
-        "xlnet",
-        {},
-        sentencepiece.Tokenizer.learn(iter(texts), V=31),
-        head=dict(bias=True),
-    )
+    tokens = tokenizer_data.unigram()
+    return ReleaseSpec(XLNET, dict(name="plm"), "xlnet", {}, tokens, head=dict(bias=True))
 
 
 def elmo():
-    return ReleaseSpec(
-        ELMO,
-        dict(name="bilm"),
-        "elmo",
-        {},
-        words.Tokenizer(list(words.MARKS), "blank"),
-        head=dict(tied=False, bias=True),
-    )
+    tokens, head = words.Tokenizer(list(words.MARKS), "blank"), dict(tied=False, bias=True)
+    return ReleaseSpec(ELMO, dict(name="bilm"), "elmo", {}, tokens, head=head)
 
 
 SYSTEMS = {
@@ -97,25 +65,17 @@ def workdirs(tmp_path_factory):
     return made
 
 
-def quiet(*_):
-    pass
-
-
-def leaves(workdir):
-    return verification.read_record(workdir / "checkpoints" / "0")["leaves"]
-
-
 @pytest.mark.parametrize(("system", "kind"), CASES)
 def test_out_in_and_out_again_is_the_same(workdirs, tmp_path, system, kind):
     workdir = workdirs[system]
-    exporter.export_weights(workdir, tmp_path / "out", quiet, kind=kind)
-    importer.import_weights(tmp_path / "out", tmp_path / "run", quiet)
+    exporter.export_weights(workdir, tmp_path / "out", print, kind=kind)
+    importer.import_weights(tmp_path / "out", tmp_path / "run", print)
     assert leaves(tmp_path / "run") == leaves(workdir)
     one, other = (trained_run.load_run(each) for each in (workdir, tmp_path / "run"))
     assert other.tokenizer.pieces == one.tokenizer.pieces
     for field, value in one.config.model.items():
         assert other.config.model[field] == value, field
-    exporter.export_weights(tmp_path / "run", tmp_path / "again", quiet, kind=kind)
+    exporter.export_weights(tmp_path / "run", tmp_path / "again", print, kind=kind)
     files = [{x.name: x.read_bytes() for x in (tmp_path / y).iterdir()} for y in ("out", "again")]
     for file in files:  # which hold the times of writing
         file.pop("weights.hdf5", None)
@@ -131,9 +91,9 @@ def test_every_system_of_the_folder_is_tested():
 
 
 def test_the_default_is_hugging_face_s_kind_or_the_only_one(workdirs, tmp_path):
-    exporter.export_weights(workdirs["GPT-1"], tmp_path / "out", quiet)
+    exporter.export_weights(workdirs["GPT-1"], tmp_path / "out", print)
     assert (tmp_path / "out" / "model.safetensors").exists()
-    exporter.export_weights(workdirs["ELMo"], tmp_path / "elmo", quiet)
+    exporter.export_weights(workdirs["ELMo"], tmp_path / "elmo", print)
     assert (tmp_path / "elmo" / "weights.hdf5").exists()
 
 
@@ -152,27 +112,27 @@ def test_a_system_of_the_user_s_own_is_named_once(workdirs, tmp_path, monkeypatc
     (tmp_path / "own" / "release.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     out, own = tmp_path / "out", "own.release"
-    exporter.export_weights(workdirs["BERT"], out, quiet, system=own)
-    importer.import_weights(out, tmp_path / "run", quiet, system=own)
+    exporter.export_weights(workdirs["BERT"], out, print, system=own)
+    importer.import_weights(out, tmp_path / "run", print, system=own)
     assert json.loads((tmp_path / "run" / "origin.json").read_text())["system"] == own
-    exporter.export_weights(tmp_path / "run", tmp_path / "again", quiet)
+    exporter.export_weights(tmp_path / "run", tmp_path / "again", print)
     assert (tmp_path / "again" / "own.txt").exists()
 
 
 def test_of_two_systems_that_fit_one_is_to_be_named(workdirs, tmp_path, monkeypatch):
     two = dict.fromkeys(("bert", "roberta"), systems.load_system("bert"))
-    exporter.export_weights(workdirs["BERT"], tmp_path / "out", quiet)
+    exporter.export_weights(workdirs["BERT"], tmp_path / "out", print)
     monkeypatch.setattr(systems, "list_systems", lambda name="": {name: two[name]} if name else two)
     for refused in (
-        lambda: exporter.export_weights(workdirs["BERT"], tmp_path / "other", quiet),
-        lambda: importer.import_weights(tmp_path / "out", tmp_path / "run", quiet),
+        lambda: exporter.export_weights(workdirs["BERT"], tmp_path / "other", print),
+        lambda: importer.import_weights(tmp_path / "out", tmp_path / "run", print),
     ):
         with pytest.raises(UserError, match=r"bert, roberta|--system: bert, roberta"):
             refused()
-    importer.import_weights(tmp_path / "out", tmp_path / "run", quiet, system="bert")
-    exporter.export_weights(tmp_path / "run", tmp_path / "other", quiet)
+    importer.import_weights(tmp_path / "out", tmp_path / "run", print, system="bert")
+    exporter.export_weights(tmp_path / "run", tmp_path / "other", print)
 
 
 def test_a_system_that_is_not_there_is_refused_with_those_that_are(workdirs, tmp_path):
     with pytest.raises(UserError, match=r"--system: .* has bert, elmo, gpt, xlnet"):
-        exporter.export_weights(workdirs["BERT"], tmp_path / "out", quiet, system="bert_tokenizer")
+        exporter.export_weights(workdirs["BERT"], tmp_path / "out", print, system="bert_tokenizer")

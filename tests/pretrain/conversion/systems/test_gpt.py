@@ -182,14 +182,6 @@ def test_of_the_embedding_and_the_tied_head_one_is_enough(kind):
 PEERS = {"hugging_face": "GPT2", "hugging_face_gpt1": "OpenAIGPT"}
 
 
-@pytest.fixture(scope="module")
-def peers():
-    """Torch and transformers."""
-    reason = "compares with Hugging Face's code, which is not installed"
-    torch = pytest.importorskip("torch", reason=reason)
-    return torch, pytest.importorskip("transformers", reason=reason)
-
-
 def states(model, ours, tokens_BL):
     tree = nest({name: jnp.asarray(x) for name, x in ours.items()})["backbone"]
     with jax.default_matmul_precision("highest"):
@@ -198,8 +190,9 @@ def states(model, ours, tokens_BL):
 
 @pytest.mark.parametrize("head", ["Model", "LMHeadModel"])
 @pytest.mark.parametrize("kind", PEERS)
-def test_hugging_face_s_weights_compute_here_what_they_compute_there(peers, kind, head, tmp_path):
-    torch, transformers = peers
+def test_hugging_face_s_weights_compute_here_what_they_compute_there(
+    torch, transformers, kind, head, tmp_path
+):
     torch.manual_seed(0)
     flags = dict(vocab_size=261, n_positions=12, n_embd=128, n_head=2, n_layer=2, resid_pdrop=0.0)
     flags |= dict(embd_pdrop=0.0, attn_pdrop=0.0)
@@ -221,8 +214,9 @@ def test_hugging_face_s_weights_compute_here_what_they_compute_there(peers, kind
 
 
 @pytest.mark.parametrize("kind", PEERS)
-def test_hugging_face_s_code_opens_what_is_written_and_computes_the_same(peers, kind, tmp_path):
-    torch, transformers = peers
+def test_hugging_face_s_code_opens_what_is_written_and_computes_the_same(
+    torch, transformers, kind, tmp_path
+):
     written_run = run(kind, activation="relu", epsilon=1e-3)
     sizes = shapes(written_run.backbone)
     ours = randomly(sizes)

@@ -37,13 +37,6 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def tokens():
-    """A vocabulary of 31 pieces."""
-    texts = ["abc cab bca abd", "dab bad cad ace", "bee deed add"] * 20
-    return sentencepiece.Tokenizer.learn(iter(texts), V=31)
-
-
 @pytest.fixture
 def release(tmp_path, tokens):
     """A folder without weights, of whose configuration the test says what is not as in CONFIGS."""
@@ -137,9 +130,7 @@ PEERS = {
 
 
 @pytest.mark.parametrize("case", PEERS)
-def test_hugging_face_s_states_and_scores_are_ours(release, case):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+def test_hugging_face_s_states_and_scores_are_ours(torch, transformers, release, case):
     fields = CONFIGS["hugging_face"] | PEERS[case]
     peer = drawn_peer(torch, transformers.XLNetLMHeadModel(transformers.XLNetConfig(**fields)))
     theirs = {name: x.numpy() for name, x in peer.state_dict().items()}
@@ -156,9 +147,7 @@ def test_hugging_face_s_states_and_scores_are_ours(release, case):
 
 
 @pytest.mark.parametrize("untie_r", [True, False])
-def test_their_class_reads_what_is_written(release, tokens, tmp_path, untie_r):
-    torch = pytest.importorskip("torch", reason="compares with torch, which is not installed")
-    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+def test_their_class_reads_what_is_written(torch, transformers, release, tokens, tmp_path, untie_r):
     model = xlnet.read_release(release("npz", untie_r=untie_r)).model
     shapes = cases.shapes(model, HEAD)
     params, table = cases.randomly(shapes), xlnet.build_table("hugging_face", shapes)
