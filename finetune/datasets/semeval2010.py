@@ -35,6 +35,7 @@ def read(
 
     A record is a line of number, tab and sentence, a line with the relation, and a line "Comment:",
     which is ignored.  A file without any relation has labels None.
+
     Args:
         marks: replacements of <e1>, </e1>, <e2>, </e2>, blanks included.
 

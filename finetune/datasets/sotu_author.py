@@ -26,6 +26,7 @@ def read(path: str, *, label: str = "party") -> Read:
 
     The splits are by the year of the message.  A paragraph of two splits stays in the first of
     train, dev, test alone.
+
     Args:
         path: "train", "dev" or "test".
         label: "party", Democratic or Republican, without authors of other parties or none; or

@@ -114,6 +114,7 @@ def best_threshold(
     """Returns the best percentage of any threshold on `no_answer`, and the lowest such threshold.
 
     This is find_all_best_thresh of the official script.
+
     Args:
         raw_N: the scores of the predictions without a threshold, 0 to 1.
         answerable_N: whether the question has an answer.

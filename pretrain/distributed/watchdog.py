@@ -35,6 +35,7 @@ class Watch:
 
     Work that takes longer than 20 times the median of its kind is told of on stderr, and what
     every thread is at is added to `workdir/stacks/`.
+
     Attributes:
         began: when the run was started first, by the earlier lives' files; seconds since 1970.
     """

@@ -16,6 +16,7 @@ class Hook(hooks.Hook):
     """Multiplies the learning rate by a factor, a few times, when a number has stopped to improve.
 
     Peters et al. 2017 (arXiv 1705.00108).
+
     Attributes:
         metric: the held-out number, as "dev/f1"; "-" in front of it: a lower one is better.
         patience: evaluations that do not better the best before the first cut.

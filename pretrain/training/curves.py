@@ -11,7 +11,9 @@ def draw_curves(runs, out) -> None:
     """Draws loss by step of every run: lines are training, dots held out, dashes a constant guess.
 
     Args:
-        runs: workdirs with a metrics.jsonl.  out: the PNG to write.
+        runs: workdirs with a metrics.jsonl.
+        out: the PNG to write.
+
     Raises:
         UserError: a run has written no metrics yet.
     """

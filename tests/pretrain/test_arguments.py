@@ -88,15 +88,17 @@ def test_a_flag_without_its_dashes_is_refused(refused, word, named, has_words):
     assert code == 2
 
 
-def test_a_word_is_refused_where_none_is_wanted(refused):
-    said, code = refused(BERT, "stray")
-    assert "stray is no flag" in said
-    assert code == 2
-
-
-def test_an_unknown_flag_is_refused_whatever_word_follows(refused):
-    said, code = refused("--workdr=x", "help", has_words=True)
-    assert "Did you mean: workdir" in said
+@pytest.mark.parametrize(
+    ("words", "has_words", "named"),
+    [
+        ([BERT, "stray"], False, "stray is no flag"),
+        (["--workdr=x", "help"], True, "Did you mean: workdir"),
+        (["--config.seed=1"], False, "--config=configs/"),  # values without a recipe ask for one
+    ],
+)
+def test_what_is_no_command_line_is_refused(refused, words, has_words, named):
+    said, code = refused(*words, has_words=has_words)
+    assert named in said
     assert code == 2
 
 
@@ -153,12 +155,6 @@ def test_a_recipe_that_is_not_there_is_named_with_where_recipes_are(refused, pat
     assert code == 2
     for part in (path, "configs/*.py", *named):
         assert part in said
-
-
-def test_values_without_a_recipe_ask_for_one(refused):
-    said, code = refused("--config.seed=1")
-    assert "--config=configs/" in said
-    assert code == 2
 
 
 START = "from ml_collections import ConfigDict\n\n\ndef get_config():\n"

@@ -13,6 +13,7 @@ class Phases:
     """The batches of `first` for `steps` steps, then those of `then` from its own step 0 on.
 
     BERT's rows are of 128 tokens for 90% of its steps, then of 512 (Devlin et al., 2019, A.2).
+
     Raises:
         UserError: there is no first step, or a layout ends.
     """

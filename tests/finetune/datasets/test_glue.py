@@ -8,6 +8,8 @@ from pretrain.runtime.errors import UserError
 
 PARSES = "sentence1_binary_parse|sentence2_binary_parse|sentence1_parse|sentence2_parse"
 MNLI = f"index|promptID|pairID|genre|{PARSES}|sentence1|sentence2"
+NLI, QNLI = "0|1|2|g|(|(|(|(|A.|B.", "index|question|sentence"
+UNLIKE, MRPC = "MNLI/dev_mismatched.tsv", "x|y|#1 String|#2 String"
 STSB = "index|genre|filename|year|old_index|source1|source2|sentence1|sentence2"
 QQP = "id|qid1|qid2|question1|question2|is_duplicate"
 PAIR = "index|sentence1|sentence2"
@@ -16,44 +18,16 @@ FILES = [  # task, split, file, its lines as GLUE has them with "|" for a tab, t
     ("cola", "train", "CoLA/train.tsv", "gj04|0|*|A.", ONE, "0"),
     ("cola", "test", "CoLA/test.tsv", "index|sentence\n0|A.", ONE, None),
     ("sst2", "dev", "SST-2/dev.tsv", 'sentence|label\n"a |1', ['"a'], "1"),
-    (
-        "mrpc",
-        "train",
-        "MRPC/train.tsv",
-        "\ufeffQuality|x|y|#1 String|#2 String\n1|7|8|A.|B.",
-        TWO,
-        "1",
-    ),
-    ("mrpc", "test", "MRPC/test.tsv", "index|x|y|#1 String|#2 String\n0|7|8|A.|B.", TWO, None),
+    ("mrpc", "train", "MRPC/train.tsv", f"\ufeffQuality|{MRPC}\n1|7|8|A.|B.", TWO, "1"),
+    ("mrpc", "test", "MRPC/test.tsv", f"index|{MRPC}\n0|7|8|A.|B.", TWO, None),
     ("stsb", "train", "STS-B/train.tsv", f"{STSB}|score\n0|m|f|2012|1|n|n|A.|B.|4.6", TWO, 4.6),
     ("stsb", "test", "STS-B/test.tsv", f"{STSB}\n0|m|f|2012|1|n|n|A.|B.", TWO, None),
     ("qqp", "train", "QQP/train.tsv", f"{QQP}\n9|1|2|A.|B.|0\n8|3|4|cut", TWO, "0"),
     ("qqp", "test", "QQP/test.tsv", "id|question1|question2\n0|A.|B.", TWO, None),
-    (
-        "mnli",
-        "train",
-        "MNLI/train.tsv",
-        f"{MNLI}|l|gold_label\n0|1|2|g|(|(|(|(|A.|B.|x|neutral",
-        TWO,
-        "neutral",
-    ),
-    (
-        "mnli",
-        "dev_mismatched",
-        "MNLI/dev_mismatched.tsv",
-        f"{MNLI}|l|m|gold_label\n0|1|2|g|(|(|(|(|A.|B.|x|x|neutral",
-        TWO,
-        "neutral",
-    ),
-    ("mnli", "test_matched", "MNLI/test_matched.tsv", f"{MNLI}\n0|1|2|g|(|(|(|(|A.|B.", TWO, None),
-    (
-        "qnli",
-        "dev",
-        "QNLI/dev.tsv",
-        "index|question|sentence|label\n0|A.|B.|entailment",
-        TWO,
-        "entailment",
-    ),
+    ("mnli", "train", "MNLI/train.tsv", f"{MNLI}|l|gold_label\n{NLI}|x|neutral", TWO, "neutral"),
+    ("mnli", "dev_mismatched", UNLIKE, f"{MNLI}|l|m|gold_label\n{NLI}|x|x|neutral", TWO, "neutral"),
+    ("mnli", "test_matched", "MNLI/test_matched.tsv", f"{MNLI}\n{NLI}", TWO, None),
+    ("qnli", "dev", "QNLI/dev.tsv", f"{QNLI}|label\n0|A.|B.|entailment", TWO, "entailment"),
     ("rte", "train", "RTE/train.tsv", f"{PAIR}|label\n0|A.|B.|entailment", TWO, "entailment"),
     ("wnli", "dev", "WNLI/dev.tsv", f"{PAIR}|label\n0|A.|B.|1", TWO, "1"),
     ("ax", "test", "diagnostic/diagnostic.tsv", f"{PAIR}\n0|A.|B.", TWO, None),

@@ -136,25 +136,15 @@ def peer_inputs(cfg, rng):
     return inputs
 
 
+SAME_NAMES = ("n_layer", "n_head", "d_inner", "untie_r", "attn_type", "mem_len", "reuse_len")
+SAME_NAMES += ("bi_data", "clamp_len", "same_length")
+
+
 def peer(torch, transformers, cfg, weights, inputs, weigh):
     """Hugging Face's outputs, and its gradients under the original's names."""
-    names = dict(
-        vocab_size=cfg.n_token,
-        d_model=16,
-        n_layer=cfg.n_layer,
-        n_head=cfg.n_head,
-        d_inner=cfg.d_inner,
-        ff_activation="gelu_new",
-        untie_r=cfg.untie_r,
-        attn_type=cfg.attn_type,
-        mem_len=cfg.mem_len,
-        reuse_len=cfg.reuse_len,
-        bi_data=cfg.bi_data,
-        clamp_len=cfg.clamp_len,
-        same_length=cfg.same_length,
-        dropout=0.0,
-        layer_norm_eps=1e-12,
-    )
+    names = {name: getattr(cfg, name) for name in SAME_NAMES}
+    names |= dict(vocab_size=cfg.n_token, d_model=16, ff_activation="gelu_new", dropout=0.0)
+    names |= dict(layer_norm_eps=1e-12)
     model = transformers.XLNetModel(transformers.XLNetConfig(**names)).eval()
     theirs = list(peer_parameters(model, cfg))
     for name, index, parameter in theirs:

@@ -260,7 +260,7 @@ def test_weights_begin_as_glorot_s_of_the_joined_product():
         (dict(cell="rnn", clip_cell=3.0), "cell='rnn' has no projection and no clips"),
         (dict(activation="gelu"), "activation='gelu' is none of tanh, relu"),
         (dict(reset_gate="never"), "reset_gate='never' is none of after, before"),
-        (dict(initializer="torch", D=4), "initializer='torch' is of LSTMs without projection"),
+        (dict(initializer="torch", D=4), "initializer='torch' is of LSTMs without a projection"),
         (dict(Z=3), "Z=3 directions: there are 1 or 2"),
         (dict(dtype="int8"), "dtype='int8' is none of"),
     ],

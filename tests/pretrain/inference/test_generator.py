@@ -239,40 +239,27 @@ def encoded(text: str) -> list[int]:
     return BYTES.encode([text])[0].tolist()
 
 
-def test_a_character_is_shown_when_it_is_whole():
-    assert shown(encoded("aé€"), prompt="é ") == ["a", "", "é", "", "", "€"]
+HALF = encoded("a€")[:-1]
+SHOWN = {  # what comes, under which options, and what is shown after each token
+    "a character when it is whole": (encoded("aé€"), dict(prompt="é "), "a||é|||€"),
+    "half of one when a text ends": ([*HALF, EOD], {}, "a|||\ufffd"),
+    "half of one when no more may come": (HALF, dict(tokens=3), "a||\ufffd"),
+    "half of one when another follows": ([encoded("é")[0], *encoded("ab")], {}, "|\ufffda|b"),
+    "to the end of its document": ([*encoded("ab"), EOD, *encoded("c")], {}, "a|b|"),
+    "so many tokens": (encoded("abcdef"), dict(tokens=4), "a|b|c|d"),
+    "up to a stop string": (encoded("ab.\n\ncd"), dict(stops=["\n\n"]), "a|b|.||"),
+    "half of a stop string": (encoded("ab.\ncd"), dict(stops=["\n\n"]), "a|b|.||\nc|d"),
+    "its begin when a text ends": ([*encoded("aEN"), EOD], dict(stops=["END"]), "a|||EN"),
+    "its begin when no more may come": (encoded("aEN"), dict(tokens=3, stops=["END"]), "a||EN"),
+    "none of the prompt's": (encoded("x END"), dict(prompt="END E", stops=["END"]), "x| |||"),
+}
 
 
-def test_half_a_character_is_shown_when_nothing_follows():
-    assert shown([*encoded("a€")[:-1], EOD]) == ["a", "", "", "\ufffd"]
-    assert shown(encoded("a€")[:-1], tokens=3) == ["a", "", "\ufffd"]
-
-
-def test_half_a_character_is_shown_when_another_follows():
-    assert shown([encoded("é")[0], *encoded("ab")]) == ["", "\ufffda", "b"]
-
-
-def test_a_text_ends_with_its_document():
-    assert shown([*encoded("ab"), EOD, *encoded("c")]) == ["a", "b", ""]
-
-
-def test_a_text_ends_after_so_many_tokens():
-    assert shown(encoded("abcdef"), tokens=4) == ["a", "b", "c", "d"]
-
-
-def test_a_text_ends_before_a_stop_string():
-    assert shown(encoded("ab.\n\ncd"), stops=["\n\n"]) == ["a", "b", ".", "", ""]
-    assert shown(encoded("ab.\ncd"), stops=["\n\n"]) == ["a", "b", ".", "", "\nc", "d"]
+@pytest.mark.parametrize("case", SHOWN)
+def test_of_a_text_is_shown(case):
+    ids, options, pieces = SHOWN[case]
+    assert shown(ids, **options) == pieces.split("|")
 
 
 def test_the_first_of_the_stop_strings_counts():
     assert "".join(shown(encoded("one two three"), stops=["ree", "wo t", "two"])) == "one "
-
-
-def test_what_begins_a_stop_string_is_shown_when_nothing_follows():
-    assert shown([*encoded("aEN"), EOD], stops=["END"]) == ["a", "", "", "EN"]
-    assert shown(encoded("aEN"), tokens=3, stops=["END"]) == ["a", "", "EN"]
-
-
-def test_stop_strings_in_the_prompt_do_not_count():
-    assert shown(encoded("x END"), prompt="END E", stops=["END"]) == ["x", " ", "", "", ""]

@@ -83,25 +83,18 @@ def fields(function) -> set[str]:
     return {name for name, kind in found.items() if re.search(r"int\b|float", kind)}
 
 
+BACKBONES = ["transformer", "two_stream", "elmo", "awd_lstm"]
+LAYOUTS = ["lanes", "windows", "pairs", "bidirectional", "bptt"]
+TOKENIZERS = ["bpe", "byte_bpe", "sentencepiece", "wordpiece", "words"]
+
+
 def owners():
     """(section, function) of all whose keyword arguments are a recipe's."""
     sections = {
-        "model": (
-            "modules.backbones",
-            "Backbone",
-            ["transformer", "two_stream", "elmo", "awd_lstm"],
-        ),
+        "model": ("modules.backbones", "Backbone", BACKBONES),
         "objective": ("pretrain.objectives", "Objective", ["clm", "mlm", "plm", "bilm"]),
-        "batches": (
-            "pretrain.data.batches",
-            "BatchLayout",
-            ["lanes", "windows", "pairs", "bidirectional", "bptt"],
-        ),
-        "tokens": (
-            "pretrain.data.tokenizers",
-            "Tokenizer",
-            ["bpe", "byte_bpe", "sentencepiece", "wordpiece", "words"],
-        ),
+        "batches": ("pretrain.data.batches", "BatchLayout", LAYOUTS),
+        "tokens": ("pretrain.data.tokenizers", "Tokenizer", TOKENIZERS),
     }
     for section, (folder, owner, names) in sections.items():
         for name in names:

@@ -48,14 +48,6 @@ def test_chain_thaw_trains_single_layers_from_the_bottom():
     assert list_learning(rule, 7) == [*single, everything, everything]
 
 
-def test_rates_fall_by_layers_above():
-    rule = layer_rules.layer_decay(0.5)
-    updates, _ = rule.update(ONES, rule.init(ONES), ONES, infos=INFOS)
-    np.testing.assert_allclose(updates["w_DF"][:, 0, 0], [0.25, 0.5, 1])
-    assert (updates["token_VD"] == 0.125).all()
-    assert (updates["w_DC"] == 1).all()
-
-
 @pytest.mark.parametrize("rule", [layer_rules.layer_decay(0.5), layer_rules.gradual_unfreezing(2)])
 def test_a_model_without_depths_is_refused(rule):
     flat = {name: ParamInfo(decay=True) for name in ONES}

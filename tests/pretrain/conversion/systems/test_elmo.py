@@ -21,22 +21,10 @@ from tests.support import elmo_weights as golden
 
 KNOWN = [*words.MARKS, *(f"word{i}" for i in range(47))]
 OPTIONS = {
-    "lstm": {
-        "cell_clip": 3,
-        "proj_clip": 2.5,
-        "dim": 24,
-        "projection_dim": 12,
-        "n_layers": 2,
-        "use_skip_connections": True,
-    },
-    "char_cnn": {
-        "activation": "relu",
-        "embedding": {"dim": 4},
-        "filters": [[1, 4], [2, 8]],
-        "max_characters_per_token": 10,
-        "n_characters": 261,
-        "n_highway": 2,
-    },
+    "lstm": dict(cell_clip=3, proj_clip=2.5, dim=24, projection_dim=12, n_layers=2)
+    | dict(use_skip_connections=True),
+    "char_cnn": dict(activation="relu", embedding={"dim": 4}, filters=[[1, 4], [2, 8]])
+    | dict(max_characters_per_token=10, n_characters=261, n_highway=2),
     "n_tokens_vocab": 50,
     "bidirectional": True,
     "dropout": 0.2,
@@ -173,27 +161,15 @@ def test_the_released_options_mean_the_paper_s_recipe(release):
 SWITCHES = {
     "free cells": (
         {"lstm.cell_clip": None, "lstm.proj_clip": None},
-        {"clip_cell": 0.0, "clip_projection": 0.0},
+        dict(clip_cell=0.0, clip_projection=0.0),
     ),
     "clips": ({}, {"clip_cell": 3.0, "clip_projection": 2.5}),
     "no skips": ({"lstm.use_skip_connections": False}, {"residual": False}),
     "tanh": ({"char_cnn.activation": "tanh"}, {"activation": "tanh"}),
     "no highways": ({"char_cnn.n_highway": None}, {"highways": 0}),
     "one way": ({"bidirectional": False}, {"Z": 1}),
-    "sizes": (
-        {},
-        {
-            "V": 50,
-            "D": 12,
-            "U": 24,
-            "N": 2,
-            "E": 4,
-            "W": 10,
-            "dropout": 0.2,
-            "filters": ((1, 4), (2, 8)),
-            "inputs": "characters",
-        },
-    ),
+    "sizes": ({}, dict(V=50, D=12, U=24, N=2, E=4, W=10, filters=((1, 4), (2, 8)))),
+    "more": ({}, dict(dropout=0.2, inputs="characters")),
 }
 
 

@@ -32,20 +32,10 @@ from tests.support.xlnet_inputs import off
 
 ROOT = pathlib.Path(__file__).parents[3]
 TOY = PUBLISHED / "gpt2-tf"
-LAYER = [  # the order in which OpenAI's train.py makes a layer's variables
-    "attn/c_attn/w",
-    "attn/c_attn/b",
-    "attn/c_proj/w",
-    "attn/c_proj/b",
-    "ln_1/g",
-    "ln_1/b",
-    "mlp/c_fc/w",
-    "mlp/c_fc/b",
-    "mlp/c_proj/w",
-    "mlp/c_proj/b",
-    "ln_2/g",
-    "ln_2/b",
-]
+# The order in which OpenAI's train.py makes a layer's variables.
+LAYER = [f"attn/{name}" for name in ("c_attn/w", "c_attn/b", "c_proj/w", "c_proj/b")]
+LAYER += ["ln_1/g", "ln_1/b", "mlp/c_fc/w", "mlp/c_fc/b", "mlp/c_proj/w", "mlp/c_proj/b"]
+LAYER += ["ln_2/g", "ln_2/b"]
 
 
 # --- names -----------------------------------------------------------------------------------
@@ -92,26 +82,11 @@ def test_gpt1_s_numbered_arrays_are_what_its_code_makes_in_that_order():
 
 def test_the_published_gpt1_has_the_published_shapes():
     sizes = shapes(modules.build(**gpt1_recipe.get_config("base").model))
-    layer = [
-        [1, 768, 2304],
-        [2304],
-        [1, 768, 768],
-        [768],
-        [768],
-        [768],
-        [1, 768, 3072],
-        [3072],
-        [1, 3072, 768],
-        [768],
-        [768],
-        [768],
-    ]
+    layer = [[1, 768, 2304], [2304], [1, 768, 768], [768], [768], [768]]
+    layer += [[1, 768, 3072], [3072], [1, 3072, 768], [768], [768], [768]]
     theirs = gpt.build_table("openai_npy", sizes).specs(sizes, np.float32)
-    assert [list(theirs[str(i)].shape) for i in range(len(theirs))] == [
-        [512, 768],
-        [40478, 768],
-        *(12 * layer),
-    ]
+    found = [list(theirs[str(i)].shape) for i in range(len(theirs))]
+    assert found == [[512, 768], [40478, 768], *(12 * layer)]
     assert sum(math.prod(x.shape) for x in theirs.values()) == 116_534_784
 
 

@@ -86,18 +86,8 @@ def assert_as_reference(weights, cfg):
 
 def test_optimiser_slots_are_left_out_and_tuned_heads_unexpected():
     weights = reference.random_weights(cfg := reference.Config(), 0)
-    shapes = cases.shapes(
-        dict(
-            name="two_stream",
-            V=cfg.n_token,
-            D=cfg.d_model,
-            H=cfg.n_head,
-            K=cfg.d_head,
-            N=cfg.n_layer,
-            F=cfg.d_inner,
-        ),
-        HEAD,
-    )
+    model = dict(V=cfg.n_token, D=cfg.d_model, H=cfg.n_head, K=cfg.d_head, F=cfg.d_inner)
+    shapes = cases.shapes(dict(name="two_stream", N=cfg.n_layer, **model), HEAD)
     slots = {f"{name}/{slot}": x for name, x in weights.items() for slot in ("Adam", "Adam_1")}
     slots |= {"model/r_w/adam_m": np.zeros(1), "global_step": np.zeros((), np.int64)}
     found = weights | slots
@@ -213,54 +203,27 @@ def assert_same_outputs(torch, peer, model, params):
 def test_the_authors_configuration_means_the_paper_s_recipe(release):
     described = xlnet.read_release(release("npz", n_head=12, d_head=64))
     base = recipe.get_config("base")
-    same = (
-        "H",
-        "K",
-        "M",
-        "reuse_len",
-        "untie_r",
-        "activation",
-        "dropout",
-        "attention_dropout",
-        "init_scale",
-    )
-    for name in same:
+    same = "H K M reuse_len untie_r activation dropout attention_dropout init_scale"
+    for name in same.split():
         assert described.model[name] == base.model[name], name
     for name in ("name", "L", "reuse_len", "bidirectional"):
         assert described.batches[name] == base.batches[name], name
     assert described.objective["name"] == base.objective.name
 
 
+HF, LARGER = "hugging_face", dict(n_token=31, hidden_size=32, d_model=..., d_head=None)
+REMEMBERS = dict(M=5, reuse_len=4, dropout=0.2, attention_dropout=0.2)
+ONE_WAY = dict(clamp_len=3, same_length=True)
 SWITCHES = {
-    "the erf gelu": ("hugging_face", {}, {"activation": "gelu_erf"}),
-    "the tanh gelu": ("hugging_face", {"ff_activation": "gelu_new"}, {"activation": "gelu"}),
-    "relu": ("npz", {"ff_activation": "relu"}, {"activation": "relu"}),
-    "biases together": ("npz", {"untie_r": False}, {"untie_r": False}),
-    "biases of each layer whatever it says": (
-        "hugging_face",
-        {"untie_r": False},
-        {"untie_r": True},
-    ),
-    "older names": (
-        "hugging_face",
-        {"n_token": 31, "hidden_size": 32, "d_model": ..., "d_head": None},
-        {"D": 32, "K": 16},
-    ),
-    "memory": (
-        "hugging_face",
-        {"mem_len": 5, "reuse_len": 4, "dropout": 0.2},
-        {"M": 5, "reuse_len": 4, "dropout": 0.2, "attention_dropout": 0.2},
-    ),
-    "memory switched off": (
-        "hugging_face",
-        {"mem_len": None, "reuse_len": None},
-        {"M": 384, "reuse_len": 256},
-    ),
-    "left to right": (
-        "hugging_face",
-        {"attn_type": "uni", "clamp_len": 3, "same_length": True},
-        {"attention": "causal", "clamp_len": 3, "same_length": True},
-    ),
+    "the erf gelu": (HF, {}, dict(activation="gelu_erf")),
+    "the tanh gelu": (HF, dict(ff_activation="gelu_new"), dict(activation="gelu")),
+    "relu": ("npz", dict(ff_activation="relu"), dict(activation="relu")),
+    "biases together": ("npz", dict(untie_r=False), dict(untie_r=False)),
+    "biases of each layer whatever it says": (HF, dict(untie_r=False), dict(untie_r=True)),
+    "older names": (HF, LARGER, dict(D=32, K=16)),
+    "memory": (HF, dict(mem_len=5, reuse_len=4, dropout=0.2), REMEMBERS),
+    "memory switched off": (HF, dict(mem_len=None, reuse_len=None), dict(M=384, reuse_len=256)),
+    "left to right": (HF, dict(attn_type="uni") | ONE_WAY, dict(attention="causal") | ONE_WAY),
 }
 
 

@@ -50,16 +50,8 @@ def test_each_text_of_the_corpus_has_its_pieces_again(tokenizer):
 
 def test_the_longest_piece_is_taken_else_the_word_is_unknown():
     small = Tokenizer(SMALL)
-    assert pieces(small, "Unaffable,unaffa unaffx") == [
-        "un",
-        "##aff",
-        "##able",
-        ",",
-        "un",
-        "##aff",
-        "##a",
-        "[UNK]",
-    ]
+    found = pieces(small, "Unaffable,unaffa unaffx")
+    assert found == ["un", "##aff", "##able", ",", "un", "##aff", "##a", "[UNK]"]
 
 
 def test_a_word_of_more_than_200_letters_is_unknown():
