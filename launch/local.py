@@ -101,10 +101,8 @@ def divide_gpus(gpus: list[str], n: int) -> list[list[str]]:
 def make_environment(
     index: int, count: int, address: str, devices: int, gpus: list[str]
 ) -> dict[str, str]:
-    """Returns the variables that tell a process who it is.
-
-    `pretrain.distributed.processes.join` reads them.
-    """
+    """Returns the variables that tell a process who it is."""
+    # `pretrain.distributed.processes.join` reads them.
     variables = {
         "JAX_COORDINATOR_ADDRESS": address,
         "JAX_NUM_PROCESSES": str(count),

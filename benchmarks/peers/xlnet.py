@@ -33,10 +33,7 @@ class Shipped(base.Peer):
     def tensors(
         self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
     ) -> dict[str, np.ndarray]:
-        """Returns inputs in which random positions are predicted in a random order.
-
-        In `perm_mask` 1 means hidden: a position sees a target only if its own rank is later.
-        """
+        """Returns inputs in which random positions are predicted in a random order."""
         tokens_BL = batch["tokens_BL"].astype(np.int64)
         B, L = tokens_BL.shape
         P = int(L / recipe["objective"]["predict_every"])
@@ -45,7 +42,8 @@ class Shipped(base.Peer):
         # Rank 0: a position that is not predicted, and that all may see.
         rank_BL = np.zeros((B, L), int)
         np.put_along_axis(rank_BL, order_BP, np.arange(1, P + 1)[None], axis=1)
-        # [B, query, key]; a target does not see itself either.
+        # [B, query, key], 1 where hidden: a position sees a target only if its own rank is later,
+        # so that a target does not see itself either.
         hidden_BLL = (rank_BL[:, None] >= rank_BL[..., None]) & (rank_BL[:, None] > 0)
         return {
             "input_ids": tokens_BL,

@@ -24,8 +24,6 @@ PARTS = {"characters": CharWords}
 class Encoder(nn.Module):
     """Runs a stack of bidirectional layers over the positions that stand for words.
 
-    Each word's input is [characters; word; states], of which there are those that are asked for.
-
     Attributes:
         backbone: None where no states join the stack.
         features: the encoder whose states feed the stack; it has as many copies as `join` has
@@ -113,12 +111,14 @@ class Encoder(nn.Module):
             h_BLZD, _ = layer(h_BLD, valid=read_BL)
             h_BLD = self.drops[n - 1](h_BLZD.reshape(*read_BL.shape, -1), train=train)
             if n in states:
+                # 0 where the RNN skips a position, as its own states are there.
                 read_BLD = jnp.where(read_BL[..., None], states[n], 0)
                 h_BLD = jnp.concatenate([h_BLD, read_BLD], -1)
         return h_BLD
 
     def _inputs(self, batch, states, *, train: bool) -> list:
-        """Lists what the first layer reads, in the order of its rows in that layer's weights."""
+        """Lists what the first layer reads: [characters; word; states], those that there are."""
+        # The order of the rows in that layer's weights: what was saved has it.
         inputs = []
         if self.characters:
             inputs.append(self.characters(batch["own_chars_BLW"], train=train))

@@ -113,13 +113,12 @@ def best_threshold(
 ) -> tuple[float, float]:
     """Returns the best percentage of any threshold on `no_answer`, and the lowest such threshold.
 
-    This is find_all_best_thresh of the official script.
-
     Args:
         raw_N: the scores of the predictions without a threshold, 0 to 1.
         answerable_N: whether the question has an answer.
         given_N: whether the prediction is not "".
     """
+    # This is find_all_best_thresh of the official script.
     na_N = np.asarray(no_answer, np.float64)
     # As the script: questions of equal `no_answer` are separated by their order.
     order_N = np.argsort(na_N, kind="stable")

@@ -54,8 +54,6 @@ def relation_scores(
 ) -> dict[str, float]:
     """Returns accuracy, and precision, recall and f1 with the prefixes micro_ and macro_.
 
-    The official score is macro_f1, the mean of the classes' F1.
-
     Args and Raises: as for `relation_counts`.
     """
     counts = relation_counts(predictions, references, way)
@@ -67,5 +65,6 @@ def relation_scores(
     for name in ("precision", "recall", "f1"):
         result[f"micro_{name}"] = 100 * getattr(total, name)
         values = [getattr(count, name) for count in classes]
+        # The official score is this f1: the mean of the classes' F1.
         result[f"macro_{name}"] = 100 * sum(values) / max(len(values), 1)
     return result

@@ -43,12 +43,11 @@ def entity_scores(
 ) -> dict[str, float]:
     """Returns precision, recall and f1 of all entities, and macro_f1, the mean over types.
 
-    They are 0.0 where nothing was predicted or nothing was there.
-
     Args and Raises: as for `entity_counts`.
     """
     counts = entity_counts(predictions, references, scheme).values()
     # Micro averages: entities of all types count together.
+    # All are 0.0 where nothing was predicted or nothing was there.
     total = Counts(*map(sum, zip(*counts, strict=True)) if counts else (0, 0, 0))
     return {
         "precision": total.precision,

@@ -70,6 +70,8 @@ class Backbone(WordNetwork):
     def _layer(self, width: int, **place) -> Recurrent:
         return Recurrent(
             width,
+            # Both as PyTorch's LSTM, which the released code trains: nothing is added to the forget
+            # gate.
             forget_bias=0.0,
             initializer="torch",
             wdrop=self.wdrop,
@@ -106,6 +108,8 @@ class Backbone(WordNetwork):
 
     def drop_words(self, x_BLD, tokens_BL, *, train: bool):
         """Drops words of the vocabulary, and then entries of all vectors of a row."""
+        # One draw for a word's vector at all its places, and the kept ones scaled as dropout
+        # scales.
         keep_V = self.drop_rows(jnp.ones(self.V, x_BLD.dtype), train=train)
         if train:
             x_BLD = x_BLD * keep_V[tokens_BL][..., None]
@@ -120,6 +124,8 @@ class Backbone(WordNetwork):
         memory = memory or self.initial_memory(len(x_BLD))
         for n, (layer, state) in enumerate(zip(self.layer, memory, strict=True)):
             if n:
+                # Between layers alone: the last output is dropped out by the objective, which
+                # penalizes it, too.
                 x_BLD = self.drop_hidden(outputs[-1], train=train)
             h_BZLU, state = layer(
                 x_BLD[:, None], state, valid=valid_BZL, reset=reset_BZL, train=train

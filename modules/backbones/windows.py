@@ -48,9 +48,8 @@ def carries_state(backbone: Any) -> bool:
 def encode_chunks(backbone: Any, tokens, valid_BL, L: int, *, train: bool):
     """Reads rows by chunks of L, each from the state that the one before left: [B, L, D].
 
-    The states are those of the rows read at once.  Gradients stay within a chunk, and each draws
-    dropout of its own: BPT3C of Howard & Ruder 2018 (arXiv 1801.06146), section 3.3.  The backward
-    pass reads a chunk again, so that memory is that of one.
+    BPT3C of Howard & Ruder 2018 (arXiv 1801.06146), section 3.3: the states are those of the rows
+    read at once, gradients stay within a chunk, and each draws dropout of its own.
     """
     length = tokens.shape[1]
     if length <= L or backbone.is_initializing():
@@ -65,6 +64,7 @@ def encode_chunks(backbone: Any, tokens, valid_BL, L: int, *, train: bool):
 
     # A scan over one program: a text of thousands of words would compile for minutes otherwise.
     scan = nn.scan(
+        # The backward pass reads a chunk again, so that memory is that of one.
         nn.remat(read, prevent_cse=False),
         variable_broadcast="params",
         split_rngs={"params": False, "dropout": True},

@@ -70,6 +70,8 @@ class Classifier(nn.Module):
 
     def _read_hidden(self, x_BD, weight_B, *, train: bool):
         """Computes the normalised hidden units of a row, [B, U] float32."""
+        # The released head's order: each norm before its dropout and dense layer, the rectifier
+        # between.
         x_BD = BatchNorm(name="input_norm")(x_BD, weight_B, train=train)
         x_BD = Dropout(self.hidden_dropout)(x_BD, train=train)
         hidden_BU = nn.relu(nn.Dense(self.U, kernel_init=params.normal(self.scale))(x_BD))

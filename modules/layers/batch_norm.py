@@ -10,8 +10,7 @@ from modules.layers import params
 class BatchNorm(nn.Module):
     """Normalises each number over a batch in training, and by running averages elsewhere.
 
-    All is in float32.  The averages are statistics, see `params.statistic`: a checkpoint holds
-    them beside the weights.  Under a mesh they are those of the whole batch.
+    The averages are statistics, see `params.statistic`: a checkpoint holds them beside the weights.
 
     Attributes:
         epsilon: added to the variance.
@@ -33,9 +32,11 @@ class BatchNorm(nn.Module):
         bias_D = params.param(self, "bias_D", params.zeros, shape, decay=False)
         mean_D = params.statistic(self, "mean_D", params.zeros, shape)
         variance_D = params.statistic(self, "variance_D", params.ones, shape)
+        # All is in float32, whatever the states have: the averages move by small shares.
         x_BD = x_BD.astype(jnp.float32)
         if train:
             real_B = jnp.ones(len(x_BD), bool) if weight_B is None else weight_B > 0
+            # Under a mesh those of the whole batch, as the array is.
             new_mean_D, new_variance_D, count = compute_moments(x_BD, real_B)
             # Without a row there is nothing to learn from; of one the unbiased variance is 0.
             share = jnp.where(count > 0, self.momentum, 0.0)

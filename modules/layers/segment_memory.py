@@ -18,11 +18,8 @@ class Memory:
 
 
 def update_memory(memory_BMD, h_BLD, reuse_len: int):
-    """Returns the last M states of the old memory and of a window's first `reuse_len`; 0: of all.
-
-    None stays None: there is no memory.
-    """
-    if memory_BMD is None:
+    """Returns the last M states of the old memory and a window's first `reuse_len`; 0: of all."""
+    if memory_BMD is None:  # there is none, and so it stays
         return None
     # Windows overlap: what is behind `reuse_len` is read again, and would be remembered twice.
     reused_BLD = h_BLD[:, : reuse_len or None].astype(memory_BMD.dtype)

@@ -77,14 +77,13 @@ class Start(NamedTuple):
 def open_start(config: ConfigDict, workdir: Path) -> Start:
     """Opens the run that the recipe's `init` names, if it names one.
 
-    A run that resumes has architecture and tokenizer of its own: `init` need be there no more.
-
     Raises:
         UserError: the folder holds no run.
     """
     if not config.get("init"):
         return Start(config)
     resumes = (workdir / "config.json").exists() and list_steps(workdir / "checkpoints")
+    # A run that resumes has architecture and tokenizer of its own: `init` need be there no more.
     run = load_run(workdir if resumes else Path(config.init).expanduser())
     recipe, notes = resolve_recipe(config, run, resumes=bool(resumes))
     return Start(recipe, run, notes)
@@ -218,8 +217,6 @@ def restore_optimizer(
 ) -> Callable[[Any], Any]:
     """Returns a function that puts a run's averages of gradients into a new optimiser's state.
 
-    The schedule begins anew: it is the recipe's.
-
     Raises:
         UserError: the run has another objective, another vocabulary (`rows`), or only its best
             weights count.
@@ -240,6 +237,7 @@ def restore_optimizer(
             raise UserError("init_optimizer: the run has another optimiser, or other parameters")
         saved, _ = transfer.load({"opt": opt}, run.workdir, "opt/")
         return tuple(
+            # The schedule begins anew: it is the recipe's.
             first if isinstance(first, optax.ScaleByScheduleState) else old
             for first, old in zip(opt, saved["opt"], strict=True)
         )
@@ -265,9 +263,7 @@ def load_params(run: Run) -> tuple[named_leaves.Leaves, int]:
 def grow_param(
     name: str, old: np.ndarray, new: np.ndarray, positions: str
 ) -> tuple[np.ndarray, str]:
-    """Grows a parameter along the dimension in which the new one is larger.
-
-    New rows and segments begin as the mean of those there are; for positions see `restore_params`.
+    """Grows a parameter along the dimension in which the new one is larger, see `restore_params`.
 
     Raises:
         UserError: it is smaller, or larger in width.
@@ -282,6 +278,7 @@ def grow_param(
         return interpolate(old, new.shape[axis], axis), f"grown: {more} positions, interpolated"
     rest = np.take(new, range(old.shape[axis], new.shape[axis]), axis)
     if letter != "L":
+        # New rows and segments begin as the mean of those there are.
         rest = np.broadcast_to(old.mean(axis, keepdims=True), rest.shape)
     kind = "positions, drawn" if letter == "L" else "rows, the mean of the old"
     return np.concatenate([old, rest], axis), f"grown: {more} {kind}"
@@ -290,6 +287,8 @@ def grow_param(
 def interpolate(x: np.ndarray, size: int, axis: int) -> np.ndarray:
     """Spreads the entries of a dimension over more of them, linearly; the ends stay the ends."""
     places = np.linspace(0, x.shape[axis] - 1, size)
+    # The last place lies a whole step above its neighbour, so that the last entry stays what it
+    # was.
     below = np.minimum(places.astype(int), max(x.shape[axis] - 2, 0))
     share = (places - below).reshape([-1 if i == axis else 1 for i in range(x.ndim)])
     above = np.minimum(below + 1, x.shape[axis] - 1)

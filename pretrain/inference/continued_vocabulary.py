@@ -30,6 +30,7 @@ class VocabularyRows(NamedTuple):
     def place(self, old: np.ndarray, axis: int) -> np.ndarray:
         """Places the rows of the other table, [V] along the axis; others are the mean of these."""
         known = np.take(old, range(self.known), axis)
+        # In float64: tens of thousands of rows are added up one by one, which float32 would round.
         mean = known.mean(axis, dtype=np.float64, keepdims=True)
         is_new = self.numbers_V < 0
         # For a row without one, any: it is the mean's place.

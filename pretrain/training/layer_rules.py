@@ -30,12 +30,10 @@ def check_depths(infos) -> None:
 
 
 def layer_decay(factor: float) -> optax.GradientTransformationExtraArgs:
-    """Lets learning rates fall by `factor` from each layer to the one beneath it.
-
-    The top layer and what lies above it keep the rate; embeddings lie beneath layer 0.
-    """
+    """Lets learning rates fall by `factor` from each layer to the one beneath it."""
 
     # Applied to the update, where it counts: scaling gradients leaves Adam's steps as they were.
+    # The top layer and what lies above it (-1) keep the rate; embeddings lie beneath layer 0.
     def scale(u, info: ParamInfo):
         return u * (factor ** jnp.maximum(broadcast_layers_above(info, u), 0).astype(u.dtype))
 
@@ -80,11 +78,9 @@ def find_lowest(infos: Any) -> int:
 
 
 def gradual_unfreezing(every: int) -> optax.GradientTransformationExtraArgs:
-    """Lets the top layer learn after `every` steps and each next one as much later.
-
-    What lies above all layers learns from the start; embeddings come last.  In the paper `every`
-    is an epoch.
-    """
+    """Lets the top layer learn after `every` steps and each next one as much later."""
+    # What lies above all layers (-1) learns from the start; embeddings come last.  In the paper
+    # `every` is an epoch.
     return unfreezing(lambda updates, above, _: updates >= (above + 1) * every)
 
 
@@ -103,6 +99,7 @@ def stage_unfreezing(
 
     def is_learning(updates, above, lowest):
         stage = jnp.searchsorted(jnp.asarray(begins), updates, side="right") - 1
+        # Chain thaw: stage 1 is the embeddings', and each later one of the layer above.
         learns = above == lowest - (stage - 1) if chain_thaw else above < stage
         return jnp.where(stage == 0, above < 0, learns) | (stage == last)
 

@@ -211,10 +211,7 @@ def eval_step(objective, rng, params, carry, batch):
 
 
 def _sum_grads(objective, rng, state: State, batch, parts: int):
-    """Returns gradients of the summed loss, the new carry, metrics and statistics of a batch.
-
-    Of several microbatches the statistics are the mean, each counted from those of the state.
-    """
+    """Returns gradients of the summed loss, the new carry, metrics and statistics of a batch."""
 
     @functools.partial(jax.grad, has_aux=True)
     def loss_grads(params, carry, batch, rng):
@@ -253,6 +250,7 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
     # The zeros, too, so that the scan carries shards and not whole gradients.
     zeros = (_constrain_grads(grads), *rest)
     (grads, sums, statistics), carry = jax.lax.scan(add, zeros, microbatches)
+    # Of the statistics the mean: each microbatch counted from those of the state.
     return grads, merge_rows(carry), sums, jax.tree.map(lambda x: x / parts, statistics)
 
 

@@ -57,10 +57,8 @@ def read_tokenizer(source: Source) -> wordpiece.Tokenizer:
 
 
 def note_case(source: Source, tokens: wordpiece.Tokenizer) -> tuple[str, ...]:
-    """Returns what to say where the vocabulary alone tells that capitals stay.
-
-    Hugging Face's code overlooks that.
-    """
+    """Returns what to say where the vocabulary alone tells that capitals stay."""
+    # Hugging Face's code overlooks that, and lowers the case.
     is_said = source.kind != "hugging_face" or source.options.get("lower") is not None
     if is_said or tokens.lower or "lowercase" in read_normalization(source.with_tokenizer_folder()):
         return ()

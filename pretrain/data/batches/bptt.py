@@ -30,8 +30,8 @@ class BatchLayout(TextLayout):
     The text of an epoch is its documents joined in an order drawn anew from (seed, epoch), and a
     row's share one piece of it.  All rows of a batch have the same length (Merity et al. 2017,
     section 5): about `bptt` tokens, or for a share `short` of the batches half of that, with a
-    standard deviation `std`, drawn from (seed, epoch).  So a token is seldom at the same place of
-    its window as in another epoch.  Each is predicted exactly once an epoch.
+    standard deviation `std`, drawn from (seed, epoch).  Each token is predicted exactly once an
+    epoch.
 
     Without `shuffle` windows are of L tokens, in the corpus's order, and rows that have none left
     weigh 0.
@@ -49,8 +49,7 @@ class BatchLayout(TextLayout):
                            spread evenly over its tokens
 
     Attributes:
-        L: tokens of the longest window; what is drawn longer is cut, as in the released
-            finetune.py.
+        L: tokens of the longest window.
         bptt, std, short: see above; std=0 with short=0 makes all windows equally long.
         backward: the text is read from its end, for a model that predicts what comes before.
 
@@ -107,6 +106,8 @@ class BatchLayout(TextLayout):
             return np.minimum(np.arange(self.L, self.share + self.L, self.L), self.share)
         rng, most = make_rng(self.seed, WINDOWS, number), -(-self.share // LEAST)
         bases = np.where(rng.random(most) < self.short, self.bptt / 2, self.bptt)
+        # Drawn, so that a token is seldom at the same place of its window as in another epoch; what
+        # is drawn longer than L is cut, as in the released finetune.py.
         lengths = np.clip((bases + self.std * rng.standard_normal(most)).astype(int), LEAST, self.L)
         ends = np.cumsum(lengths)
         return np.append(ends[ends < self.share], self.share)
@@ -116,6 +117,8 @@ class BatchLayout(TextLayout):
         if not self.shuffle:
             return 0, step
         with self._lock:
+            # How many steps an epoch has is drawn with its windows: one is known after all before
+            # it.
             while self.first_steps[-1] <= step:
                 windows = len(self.draw_ends(len(self.first_steps) - 1))
                 self.first_steps.append(self.first_steps[-1] + windows)
@@ -130,6 +133,7 @@ class BatchLayout(TextLayout):
         place_BL = first_B1 + begin + np.arange(self.L)
         valid_BL = place_BL < np.minimum(first_B1 + epoch.ends[k], last_B1)
         batch = self._read(epoch.stream, place_BL, valid_BL)
+        # The next epoch joins the documents in another order: no row goes on into it.
         batch["continues_B"] = np.full(len(place_BL), k > 0)
         batch["weight_B"] = valid_BL.any(axis=1).astype(np.float32)
         return batch

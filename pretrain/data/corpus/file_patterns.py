@@ -11,8 +11,6 @@ DEEP = "**"
 def find_files(pattern: str) -> tuple[list[Path], list[str]]:
     """Finds files by a glob, in which `**` descends into folders and links to folders, each once.
 
-    Of several paths to one file the one with the fewest links is taken, then the first.
-
     Returns:
         (the files, sorted by path; the links to others of them, or back to a folder above).
     """
@@ -21,6 +19,7 @@ def find_files(pattern: str) -> tuple[list[Path], list[str]]:
     paths: dict[str, list[str]] = {}
     for name in filter(os.path.isfile, names):
         paths.setdefault(os.path.realpath(name), []).append(name)
+    # Of several paths to one file the one with the fewest links, then the first.
     files = [min(same, key=_rank_name) for same in paths.values()]
     again |= {name for same in paths.values() for name in same} - {*files}
     return sorted(map(Path, files)), sorted(again)

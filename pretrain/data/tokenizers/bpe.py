@@ -45,12 +45,8 @@ WORDS = [
 class Tokenizer(MergeEncoder):
     """Characters, merged within words; unknown characters are <unk>.
 
-    The published vocabulary has no end of a document.  Its line end is used for that, as line ends
-    within a text are blanks here.
-
     Attributes:
-        word_start_V: the piece ends its word.  Only the piece before could say whether it begins
-            one; but there are as many ends as beginnings.
+        word_start_V: the piece ends its word.
     """
 
     name = "bpe"
@@ -65,7 +61,11 @@ class Tokenizer(MergeEncoder):
         self._library.normalizer = CLEANING
         self._library.decoder = decoders.BPEDecoder(suffix=LAST)
         self.V = len(self.pieces)
+        # Only the piece before could say whether one begins a word; but there are as many ends as
+        # beginnings.
         self.word_start_V = np.array([p.endswith(LAST) or p == UNK for p in self.pieces])
+        # The published vocabulary has no end of a document: its line end is used for that, as line
+        # ends within a text are blanks here.
         self.special = {"unk": ids[UNK], "eod": ids[EOD]}
 
     @staticmethod

@@ -16,9 +16,7 @@ MARKS = {"<S>": BOS, "</S>": EOS}
 def spell_words(words: Sequence[str], W: int = 50) -> np.ndarray:
     """Spells each word: BOW, at most W - 2 bytes, EOW, PAD up to W.
 
-    Follows bilm-tf's UnicodeCharsVocabulary: a long word is cut between bytes, not characters;
-    "<S>" and "</S>" are one id each between BOW and EOW.  Nothing is added to the ids, as in
-    its training (its inference adds 1).
+    Follows bilm-tf's UnicodeCharsVocabulary: "<S>" and "</S>" are one id each between BOW and EOW.
 
     Args:
         words: n words.
@@ -31,12 +29,14 @@ def spell_words(words: Sequence[str], W: int = 50) -> np.ndarray:
         UserError: W has no room for a character.
     """
     check_width(W)
+    # A long word is cut between bytes, not characters, as there.
     spelled = [word.encode("utf-8", "ignore")[: W - 2] for word in words]
     n, sizes_n1 = len(spelled), np.array([len(word) for word in spelled], int)[:, None]
     ids_nW = np.full((n, W), PAD, np.uint16)
     ids_nW[:, 0] = BOW
     inside_nW = np.arange(W) < sizes_n1 + 1
     inside_nW[:, 0] = False
+    # Nothing is added to the ids, as in bilm-tf's training; its inference adds 1.
     ids_nW[inside_nW] = np.frombuffer(b"".join(spelled), np.uint8)
     np.put_along_axis(ids_nW, sizes_n1 + 1, np.uint16(EOW), axis=1)
     for i, word in enumerate(words):

@@ -13,10 +13,7 @@ RECORD = "sha256.json"
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Writes the files, then their hashes; nothing if all of that exists already.
-
-    A link is replaced, be it the folder or a file.
-    """
+    """Writes the files, then their hashes; nothing if all of that exists already."""
     if folder.is_symlink():  # it leads to the tokenizer of another run
         folder.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,6 +52,7 @@ def hash_saved(folder: Path) -> str:
 def _is_there(folder: Path, record: dict[str, str]) -> bool:
     paths = [folder / name for name in (*record, RECORD)]
     with contextlib.suppress(UserError):
+        # A file that is a link is another run's, as a folder is, and replaced.
         is_own = not any(path.is_symlink() for path in paths)
         return (
             is_own

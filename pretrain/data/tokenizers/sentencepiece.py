@@ -62,6 +62,7 @@ class Tokenizer:
         self.word_start_V = np.array([starts_word(piece) for piece in self.pieces])
         ids = {piece: i for i, piece in enumerate(self.pieces)}
         self.special = {k: ids[piece] for k, piece in SPECIAL.items() if piece in ids}
+        # Pieces as "1990,": XLNet's prepro_utils.py parts the comma from the number.
         self._replaced = {
             i: self._without_comma(piece)
             for i, piece in enumerate(self.pieces)

@@ -105,10 +105,8 @@ def _size_error(V: int, reason: str) -> UserError:
 
 
 def sample_texts(texts: Iterable[str], sample: int) -> list[str]:
-    """Samples at most `sample` of the texts uniformly, the same ones each time.
-
-    By reservoir sampling (Vitter, 1985), since the number of texts is not known.
-    """
+    """Samples at most `sample` of the texts uniformly, the same ones each time."""
+    # By reservoir sampling (Vitter, 1985), since the number of texts is not known.
     texts, rng = iter(texts), random.Random(0)
     chosen = list(itertools.islice(texts, sample))
     for number, text in enumerate(texts, sample + 1):

@@ -22,9 +22,6 @@ def find_new_words(
 ) -> list[tuple[str, float]]:
     """Finds the commonest words that are cut into several pieces, or unknown.
 
-    A word's score is the sum of its pieces', and a little more: so it is taken whole, and a longer
-    word is cut otherwise only where those pieces stand in it.
-
     Args:
         texts: normalised: a "▁" before each word.
         most: how many of them.
@@ -52,6 +49,8 @@ def find_new_words(
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     lowest = min(scores) - UNKNOWN_PENALTY
 
+    # The sum of its pieces' scores, and a little more: so it is taken whole, and a longer word is
+    # cut otherwise only where those pieces stand in it.
     def score(word: str) -> float:
         parts = (lowest if i == unknown else scores[i] for i in ids[word])
         return sum(parts) + BONUS * len(ids[word])

@@ -51,6 +51,7 @@ class WholeWords:
         is_first_n = np.diff(word_n, prepend=-1) > 0
         ids_n = np.where(is_new_n, new_w[word_n], ids_n)
         places_n2 = np.where(is_new_n[:, None], places_w2[word_n], places_n2)
+        # Of a word with an id of its own the first piece stays: it has the word's id and place now.
         taken_n = is_first_n | ~is_new_n
         return Span(ids_n[taken_n], places_n2[taken_n])
 
@@ -70,15 +71,13 @@ def copy_rules(cut: library.Tokenizer) -> library.Tokenizer:
 
 
 def rank_words(texts: Iterable[str], cut: library.Tokenizer) -> list[str]:
-    """Lists the words that a tokenizer finds in texts, the commonest first.
-
-    Of words equally frequent the lesser UTF-8 is first.
-    """
+    """Lists the words that a tokenizer finds in texts, the commonest first."""
     counter = copy_rules(cut)
     # The trainer's own default would drop the rarer words.
     everything = trainers.WordLevelTrainer(vocab_size=1 << 48, show_progress=False)
     counter.train_from_iterator(texts, everything)
     ids = counter.get_vocab(with_added_tokens=False)
+    # In the trainer's order: of words equally frequent the lesser UTF-8 is first.
     return sorted(ids, key=ids.__getitem__)
 
 

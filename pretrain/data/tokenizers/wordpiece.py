@@ -40,7 +40,7 @@ USUAL: dict[str, Any] = dict(  # by BERT's own code; other values are saved
 class Tokenizer(Encoder):
     """Words and marks of punctuation, each cut into the longest pieces there are, left to right.
 
-    A word that cannot be cut so is [UNK].  [SEP] also ends a document.
+    A word that cannot be cut so is [UNK].
 
     Attributes:
         clean_text: control characters are dropped, and all blanks are alike.

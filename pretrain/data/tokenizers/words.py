@@ -30,10 +30,7 @@ SPLITS = {
 
 @dataclass
 class Tokenizer(Encoder):
-    """Words as they are spelled; one without an id is <UNK>, and so are "<S>" and "</S>" in text.
-
-    </S> ends every sentence, and the last one's ends the document.
-    """
+    """Words as they are spelled; those without an id are <UNK>, as are "<S>" and "</S>" in text."""
 
     pieces: list[str]
     split: str = "punctuation"
@@ -46,6 +43,7 @@ class Tokenizer(Encoder):
         self._library.model = models.WordLevel(ids, unk_token=MARKS[2])
         self.V = len(self.pieces)
         self.word_start_V = np.ones(self.V, bool)
+        # </S> ends every sentence, and the last one's ends the document.
         self.special = {"bos": 0, "eos": 1, "unk": 2, "eod": 1}
 
     @staticmethod
