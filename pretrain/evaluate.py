@@ -24,6 +24,7 @@ from pretrain.data.corpus.prepared_corpus import Corpus
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
+from pretrain.inference.run import Run
 from pretrain.runtime.addresses import remove_credentials
 from pretrain.runtime.errors import TerminatedError, UserError
 from pretrain.runtime.files import open_private
@@ -67,7 +68,7 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     if "objective" not in run.config:
         raise UserError(f"{workdir} holds a run without an objective: it was fine-tuned")
     fields = apply_changes(run.config.corpus, config.corpus)
-    corpus = prepare_corpus(fields, workdir)
+    corpus = prepare_corpus(fields, run)
     objective = call_section(
         "objective",
         objectives.build,
@@ -92,9 +93,11 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     return {**what, **count_units(total), **compute_means(total)}
 
 
-def prepare_corpus(fields: Mapping[str, Any], workdir: pathlib.Path) -> Corpus:
+def prepare_corpus(fields: Mapping[str, Any], run: Run) -> Corpus:
     """Prepares the corpus of these options in the run's tokens, with nothing held out."""
-    saved = {"name": "saved", "folder": str(workdir / "tokenizer")}
+    saved: dict[str, Any] = {"name": "saved", "folder": str(run.workdir / "tokenizer")}
+    if hasattr(run.tokenizer, "extend") and not run.reads_characters:
+        saved["extend"] = 0  # a table of words has no row for an id of a new one
     whole = {"held_out": 0, "held_out_files": ""}
     return call_section("corpus", prepare.prepare, {**fields, **whole, "tokens": saved})
 

@@ -27,8 +27,9 @@ class Backbone(Protocol):
     """A Linen module that turns tokens into states.
 
     Attributes:
-        FREE_FIELDS: fields that may differ from those that the weights were trained with: how
-            parameters begin, dropout, the dtype to compute in.
+        FREE_FIELDS: fields that may differ from those that the weights were trained with, as no
+            shape of a weight depends on them: how parameters begin, dropout, the dtype to compute
+            in; `attention` of a transformer; `M` and `reuse_len` of XLNet.
         V, D, N: vocabulary, width, layers.
         dtype: that it computes in.
         is_causal: read from left to right, also where no objective says so (`text_mask`).

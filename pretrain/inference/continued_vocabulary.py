@@ -110,7 +110,7 @@ def resolve_tokens(
         return V, same, ""
     saved = dict(name="saved", folder=f"{recipe.init}/tokenizer", extend=extend)
     # A word that is read by its characters is one, whether or not there is a row to predict it by.
-    rest = {"rest": True} if getattr(run.backbone, "inputs", "") == "characters" else {}
+    rest = {"rest": True} if run.reads_characters else {}
     if extend or rest:
         saved |= rest | {"digest": saved_files.hash_saved(run.workdir / "tokenizer")}
     if not extend:

@@ -22,3 +22,8 @@ class Run(NamedTuple):
     tokenizer: Tokenizer
     backbone: Any
     head: Any
+
+    @property
+    def reads_characters(self) -> bool:
+        """Whether words are read by their characters, those without an id as well as others."""
+        return getattr(self.backbone, "inputs", "") == "characters"

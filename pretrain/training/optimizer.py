@@ -216,7 +216,7 @@ class Optimizer:
         max_norm: path -> the norm that columns have at most after a step, see `limit_columns`.
         grad_scale: what the gradient is multiplied by first, where it matters (ELMo's Adagrad,
             whose loss is one per row of the batch instead of one per token).
-        freeze: a path, as "backbone": the parameters there rest; "": none do.
+        freeze: a path, as "backbone": the parameters there are frozen; "": none are.
         rates: path -> factor of the updates there; of several the longest path counts.
         layer_lr_decay: factor per layer downwards, see `layer_rules.layer_decay`; 1: none learns
             slower.

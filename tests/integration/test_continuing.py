@@ -87,7 +87,10 @@ def test_a_run_begins_with_what_another_knew(toy, first, pretrain, tmp_path, rec
 def test_the_loss_at_step_0_is_what_evaluate_says_of_the_start(
     toy, first, pretrain, tmp_path, recipe
 ):
-    changes = {"train.eval_batches": 0, "corpus.source": f"text:{write_other(tmp_path)}"}
+    changes = {
+        "train.eval_batches": 0,
+        "corpus.source": corpora.write_with_new_words(tmp_path / "b.txt"),
+    }
     config = toy.config(recipe, changes)
     config.init = str(first(recipe))
     start = continuation.open_start(config, tmp_path / "run")
@@ -122,19 +125,11 @@ def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain,
         start.loop_options(start.run.tokenizer, print)["prepare"](steps.init())
 
 
-def write_other(folder):
-    """Another text than the toys', with words that it lacks."""
-    text = folder / "b.txt"
-    words = 60 * "so vuv Zyx vuv Zyx vuv.\n"
-    text.write_text(corpora.prose(7, sentences=96, per_paragraph=12) + words)
-    return text
-
-
 @pytest.mark.parametrize("recipe", toys.quickly("clm"))
 def test_another_text_is_read_in_the_runs_tokens_and_resumed_exactly(
     toy, first, pretrain, tmp_path, monkeypatch, recipe
 ):
-    config = toy.config(recipe, {"corpus.source": f"text:{write_other(tmp_path)}"})
+    config = toy.config(recipe, {"corpus.source": corpora.write_with_new_words(tmp_path / "b.txt")})
     start = shutil.copytree(first(recipe), tmp_path / "start")
     config.init = str(start)
     assert pretrain(config, tmp_path / "straight") == 0
@@ -158,7 +153,12 @@ def test_another_text_is_read_in_the_runs_tokens_and_resumed_exactly(
 def test_new_words_of_a_text_join_the_vocabulary_and_stay(
     toy, first, pretrain, tmp_path, monkeypatch, capsys, recipe
 ):
-    changes = {"corpus.source": f"text:{write_other(tmp_path)}", "corpus.tokens.extend": 2}
+    changes = {
+        "corpus.source": corpora.write_with_new_words(tmp_path / "b.txt"),
+        "corpus.tokens.extend": 2,
+    }
+    if recipe == "mlm":  # the one with a table of segments
+        changes["model.S"] = 3
     config = toy.config(recipe, changes)
     start = shutil.copytree(first(recipe), tmp_path / "start")
     config.init = str(start)
@@ -167,6 +167,7 @@ def test_new_words_of_a_text_join_the_vocabulary_and_stay(
     tables = [line for line in said.splitlines() if "grown: 2 rows, the mean of the old" in line]
     names = {"plm": 2, "mlm": 2, "clm": 1, "bilm": 2}  # of tokens, and of their softmax or biases
     assert len(tables) == names[recipe]
+    assert ("segment_SD [3, 16]: grown: 1 rows, the mean of the old" in said) == (recipe == "mlm")
     assert f"adding 2 words of the text to the vocabulary {start}" in said
     old, new = (load_run(x) for x in (start, tmp_path / "straight"))
     V = old.config.model.V
@@ -174,9 +175,7 @@ def test_new_words_of_a_text_join_the_vocabulary_and_stay(
     assert new.tokenizer.pieces[:V] == old.tokenizer.pieces[:V]
     (ids,) = new.tokenizer.encode(["so Zyx vuv"])
     assert sorted(ids[-2:]) == [V, V + 1]
-    shutil.rmtree(start)
     monkeypatch.setattr(processes, "Stop", StopSoon)
-    config.init = str(shutil.copytree(first(recipe), start))
     assert pretrain(config, tmp_path / "run") == 75
     monkeypatch.undo()
     shutil.rmtree(start)

@@ -14,6 +14,7 @@ from pretrain.data.batches.phases import Phases
 from pretrain.distributed.processes import multihost_utils
 from pretrain.runtime.errors import UserError
 from pretrain.training import hooks
+from tests.support import corpora
 from tests.support import tiny_runs as toys
 from tests.support.array_files import small_disk
 
@@ -25,13 +26,17 @@ ENDLESS = {"optim.steps": 2000, "train.save_every": 5000, "train.eval_every": 50
 
 @pytest.fixture(scope="module")
 def undisturbed(toy, tmp_path_factory):
-    """The workdir of a run that nothing befell, for each recipe and number of steps."""
+    """A run that nothing befell: (recipe, steps, does it go on) -> its workdir and changes."""
 
     @functools.cache
-    def run(recipe, steps):
+    def run(recipe, steps, goes_on=False):
         workdir = tmp_path_factory.mktemp("undisturbed")
-        toys.finish(toy.start(recipe, workdir, LONG | {"optim.steps": steps}))
-        return workdir
+        changes = LONG | {"optim.steps": steps}
+        if goes_on:
+            changes |= {"init": run(recipe, 3)[0], "corpus.tokens.extend": 2}
+            changes["corpus.source"] = corpora.write_with_new_words(workdir / "text.txt")
+        toys.finish(toy.start(recipe, workdir, changes))
+        return workdir, changes
 
     return run
 
@@ -53,14 +58,17 @@ def kill_somewhere(toy, recipe, workdir, changes, draw) -> bool:
 
 @pytest.mark.parametrize("recipe", toys.QUICKEST)
 @pytest.mark.parametrize(
-    ("kills", "steps"),
-    [(1, 8), pytest.param(20, 40, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])],
+    ("kills", "steps", "goes_on"),
+    [
+        (1, 8, False),
+        pytest.param(4, 8, True, marks=pytest.mark.slow),  # from another run, with more words
+        pytest.param(20, 40, False, marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
+    ],
 )
 def test_a_run_killed_again_and_again_arrives_bit_for_bit(
-    toy, undisturbed, tmp_path, recipe, kills, steps
+    toy, undisturbed, tmp_path, recipe, kills, steps, goes_on
 ):
-    whole, draw = undisturbed(recipe, steps), random.Random(kills)
-    changes = LONG | {"optim.steps": steps}
+    (whole, changes), draw = undisturbed(recipe, steps, goes_on), random.Random(kills)
     hit = [kill_somewhere(toy, recipe, tmp_path, changes, draw) for _ in range(kills)]
     assert hit[0]
     toys.finish(toy.start(recipe, tmp_path, changes))

@@ -7,16 +7,20 @@ import math
 import pathlib
 import re
 import shutil
+from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from pretrain import evaluate
 from pretrain.checkpoint import streaming_writer
 from pretrain.data import prepare as preparation
 from pretrain.data.batches import build
+from pretrain.data.tokenizers import registry
 from pretrain.distributed.sharding import make_mesh
+from pretrain.inference.run import Run
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 from pretrain.training import logging
@@ -223,6 +227,18 @@ def test_without_a_tokenizer_or_a_checkpoint_it_says_so(run, held_out, on, tmp_p
     (workdir / "tokenizer").rename(workdir / "gone")
     with pytest.raises(UserError, match=f"{workdir}/tokenizer: no tokenizer was saved there"):
         evaluate.evaluate_run(on(held_out), workdir)
+
+
+@pytest.mark.parametrize("inputs", ["words", "characters"])
+def test_a_new_word_has_an_id_where_its_characters_are_read(toy, tmp_path, inputs):
+    registry.learn(iter(["a b"]), name="words").save(tmp_path / "tokenizer")
+    tokenizer = registry.load(tmp_path / "tokenizer")
+    run = Run(tmp_path, ConfigDict(), tokenizer, SimpleNamespace(inputs=inputs), None)
+    (tmp_path / "text.txt").write_text("b zyx a\n")
+    fields = {"source": f"text:{tmp_path}/text.txt", "cache": str(toy.cache)}
+    corpus = evaluate.prepare_corpus(fields, run)
+    expected = [4, tokenizer.V if inputs == "characters" else 2, 3, 1]
+    assert corpus.tokens.tolist() == expected
 
 
 def test_told_to_terminate_it_gives_no_half_result(run, held_out, on, monkeypatch):

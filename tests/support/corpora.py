@@ -33,6 +33,13 @@ def prose(seed: int, sentences: int, per_paragraph: int = 5) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_with_new_words(path: Path) -> str:
+    """Writes prose whose commonest words are in no other; returns it as a source."""
+    text = prose(7, sentences=96, per_paragraph=12) + 60 * "so vuv Zyx vuv Zyx vuv.\n"
+    path.write_text(text)
+    return f"text:{path}"
+
+
 def write(folder: Path, documents: int = 12, sentences: int = 40) -> str:
     """Writes files of prose; returns them as a source."""
     folder.mkdir(parents=True, exist_ok=True)
