@@ -10,15 +10,13 @@
     wikitext103   60,000    44.2 million  27 PFLOP    (ULMFiT's first stage)
 
 The texts are read from the folders that they come in, `wikitext-2/wiki.train.tokens` and
-`wiki.valid.tokens`.  Every line ends in </S>, blank ones too, as all count who publish: 245,569
-tokens of WikiText-2's test text.  It is measured after training by
+`wiki.valid.tokens`.  The test text is measured after training by
 
     python -m pretrain.evaluate --workdir=runs/awd_lstm-wikitext2 --config=configs/evaluate/text.py
         --config.corpus.source='text:wikitext-2/wiki.test.tokens' --config.batches.B=1
 
-The ids are two more than the words published: <S>, and <UNK> beside the text's own <unk>.  Training
-on from the average, as the released finetune.py does, is --config.init= with this run.  The model
-that reads from right to left, of which ULMFiT has one, is --config.batches.backward=True
+Training on from the average, as the released finetune.py does, is --config.init= with this run.
+The model that reads from right to left, of which ULMFiT has one, is --config.batches.backward=True
 --config.text_format=ulmfit_backward.
 """
 
@@ -44,10 +42,13 @@ def wikitext2() -> ConfigDict:
     config.corpus = dict(
         source="text:wikitext-2/wiki.[tv][ra]*.tokens",  # train and valid: both files' words
         documents="file",
+        # Every line ends in </S>, blank ones too, as all count who publish: 245,569 tokens of
+        # WikiText-2's test text.
         sentences="every_line",
         held_out=0.0,
         held_out_files="wiki.valid.tokens",
         cache="data",
+        # Two ids more than the words published: <S>, and <UNK> beside the text's own <unk>.
         tokens=dict(name="words", split="blank", types=33_280, extend=0),
     )
     # main.py sets no limit to a window's length; its finetune.py cuts what is drawn above 80.
@@ -105,11 +106,9 @@ def ptb() -> ConfigDict:
 
 
 def wikitext103() -> ConfigDict:
-    """Returns the LM that ULMFiT goes on from (Howard & Ruder 2018, arXiv 1801.06146).
-
-    Their paper gives the text, 103 million words, the sizes and the dropouts; rate, epochs and
-    Adam's betas of this stage are those of their second stage.
-    """
+    """Returns the LM that ULMFiT goes on from (Howard & Ruder 2018, arXiv 1801.06146)."""
+    # Their paper gives the text, 103 million words, the sizes and the dropouts; rate, epochs and
+    # Adam's betas of this stage are those of their second stage.
     config = wikitext2()
     config.corpus.update(source="text:wikitext-103/wiki.[tv][ra]*.tokens")
     config.corpus.tokens.types = 60_000

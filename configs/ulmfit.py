@@ -12,14 +12,12 @@ the texts that `configs/finetune/ulmfit.py` then classifies, without their label
     ag_news    the beginnings of 120,000 news   5,400,000     60,000      18,000
     imdb       25,000 reviews of films          6,700,000     60,000      22,000
 
-The vocabulary is the text's own: the commonest words, of the first two those that occur twice.  A
-word that the run knew keeps its row, the others begin as the mean.  --config.init_tokens=run
---config.corpus.tokens.extend=1000 keeps all words of the run instead, and adds the text's.
+The vocabulary is the text's own; --config.init_tokens=run --config.corpus.tokens.extend=1000 keeps
+all words of the run instead, and adds the text's.
 
 A ".script" at a preset's end takes the released code's values: a rate for each group of layers in
-the place of one that falls by 2.6 from layer to layer, and Adam's first beta.  The paper tuned
-15 epochs on small data; the released code takes 25, and 50 on IMDb.  For the second model, which
-reads backwards, --config.batches.backward=True, as in the run that it goes on from.
+the place of one that falls by 2.6 from layer to layer, and Adam's first beta.  For the second
+model, which reads backwards, --config.batches.backward=True, as in the run that it goes on from.
 """
 
 import functools
@@ -28,7 +26,9 @@ from ml_collections import ConfigDict
 
 from configs import common
 
-# Where the texts are, words, and the steps of 15 epochs, of 64 rows of about 68 words.
+# Where the texts are, the commonest words (of the first two texts those that occur twice), and the
+# steps of 15 epochs, of 64 rows of about 68 words.  The paper tuned 15 epochs on small data; the
+# released code takes 25, and 50 on IMDb.
 ROWS: dict = dict(header=False, label=0)
 TEXTS: dict[str, tuple[dict, int, int]] = {
     "trec": (dict(path="TREC.train", kind="lines", encoding="latin-1"), 3_600, 200),
@@ -50,6 +50,7 @@ def get_config(preset: str = "trec") -> ConfigDict:
 def paper(data: dict, types: int, steps: int) -> ConfigDict:
     """Returns the paper's recipe for a task's texts."""
     config = common.base()
+    # A word that the run knew keeps its row, the others begin as the mean.
     config.init_tokens = "recipe"
     config.corpus = dict(
         source="finetune.datasets.corpus",

@@ -5,10 +5,8 @@
 Run it where the data are, or name them: --config.data.train=... .  The run that it goes on from is
 one of `configs/ulmfit.py`, tuned to the task's text, or of the AWD-LSTM itself.
 
-Layers are unfrozen one after the other from the top, one more each epoch, and each learns 2.6
-times slower than the one above.  Long texts are read 70 words at a time from the state that those
-before left, and their last 1400 states are pooled.  A ".script" at a preset's end takes the
-released code's values: head alone, top layer too, then all at once.
+A ".script" at a preset's end takes the released code's values: head alone, top layer too, then all
+at once.
 
     error, published                      trec    ag_news   imdb
     both directions, WikiText-103's LM     3.6%     5.01%    4.6%
@@ -40,6 +38,8 @@ def paper(examples: ConfigDict) -> ConfigDict:
     config.text_format = "ulmfit"
     config.model = dict(dropoute=0.05, dropouti=0.4, dropouth=0.3, wdrop=0.5)
     config.task = common.task("classify", metrics=("accuracy",))
+    # Long texts are read 70 words at a time from the state that those before left, and their last
+    # 1400 states are pooled.
     config.task.encoder = common.encoder("backbone", window=70, ar=2.0, tar=1.0)
     config.task.head = dict(
         pool="concat",
@@ -57,6 +57,8 @@ def paper(examples: ConfigDict) -> ConfigDict:
         decay="slanted",
         stlr_cut_frac=0.1,
         stlr_ratio=32.0,
+        # Layers are unfrozen one after the other from the top, one more each epoch, and each learns
+        # 2.6 times slower than the one above.
         stages=(1, 1, 1, 1, 11),  # in epochs: the head, three LSTMs, and the words' vectors, too
         chain_thaw=False,
         warmup=0,

@@ -28,8 +28,6 @@ def read(
 ) -> Read:
     """Reads a split ("train", "validation[:10%]"); see `table.read` for the other fields.
 
-    Labels are the names of classes; hidden ones (-1) are None.
-
     Args:
         path: name[/config][:version].
         texts, label, id: features.
@@ -47,7 +45,8 @@ def read(
     with sources.explain_errors(f"tfds:{path}"):
         source = builder.as_data_source(split=split)
     if label and _is_hidden(builder.info.features[label], source, label):
-        # Without a label the examples are for prediction.
+        # Labels are the names of classes, of which a hidden one (-1) has none.  Without a label the
+        # examples are for prediction.
         layout = dataclasses.replace(layout, label="")
     cells = _make_reader(builder.info.features, layout)
     placed = ((f"tfds:{path}, {split}, example {i}", one) for i, one in enumerate(source))

@@ -74,9 +74,7 @@ def squad2(
     no_answer: Sequence[float] | None = None,
     threshold: float = math.inf,
 ) -> dict[str, float]:
-    """Returns exact and f1 of SQuAD 2.0, also of the questions with and without answer alone.
-
-    Those have the prefixes HasAns_ and NoAns_.
+    """Returns exact and f1 of SQuAD 2.0; as HasAns_ and NoAns_ of those questions alone.
 
     Args:
         predictions: "" says that there is no answer.

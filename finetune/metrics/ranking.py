@@ -23,12 +23,11 @@ GAINS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def mrr(scores: Lists, relevances: Lists, k: int | None = None) -> float:
     """Returns the mean of 1 / rank of the first relevant candidate, 0.0 where it is beyond k.
 
-    A candidate is relevant if its relevance is above 0.
-
     Raises:
         UserError: lengths differ, there is no query, or a number is not finite.  So do the
             functions below.
     """
+    # A candidate is relevant if its relevance is above 0.
     return _mean(scores, relevances, lambda rel_N: _reciprocal_rank(rel_N[:k] > 0), k)
 
 

@@ -1,4 +1,4 @@
-"""What predicts examples, and what their predictions look like."""
+"""Predicts examples with one run or several, and formats their predictions."""
 
 from collections.abc import Sequence
 

@@ -22,14 +22,12 @@ def read_blocks(
 ) -> Iterator[Read]:
     """Yields what `datasets.read` finds in a file or folder, `size` examples at a time, in order.
 
-    Tables without quotes and JSON lines are read in parts, all other formats as a whole.  Places
-    and errors name the lines of the file itself.
-
     Raises:
         UserError: as `datasets.read`.
     """
     size = size or BLOCK_SIZE
     header = count_header_lines(path, format, fields)
+    # Tables without quotes and JSON lines are read in parts, all other formats as a whole.
     if header is None:
         whole = call_section("fields", datasets.read, fields, format=format, path=path)
         for at in range(0, len(whole.examples), size):
@@ -43,6 +41,7 @@ def read_blocks(
         part = Path(folder) / drop_packing(path)
         for number, lines in split_lines(path, header, size):
             part.write_bytes(b"".join(lines))
+            # Places and errors name the lines of the file itself.
             block = _read_part(lambda: read(str(part), **fields), part, path, number - header)
             count += len(block.examples)
             if block.examples or block.notes:

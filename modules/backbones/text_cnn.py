@@ -22,8 +22,6 @@ TABLES = {"learned": "token_VD", "fixed": "fixed_VD"}
 class Backbone(WordNetwork):
     """Words to states, what the filters make of the windows around each word.
 
-    The maximum over a row's words is that of the paper's code.
-
     Attributes:
         V, D, dropout, init_scale: see `WordNetwork`; the paper has no dropout there.
         filters: (words wide, how many) each; together they are X.
@@ -108,7 +106,8 @@ def _highest_windows(y_BLX, valid_BL):
     L = valid_BL.shape[1]
     w = y_BLX.shape[1] - L + 1
     # In the paper's code windows hang over either edge by all but one word, where they see zeros.
-    # The first and the last word have those, besides the window around them.
+    # The first and the last word have those, besides the window around them, so that the maximum
+    # over a row's words is that of the paper's code.
     middle, places_L = w // 2, jnp.arange(L)
     first_B, last_B = valid_BL.argmax(1), L - 1 - valid_BL[:, ::-1].argmax(1)
     left_B1X = _highest(y_BLX, first_B, 0, middle + 1)

@@ -102,17 +102,14 @@ class Backbone(nn.Module):
         memory: KVCache | None = None,
         train: bool,
     ) -> Output:
-        """Computes states, see `modules.backbones.Backbone`.
-
-        With a memory (`initial_memory`) the tokens stand behind those that it has read, of each
-        row as many as `mask.lengths_B` says; the next call goes on behind them.
-        """
+        """Computes states, see `modules.backbones.Backbone`; tokens stand behind the memory's."""
         if reason := self.refusal(mask):
             raise ValueError(reason)
         if memory is None:
             x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, train=train)
             return Output(self.stack(x_BLD, mask, slots_BP, train=train)[0])
-        # Rows may have read unequally many tokens: each goes on from its own length.
+        # Rows may have read unequally many tokens: each goes on from its own length, and reads as
+        # many as `mask.lengths_B` says; the next call goes on behind them.
         positions_BL = memory.length_B[:, None] + jnp.arange(tokens_BL.shape[1])
         x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, train=train)
         h_BLD, memory = self.stack.extend(x_BLD, positions_BL, mask, memory, train=train)
@@ -129,16 +126,12 @@ class Backbone(nn.Module):
         return ""
 
     def layer_states(self, tokens_BL, *, mask: Mask, segments_BL=None, memory=None) -> Output:
-        """Computes what every layer makes of the rows, without dropout: [N + 1, B, L, D].
-
-        The first is what the first layer reads; the last is after the norm at the end, if there
-        is one, and those in between are as they run from layer to layer.
-        """
+        """Computes what every layer makes of the rows, without dropout: [N + 1, B, L, D]."""
         refuse_arguments("a reader of whole rows", memory=memory)
         x_BLD = self.embedding(tokens_BL, segments_BL, None, train=False)
         h_BLD, h_NBLD = self.stack(x_BLD, mask, None, train=False, every=True)
-        # The top layer's states are replaced by themselves after the final norm, as a call gives
-        # them.
+        # The first is what the first layer reads, the others are as they run from layer to layer;
+        # but the last is after the norm at the end, if there is one, as a call gives it.
         return Output(jnp.concatenate([x_BLD[None], h_NBLD[:-1], h_BLD[None]]))
 
     def initial_memory(self, B: int, J: int = 0) -> KVCache:

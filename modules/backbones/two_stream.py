@@ -104,8 +104,6 @@ class Backbone(nn.Module):
     ) -> Output:
         """Computes states, see `modules.backbones.Backbone`; everything sees itself besides.
 
-        Under a mask with `hides_slots` the states of the slots are the query stream's.
-
         Args:
             segments_BL: compared for equality; [B, L] and a memory of segment 0, or [B, M + L].
             blind_BP: False where a query starts from its token all the same; None: nowhere.
@@ -120,7 +118,8 @@ class Backbone(nn.Module):
         streams = [constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")]
         views, last = make_views(mask, _pad_segments(segments_BL, B, L, M), L, slots_BP)
         if mask.hides_slots and slots_BP is not None:
-            # Two draws of dropout, on the content and on the queries: as the released code.
+            # The states of the slots are then the query stream's.  Two draws of dropout, on the
+            # content and on the queries: as the released code.
             g_BPD = _start_queries(self.query_1D, embedded_BLD, slots_BP, blind_BP)
             streams.append(constrain_sharding(self.drop(g_BPD, train=train), "BPD"))
         distances = self._embed_distances(B, L, M, backward_B, train)
@@ -138,10 +137,7 @@ class Backbone(nn.Module):
         return ""
 
     def layer_states(self, tokens_BL, *, mask: Mask, segments_BL=None, memory=None) -> Output:
-        """Computes what every layer makes of the content, without dropout: [N + 1, B, L, D].
-
-        The first is the tokens' embedding; the last is what a call gives.
-        """
+        """Computes what every layer makes of the content, without dropout: [N + 1, B, L, D]."""
         refuse_arguments("a reader of whole rows", memory=memory)
         B, L = tokens_BL.shape
         views, last = make_views(mask, _pad_segments(segments_BL, B, L, 0), L, None)
@@ -150,6 +146,7 @@ class Backbone(nn.Module):
         h_BLD, _, h_NBLD = self.stack(
             [x_BLD], views, last, None, distances, train=False, every=True
         )
+        # The first is the tokens' embedding; the last is what a call gives.
         return Output(jnp.concatenate([h_NBLD, h_BLD[None]]))
 
     def initial_memory(self, B: int) -> Memory | None:

@@ -137,11 +137,10 @@ class LanguageModelHead(nn.Module):
 def build(backbone: Any, **fields: Any) -> LanguageModelHead:
     """Builds the head of a backbone: `build(backbone, bias=True)`.
 
-    Sizes, dtype, and how a layer is made, are the backbone's where the fields do not say.
-
     Raises:
         plugins.FieldError: the fields are not those of a head.
     """
+    # Sizes, dtype, and how a layer is made, are the backbone's where the fields do not say.
     sizes = plugins.shared_fields(backbone, LanguageModelHead)
     return plugins.construct(LanguageModelHead, **{**sizes, **fields})
 

@@ -66,14 +66,12 @@ class Linear(nn.Module):
 
 
 class IndependentHead(nn.Module):
-    """Scores start and end each by itself; no answer is the span of `null_B`.
-
-    Devlin et al. 2019, sections 4.2 and 4.3.
-    """
+    """Scores start and end each by itself, no answer as the span of `null_B`: BERT's."""
 
     dropout: float = 0.0  # not used: BERT has none here
 
     def setup(self):
+        # Devlin et al. 2019, sections 4.2 and 4.3: a vector S for the start, and E for the end.
         self.ends = Linear(2)
 
     def _logits(self, h_BLD):

@@ -51,6 +51,7 @@ def _multiply_words(x_BLD, kernels, valid_BL):
     B, L, _ = x_BLD.shape
     # The smallest batch, of one row, makes the parameters and divides over no devices.
     devices = num_shards("B") if B % num_shards("B") == 0 else 1
+    # A shape is known before the batch is: where more words come, `cond` takes the padded rows.
     words = int(LONGEST * (B // devices) * L)
     first_B = valid_BL.argmax(1)
     # Words between which there is padding keep their distance.
@@ -81,10 +82,8 @@ def _multiply_words(x_BLD, kernels, valid_BL):
 
 
 def _add_products(x_BLD, kernel_wDX):
-    """Multiplies windows as a convolution does: one product, whose parts are added up shifted.
-
-    Inside a branch XLA's convolutions take ten times as long on the way back.
-    """
+    """Multiplies windows as a convolution does: one product, whose parts are added up shifted."""
+    # Inside a branch XLA's convolutions take ten times as long on the way back.
     (B, L, D), (w, _, X) = x_BLD.shape, kernel_wDX.shape
     flat_DF = jnp.swapaxes(kernel_wDX, 0, 1).reshape(D, w * X)
     # Two dimensions, and parts cut from the last one: other forms take up to three times as long.

@@ -20,8 +20,6 @@ PAD = C - 1
 class CharWords(nn.Module):
     """Computes a word's vector from its own characters; padding has no influence.
 
-    `char_cnn.CharCNN` is ELMo's, where padding is convolved like any other character.
-
     Attributes:
         E: width of a character.
         cell: of an RNN whose last states in both directions are the vector; "": convolutions.
@@ -64,6 +62,7 @@ class CharWords(nn.Module):
         return state.h_BZD.reshape(len(x_BWE), -1)
 
     def _convolve(self, x_BWE, valid_BW):
+        # ELMo's `char_cnn.CharCNN` convolves padding like any other character: this does not.
         x_BWE = jnp.where(valid_BW[..., None], x_BWE, 0)
         outputs = [self._filter(x_BWE, valid_BW, *pair) for pair in self.filters]
         y_BX = ACTIVATIONS[self.activation](jnp.concatenate(outputs, -1))

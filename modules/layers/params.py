@@ -129,20 +129,16 @@ STATISTICS = "statistics"  # the collection of what `record_statistics` leaves f
 
 
 def statistic(module: nn.Module, name: str, init: Callable, shape: Sequence[int]) -> jax.Array:
-    """Makes or reads what is measured of the batches and not learned, as a running average.
-
-    It lies among the parameters, so that all that saves, restores, averages or evaluates these
-    has it, too.  It has no gradient and no decay; `record_statistics` changes it.
-    """
+    """Makes or reads what is measured of the batches and not learned, as a running average."""
+    # It lies among the parameters, so that all that saves, restores, averages or evaluates these
+    # has it, too.  It has no gradient and no decay; `record_statistics` changes it.
     return jax.lax.stop_gradient(param(module, name, init, shape, decay=False))
 
 
 def record_statistics(module: nn.Module, **values: jax.Array) -> None:
-    """Records what a module's statistics are after this batch, by name.
-
-    The training step puts them in the place of the old ones; nothing else does.
-    """
-    # Parameters cannot be changed while they are read.  What is not trained is not to be saved.
+    """Records what a module's statistics are after this batch, by name."""
+    # Parameters cannot be changed while they are read: the training step puts these in the place
+    # of the old ones, and nothing else does.  What is not trained is not to be saved.
     if not module.is_initializing():
         for name, value in values.items():
             latest = lambda _, new: jax.lax.stop_gradient(new)  # noqa: E731

@@ -47,10 +47,8 @@ def highest(h_BLD, valid_BL):
 
 
 def concat(h_BLD, valid_BL):
-    """Puts last, highest and mean side by side: [B, L, D], [B, L] -> [B, 3 D].
-
-    Concat pooling of Howard & Ruder 2018 (arXiv 1801.06146), section 3.3.
-    """
+    """Puts last, highest and mean side by side: [B, L, D], [B, L] -> [B, 3 D]."""
+    # Concat pooling of Howard & Ruder 2018 (arXiv 1801.06146), section 3.3.
     return jnp.concatenate([f(h_BLD, valid_BL) for f in (last, highest, mean)], -1)
 
 

@@ -127,8 +127,6 @@ class Checkpoints:
     def restore(self, like: Any) -> tuple[Any, dict, int] | None:
         """Restores the newest checkpoint that verifies, with the shardings of `like`.
 
-        Newer ones that do not verify are named in warnings and moved to `checkpoints-refused`.
-
         Args:
             like: a pytree of jax.ShapeDtypeStructs with shardings, or of arrays.
 
@@ -143,6 +141,7 @@ class Checkpoints:
         restored = verification.load_newest(self.folder, named_leaves.flatten(like))
         if restored is None:
             return None
+        # Newer ones that do not verify; warnings have named them.
         if restored.refused:
             self.put_aside(restored.refused)
         # By order, not by name: `flatten` keeps the order of `like`.

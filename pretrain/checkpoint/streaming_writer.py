@@ -17,9 +17,7 @@ BATCH = 1 << 24  # bytes of arrays that are written at once, each time at a cost
 
 
 def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]) -> None:
-    """Writes checkpoint `step` of arrays that are drawn one at a time.
-
-    An earlier checkpoint of this step is replaced.  The new one appears once all is written.
+    """Writes checkpoint `step` of arrays that are drawn one at a time, in the place of an earlier.
 
     Args:
         workdir: the folder of the run.
@@ -69,6 +67,7 @@ def write(workdir: PathLike, step: int, leaves: Iterable[tuple[str, np.ndarray]]
     with report_failure(folder.parent):
         with options:
             ocp_v1.partial.finalize(draft)
-        # After the arrays and before the name: a folder called by its step is whole.
+        # After the arrays and before the name: a folder called by its step is whole, and appears
+        # once all is written.
         write_json(draft / "record" / "metadata", record)
         rename_folder(draft, folder)

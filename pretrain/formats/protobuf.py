@@ -57,9 +57,7 @@ def take_bytes(data: bytes, at: int, count: int) -> tuple[bytes, int]:
 
 
 def parse_fields(message: bytes) -> dict[int, list[Any]]:
-    """Parses a message into the values of each field, in order.
-
-    Numbers are ints, never negative; everything else is bytes.
+    """Parses a message into the values of each field: ints, never negative, or bytes; in order.
 
     Raises:
         ValueError: this is no message.

@@ -108,9 +108,6 @@ class Read(NamedTuple):
 class Writer:
     """A causal model that goes on from what it is given, many texts at a time.
 
-    Each step computes one token of each row: what came before is kept as keys and values, or in the
-    state of an LSTM.
-
     Attributes:
         speed: of the latest texts, without compiling.
     """
@@ -288,6 +285,8 @@ def _read(
     """Reads so many of the tokens of each row behind what has been read, and chooses the next."""
     model = backbone.bind({"params": params["backbone"]})
     mask = Mask(is_causal=True, lengths_B=lengths_B)
+    # Behind the prompts one token of each row at a time: what came before is kept as keys and
+    # values, or in the state of an LSTM.
     h_BLD, cache = model(tokens_BL, mask=mask, memory=cache, train=False)
     # Only what the next token is chosen by: the logits of a whole prompt would be L times as many.
     h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)

@@ -93,9 +93,7 @@ def to_json(value: Any) -> Any:
 
 
 def read_lines(path) -> list[dict]:
-    """Reads the lines of a metrics file, each with its "step".
-
-    Damaged ones are left out and named on stderr; a last one cut short by a crash goes unnamed.
+    """Reads the lines of a metrics file, each with its "step"; damaged ones are left out.
 
     Raises:
         UserError: the file cannot be read.
@@ -107,6 +105,7 @@ def read_lines(path) -> list[dict]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     lines = {number: _parse_line(text) for number, text in enumerate(whole, 1) if text}
+    # A last line that a crash has cut short goes unnamed.
     if damaged := [str(number) for number, line in lines.items() if line is None]:
         numbers = ", ".join(damaged[:9]) + ", ..." * (len(damaged) > 9)
         print(f"{path}: damaged lines are left out: {numbers}", file=sys.stderr)

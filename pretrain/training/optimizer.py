@@ -158,10 +158,7 @@ def multiply(rates: Mapping[str, float]):
 
 
 def limit_columns(limits: Mapping[str, float]):
-    """Scales the columns of some parameters down to a norm, after the update.
-
-    Hinton et al. 2012 (arXiv 1207.0580), section A.1.
-    """
+    """Scales columns of parameters down to a norm after the update (Hinton et al. 2012, A.1)."""
 
     def project(u, p, info: ParamInfo, limit: float):
         if not math.isfinite(limit):
@@ -171,7 +168,7 @@ def limit_columns(limits: Mapping[str, float]):
         axes = tuple(range(isinstance(info.layers_above, tuple), u.ndim - 1))
         new = p + u
         norm = jnp.sqrt(jnp.sum(jnp.square(new), axes, keepdims=True))
-        # A ball, so that shorter columns stay as they are.
+        # A ball, so that shorter columns stay as they are (arXiv 1207.0580).
         # An update again, as optax adds it to the parameter.
         return new * jnp.minimum(1, limit / jnp.maximum(norm, 1e-30)) - p
 

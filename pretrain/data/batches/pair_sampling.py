@@ -24,13 +24,11 @@ class Pairs(NamedTuple):
 
 
 class SentenceText:
-    """Documents as runs of sentences, without the <eod> that ends them; empty ones left out.
-
-    Sentences go by their number in the corpus: document d has those from first[d] to before
-    last[d], and its tokens end before stop[d].
-    """
+    """Documents as runs of sentences, without the <eod> that ends them; empty ones left out."""
 
     def __init__(self, corpus: Corpus, documents: np.ndarray):
+        # Sentences go by their number in the corpus: document d has those from first[d] to before
+        # last[d], and its tokens end before stop[d].
         stop = corpus.documents[documents + 1] - 1
         first = np.searchsorted(corpus.sentences, corpus.documents[documents])
         last = np.searchsorted(corpus.sentences, stop)
