@@ -194,9 +194,8 @@ def assemble(
     """
     array = np.empty(spec.shape, spec.dtype)
     for link in links:
-        part = ours[link.ours][link.at]
         with np.errstate(over="ignore"):  # seen below
-            link.part(array, part.shape)[...] = part
+            link.write(array, ours[link.ours][link.at])
     if not np.isfinite(array.astype(np.float32)).all():
         raise UserError(f"{name} does not fit in {array.dtype}: take another --dtype")
     return array

@@ -164,7 +164,7 @@ def assemble(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.nd
     whole = allocate_aligned(shape)
     whole[...] = 0
     for link in links:
-        whole[link.at] = link.part(arrays.read(link.theirs), shape[len(link.at) :])
+        whole[link.at] = link.read(arrays.read(link.theirs), shape[len(link.at) :])
     return whole
 
 

@@ -7,7 +7,9 @@ A row of a table is a name of ours and (theirs, form), as
 which reads: of every layer n's array, whose axes are 1, D, and three axes in one, the first third
 along Q is our wq_DHK of that layer.  Our axes are the letters of our name, or behind an arrow in
 the form, as in "OI -> IO".  {n} counts layers and {z} directions, which lead in ours; an array
-that holds all layers has no {n}, and its form says where they are: "NHK -> NHK".
+that holds all layers has no {n}, and its form says where they are: "NHK -> NHK".  Entries of an
+axis in another order are axes in one on both sides, as "(FJ)U -> (JF)U", of which "F=/2 J=/2" says
+how many entries each has.
 """
 
 import dataclasses
@@ -34,20 +36,31 @@ class Link(NamedTuple):
     theirs: str
     ours: str
     form: str  # "1D(QHK) -> DHK"
-    pick: tuple[tuple[str, int, int], ...] = ()  # ("Q", 0, 3): the first of three
+    # ("Q", 0, 3): the first of three; ("Q", None, 3): all three
+    pick: tuple[tuple[str, int | None, int], ...] = ()
     at: tuple[int, ...] = ()  # where in ours
 
-    def part(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """Views the part of their array as ours has it; `shape` is of our part."""
-        groups, ours = _parse_form(self.form)
+    def read(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Returns the part of their array as ours has it; `shape` is of our part."""
+        return self._view(x, shape).reshape(shape)
+
+    def write(self, x: np.ndarray, part: np.ndarray) -> None:
+        """Writes our part into their array."""
+        view = self._view(x, part.shape)
+        # Ours is cut apart, not theirs put together: that would be a copy, and nothing be written.
+        view[...] = part.reshape(view.shape)
+
+    def _view(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Views the part of their array in our order, with an axis for each letter."""
+        theirs, ours = _parse_form(self.form)
         sizes = self._sizes(shape)
-        flat = [letter for group in groups for letter in group]
+        flat = [letter for group in theirs for letter in group]
         # Letters in parentheses are one axis of theirs; apart, some entries of one can be picked.
         x = x.reshape([sizes[letter] for letter in flat])
-        picked = {letter: which for letter, which, _ in self.pick}
+        picked = {letter: which for letter, which, _ in self.pick if which is not None}
         x = x[tuple(picked.get(letter, 0 if letter == "1" else slice(None)) for letter in flat)]
         left = [letter for letter in flat if letter not in picked and letter != "1"]
-        return x.transpose([left.index(letter) for letter in ours])
+        return x.transpose([left.index(letter) for group in ours for letter in group])
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the shape of their array, where our part has this one."""
@@ -55,14 +68,15 @@ class Link(NamedTuple):
         return tuple(math.prod(sizes[x] for x in group) for group in _parse_form(self.form)[0])
 
     def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
+        # Of several letters in one axis of ours `pick` gives the sizes.
         sizes = dict(zip(_parse_form(self.form)[1], shape, strict=True))
         return sizes | {letter: many for letter, _, many in self.pick} | {"1": 1}
 
 
-def _parse_form(form: str) -> tuple[list[str], str]:
-    theirs, ours = form.split(" -> ")
-    groups = re.findall(r"\((\w+)\)|(\w)", theirs)
-    return [many or one for many, one in groups], ours
+def _parse_form(form: str) -> tuple[list[str], list[str]]:
+    """Parses "1D(QHK) -> DHK" to the letters of each axis of theirs, and of ours."""
+    theirs, ours = (re.findall(r"\((\w+)\)|(\w)", side) for side in form.split(" -> "))
+    return [many or one for many, one in theirs], [many or one for many, one in ours]
 
 
 def expand_rows(rows: Rows, shapes: Shapes) -> list[Link]:
@@ -79,10 +93,10 @@ def expand_rows(rows: Rows, shapes: Shapes) -> list[Link]:
     return links
 
 
-def _parse_picks(text: str = "") -> Iterable[tuple[str, int, int]]:
-    # ("Q", 0, 3) of "Q=0/3".
-    for letter, which, many in re.findall(r"(\w)=(\d+)/(\d+)", text):
-        yield letter, int(which), int(many)
+def _parse_picks(text: str = "") -> Iterable[tuple[str, int | None, int]]:
+    # ("Q", 0, 3) of "Q=0/3"; ("Q", None, 3) of "Q=/3".
+    for letter, which, many in re.findall(r"(\w)=(\d*)/(\d+)", text):
+        yield letter, int(which) if which else None, int(many)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -50,7 +50,7 @@ def read(table: Table, shapes: Shapes, arrays: Mapping[str, np.ndarray]) -> dict
         made[name][...] = 0
     for link in table.links:
         part = made[link.ours][link.at]
-        part[...] = link.part(arrays[link.theirs], part.shape)
+        part[...] = link.read(arrays[link.theirs], part.shape)
     return made
 
 
@@ -63,8 +63,7 @@ def written(
         for name, spec in table.specs(shapes, np.float32).items()
     }
     for link in table.links:
-        part = params[link.ours][link.at]
-        link.part(made[link.theirs], part.shape)[...] = part
+        link.write(made[link.theirs], params[link.ours][link.at])
     return made
 
 

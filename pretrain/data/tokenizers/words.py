@@ -4,10 +4,10 @@ Follows bilm-tf's Vocabulary (Peters et al., 2018): three marks, then words by f
 the order that a sampled softmax counts on.
 """
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,23 +28,28 @@ SPLITS = {
 }
 
 
-@dataclass
+@dataclasses.dataclass
 class Tokenizer(Encoder):
-    """Words as they are spelled; those without an id are <UNK>, as are "<S>" and "</S>" in text."""
+    """Words as they are spelled; one without an id is <UNK>, and so are "<S>" and "</S>" in text.
+
+    A published vocabulary may have others for these three, at any place; see `marks`.
+    """
 
     pieces: list[str]
     split: str = "punctuation"
     lower: bool = False
+    marks: tuple[str, ...] = MARKS  # of the beginning, the end, and an unknown word
 
     def __post_init__(self):
         # "<S>" and "</S>" in a text are no ends of sentences.
-        ids = {word: i for i, word in enumerate(self.pieces) if word not in MARKS[:2]}
-        self._library = _make_blank(self.split, self.lower)
-        self._library.model = models.WordLevel(ids, unk_token=MARKS[2])
+        ids = {word: i for i, word in enumerate(self.pieces) if word not in self.marks[:2]}
+        self._library = _make_blank(self.split, self.lower, self.marks[2])
+        self._library.model = models.WordLevel(ids, unk_token=self.marks[2])
         self.V = len(self.pieces)
         self.word_start_V = np.ones(self.V, bool)
         # </S> ends every sentence, and the last one's ends the document.
-        self.special = {"bos": 0, "eos": 1, "unk": 2, "eod": 1}
+        bos, eos, unk = map(self.pieces.index, self.marks)
+        self.special = {"bos": bos, "eos": eos, "unk": unk, "eod": eos}
 
     @staticmethod
     def settings(
@@ -90,7 +95,7 @@ class Tokenizer(Encoder):
         """Returns a tokenizer with the texts' other words behind its own, the commonest first."""
         old = set(self.pieces)
         new = [word for word in self._rank_words(texts) if word not in old]
-        return type(self)(self.pieces + new, self.split, self.lower)
+        return dataclasses.replace(self, pieces=self.pieces + new)
 
     def add_words(
         self, texts: Iterable[str], most: int, known: int | None = None, rest: bool = False
@@ -112,7 +117,7 @@ class Tokenizer(Encoder):
         others = [*self.pieces[len(first) :], *(ranked if rest else ())]
         # Each word once, where it stands first.
         pieces = dict.fromkeys([*first, *new, *others])
-        return type(self)(list(pieces), self.split, self.lower)
+        return dataclasses.replace(self, pieces=list(pieces))
 
     def _rank_words(self, texts: Iterable[str]) -> list[str]:
         return whole_words.rank_words(texts, self._library)
@@ -126,18 +131,21 @@ class Tokenizer(Encoder):
     def save(self, folder: Path) -> None:
         words = "".join(f"{word}\n" for word in self.pieces).encode()
         traits = {"name": "words", "split": self.split, "lower": self.lower}
+        if self.marks != MARKS:
+            traits["marks"] = list(self.marks)
         saved_files.write_files(folder, {VOCABULARY: words, TRAITS: json.dumps(traits).encode()})
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
         traits = json.loads((folder / TRAITS).read_text())
         pieces = (folder / VOCABULARY).read_bytes().decode().split("\n")[:-1]
-        return cls(pieces, traits["split"], traits["lower"])
+        marks = tuple(traits.get("marks", MARKS))
+        return cls(pieces, traits["split"], traits["lower"], marks)
 
 
-def _make_blank(split: str, lower: bool) -> library.Tokenizer:
+def _make_blank(split: str, lower: bool, unknown: str) -> library.Tokenizer:
     """Makes a tokenizer without words."""
-    blank = library.Tokenizer(models.WordLevel({}, unk_token=MARKS[2]))
+    blank = library.Tokenizer(models.WordLevel({}, unk_token=unknown))
     blank.pre_tokenizer = SPLITS[split]()
     if lower:
         blank.normalizer = normalizers.Lowercase()

@@ -42,14 +42,34 @@ def elmo():
     return ReleaseSpec(ELMO, dict(name="bilm"), "elmo", {}, tokens, head=head)
 
 
+def awd_lstm():
+    marks = ("xxbos", "xxbos", "xxunk")
+    return ReleaseSpec(
+        dict(name="awd_lstm", V=7, D=4, U=5, N=2),
+        dict(name="clm", stateful=True, attend_across_documents=True),
+        "ulmfit",
+        {},
+        words.Tokenizer(["xxunk", "xxbos", *"abcde"], "blank", marks=marks),
+        head=dict(tied=True, bias=True),
+    )
+
+
 SYSTEMS = {
     "BERT": (bert, ("npz", "hugging_face")),
     "GPT-1": (lambda: gpt("hugging_face_gpt1", norm="post"), ("hugging_face_gpt1",)),
     "GPT-2": (lambda: gpt("hugging_face", norm="pre"), ("npz", "hugging_face")),
     "XLNet": (xlnet, ("npz", "hugging_face")),
     "ELMo": (elmo, ("hdf5",)),
+    "AWD-LSTM": (awd_lstm, ("salesforce", "fastai")),
 }
-NAMES = {"BERT": "bert", "GPT-1": "gpt", "GPT-2": "gpt", "XLNet": "xlnet", "ELMo": "elmo"}
+NAMES = {
+    "BERT": "bert",
+    "GPT-1": "gpt",
+    "GPT-2": "gpt",
+    "XLNet": "xlnet",
+    "ELMo": "elmo",
+    "AWD-LSTM": "awd_lstm",
+}
 CASES = [(system, kind) for system, (_, kinds) in SYSTEMS.items() for kind in kinds]
 
 
@@ -134,5 +154,5 @@ def test_of_two_systems_that_fit_one_is_to_be_named(workdirs, tmp_path, monkeypa
 
 
 def test_a_system_that_is_not_there_is_refused_with_those_that_are(workdirs, tmp_path):
-    with pytest.raises(UserError, match=r"--system: .* has bert, elmo, gpt, xlnet"):
+    with pytest.raises(UserError, match=r"--system: .* has awd_lstm, bert, elmo, gpt, xlnet"):
         exporter.export_weights(workdirs["BERT"], tmp_path / "out", print, system="bert_tokenizer")
