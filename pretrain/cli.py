@@ -192,11 +192,7 @@ def open_workdir(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable
 
 
 def _find_changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
-    """Lists where the recipe differs from that of the run in the workdir.
-
-    Raises:
-        UserError: it differs in what is computed, and --accept_changes is not set.
-    """
+    """Lists where the recipe differs from the workdir's; UserError if in what is computed."""
     changed = []
     # A run that never saved has nothing that another recipe could contradict.
     if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():

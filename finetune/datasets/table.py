@@ -126,18 +126,11 @@ def _split_quoted(path: str, delimiter: str, encoding: str) -> Iterator[Row]:
 def _number_columns(
     layout: Layout, rows: Iterator[Row], header: bool, path: str, width: int
 ) -> tuple[Layout, Callable[[list[str], str], list[str]], Iterator[Row]]:
-    """Replaces the names of columns by numbers.
-
-    Args:
-        width: the number of columns; 0 takes the first row's.
-
-    Returns:
-        The layout, a function that checks the width of a row, and the rows without the header.
-    """
+    """Numbers named columns: (layout, check of a row's width, the rows without the header)."""
     first, cells = next(rows)
     # Errors name the columns as the header does, or say that they have only numbers.
     names = [name.strip() for name in cells] if header else None
-    width = width or len(cells)
+    width = width or len(cells)  # 0: the first row's
 
     def index(column: Column) -> Column:
         if column == "":  # there is no such column: no label, or no id

@@ -124,19 +124,12 @@ class ConditionalHead(nn.Module):
 
     @nn.compact
     def _read(self, h_BLD, context_BL, null_B, at_BO, top: int, train: bool):
-        """Scores starts, and ends given O starts.
-
-        Args:
-            at_BO: the starts; None: the `top` likeliest.
-
-        Returns:
-            (starts [B, L], ends [B, O, L], `at_BO`, no-answer logit [B]).
-        """
+        """Returns starts [B, L], ends [B, O, L] given O starts, these, and no-answer logits [B]."""
         D, allowed_BL = h_BLD.shape[-1], context_BL | _mark_position(null_B, context_BL)
         # Logits are float32, whatever the backbone computes in.
         start_BL = Linear(1, name="start")(h_BLD.astype(jnp.float32))[..., 0]
         start_BL = _masked_log_softmax(start_BL, allowed_BL)
-        if at_BO is None:
+        if at_BO is None:  # in predicting: the likeliest starts
             _, at_BO = _top(start_BL, context_BL, top)
         start_BOD = jnp.take_along_axis(h_BLD, at_BO[..., None], axis=1)
         # A dense layer of [state; start state], as two products: L + O rows and not L O.

@@ -2,8 +2,6 @@
 
 A batch of sentences is about half padding.  On a CPU the words of all rows are laid one after
 another, with room for windows to hang over between them, and only this long row meets the filters.
-For 50 rows of 44 positions, 1,250 words 100 wide and Kim's 300 filters, forwards and backwards on
-one core: 16 ms, `reference` 24 ms.
 """
 
 import functools
@@ -115,4 +113,6 @@ def _unpack_rows(y_TX, start_B, first_B, spans_B, L: int, w: int):
     return y_TX[jnp.where(sees_words_BE, start_B[:, None] + offset_BE, 0)]
 
 
+# For 50 rows of 44 positions, 1,250 words 100 wide and Kim's 300 filters, forwards and backwards on
+# one core: 16 ms, `reference` 24 ms.
 FORMS = {"cpu": _multiply_words, "default": reference}

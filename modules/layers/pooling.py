@@ -1,7 +1,5 @@
 """Pooling of a row's states to one vector: one state, an average, a maximum, or attention.
 
-Several may lie side by side, as in ULMFiT.
-
 Nothing matters that stands where a row is not valid, and a row in which nothing is valid gives
 zeros.  The vectors have the states' dtype; sums are in float32.
 """

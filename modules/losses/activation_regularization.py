@@ -1,8 +1,4 @@
-"""Penalties of a recurrent network's last states: AR and TAR.
-
-Merity, McCann & Socher 2017, "Revisiting activation regularization for language RNNs" (arXiv
-1708.01009).
-"""
+"""AR and TAR: penalties of an RNN's last states (Merity et al. 2017, arXiv 1708.01009)."""
 
 import jax.numpy as jnp
 

@@ -255,15 +255,11 @@ def describe_mapping(
 
 
 def _compare_outputs(module: systems.System, run: Run, source: Source) -> list[str]:
-    """Compares the run's outputs with what the release says that it computes.
-
-    Raises:
-        UserError: the run computes something else.
-    """
+    """Compares the run's outputs with what the release says; UserError where they are others."""
     compare = getattr(module, "compare_outputs", None)
     checks = compare(run, source) if compare else {}
     for name, (off, most) in checks.items():
-        if not off <= most:
+        if not off <= most:  # NaN, too
             raise UserError(
                 f"{name} is not what the release says that it computes: it differs by {off:.1e}, "
                 f"of at most {most:.0e}"

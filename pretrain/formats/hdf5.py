@@ -56,11 +56,8 @@ class File(Reader):
 def _walk_datasets(
     group: h5py.Group, visited: set[h5py.Group]
 ) -> Iterator[tuple[str, h5py.Dataset]]:
-    """Yields all datasets in a group and the groups within, with their full names.
-
-    Raises:
-        ValueError: there are links, or a group is in two places, and so perhaps in itself.
-    """
+    """Yields (full name, dataset) of all in a group and the groups within."""
+    # In two places, and so perhaps in itself.
     if group in visited:
         raise ValueError(f"the group {group.name} is in two places")
     visited.add(group)

@@ -200,11 +200,7 @@ def _parse_last(message: bytes, field: int, default=0):
 
 
 def _find_pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> list[Piece]:
-    """Finds the pieces that make up a variable.
-
-    Raises:
-        ValueError: they are missing, overlap, leave something out, or cut more than one axis.
-    """
+    """Finds the pieces that make up a variable; ValueError unless they do."""
     if not entry.slices:
         return [Piece((), entry)]
     pieces = []
@@ -215,6 +211,7 @@ def _find_pieces(name: str, entry: Entry, entries: Mapping[bytes, Entry]) -> lis
         if part is None or part.slices or (part.dtype, part.shape) != (entry.dtype, shape):
             raise ValueError(f"{name} is partitioned, and its part {extents} is not there")
         pieces.append(Piece(ranges, part))
+    # They overlap, leave something out, or cut more than one axis.
     if not _fills(entry.shape, [piece.ranges for piece in pieces]):
         raise ValueError(f"{name} is partitioned into parts that do not lie side by side")
     return pieces

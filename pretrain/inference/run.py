@@ -25,5 +25,5 @@ class Run(NamedTuple):
 
     @property
     def reads_characters(self) -> bool:
-        """Whether words are read by their characters, those without an id as well as others."""
+        """Returns whether words are read by their characters, also those without an id."""
         return getattr(self.backbone, "inputs", "") == "characters"

@@ -255,7 +255,6 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
 
 
 def _replace_leaves(tree: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a nested dict with some of its leaves replaced."""
     new = {
         name: _replace_leaves(tree[name], x) if isinstance(x, Mapping) else x
         for name, x in others.items()

@@ -206,7 +206,6 @@ class MergeEncoder(Encoder):
 
 
 def _count_whole(folder: Path) -> int:
-    """Counts the pieces in a saved folder that are whole words."""
     path = folder / TRAITS
     return json.loads(path.read_text()).get("whole", 0) if path.exists() else 0
 

@@ -42,11 +42,7 @@ def learn(texts: Iterator[str], name: str, **fields: Any) -> Tokenizer:
 
 
 def _select(kind: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Leaves out `extend`, which recipes have, of a tokenizer that takes no words of a text.
-
-    Raises:
-        UserError: it is not 0.
-    """
+    """Leaves out `extend`, which recipes have, of a tokenizer that takes none; UserError if set."""
     if "extend" in inspect.signature(kind.settings).parameters:
         return dict(fields)
     if fields.get("extend"):

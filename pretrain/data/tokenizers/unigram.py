@@ -100,11 +100,11 @@ class Tokenizer(Encoder):
             text = clean.normalize_str(text) if clean else text
             return "".join(word for word, _ in self._library.pre_tokenizer.pre_tokenize_str(text))
 
-        def cut(word: str) -> list[int]:
+        def tokenize(word: str) -> list[int]:
             return [piece.id for piece in self._library.model.tokenize("▁" + word)]
 
         content["model"]["vocab"] += find_new_words(
-            map(normalize, texts), most, self.pieces, scores, cut, self.special["unk"]
+            map(normalize, texts), most, self.pieces, scores, tokenize, self.special["unk"]
         )
         return Tokenizer.of(json.dumps(content), "the extended tokenizer.json")
 
