@@ -61,6 +61,7 @@ def paper(examples: ConfigDict) -> ConfigDict:
         # 2.6 times slower than the one above.
         stages=(1, 1, 1, 1, 11),  # in epochs: the head, three LSTMs, and the words' vectors, too
         chain_thaw=False,
+        freeze="",
         warmup=0,
         b1=0.7,
         b2=0.99,
