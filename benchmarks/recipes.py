@@ -6,6 +6,7 @@
     python -m benchmarks.step --config=benchmarks/recipes.py:gpt2 --peer
     python -m benchmarks.step --config=benchmarks/recipes.py:elmo --peer
     python -m benchmarks.step --config=benchmarks/recipes.py:elmo_mini --peer
+    python -m benchmarks.step --config=benchmarks/recipes.py:awd_lstm --peer
     python -m benchmarks.step --config=benchmarks/recipes.py:textcnn --peer
     python -m benchmarks.step --config=benchmarks/recipes.py:blstm --peer
 
@@ -16,7 +17,7 @@ published sizes, and rows of 20 words on average.
 
 from ml_collections import ConfigDict
 
-from configs import bert, common, elmo, gpt2, xlnet
+from configs import awd_lstm, bert, common, elmo, gpt2, xlnet
 from configs.finetune import recurrent, semeval2010, textcnn
 
 
@@ -28,6 +29,7 @@ def get_config(preset: str = "xlnet") -> ConfigDict:
         "gpt2": gpt2_small,
         "elmo": elmo_words,
         "elmo_mini": elmo_characters,
+        "awd_lstm": awd_lstm_small,
         "textcnn": lambda: classifier(textcnn.get_config("mr.nonstatic"), classes=2),
         "blstm": lambda: classifier(recurrent.get_config("blstm"), classes=19),
         "att_blstm": lambda: classifier(semeval2010.get_config("att_blstm"), classes=19),
@@ -78,6 +80,20 @@ def elmo_characters() -> ConfigDict:
     config.objective.reset = "never"
     config.optim = dict(
         name="adamw", lr=1e-3, steps=2000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, clip=10.0
+    )
+    return config
+
+
+def awd_lstm_small() -> ConfigDict:
+    """Returns the AWD-LSTM on 20 rows of about 70 words, 400 units, 10,000 words.
+
+    Ours pads the windows to 80 words; the peer reads them as long as they are.
+    """
+    config = awd_lstm.get_config("ptb")
+    config.corpus.tokens.types = 10_000
+    config.model.update(D=200, U=400)
+    config.optim = dict(
+        name="adamw", lr=1e-3, steps=2000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, clip=0.25
     )
     return config
 

@@ -35,7 +35,7 @@ STEPS = flags.DEFINE_integer("steps", 3, "Steps of a turn.", 1)
 CLOCK = flags.DEFINE_enum("clock", "wall", ["wall", "cpu"], "Seconds passed, or worked by CPUs.")
 
 CLASSIFIERS = ("benchmarks.peers.fine_tuning", ("plain", "fast"))
-PEERS = {  # by objective, or by the backbone of a task: a module and its variants
+PEERS = {  # by objective, or by the backbone, of a task above all: a module and its variants
     "plm": ("benchmarks.peers.xlnet", ("hf",)),
     "mlm": ("benchmarks.peers.bert", ("hf", "gathered")),
     "clm": ("benchmarks.peers.gpt2", ("hf", "sdpa")),
@@ -43,6 +43,7 @@ PEERS = {  # by objective, or by the backbone of a task: a module and its varian
     "text_cnn": CLASSIFIERS,
     "text_rcnn": CLASSIFIERS,
     "recurrent": CLASSIFIERS,
+    "awd_lstm": ("benchmarks.peers.awd_lstm", ("nnlstm",)),
 }
 AS_SHIPPED = ("hf", "plain")  # the others keep freed memory
 
@@ -75,8 +76,9 @@ def contenders(config: ConfigDict):
     is_task = "task" in recipe
     recipe = sections.resolve_task(recipe) if is_task else recipe
     settings = {"recipe": recipe, "threads": THREADS.value}
-    named = recipe["model" if is_task else "objective"]
-    module, variants = peers_of(named["name"]) if PEER.value else ("", ())
+    model = recipe["model"]["name"]
+    named = model if is_task or model == "awd_lstm" else recipe["objective"]["name"]
+    module, variants = peers_of(named) if PEER.value else ("", ())
     yield Player("ours", "benchmarks.contest.ours", settings)
     yield Player("matmul", "benchmarks.contest.matmul", settings)
     for name in variants:
