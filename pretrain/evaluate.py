@@ -3,7 +3,8 @@
     python -m pretrain.evaluate --workdir=runs/gpt2-mini --config=configs/evaluate/text.py
         --config.corpus.source='text:my/*.txt'
 
-The recipe's `corpus` and `batches` are changes of the run's own; the tokenizer is the run's.
+The recipe's `corpus`, `batches` and `objective` are changes of the run's own; the tokenizer is the
+run's.
 """
 
 import copy
@@ -72,7 +73,7 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
     objective = call_section(
         "objective",
         objectives.build,
-        run.config.objective,
+        apply_changes(run.config.objective, config.get("objective", {})),
         backbone=run.backbone,
         head=run.config.get("head"),
         special=run.tokenizer.special,

@@ -5,7 +5,7 @@ from flax import linen as nn
 
 from modules.layers.attention import KVCache
 from modules.layers.dropout import Dropout
-from modules.losses import cross_entropy
+from modules.losses import cross_entropy, neural_cache
 from modules.losses.activation_regularization import penalize_change, penalize_size
 from modules.masks import Mask, count_lengths
 from modules.metrics import Metrics, Sum
@@ -28,6 +28,8 @@ class Objective(nn.Module):
             row (the AWD-LSTM's `dropout`).
         ar, tar: weights of the penalties of the states' size and change, the paper's alpha and
             beta, see `activation_regularization`; 0: none.
+        cache_window, cache_theta, cache_share: of a `neural_cache` in evaluation: positions, how
+            much alike states must be, and the share of its prediction; 0 positions: none.
         loss_chunks: pieces in which the vocabulary's softmax is taken.
         special: the tokenizer's special ids, of which this needs none.
     """
@@ -39,6 +41,9 @@ class Objective(nn.Module):
     dropout: float = 0.0
     ar: float = 0.0
     tar: float = 0.0
+    cache_window: int = 0
+    cache_theta: float = 0.6625
+    cache_share: float = 0.1279
     loss_chunks: int = 4
     special: Special = SPECIAL
 
@@ -55,6 +60,7 @@ class Objective(nn.Module):
                 weight = (batch[f"{unit}s_B"] * weight_B).sum()
                 sums[f"{unit}_perplexity"] = Sum(nats, weight, "perplexity")
             sums["unigram"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
+            sums |= self._predict_by_cache(batch, h_BLD, weights_BL)
         return sums
 
     def nats(self, batch):
@@ -62,6 +68,25 @@ class Objective(nn.Module):
         h_BLD, _, next_BL, weights_BL = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks), weights_BL
+
+    @nn.compact
+    def _predict_by_cache(self, batch, h_BLD, weights_BL) -> Metrics:
+        if not self.cache_window:
+            return {}
+        B, _, D = h_BLD.shape
+        shape = B, self.cache_window, D, h_BLD.dtype
+        state = self.variable("state", "cache", neural_cache.init_cache, *shape)
+        count_B = jnp.where(batch["continues_B"], state.value.count_B, 0)
+        cache, next_BL = state.value._replace(count_B=count_B), batch["next_BL"]
+        p_BL, is_filled_BL, new = neural_cache.predict(
+            cache, h_BLD, next_BL, batch["valid_BL"], self.cache_theta
+        )
+        save_memory(self, state, new)
+        table_VD = self.backbone.table()
+        nats_BL = self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks)
+        nats_BL = neural_cache.mix(nats_BL, p_BL, is_filled_BL, self.cache_share)
+        total = -(nats_BL * weights_BL).sum()
+        return {"cache_perplexity": Sum(total, weights_BL.sum(), "perplexity")}
 
     def _penalize(self, h_BLD, dropped_BLD, weights_BL) -> Metrics:
         sums = {}
@@ -109,6 +134,8 @@ class Objective(nn.Module):
             return "it reads left to right: set model.attention='causal'"
         if self.stateful and isinstance(self.backbone.initial_memory(1), KVCache | None):
             return "it has no state to go on from: set objective.stateful=False"
+        if self.cache_window and not self.stateful:
+            return "a cache goes on from batch to batch: set objective.stateful=True"
         return refuse_width(self.backbone, self.head)
 
     def flops(self, B: int, L: int) -> float:

@@ -113,6 +113,19 @@ def test_the_documents_held_out_give_the_numbers_that_training_gave(run, held_ou
     assert numbers == pytest.approx(told(run(kind)), rel=1e-6)
 
 
+def test_a_cache_looks_back_from_batch_to_batch(run, held_out, on):
+    def measure(L, share):
+        config = on(held_out)
+        config.batches.update(B=1, L=L, bptt=L)
+        config.objective.update(cache_window=9, cache_share=share)
+        return evaluate.evaluate_run(config, run("awd"))
+
+    short, long, none = measure(5, 0.3), measure(8, 0.3), measure(8, 0.0)
+    assert none["cache_perplexity"] == pytest.approx(none["perplexity"], rel=1e-6)
+    assert short["cache_perplexity"] == pytest.approx(long["cache_perplexity"], rel=1e-5)
+    assert short["cache_perplexity"] != pytest.approx(short["perplexity"], rel=1e-3)
+
+
 def test_of_a_run_that_averages_the_average_is_evaluated(run, held_out, on):
     plain, average = (evaluate.evaluate_run(on(held_out), run(kind)) for kind in ("clm", "average"))
     assert plain["loss"] != pytest.approx(average["loss"], rel=1e-3)
