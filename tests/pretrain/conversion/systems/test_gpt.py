@@ -13,7 +13,7 @@ import modules
 from configs import gpt as gpt1_recipe
 from pretrain.checkpoint.verification import flatten, nest
 from pretrain.conversion.name_map import reconcile
-from pretrain.conversion.systems import Source, gpt
+from pretrain.conversion.systems import Source, gpt, gpt_tokenizer
 from pretrain.formats import Spec, safetensors, tensorflow
 from pretrain.runtime.errors import UserError
 from tests.support import transformer_inputs as cases
@@ -214,8 +214,8 @@ def test_hugging_face_s_code_opens_what_is_written_and_computes_the_same(
         assert tokenizer(text)["input_ids"] == ids.tolist()
     tokenizer.save_pretrained(tmp_path / "again")  # as one tokenizer.json
     again = Source(tmp_path / "again", kind, {})
-    assert gpt.read_tokenizer(again).pieces == written_run.tokenizer.pieces
-    assert gpt.read_tokenizer(again).merges == written_run.tokenizer.merges
+    assert gpt_tokenizer.read_tokenizer(again).pieces == written_run.tokenizer.pieces
+    assert gpt_tokenizer.read_tokenizer(again).merges == written_run.tokenizer.merges
 
 
 # --- a published checkpoint ------------------------------------------------------------------
