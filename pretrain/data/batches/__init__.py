@@ -9,7 +9,8 @@ Adding one is one file here, or a module of your own on PYTHONPATH, that defines
 Every batch holds `weight_B` float32 (1 for a row of text, 0 for filler) and the tokens, int32:
 `tokens_BL`, or `tokens_BZL` where rows are read in both directions.  `lanes` continue row by row
 (XLNet), `windows` are running text in any order (GPT, RoBERTa), `pairs` two segments (BERT),
-`bidirectional` continue from either end at once (ELMo); `phases` puts two layouts in turn.
+`bidirectional` continue from either end at once (ELMo), `bptt` by windows of varying length
+(AWD-LSTM); `phases` puts two layouts in turn.
 """
 
 from typing import TYPE_CHECKING, Any, Protocol
