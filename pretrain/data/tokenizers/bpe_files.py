@@ -36,8 +36,39 @@ SAVED = ("vocab.json", "merges.txt")
 HEADER = "#version: 0.2"
 
 
+class WholeWordEncoder(Encoder):
+    """Encodes by `_library`, but for the words that are the last pieces.
+
+    Attributes:
+        pieces: the text of each id.
+        whole: the last so many are words.
+        ending: of the piece that ends a word.
+    """
+
+    pieces: list[str]
+    whole: int
+    ending: ClassVar[str] = ""
+
+    def encode(self, texts: list[str]) -> list[np.ndarray]:
+        if not self.whole:
+            return super().encode(texts)
+        return [span.ids for span in self._words.encode(texts)]
+
+    def offsets(self, texts: list[str]) -> list[Offsets]:
+        if not self.whole:
+            return super().offsets(texts)
+        spans = zip(texts, self._words.encode(texts), strict=True)
+        return [make_offsets(text, span.ids, span.places) for text, span in spans]
+
+    @functools.cached_property
+    def _words(self) -> WholeWords:
+        first = len(self.pieces) - self.whole
+        words = [piece.removesuffix(self.ending) for piece in self.pieces[first:]]
+        return WholeWords(self._library, {word: i for i, word in enumerate(words, first)})
+
+
 @dataclass
-class MergeEncoder(Encoder):
+class MergeEncoder(WholeWordEncoder):
     """Base of GPT-1's and GPT-2's tokenizers: their files, and how pieces are learned.
 
     Attributes:
@@ -53,7 +84,6 @@ class MergeEncoder(Encoder):
     name: ClassVar[str]
     published: ClassVar[tuple[str, str]]  # the files, as the authors named them
     needed: ClassVar[tuple[str, ...]]  # pieces that a vocabulary must have
-    ending: ClassVar[str] = ""  # of the piece that ends a word
 
     @staticmethod
     @abstractmethod
@@ -85,23 +115,6 @@ class MergeEncoder(Encoder):
         tokenizer = cls.read(*cls._files(model))
         check_size(V, tokenizer.pieces, model)
         return tokenizer
-
-    def encode(self, texts: list[str]) -> list[np.ndarray]:
-        if not self.whole:
-            return super().encode(texts)
-        return [span.ids for span in self._words.encode(texts)]
-
-    def offsets(self, texts: list[str]) -> list[Offsets]:
-        if not self.whole:
-            return super().offsets(texts)
-        spans = zip(texts, self._words.encode(texts), strict=True)
-        return [make_offsets(text, span.ids, span.places) for text, span in spans]
-
-    @functools.cached_property
-    def _words(self) -> WholeWords:
-        first = len(self.pieces) - self.whole
-        words = [piece.removesuffix(self.ending) for piece in self.pieces[first:]]
-        return WholeWords(self._library, {word: i for i, word in enumerate(words, first)})
 
     def add_words(self, texts: Iterable[str], most: int) -> Self:
         """Returns a tokenizer with the texts' commonest cut words as pieces behind its own.
