@@ -16,10 +16,7 @@ from modules.masks import Mask
 
 
 class TransformerStack(nn.Module):
-    """N layers of `attention.Block`.
-
-    Attributes: as `modules.backbones.transformer.Backbone`.
-    """
+    """N layers of `attention.Block`; fields as of `modules.backbones.transformer.Backbone`."""
 
     D: int
     H: int
