@@ -48,7 +48,7 @@ def language_model(folder, init="", direction="forward") -> ConfigDict:
         prose = corpora.write(folder / "text", documents=4, sentences=6)
         config.corpus.update(source=prose, held_out=0.3)
     config.model.update(SIZES)
-    config.corpus.tokens.types = 9 if init else 40
+    config.corpus.tokens.types = 9  # of all models, so that they share what is compiled
     config.batches.update(B=B, L=L, bptt=10, backward=direction == "backward")
     config.optim.steps = STEPS
     config.train.update(eval_every=STEPS, save_every=STEPS)
@@ -67,10 +67,9 @@ def classify(folder, init, direction="forward") -> ConfigDict:
     return config
 
 
-@pytest.fixture(scope="module")
-def stages(tmp_path_factory):
-    """The folder of the runs of all stages, both directions."""
-    folder = tmp_path_factory.mktemp("ulmfit")
+@contextlib.contextmanager
+def as_commands():
+    """The commands' mains may be called, on one device."""
     one = functools.partial(make_mesh, devices=jax.devices()[:1])
     with contextlib.ExitStack() as stack:
         for module in (continuation, initialize, predict):
@@ -79,12 +78,23 @@ def stages(tmp_path_factory):
         stack.enter_context(mock.patch.object(processes, "join"))
         stack.enter_context(flagsaver.flagsaver())
         flags.FLAGS(["main", "--config=configs/ulmfit.py"])
+        yield
+
+
+def train(folder, name, init) -> None:
+    """The last two stages of a direction."""
+    tuned, last = folder / f"{name}-tuned", folder / name
+    assert pretrain.main(language_model(folder, init, name), tuned) == 0
+    assert finetune.main(classify(folder, tuned, name), last) == 0
+
+
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory):
+    """The folder of the runs of all stages."""
+    folder = tmp_path_factory.mktemp("ulmfit")
+    with as_commands():
         assert pretrain.main(language_model(folder), folder / "general") == 0
-        # The backward model goes on from none: a stage less to train.
-        for name, init in (("forward", folder / "general"), ("backward", "")):
-            tuned, last = folder / f"{name}-tuned", folder / name
-            assert pretrain.main(language_model(folder, init, name), tuned) == 0
-            assert finetune.main(classify(folder, tuned, name), last) == 0
+        train(folder, "forward", folder / "general")
         yield folder
 
 
@@ -99,8 +109,11 @@ def test_every_stage_goes_on_from_the_one_before(stages):
     assert last["step"] == STEPS
 
 
+@pytest.mark.slow
 def test_the_average_of_both_directions_is_predicted_and_scored(stages, capsys):
+    train(stages, "backward", "")
     folders, out = [stages / name for name in FORMATS], stages / "out.jsonl"
+    capsys.readouterr()
     with flagsaver.flagsaver(workdir=str(folders[0])):
         flags.FLAGS["with"].value = [str(folders[1])]
         predict.main([write_questions(stages), str(out)])
@@ -119,5 +132,6 @@ def read_shares(path) -> list[float]:
 
 
 def test_a_model_of_the_other_direction_is_refused(stages):
-    with pytest.raises(UserError, match=r"trained with batches\.backward=True: take 'ulmfit'"):
-        finetune.main(classify(stages, stages / "backward-tuned"), stages / "wrong")
+    config = classify(stages, stages / "forward-tuned", "backward")
+    with pytest.raises(UserError, match=r"trained with batches\.backward=False: take 'ulmfit'"):
+        finetune.main(config, stages / "wrong")
