@@ -12,7 +12,8 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from finetune import datasets, task_vectors, tasks, word_vectors
+from finetune import datasets, tasks
+from finetune.inputs import task_vectors, word_vectors
 from finetune.inputs.batches import Examples
 from finetune.inputs.labels import UNSEEN
 from finetune.inputs.rows import RowBuilder, check_padding

@@ -18,9 +18,10 @@ from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import TRY_AGAIN, TerminatedError
 from pretrain.runtime.json_files import write_json
 from pretrain.runtime.progress import say
-from pretrain.training import loop, summary
+from pretrain.training import loop
 from pretrain.training.hooks import Evaluation
 from pretrain.training.recipe_hooks import build_hooks
+from pretrain.training.reports import summary
 from pretrain.training.train_state import replace_params
 
 flags.adopt_module_key_flags(cli)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from pretrain import cli
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UsageError, UserError
-from pretrain.training import logging
 from pretrain.training.metrics import split_direction
+from pretrain.training.reports import metrics_file
 
 
 class Result(NamedTuple):
@@ -40,11 +40,15 @@ def read_result(workdir: Path) -> Result | None:
     config = run_config.read_config(workdir)
     if "init" not in config:
         raise UserError(f"{workdir} holds a run that was not fine-tuned")
-    lines = [x for x in logging.read_lines(workdir / "metrics.jsonl") if logging.is_evaluation(x)]
+    lines = [
+        x
+        for x in metrics_file.read_lines(workdir / "metrics.jsonl")
+        if metrics_file.is_evaluation(x)
+    ]
     if not lines:
         return None
     name, sign = split_direction(config["train"]["best"])
-    finite = [x for x in lines if logging.is_number(x.get(name))]
+    finite = [x for x in lines if metrics_file.is_number(x.get(name))]
     # Of equal ones the first, as training keeps it: only a better one replaces the best.
     line = max(finite, key=lambda x: sign * x[name]) if finite else lines[-1]
     scratch = "random weights" if config.get("random_init") or not config["init"] else ""
@@ -75,7 +79,7 @@ def format_table(workdirs: Sequence[Path]) -> str:
 
 def format_score(value: float | None) -> str:
     """Formats a metric to four decimals; "nan" where it was not finite."""
-    return f"{value:.4f}" if logging.is_number(value) else "nan"
+    return f"{value:.4f}" if metrics_file.is_number(value) else "nan"
 
 
 def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, float]]:

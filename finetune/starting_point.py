@@ -9,7 +9,7 @@ from flax import linen as nn
 from ml_collections import ConfigDict
 
 import modules
-from finetune import word_vectors
+from finetune.inputs import word_vectors
 from pretrain.data import tokenizers
 from pretrain.data.tokenizers import registry
 from pretrain.inference.run import Run

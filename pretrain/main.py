@@ -12,8 +12,9 @@ from pretrain.inference import continuation
 from pretrain.runtime.errors import TRY_AGAIN
 from pretrain.runtime.progress import say
 from pretrain.runtime.sections import call_section, name_section
-from pretrain.training import loop, summary
+from pretrain.training import loop
 from pretrain.training.recipe_hooks import build_hooks
+from pretrain.training.reports import summary
 
 flags.adopt_module_key_flags(cli)
 

@@ -4,7 +4,7 @@ from absl import flags
 
 from pretrain import cli
 from pretrain.runtime.errors import UsageError
-from pretrain.training.curves import draw_curves
+from pretrain.training.reports.curves import draw_curves
 
 OUT = flags.DEFINE_string("out", "curves.png", "The picture to write.")
 

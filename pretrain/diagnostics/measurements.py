@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pretrain.training.logging import to_json
+from pretrain.training.reports.metrics_file import to_json
 
 FLOOR = 1e-250  # below it float64 soon underflows
 

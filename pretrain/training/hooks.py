@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from pretrain.runtime.errors import UserError
 from pretrain.training import metrics
-from pretrain.training.logging import Progress, Writer, to_json
+from pretrain.training.reports.metrics_file import Writer, to_json
+from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_state import State, StepMetrics, replace_scalars
 
 

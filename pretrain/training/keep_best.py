@@ -9,8 +9,9 @@ from typing import Any
 from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime.errors import UserError
 from pretrain.training.hooks import Evaluation, Hook, Report, find_saved_state, refuse_overflow
-from pretrain.training.logging import Progress, to_json
 from pretrain.training.metrics import split_direction
+from pretrain.training.reports.metrics_file import to_json
+from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_state import State
 
 

@@ -17,7 +17,6 @@ from pretrain.runtime.run_config import diff_configs
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
-from pretrain.training.goodput import Goodput
 from pretrain.training.gradient_norms import choose_norms
 from pretrain.training.hooks import (
     CheckSaves,
@@ -31,10 +30,12 @@ from pretrain.training.hooks import (
     select_due_hooks,
 )
 from pretrain.training.keep_best import KeepBest
-from pretrain.training.logging import Progress, Writer
-from pretrain.training.meter import Meter
-from pretrain.training.metrics_logger import MetricsLogger, StepMonitor
 from pretrain.training.profiler import Profile
+from pretrain.training.reports.goodput import Goodput
+from pretrain.training.reports.meter import Meter
+from pretrain.training.reports.metrics_file import Writer
+from pretrain.training.reports.metrics_logger import MetricsLogger, StepMonitor
+from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_config import TrainConfig
 from pretrain.training.train_state import State
 

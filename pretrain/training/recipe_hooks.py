@@ -13,7 +13,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import name_section
 from pretrain.training.hooks import CheckSaves, Evaluate, Hook, SaveCheckpoint
 from pretrain.training.keep_best import KeepBest
-from pretrain.training.metrics_logger import MetricsLogger
+from pretrain.training.reports.metrics_logger import MetricsLogger
 
 BUILT_IN: tuple[type[Hook], ...] = (MetricsLogger, Evaluate, KeepBest, CheckSaves, SaveCheckpoint)
 

@@ -12,7 +12,7 @@ from finetune.prediction.predictor import Predictor
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
-from pretrain.training import logging
+from pretrain.training.reports import metrics_file
 from tests.support import tagging_data, tiny_jobs
 from tests.support.tiny_jobs import table
 from tests.support.tiny_models import KINDS, drawn, run
@@ -63,7 +63,7 @@ def test_a_network_from_scratch_learns_a_task(table, tmp_path):
     said = []
     tiny_jobs.train(recipe, tmp_path / "run", said.append)
     assert "all parameters are new: init is ''" in said
-    assert logging.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]["dev/accuracy"] > 0.9
+    assert metrics_file.read_lines(tmp_path / "run" / "metrics.jsonl")[-1]["dev/accuracy"] > 0.9
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from finetune import results
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
-from pretrain.training.logging import Writer
+from pretrain.training.reports.metrics_file import Writer
 
 
 def write_run(folder, best, *evaluations, **recipe):

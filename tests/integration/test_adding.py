@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from pretrain.formats import npz
-from pretrain.training import logging
+from pretrain.training.reports import metrics_file
 from tests.support import commands, corpora
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -88,16 +88,16 @@ def outside(tmp_path_factory) -> Outside:
 
 
 def test_own_objective_backbone_and_batches_train(outside):
-    lines = logging.read_lines(outside.folder / "runs/own/metrics.jsonl")
-    steps, losses = logging.select_series(lines, "loss")
+    lines = metrics_file.read_lines(outside.folder / "runs/own/metrics.jsonl")
+    steps, losses = metrics_file.select_series(lines, "loss")
     assert steps[-1] == 30
     assert losses[-1] < losses[0] - 0.5
 
 
 def test_own_hook_cuts_the_rate_and_finishes_the_run_for_good(outside):
     outside.run("pretrain.main", "--config=recipe.py", "--workdir=runs/own")
-    lines = logging.read_lines(outside.folder / "runs/own/metrics.jsonl")
-    steps, rates = logging.select_series(lines, "lr")
+    lines = metrics_file.read_lines(outside.folder / "runs/own/metrics.jsonl")
+    steps, rates = metrics_file.select_series(lines, "lr")
     assert steps == list(range(1, 31))  # evaluations at 10, 20 and 30: two are no better
     assert [rates[step - 1] for step in (10, 20, 21, 30)] == [1e-2, 1e-2, 5e-3, 5e-3]
 
@@ -115,8 +115,8 @@ def test_own_text_format_frames_what_is_embedded(outside):
 def test_own_task_learns_on_an_own_backbone(outside):
     options = "--config=task.py", "--config.init=runs/own", "--workdir=runs/task"
     outside.run("finetune.main", *options)
-    lines = logging.read_lines(outside.folder / "runs/task/metrics.jsonl")
-    assert logging.select_series(lines, "dev/accuracy")[1][-1] == 1.0
+    lines = metrics_file.read_lines(outside.folder / "runs/task/metrics.jsonl")
+    assert metrics_file.select_series(lines, "dev/accuracy")[1][-1] == 1.0
     predictions = (outside.folder / "runs/task/predictions/dev.jsonl").read_text().splitlines()
     assert json.loads(predictions[0])["labels"] == ["big", "loud"]
 

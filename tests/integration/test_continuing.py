@@ -21,8 +21,9 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import continuation
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
-from pretrain.training import logging, loop, optimizer
+from pretrain.training import loop, optimizer
 from pretrain.training.compiled_steps import Steps
+from pretrain.training.reports import metrics_file
 from tests.support import corpora, shared_steps
 from tests.support import tiny_runs as toys
 
@@ -102,7 +103,7 @@ def test_the_loss_at_step_0_is_what_evaluate_says_of_the_start(
     asked.update_from_flattened_dict(fields)
     found = evaluate.evaluate_run(asked, first(recipe))
     now = {name.split("/")[1]: x for name, x in held_out(tmp_path / "run", 0).items()}
-    assert {name: logging.to_json(found[name]) for name in now} == now
+    assert {name: metrics_file.to_json(found[name]) for name in now} == now
 
 
 def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain, tmp_path):

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pretrain.checkpoint import verification
-from pretrain.training import logging
+from pretrain.training.reports import metrics_file
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import run
 
@@ -55,7 +55,7 @@ def finished(words, toy, devices=1) -> str:
 
 def evaluations(workdir) -> dict[int, dict[str, float]]:
     """By step."""
-    lines = logging.read_lines(workdir / "metrics.jsonl")
+    lines = metrics_file.read_lines(workdir / "metrics.jsonl")
     found = {x["step"]: {k: v for k, v in x.items() if "/" in k} for x in lines}
     return {step: values for step, values in found.items() if values}
 

@@ -23,7 +23,7 @@ from pretrain.distributed.sharding import make_mesh
 from pretrain.inference.run import Run
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
-from pretrain.training import logging
+from pretrain.training.reports import metrics_file
 from tests.support import commands, shared_steps
 from tests.support import tiny_runs as toys
 
@@ -202,7 +202,7 @@ def test_the_command_prints_the_numbers_and_adds_them_to_the_workdir(
     for devices in (1, 2):
         done = command(toy, *flags, f"--config.corpus.source=text:{held_out}", devices=devices)
         assert done.returncode == 0, done.stderr
-    lines = logging.read_lines(workdir / "evaluations.jsonl")
+    lines = metrics_file.read_lines(workdir / "evaluations.jsonl")
     assert len(lines) == 2
     for line in lines:
         assert line.pop("recipe") == "text"

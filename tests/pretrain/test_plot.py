@@ -1,6 +1,6 @@
 """The command that draws runs together."""
 
-from pretrain.training.logging import Writer
+from pretrain.training.reports.metrics_file import Writer
 from tests.support import commands
 
 

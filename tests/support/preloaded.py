@@ -10,7 +10,8 @@ IMPORTS = (
     *("h5py", "matplotlib.pyplot", "tensorboardX.record_writer", "tensorboardX.summary"),
     *("finetune.job", "pretrain.aot.mesh_search", "pretrain.cli", "pretrain.conversion.importer"),
     *("pretrain.diagnostics.studies", "pretrain.inference.embedder"),
-    *("pretrain.inference.generator", "pretrain.training.loop", "pretrain.training.summary"),
+    *("pretrain.inference.generator", "pretrain.training.loop"),
+    "pretrain.training.reports.summary",
 )
 for name in IMPORTS:
     importlib.import_module(name)

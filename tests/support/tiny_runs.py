@@ -24,8 +24,9 @@ from configs import awd_lstm, bert, common, elmo, gpt2, xlnet
 from pretrain import objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches import phases
-from pretrain.training import logging, loop
+from pretrain.training import loop
 from pretrain.training.recipe_hooks import build_hooks
+from pretrain.training.reports import metrics_file
 from tests.support import commands, corpora, shared_steps
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -155,7 +156,7 @@ def train(config: ConfigDict, workdir: pathlib.Path, **options):
 
 def written(workdir: pathlib.Path) -> list[dict]:
     """The lines of metrics.jsonl without what the clock wrote into them."""
-    lines = logging.read_lines(workdir / "metrics.jsonl")
+    lines = metrics_file.read_lines(workdir / "metrics.jsonl")
     return [{k: v for k, v in line.items() if k not in RATES} for line in lines]
 
 

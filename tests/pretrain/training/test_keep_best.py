@@ -12,7 +12,7 @@ from pretrain.checkpoint.paths import list_steps
 from pretrain.runtime.errors import UserError
 from pretrain.training.hooks import NotFiniteError, Report
 from pretrain.training.keep_best import KeepBest
-from pretrain.training.logging import Progress
+from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_state import State
 
 WEIGHTS = {"x": np.ones(3, np.float32)}

@@ -4,8 +4,8 @@ import jax
 import pytest
 
 from pretrain.runtime.errors import UserError
-from pretrain.training import logging
 from pretrain.training.profiler import Profile
+from pretrain.training.reports import metrics_file
 from tests.support import regression
 from tests.support import tiny_runs as toys
 
@@ -27,7 +27,7 @@ def test_the_steps_asked_for_are_traced_and_nothing_else_changes(tmp_path):
         "steps-6-6": [6],
     }
     assert not (tmp_path / "plain" / "profile").exists()
-    assert logging.read_lines(tmp_path / "traced" / "metrics.jsonl")
+    assert metrics_file.read_lines(tmp_path / "traced" / "metrics.jsonl")
 
 
 @pytest.mark.parametrize(

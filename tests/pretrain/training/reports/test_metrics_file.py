@@ -9,8 +9,8 @@ import pytest
 from tensorboardX import record_writer
 
 from pretrain.runtime.errors import UserError
-from pretrain.training import logging
-from pretrain.training.logging import Writer
+from pretrain.training.reports import metrics_file
+from pretrain.training.reports.metrics_file import Writer
 
 
 def lines_of(workdir):
@@ -59,7 +59,7 @@ def test_every_line_is_strict_json(tmp_path):
 @pytest.mark.parametrize("end", ['{"step": 3', '{"step": 3\n', ""])
 def test_a_last_line_cut_short_is_left_out(tmp_path, end):
     (tmp_path / "m").write_text('{"step": 1}\n{"step": 2}\n' + end)
-    assert logging.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 2}]
+    assert metrics_file.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 2}]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_last_line_cut_short_is_left_out(tmp_path, end):
 )
 def test_any_other_broken_line_is_left_out_and_named(tmp_path, capsys, line):
     (tmp_path / "m").write_bytes(b'{"step": 1}\n' + line + b'\n{"step": 3}\n')
-    assert logging.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 3}]
+    assert metrics_file.read_lines(tmp_path / "m") == [{"step": 1}, {"step": 3}]
     assert capsys.readouterr().err == f"{tmp_path / 'm'}: damaged lines are left out: 2\n"
 
 
@@ -110,7 +110,7 @@ def test_whatever_befalls_the_file_a_run_goes_on_with_all_other_lines(tmp_path, 
         writer.write(step, **{"held_out/loss": 5.0 / step, "held_out/perplexity": 9.0})
     writer.close()
     raw, draw = (tmp_path / "metrics.jsonl").read_bytes(), random.Random(0)
-    lines, told = logging.read_lines(tmp_path / "metrics.jsonl"), 0
+    lines, told = metrics_file.read_lines(tmp_path / "metrics.jsonl"), 0
     for _ in range(150):
         text, touched = damaged(raw, draw)
         (tmp_path / "metrics.jsonl").write_bytes(text)
@@ -126,7 +126,7 @@ def test_whatever_befalls_the_file_a_run_goes_on_with_all_other_lines(tmp_path, 
 
 
 def test_a_run_without_metrics_has_no_lines(tmp_path):
-    assert logging.read_lines(tmp_path / "metrics.jsonl") == []
+    assert metrics_file.read_lines(tmp_path / "metrics.jsonl") == []
 
 
 @pytest.mark.parametrize("full", ["metrics.jsonl", "tensorboard"])

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from finetune.word_vectors import build_table
+from finetune.inputs.word_vectors import build_table
 from pretrain.data.tokenizers import registry
 from pretrain.runtime.errors import UserError
 

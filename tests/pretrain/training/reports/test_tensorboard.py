@@ -6,9 +6,10 @@ import pytest
 from tensorboardX.proto import event_pb2
 
 from pretrain.runtime.errors import UserError
-from pretrain.training import goodput
-from pretrain.training.logging import Progress, Writer
-from pretrain.training.metrics_logger import MetricsLogger, StepMonitor
+from pretrain.training.reports import goodput
+from pretrain.training.reports.metrics_file import Writer
+from pretrain.training.reports.metrics_logger import MetricsLogger, StepMonitor
+from pretrain.training.reports.progress_line import Progress
 
 
 def points(workdir) -> list[tuple[int, str, float]]:

@@ -6,7 +6,7 @@ import math
 import jax.numpy as jnp
 
 from modules.metrics import Sum
-from pretrain.training.meter import Meter
+from pretrain.training.reports.meter import Meter
 from pretrain.training.train_state import StepMetrics
 
 

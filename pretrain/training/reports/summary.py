@@ -8,8 +8,8 @@ import jax
 from jax.experimental import multihost_utils
 
 from pretrain.runtime.errors import UserError
-from pretrain.training import logging
-from pretrain.training.curves import draw_curves
+from pretrain.training.reports import metrics_file
+from pretrain.training.reports.curves import draw_curves
 
 PARTS = {  # of what a held-out stream says, besides its loss: decimals and words
     "perplexity": (1, ", perplexity {}"),
@@ -55,7 +55,7 @@ def check_result(state, values: Mapping[str, Any]) -> None:
 
 
 def _print_summary(config, workdir: pathlib.Path, step: int, done: bool) -> None:
-    lines = logging.read_lines(workdir / "metrics.jsonl")  # all lives' of the run
+    lines = metrics_file.read_lines(workdir / "metrics.jsonl")  # all lives' of the run
     if lines:
         draw_curves([workdir], workdir / "curves.png")
     print(f"{'Finished' if done else 'Stopped'} at step {step} of {config.optim.steps}.")
@@ -70,14 +70,14 @@ def _print_summary(config, workdir: pathlib.Path, step: int, done: bool) -> None
 
 
 def _describe_stream(lines: list[dict], name: str) -> str:
-    steps, losses = logging.select_series(lines, f"{name}/loss")
+    steps, losses = metrics_file.select_series(lines, f"{name}/loss")
     last = next(line for line in reversed(lines) if f"{name}/loss" in line)
     if steps[-1:] != [last["step"]]:
         return f"{name}: loss not finite (at step {last['step']})"
     first, now = (_format(x, 3) for x in (losses[0], losses[-1]))
     text = f"{name}: loss {now} (at step {steps[0]}: {first})"
     for part, (decimals, words) in PARTS.items():
-        if logging.is_number(x := last.get(f"{name}/{part}")):
+        if metrics_file.is_number(x := last.get(f"{name}/{part}")):
             text += words.format(_format(x, decimals))
     return text
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from pretrain.training.hooks import NotFiniteError
-from pretrain.training.logging import Progress, Writer, read_lines
-from pretrain.training.metrics_logger import StepMonitor
+from pretrain.training.reports.metrics_file import Writer, read_lines
+from pretrain.training.reports.metrics_logger import StepMonitor
+from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_state import StepMetrics
 
 DATA = types.SimpleNamespace(B=2, L=3)

@@ -5,10 +5,10 @@ from flax import struct
 from ml_collections import ConfigDict
 
 from pretrain.runtime.errors import UserError
-from pretrain.training import summary
 from pretrain.training.hooks import Evaluation
-from pretrain.training.logging import Writer, to_json
 from pretrain.training.loop import Result
+from pretrain.training.reports import summary
+from pretrain.training.reports.metrics_file import Writer, to_json
 
 
 class Ended(struct.PyTreeNode):

@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
-from pretrain.training import logging
-from pretrain.training.goodput import Goodput
-from pretrain.training.meter import Meter
+from pretrain.training.reports import metrics_file
+from pretrain.training.reports.goodput import Goodput
+from pretrain.training.reports.meter import Meter
 from pretrain.training.train_state import StepMetrics
 from tests.support import regression
 
@@ -52,7 +52,7 @@ def test_a_run_writes_it_down_and_resumes_it(tmp_path):
     def train(steps: int) -> list[dict]:
         few = {"train__eval_every": 0, "train__log_every": 4, "train__save_every": 6}
         regression.run(tmp_path, **few, optim__steps=steps)
-        return [x for x in logging.read_lines(tmp_path / "metrics.jsonl") if "goodput" in x]
+        return [x for x in metrics_file.read_lines(tmp_path / "metrics.jsonl") if "goodput" in x]
 
     began = time.time()
     lines, took = train(12), time.time() - began

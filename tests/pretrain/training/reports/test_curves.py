@@ -3,8 +3,8 @@
 import pytest
 
 from pretrain.runtime.errors import UserError
-from pretrain.training.curves import draw_curves
-from pretrain.training.logging import Writer
+from pretrain.training.reports.curves import draw_curves
+from pretrain.training.reports.metrics_file import Writer
 
 
 def run_of(folder, name):

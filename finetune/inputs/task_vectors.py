@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from finetune import word_vectors
+from finetune.inputs import word_vectors
 from finetune.inputs.words import list_frequent_words, normalize_word
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section

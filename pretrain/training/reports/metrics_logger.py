@@ -3,10 +3,11 @@
 from typing import Any
 
 from pretrain.distributed import peak_flops
-from pretrain.training.goodput import Goodput
 from pretrain.training.hooks import Hook, NotFiniteError, Report
-from pretrain.training.logging import Progress, Writer
-from pretrain.training.meter import Meter
+from pretrain.training.reports.goodput import Goodput
+from pretrain.training.reports.meter import Meter
+from pretrain.training.reports.metrics_file import Writer
+from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_state import State, StepMetrics
 
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from finetune import task_vectors, word_vectors
+from finetune.inputs import task_vectors, word_vectors
 from pretrain.runtime.errors import UserError
 
 TRAIN = [["The", "cat", "of", "1987"], ["the", "dog"]]
