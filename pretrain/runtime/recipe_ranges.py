@@ -93,11 +93,11 @@ TABLE: dict[str, dict[str, Range]] = {
     "head": {"D": COUNT, "V": COUNT_OR_NONE, "epsilon": POSITIVE, "init_scale": NOT_NEGATIVE},
     "objective": {
         "max_gram predict_every alpha beta": COUNT,
-        "max_predictions perm_size samples": COUNT_OR_NONE,
+        "max_predictions perm_size samples cache_window": COUNT_OR_NONE,
         "mask_prob": SHARE_ABOVE_0,
         "mask_rate random_rate geometric": SHARE,
-        "dropout": SHARE_BELOW_1,
-        "ar tar": NOT_NEGATIVE,
+        "dropout cache_share": SHARE_BELOW_1,
+        "ar tar cache_theta": NOT_NEGATIVE,
     },
     "execution": {"unroll block loss_chunks": COUNT},
     "optim": {

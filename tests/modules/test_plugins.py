@@ -21,7 +21,7 @@ def test_a_dotted_name_is_a_module_on_the_path(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["nothing", "no_package.nothing", "modules.nothing", "../x"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name):
-    with pytest.raises(plugins.UnknownNameError, match=r"has elmo, .*transformer, two_stream;"):
+    with pytest.raises(plugins.UnknownNameError, match=r"has awd_lstm, .*transformer, two_stream;"):
         plugins.load(BACKBONES, name, "Backbone")
 
 
