@@ -36,8 +36,10 @@ def multiply_windows(x_BLD, kernels, valid_BL):
 
 def _convolve(x_BLD, kernel_wDX):
     edge = len(kernel_wDX) - 1
+    # Padded before: a convolution that pads has a gradient four times as slow on a CPU.
+    x_BLD = jnp.pad(x_BLD, ((0, 0), (edge, edge), (0, 0)))
     return jax.lax.conv_general_dilated(
-        x_BLD, kernel_wDX, (1,), [(edge, edge)], dimension_numbers=("NWC", "WIO", "NWC")
+        x_BLD, kernel_wDX, (1,), "VALID", dimension_numbers=("NWC", "WIO", "NWC")
     )
 
 
