@@ -8,12 +8,15 @@ from modules.kernels.dropout_bits import apply_dropout
 
 
 class Dropout(nn.Module):
-    """Zeroes a fraction of the entries and scales up the rest (Srivastava et al. 2014)."""
+    """Zeroes a fraction of the entries and scales up the rest (Srivastava et al. 2014).
 
-    # The fraction that is zeroed.
+    Attributes:
+        rate: the fraction that is zeroed.
+        shared: axes along which all entries have one decision: the positions of a row in locked
+            dropout (Merity et al. 2017).
+    """
+
     rate: float
-    # Axes along which all entries have one decision: the positions of a row in locked dropout
-    # (Merity et al. 2017).
     shared: tuple[int, ...] = ()
 
     @nn.compact
