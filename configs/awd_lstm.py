@@ -128,6 +128,7 @@ def wikitext103() -> ConfigDict:
         b2=0.99,
         eps=1e-8,
         l2=1e-7,
+        decay_all=True,  # as PyTorch's Adam
         clip=0.3,
     )
     config.train.update(eval_every=5000, save_every=5000)

@@ -88,7 +88,7 @@ def questions() -> ConfigDict:
     """Returns TREC's examples; the last step counts."""
     config = trec.tuned()
     config.batches = dict(B=64, L=48, eval_B=64, lengths=(24, 32))
-    return every(config, 86)
+    return evaluate_every(config, 86)
 
 
 def table(L: int, steps_per_epoch: int, **data) -> ConfigDict:
@@ -96,10 +96,11 @@ def table(L: int, steps_per_epoch: int, **data) -> ConfigDict:
     config = common.base()
     config.data = dict(format="table", header=False, label=0, dev="", **data)
     config.batches = dict(B=64, L=L, eval_B=64, lengths=(70, 140, 280, 560, 1120))
-    return every(config, steps_per_epoch)
+    return evaluate_every(config, steps_per_epoch)
 
 
-def every(config: ConfigDict, steps: int) -> ConfigDict:
+def evaluate_every(config: ConfigDict, steps: int) -> ConfigDict:
+    """Sets how often a recipe is evaluated and saved, and returns it."""
     config.train.update(eval_every=steps, save_every=steps)
     return config
 
