@@ -1,6 +1,6 @@
 """Averages the predictions of several fine-tuned runs.
 
-As of the two directions of ULMFiT (Howard & Ruder 2018, arXiv 1801.06146, section 3.4).
+ULMFiT averages its two directions (Howard & Ruder 2018, arXiv 1801.06146, section 3.4).
 """
 
 from collections.abc import Sequence

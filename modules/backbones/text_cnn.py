@@ -98,8 +98,8 @@ class Backbone(WordNetwork):
 
 def _highest_windows(y_BLX, valid_BL):
     """Takes the products of each word's window, at the ends the highest of those hanging over."""
-    # Before bias and activation, which change no order.  Of [B, L + w - 1, X] entry j is of the
-    # window that ends at position j.
+    # Before bias and activation, which change no order.  Entry j of the L + w - 1 is of the window
+    # that ends at position j.
     L = valid_BL.shape[1]
     w = y_BLX.shape[1] - L + 1
     # In the paper's code windows hang over either edge by all but one word, where they see zeros.

@@ -50,7 +50,7 @@ class VocabularyRows(NamedTuple):
 
 
 def extend_rows(known: int, more: int) -> VocabularyRows:
-    """Returns the rows of a vocabulary with so many more behind its own."""
+    """Returns the rows of a vocabulary of `known` tokens with `more` behind them."""
     return VocabularyRows(np.r_[np.arange(known), np.full(more, -1)], known)
 
 

@@ -265,7 +265,7 @@ def _can_read_on(backbone: Any) -> bool:
 
 
 def _has_room(backbone: Any) -> bool:
-    """Checks for a memory that has room for so many positions, and no state of one size."""
+    """Checks for a memory with a place for each position, unlike a state of one size."""
     return isinstance(_memory_shapes(backbone), KVCache)
 
 
@@ -280,19 +280,19 @@ def round_up(length: int) -> int:
 
 
 def _read(
-    backbone, head, sampler: Sampler, V: int, params, seed, tokens_BL, cache, length_B, lengths_B
+    backbone, head, sampler: Sampler, V: int, params, seed, tokens_BL, cache, length_B, new_B
 ) -> Read:
-    """Reads so many of the tokens of each row behind what has been read, and chooses the next."""
+    """Reads the first `new_B` tokens of each row behind what it has read, and chooses the next."""
     model = backbone.bind({"params": params["backbone"]})
-    mask = Mask(is_causal=True, lengths_B=lengths_B)
+    mask = Mask(is_causal=True, lengths_B=new_B)
     # Behind the prompts one token of each row at a time: what came before is kept as keys and
     # values, or in the state of an LSTM.
     h_BLD, cache = model(tokens_BL, mask=mask, memory=cache, train=False)
     # Only what the next token is chosen by: the logits of a whole prompt would be L times as many.
-    h_B1D = jnp.take_along_axis(h_BLD, lengths_B[:, None, None] - 1, 1)
+    h_B1D = jnp.take_along_axis(h_BLD, new_B[:, None, None] - 1, 1)
     scores = head.bind({"params": params["head"]})
     # One of the V pieces there are: an embedding may have rows beyond them.
     logits_BV = scores.logits(h_B1D, model.table())[:, 0, :V]
-    length_B = length_B + lengths_B
+    length_B = length_B + new_B
     next_B = sampler(logits_BV, jax.random.key(seed), length_B)
     return Read(next_B[:, None], cache, length_B)

@@ -51,7 +51,6 @@ def check_writable(folder: PathLike) -> None:
 def lock_workdir(workdir: PathLike) -> Iterator[None]:
     """Reserves `workdir` for this process; creates the folder.
 
-
     Raises:
         UserError: another process, named in the message, is using `workdir`; or the file cannot
             be written, or is a link, which would empty another file.

@@ -98,7 +98,7 @@ def decay_weights(rate: float, of_all: bool = False):
 
 
 def scale_by_tokens(tokens: int):
-    """Scales the update by how many tokens the batch predicts, as a share of so many."""
+    """Scales the update by the tokens that the batch predicts, as a share of `tokens`."""
 
     def update(updates, state, params=None, *, weight, **_):
         return jax.tree.map(lambda u: u * (weight / tokens), updates), state

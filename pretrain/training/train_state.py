@@ -197,8 +197,8 @@ def total_loss(metrics: Metrics):
     total = loss.total
     for other in others.values():
         if other.train:
-            # Its mean times the weight of "loss", by which the step divides once.  Of a batch taken
-            # in parts, each part weighs the others against its own "loss".
+            # Its mean times the weight of "loss", by which the step divides once.  Each part of a
+            # batch weighs the others against its own "loss".
             total += other.total * (loss.weight / jnp.maximum(other.weight, 1e-9))
     return total
 

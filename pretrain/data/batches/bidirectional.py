@@ -24,7 +24,6 @@ class BatchLayout(TextLayout):
     on, backwards from the last, so the two directions of a row are at different places
     (as the two data sets of bilm-tf: Peters et al., 2018; bilm/data.py).
 
-
     A batch holds
 
         tokens_BZL    int32, what is read, each direction in its own order

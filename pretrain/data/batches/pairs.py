@@ -23,7 +23,6 @@ class BatchLayout(TextLayout):
     the rest begins the next row.  What does not fit is dropped from the longer of the two, token by
     token from either end (Devlin et al., 2019, A.2; create_pretraining_data.py).
 
-
     A batch holds
 
         tokens_BL       int32

@@ -51,7 +51,7 @@ class WholeWords:
         is_first_n = np.diff(word_n, prepend=-1) > 0
         ids_n = np.where(is_new_n, new_w[word_n], ids_n)
         places_n2 = np.where(is_new_n[:, None], places_w2[word_n], places_n2)
-        # Of a word with an id of its own the first piece stays: it has the word's id and place now.
+        # The first piece of a word with its own id stays: it has the word's id and place now.
         taken_n = is_first_n | ~is_new_n
         return Span(ids_n[taken_n], places_n2[taken_n])
 
