@@ -46,8 +46,12 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
 
 
 def read_letters(path) -> str:
+    """Returns the dimensions in the name of an array of a tree, see `parse_letters`."""
+    return parse_letters(jax.tree_util.keystr(path[-1:], simple=True) if path else "")
+
+
+def parse_letters(name: str) -> str:
     """Returns the dimensions in an array's name: "DHK" of `.../attention/wq_DHK`; "": none."""
-    name = jax.tree_util.keystr(path[-1:], simple=True) if path else ""
     match = re.search(r"_([0-9A-Z]+)$", name)
     return match[1] if match else ""
 

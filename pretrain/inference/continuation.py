@@ -17,7 +17,7 @@ import modules
 from pretrain.checkpoint import named_leaves, transfer
 from pretrain.checkpoint.paths import list_steps
 from pretrain.data.tokenizers import Tokenizer
-from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.distributed.sharding import Layout, make_mesh, parse_letters
 from pretrain.inference.continued_vocabulary import VocabularyRows, match_rows, resolve_tokens
 from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
@@ -187,7 +187,7 @@ def restore_params(
     def grow(name: str, old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, str]:
         if rows is None or not _has_vocabulary(name):
             return grow_param(name, old, new, positions)
-        return rows.place(old, _letters(name).index("V")), rows.describe()
+        return rows.place(old, parse_letters(name).index("V")), rows.describe()
 
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
         old, step = load_params(run)
@@ -203,13 +203,8 @@ def restore_params(
     return prepare
 
 
-def _letters(name: str) -> str:
-    """Returns the letters of a parameter's dimensions: "VD" of "backbone/token_VD"."""
-    return name.rpartition("_")[2]
-
-
 def _has_vocabulary(name: str) -> bool:
-    return "V" in _letters(name)
+    return "V" in parse_letters(name)
 
 
 def restore_optimizer(
@@ -268,7 +263,7 @@ def grow_param(
     Raises:
         UserError: it is smaller, or larger in width.
     """
-    letters = _letters(name)
+    letters = parse_letters(name)
     axes = [i for i, (a, b) in enumerate(zip(old.shape, new.shape, strict=True)) if a != b]
     letter = letters[axes[0]] if len(axes) == 1 == len(letters) - new.ndim + 1 else ""
     if letter not in ("V", "S", "L") or new.shape[axes[0]] < old.shape[axes[0]]:
