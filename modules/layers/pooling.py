@@ -1,5 +1,6 @@
 """Pooling of a row's states to one vector: one state, an average, a maximum, or attention.
 
+Most pool the states of one layer, h_BLD; those of `LAYERED` pool all layers, h_NBLD.
 Nothing matters that stands where a row is not valid, and a row in which nothing is valid gives
 zeros.  The vectors have the states' dtype; sums are in float32.
 """
@@ -50,6 +51,24 @@ def concat(h_BLD, valid_BL):
     return jnp.concatenate([f(h_BLD, valid_BL) for f in (last, highest, mean)], -1)
 
 
+def last_two(h_NBLD, valid_BL):
+    """Averages the valid states of the last two layers: [N + 1, B, L, D], [B, L] -> [B, D]."""
+    # Li et al. 2020 (arXiv 2011.05864); ConSERT is evaluated so (Yan et al. 2021, section 4.1).
+    return _mean_of_layers(h_NBLD[-2], h_NBLD[-1], valid_BL)
+
+
+def first_last(h_NBLD, valid_BL):
+    """Averages the valid states of the first and last layer: [N + 1, B, L, D] -> [B, D]."""
+    # Su et al. 2021 (arXiv 2103.15316).  The first layer's states follow the embedding.
+    return _mean_of_layers(h_NBLD[1], h_NBLD[-1], valid_BL)
+
+
+def _mean_of_layers(one_BLD, other_BLD, valid_BL):
+    # In float32: half precision would round the sum of two layers.
+    means = (mean(h.astype(jnp.float32), valid_BL) for h in (one_BLD, other_BLD))
+    return (sum(means) / 2).astype(other_BLD.dtype)
+
+
 def keep_last(valid_BL, n: int):
     """Keeps the last `n` valid positions of each row: bool [B, L]; 0 keeps all."""
     if not n:
@@ -85,8 +104,29 @@ PLAIN: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
     "max": highest,
     "concat": concat,
 }
+LAYERED: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "last_two": last_two,
+    "first_last": first_last,
+}
 ATTENTIONS = {"attention": False, "tanh_attention": True}  # the value: `squash`
 KINDS = (*PLAIN, *ATTENTIONS)
+
+
+def pool_layers(kind: str, h_NBLD, valid_BL):
+    """Pools by a kind without weights, of `PLAIN` or `LAYERED`: [N + 1, B, L, D] -> [B, D].
+
+    Args:
+        h_NBLD: every layer's states, as `layer_states` of a backbone gives them.  A kind of `PLAIN`
+            reads the last.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+    if kind in LAYERED:
+        return LAYERED[kind](h_NBLD, valid_BL)
+    if kind not in PLAIN:
+        raise ValueError(f"pool={kind!r} is none of {', '.join((*PLAIN, *LAYERED))}")
+    return PLAIN[kind](h_NBLD[-1], valid_BL)
 
 
 class Pool(nn.Module):

@@ -147,7 +147,23 @@ def test_the_last_positions_are_counted_among_the_valid():
     np.testing.assert_array_equal(pooling.keep_last(VALID_BL, 0), VALID_BL)
 
 
+LAYERS = {"last_two": (-2, -1), "first_last": (1, -1), "mean": (-1, -1)}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_layers_are_averaged_over_their_valid_states(kind):
+    h_NBLD = np.stack([draw(seed)[0] for seed in range(4)])
+    at_padding = np.where(VALID_BL[..., None], h_NBLD, np.nan)
+    found_BD = pooling.pool_layers(kind, at_padding, VALID_BL)
+    assert not found_BD[EMPTY].any()
+    for b in set(range(B)) - {EMPTY}:
+        wanted_D = h_NBLD[list(LAYERS[kind]), b][:, VALID_BL[b]].astype(float).mean((0, 1))
+        np.testing.assert_allclose(found_BD[b], wanted_D, atol=1e-6)
+
+
 def test_what_cannot_be_is_refused():
+    with pytest.raises(ValueError, match=r"pool='median' is none of first, .*, first_last"):
+        pooling.pool_layers("median", np.ones((2, 1, 1, 1)), np.ones((1, 1), bool))
     h_BLD, _ = draw()
     with pytest.raises(ValueError, match="kind='median' is none of first, last, mean, max"):
         Pool("median")
