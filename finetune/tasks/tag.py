@@ -137,11 +137,11 @@ class TaskData(Defaults):
         if self.vocabulary:
             # From 1: id 0 is that of all other words.
             word_ids = {word: i for i, word in enumerate(self.vocabulary, 1)}
-            own = [
+            ids_of_words = [
                 [word_ids.get(words.normalize_word(x, self.zero_digits), 0) for x in sentence]
                 for sentence in sentences
             ]
-            arrays["own_BL"] = words.scatter_to_words(own, arrays["word_BL"], 0)
+            arrays["own_BL"] = words.scatter_to_words(ids_of_words, arrays["word_BL"], 0)
         if W := self.own_characters:
             arrays["own_chars_BLW"] = words.scatter_characters(sentences, arrays["word_BL"], W)
         return arrays

@@ -105,14 +105,18 @@ def resolve_recipe(
         UserError: the vocabulary cannot be as the recipe asks.
     """
     recipe = ConfigDict(config.copy_and_resolve_references().to_dict())
-    model, notes = merge_models(run.config.model.to_dict(), recipe.model.to_dict(), run.workdir)
+    V, tokens, note = resolve_tokens(recipe, run, resumes)
+    wanted = recipe.model.to_dict()
+    if note:
+        wanted["V"] = run.config.model.V  # its own note says what becomes of it
+    model, notes = merge_models(run.config.model.to_dict(), wanted, run.workdir)
     longest = max(_list_lengths(recipe))
     if longest > model.get("L", longest):
         notes.append(f"model.L={longest} for the rows of this recipe: the run has {model['L']}")
         model["L"] = longest
-    if model["V"] and has_objective(run, config.objective.name):
+    model["V"] = V
+    if V and has_objective(run, config.objective.name):
         recipe.head = dict(run.config.get("head", {}))
-    model["V"], tokens, note = resolve_tokens(recipe, run, resumes)
     recipe.corpus.tokens, recipe.model, recipe.text_format = tokens, model, format_name(run.config)
     return recipe, [*notes, *filter(None, [note])]
 

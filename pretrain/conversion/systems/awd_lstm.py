@@ -128,13 +128,7 @@ def read_vocabulary(source: Source) -> words.Tokenizer:
     """
     source = source.with_tokenizer_folder()
     path = source.find_file(VOCABULARIES[source.kind])
-    try:
-        pieces = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not UTF-8: {error}") from error
-    if len(set(pieces)) < len(pieces):
-        repeated = next(word for n, word in enumerate(pieces) if word in pieces[:n])
-        raise UserError(f"{path}: {repeated!r} is there twice")
+    pieces = words.read_list(path, str(path))
     marks = next((x for x in MARKS if set(x) <= set(pieces)), None)
     if marks is None:
         choices = " or ".join(" and ".join(dict.fromkeys(x)) for x in MARKS)
@@ -158,8 +152,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     """
     ours = fields.require_parts(run, {}, dict(tied=True, bias=True, transform=False))
     pieces = fields.require_tokenizer(run, words.Tokenizer, "of whole words")
-    known = "".join(f"{word}\n" for word in pieces.pieces[: ours.V])
-    (folder / VOCABULARIES[kind]).write_bytes(known.encode())
+    (folder / VOCABULARIES[kind]).write_bytes(words.encode_list(pieces.pieces[: ours.V]))
 
 
 def advise(run: Run, kind: str) -> list[str]:

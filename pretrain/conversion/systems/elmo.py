@@ -282,5 +282,5 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
             max_characters_per_token=ours.W,
         )
     write_json(folder / "options.json", options)
-    known = "".join(f"{word}\n" for word in pieces.pieces[: ours.V or None])
-    (folder / "vocab.txt").write_bytes(known.encode())
+    known = pieces.pieces[: ours.V or None]
+    (folder / "vocab.txt").write_bytes(words.encode_list(known))

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from pretrain.data.tokenizers.whole_words import has_letter, select_words
+from pretrain.data.tokenizers.whole_words import has_letter, is_known, select_words
 
 # Behind a blank, and alone there but for marks: no "don" of "don't".
 WORD = re.compile(r"▁\w+(?![^▁]*\w)")
@@ -44,7 +44,7 @@ def find_new_words(
         if word in old or not has_letter(word):
             return False
         ids[word] = cut(word[1:])
-        return len(ids[word]) != 1 or ids[word][0] == unknown
+        return not is_known(ids[word], unknown)
 
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
     lowest = min(scores) - UNKNOWN_PENALTY

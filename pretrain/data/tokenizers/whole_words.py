@@ -1,7 +1,7 @@
 """Gives words that are cut into pieces a piece of their own, behind all that there are."""
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -87,8 +87,12 @@ def is_cut(word: str, cut: library.Tokenizer, unknown: int | None = None) -> boo
     Args:
         unknown: the id of what is unknown; None: there is none.
     """
-    ids = [piece.id for piece in cut.model.tokenize(word)]
-    return len(ids) != 1 or ids[0] == unknown
+    return not is_known([piece.id for piece in cut.model.tokenize(word)], unknown)
+
+
+def is_known(ids: Sequence[int], unknown: int | None) -> bool:
+    """Checks whether the ids of a word are one alone, and not that of what is unknown."""
+    return len(ids) == 1 and ids[0] != unknown
 
 
 def has_letter(word: str) -> bool:

@@ -129,11 +129,11 @@ class Tokenizer(Encoder):
         return [[word for word, _ in cut.pre_tokenize_str(text)] for text in texts]
 
     def save(self, folder: Path) -> None:
-        words = "".join(f"{word}\n" for word in self.pieces).encode()
         traits = {"name": "words", "split": self.split, "lower": self.lower}
         if self.marks != MARKS:
             traits["marks"] = list(self.marks)
-        saved_files.write_files(folder, {VOCABULARY: words, TRAITS: json.dumps(traits).encode()})
+        files = {VOCABULARY: encode_list(self.pieces), TRAITS: json.dumps(traits).encode()}
+        saved_files.write_files(folder, files)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -153,33 +153,37 @@ def _make_blank(split: str, lower: bool, unknown: str) -> library.Tokenizer:
 
 
 def _read_words(vocabulary: str) -> list[str]:
-    """Reads the words of a file, one a line, the marks first."""
-    lines = [
-        line.removesuffix("\r") for line in _read_text(vocabulary).removesuffix("\n").split("\n")
-    ]
-    words = [line for line in lines if line != NO_WORD]
+    """Reads a published vocabulary, whose first lines are the marks."""
+    where = f"tokens.vocabulary={vocabulary}"
+    words = [word for word in read_list(Path(vocabulary).expanduser(), where) if word != NO_WORD]
     if tuple(words[: len(MARKS)]) != MARKS:
-        raise _vocabulary_error(
-            vocabulary, f"does not begin with a line each of {', '.join(MARKS)}"
-        )
-    # The first line of each word.
-    numbers = {word: number for number, word in reversed(list(enumerate(lines, 1)))}
-    if len(numbers) < len(lines):
-        twice = next(i for i, word in enumerate(lines, 1) if numbers[word] < i)
-        raise _vocabulary_error(
-            vocabulary, f"line {twice} repeats line {numbers[lines[twice - 1]]}"
-        )
+        raise UserError(f"{where}: does not begin with a line each of {', '.join(MARKS)}")
     return words
 
 
-def _read_text(vocabulary: str) -> str:
+def read_list(path: Path, where: str) -> list[str]:
+    """Reads a list of words, one a line.
+
+    Args:
+        where: names the file in errors.
+
+    Raises:
+        UserError: it cannot be read, is not UTF-8, or a word is there twice.
+    """
     try:
-        return Path(vocabulary).expanduser().read_bytes().decode()
+        text = path.read_bytes().decode()
     except OSError as error:
-        raise _vocabulary_error(vocabulary, f"cannot be read: {error.strerror}") from error
+        raise UserError(f"{where}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _vocabulary_error(vocabulary, f"byte {error.start} is not UTF-8") from error
+        raise UserError(f"{where}: byte {error.start} is not UTF-8") from error
+    words = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    numbers: dict[str, int] = {}  # the first line of each word
+    for number, word in enumerate(words, 1):
+        if numbers.setdefault(word, number) < number:
+            raise UserError(f"{where}: line {number} repeats line {numbers[word]}")
+    return words
 
 
-def _vocabulary_error(vocabulary: str, reason: str) -> UserError:
-    return UserError(f"tokens.vocabulary={vocabulary}: {reason}")
+def encode_list(words: Iterable[str]) -> bytes:
+    """Returns the file of a list of words, as `read_list` reads it."""
+    return "".join(f"{word}\n" for word in words).encode()

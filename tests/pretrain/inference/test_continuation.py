@@ -94,6 +94,7 @@ def test_a_vocabulary_of_its_own_is_of_words_here_and_there(toy, run, tmp_path):
     start = continuation.open_start(config, tmp_path)
     assert (start.config.model.V, start.config.corpus.tokens.name) == (40, "words")
     assert start.corpus_fields() == start.config.corpus
+    assert not [note for note in start.notes if "V=" in note]  # it is the recipe's
     config.init = str(run("clm").workdir)
     with pytest.raises(UserError, match="name has to be 'words', here and in"):
         continuation.open_start(config, tmp_path)

@@ -117,7 +117,7 @@ def test_marks_are_the_vocabulary_s_own(tmp_path):
 
 BAD = {
     "no mark": (["a", "b", *(f"word{i}" for i in range(V - 2))], "there is no xxbos and xxunk or"),
-    "repeated": (["xxbos", "xxunk", "a", "a", *"bcdefgh"], "'a' is there twice"),
+    "repeated": (["xxbos", "xxunk", "a", "a", *"bcdefgh"], "line 4 repeats line 3"),
     "too few": (["xxbos", "xxunk", "a"], "has 3 pieces, but the weights have 11 rows"),
 }
 
