@@ -87,7 +87,7 @@ KINDS: dict[str, dict] = {  # sections and fields that a kind of task has beside
     "choice": dict(head=SUMMED),
     "rank": dict(head=SUMMED),
     "tag": dict(
-        head=dict(crf=False, constrained=False), own=0, zero_digits=False, own_characters=0
+        head=dict(crf=False, constrained=False), min_count=0, zero_digits=False, own_characters=0
     ),
     "span": dict(head={}),
 }

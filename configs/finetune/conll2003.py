@@ -38,7 +38,7 @@ def elmo() -> ConfigDict:
     """Freezes the backbone: an LSTM reads it beside words of its own, and a CRF tells the tags."""
     config = bert()
     config.task.convert_to = "iobes"
-    config.task.own = 2  # words that occur so often have vectors of their own
+    config.task.min_count = 2  # words that occur so often have vectors of their own
     config.task.head.update(crf=True, constrained=True, dropout=0.5)
     config.task.encoder = common.encoder(
         "recurrent",

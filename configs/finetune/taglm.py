@@ -43,7 +43,7 @@ def get_config(preset: str = "ner") -> ConfigDict:
 def tagger(examples: ConfigDict, join: str, steps_per_epoch: int) -> ConfigDict:
     """Returns a recipe's examples with the network of the paper's names."""
     config = examples
-    config.task.update(convert_to="iobes", own=1, zero_digits=True, own_characters=25)
+    config.task.update(convert_to="iobes", min_count=1, zero_digits=True, own_characters=25)
     config.task.head.update(crf=True, constrained=True, dropout=0.0)
     config.task.encoder = common.encoder(
         "recurrent",

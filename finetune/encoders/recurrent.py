@@ -70,7 +70,7 @@ class Encoder(nn.Module):
         if bool(self.word_V) != bool(self.word_D):
             raise UserError(
                 f"task.encoder.word_D={self.word_D} with {self.word_V} words of the task's own: "
-                "task.own says which words have vectors, task.encoder.word_D how wide these are"
+                "task.min_count says which words have vectors, task.encoder.word_D how wide"
             )
         if bool(self.char_W) != bool(self.characters):
             raise UserError(

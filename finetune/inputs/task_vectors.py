@@ -50,12 +50,10 @@ def build_own_table(
     Raises:
         UserError: the task has no words of its own, or the file is malformed.
     """
-    if not task.get("own"):
-        raise UserError(
-            f"vectors.tables={word_vectors.TASK_TABLE!r}: set task.own, which says whose they are"
-        )
+    if not task.get("min_count"):
+        raise UserError(f"vectors.tables={word_vectors.TASK_TABLE!r}: set task.min_count, too")
     zero_digits = task.get("zero_digits", False)
-    words = list_frequent_words(sentences, task["own"], zero_digits)
+    words = list_frequent_words(sentences, task["min_count"], zero_digits)
     texts, others = ([" ".join(x) for x in split] for split in (sentences, held_out))
 
     def build(**fields: Any):

@@ -45,7 +45,7 @@ class TaskData(Defaults):
         convert_to: str = "",
         strict: bool = False,
         piece: str = "first",
-        own: int = 0,
+        min_count: int = 0,
         vocabulary: Sequence[str] = (),
         zero_digits: bool = False,
         own_characters: int = 0,
@@ -62,7 +62,7 @@ class TaskData(Defaults):
             strict: only well-formed entities count, see `tagging.entity_counts`.
             piece: the token of a word that its tag is predicted from, "first" or "last" (the only
                 one that has read the whole word in a causal model).
-            own: words that occur this often in the examples have vectors of the task's own, of
+            min_count: words that occur so often in the examples have vectors of their own, of
                 width `task.encoder.word_D`; 0: none have.
             vocabulary: these words, in lower case; none: found in the examples.
             zero_digits: all digits are 0 in these words (Peters et al. 2017).
@@ -80,8 +80,10 @@ class TaskData(Defaults):
         self.labels, self.strict = self.tag_set.labels, strict
         self._check()
         self.zero_digits, self.own_characters = zero_digits, own_characters
-        sentences = [x["words"] for x in examples] if own else []
-        self.vocabulary = list(vocabulary) or words.list_frequent_words(sentences, own, zero_digits)
+        sentences = [x["words"] for x in examples] if min_count else []
+        self.vocabulary = list(vocabulary) or words.list_frequent_words(
+            sentences, min_count, zero_digits
+        )
 
     def _check(self) -> None:
         if unknown := [x for x in self.metrics if x not in METRICS]:

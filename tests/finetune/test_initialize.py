@@ -123,7 +123,7 @@ def test_a_task_s_own_network_learns_and_predicts_without_a_backbone(tmp_path):
     (tmp_path / "glove.txt").write_text("koba 1 2 3 4\nfada 4 3 2 1\n")
     vectors = dict(path=str(tmp_path / "glove.txt"), tables=("encoder/word_VD",))
     recipe.vectors.update(vectors)
-    fields = dict(scheme="iob2", own=1, own_characters=9, encoder=own, head=dict(dropout=0.0))
+    fields = dict(scheme="iob2", min_count=1, own_characters=9, encoder=own, head=dict(dropout=0.0))
     recipe.task = ConfigDict(dict(name="tag", **fields))
     said = []
     tiny_jobs.train(recipe, tmp_path / "run", said.append)

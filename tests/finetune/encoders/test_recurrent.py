@@ -23,7 +23,7 @@ FIELDS = dict(name="recurrent", features=FEATURES, U=5, layers=2, join=(0, 2), w
 @pytest.fixture(scope="module")
 def case():
     """A task on ELMo with all of it, its weights drawn at random, and its rows."""
-    form = tagging_data.form("elmo", own=OWN)
+    form = tagging_data.form("elmo", min_count=OWN)
     module = tagging_data.task(form, encoder=FIELDS)
     rows = tagging_data.batch(form)
     return module, tagging_data.drawn(module, rows), rows
@@ -114,7 +114,7 @@ def read_gru(own, x_LD):
     [("bert", ()), ("gpt", (0,)), ("elmo", (1,)), ("xlnet", (2,)), ("bert", (0, 1))],
 )
 def test_states_of_any_backbone_join_where_they_are_asked_for(system, join):
-    form = tagging_data.form(system, own=1, own_characters=9)
+    form = tagging_data.form(system, min_count=1, own_characters=9)
     fields = dict(encoder=TAGGER | dict(join=join))
     task = tagging_data.task(form, **fields) if join else tasks.build_task(None, form, **fields)
     rows = tagging_data.batch(form)
@@ -147,7 +147,7 @@ def test_states_of_any_backbone_join_where_they_are_asked_for(system, join):
 
 @pytest.mark.parametrize(("layers", "below"), [(1, "word_VD"), (2, "lstm_0")])
 def test_the_input_of_every_layer_is_dropped_in_training(layers, below):
-    form = tagging_data.form("bert", own=1)
+    form = tagging_data.form("bert", min_count=1)
     fields = dict(name="recurrent", U=2, layers=layers, word_D=3, join=(), input_dropout=1 - 1e-6)
     task, rows = tasks.build_task(None, form, encoder=fields), tagging_data.batch(form)
     params = tagging_data.drawn(task, rows)
@@ -187,6 +187,6 @@ def test_parts_without_what_they_need_are_refused(fields, message):
     ("fields", "message"), [({}, "'backbone' reads a backbone"), (FIELDS, "joins the states of a")]
 )
 def test_without_a_backbone_its_readers_are_refused(fields, message):
-    form = tagging_data.form("bert", own=OWN)
+    form = tagging_data.form("bert", min_count=OWN)
     with pytest.raises((UserError, ValueError), match=message):
         tasks.build_task(None, form, encoder=fields | dict(features=None, word_V=None))

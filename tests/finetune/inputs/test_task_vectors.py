@@ -19,7 +19,9 @@ def vectors(tmp_path):
 
 
 def test_the_table_s_rows_are_the_vocabulary_s(vectors):
-    task = dict(name="tag", own=1, zero_digits=True, encoder=dict(name="recurrent", word_D=None))
+    task = dict(
+        name="tag", min_count=1, zero_digits=True, encoder=dict(name="recurrent", word_D=None)
+    )
     task, table = task_vectors.build_own_table(vectors, task, TRAIN, HELD_OUT, 0)
     assert task["vocabulary"] == ["the", "cat", "of", "0000", "dog", "rat"]
     assert task["encoder"]["word_D"] == 2
@@ -36,5 +38,5 @@ def test_the_table_s_rows_are_the_vocabulary_s(vectors):
 def test_a_task_without_words_of_its_own_is_refused(vectors):
     assert word_vectors.is_of_task(vectors)
     assert not word_vectors.is_of_task(vectors | dict(path=""))
-    with pytest.raises(UserError, match=r"set task\.own"):
-        task_vectors.build_own_table(vectors, dict(name="tag", own=0), TRAIN, HELD_OUT, 0)
+    with pytest.raises(UserError, match=r"set task\.min_count"):
+        task_vectors.build_own_table(vectors, dict(name="tag", min_count=0), TRAIN, HELD_OUT, 0)

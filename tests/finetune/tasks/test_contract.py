@@ -125,7 +125,7 @@ def test_every_backbone_learns_every_task(backbone, task):
 
 KEPT = {  # fields beside those of the cases, to come back by the config
     "classify": dict(metrics=("macro_f1",)),
-    "tag": dict(convert_to="iobes", own=2, zero_digits=True, own_characters=9),
+    "tag": dict(convert_to="iobes", min_count=2, zero_digits=True, own_characters=9),
     "span": dict(max_answer=7),
     "choice": dict(gap="_"),
 }

@@ -145,7 +145,7 @@ def test_an_entity_of_an_unseen_type_counts_as_not_found():
 
 
 def test_what_is_kept_makes_the_same_encoder():
-    made = tagging_data.form("bert", own=2, own_characters=9)
+    made = tagging_data.form("bert", min_count=2, own_characters=9)
     again = tag.TaskData(made.inputs, [], **made.to_config())
     expected = {"word_V": len(made.vocabulary) + 1, "char_W": 9}
     assert again.encoder_fields() == made.encoder_fields() == expected
@@ -154,7 +154,7 @@ def test_what_is_kept_makes_the_same_encoder():
 
 def test_digits_of_the_task_s_own_words_are_alike():
     dates = [dict(words=["In", "1987", "2026"], labels=["O", "O", "O"], where="line 1")]
-    made = tagging_data.form("bert", examples=EXAMPLES + dates, own=2, zero_digits=True)
+    made = tagging_data.form("bert", examples=EXAMPLES + dates, min_count=2, zero_digits=True)
     assert "0000" in made.vocabulary
     arrays = made.arrays(dates)
     rare, one, other = arrays["own_BL"][arrays["word_BL"]]
