@@ -12,7 +12,8 @@ optim.lr=1e-4 epochs=3 batches.L=56: 81.1.
 
 "att_blstm" needs no pretrained model: BLSTM and attention of Zhou et al. 2016 (P16-2034) with their
 100-dimensional GloVe vectors, AdaDelta, and 800 sentences as a development set; 84.0 published.
-Ours, with the vectors of the 50,000 commonest words and 10 epochs: 80.4 +- 0.2 of five seeds.
+Ours, with the vectors of the 50,000 commonest words and 10 epochs: 80.4 +- 0.2 of five seeds,
+a PyTorch twin 80.4 +- 0.3.  A seed takes 5 minutes on one core.
 """
 
 from ml_collections import ConfigDict

@@ -7,6 +7,9 @@ plain SGD of one text a step, and vectors of 50 dimensions, which were skip-gram
 --config.vectors.path=... names yours.  It learns from whole sentences; phrases are
 --config.data.train.phrases=True.  Published for sst1: 47.2, and 46.4 of a CNN beside it; for sst2
 there is no figure.
+
+Ours, sst1, with GloVe's 100 dimensions for the 50,000 commonest words and 5 epochs: 40.1 +- 2.8 of
+three seeds (43.1, 39.8, 37.5), a PyTorch twin 42.1 +- 1.2.  A seed takes 4 minutes on one core.
 """
 
 from ml_collections import ConfigDict
