@@ -123,7 +123,7 @@ def export_arrays(job: Job) -> dict[str, np.ndarray]:
 
 def describe(recipe: ConfigDict, job: Job) -> dict[str, Any]:
     """Returns what PyTorch is to do, as JSON; all fields are set, also those left to a default."""
-    section = {name: x for name, x in job.section["encoder"].items() if x}
+    section = {name: x for name, x in job.only.section["encoder"].items() if x}
     if section != {"name": "backbone"} or not hasattr(job.task, "head"):
         raise UserError("task: a twin classifies the states of a backbone and nothing else")
     return dict(

@@ -1,12 +1,20 @@
-"""Puts the weights of a pretrained run in the place of a job's fresh parameters."""
+"""Puts the weights of a pretrained run in the place of a job's fresh parameters.
+
+The backbone's always; a task's own where the run has learned that task among several.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
+from finetune.several.shared_tasks import TASKS
 from finetune.starting_point import Start
 from pretrain.checkpoint import named_leaves, transfer
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.inference.trained_run import load_backbone_params, load_head_params
+from pretrain.inference.trained_run import (
+    load_backbone_params,
+    load_head_params,
+    load_named_params,
+)
 
 # Where the parameters of `finetune.encoders.language_model` keep those of the run's head.
 LANGUAGE_MODEL_HEAD = "encoder/language_model_head/"
@@ -39,6 +47,10 @@ def restore_backbone(
         if any(name.startswith(LANGUAGE_MODEL_HEAD) for name in new):
             head = named_leaves.flatten(load_head_params(start.run, layout))
             old |= {LANGUAGE_MODEL_HEAD + name: x for name, x in head.items()}
+        for task in start.heads:
+            own, _ = load_named_params(start.run, layout, f"{TASKS}{task}/")
+            # Another recipe may have given the task another network above the backbone.
+            old |= {k: x for k, x in own.items() if k in new and new[k].shape == x.shape}
         merged, table = transfer.merge(new, old)
         say(f"weights of {start.run.workdir}, step {step}:")
         for line in table:

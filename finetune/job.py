@@ -1,9 +1,9 @@
-"""Builds a fine-tuning job, its examples, task and layouts, from a recipe or from a workdir."""
+"""Builds a fine-tuning job, its tasks, from a recipe or from a workdir."""
 
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,16 +12,17 @@ import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from finetune import datasets, tasks
+from finetune import tasks
 from finetune.inputs import task_vectors, word_vectors
-from finetune.inputs.batches import Examples
-from finetune.inputs.labels import UNSEEN
-from finetune.inputs.rows import RowBuilder, check_padding
-from finetune.inputs.splits import draw_splits
+from finetune.inputs.rows import RowBuilder
+from finetune.parts import Part, Section, build_layouts, iter_texts, list_sections, read_examples
+from finetune.several.mixture import Mixture
+from finetune.several.shared_tasks import SharedTasks
 from finetune.starting_point import Start, open_start
 from finetune.tuned_run import TunedRun
 from modules.heads import language_model
-from pretrain.data.batches.shuffling import shuffle_array
+from pretrain.data.batches import BatchLayout
+from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
@@ -29,8 +30,6 @@ from pretrain.runtime.json_files import read_json, write_json
 from pretrain.runtime.sections import call_section, name_section
 
 TASK = "task.json"  # beside config.json: the section `task`, with labels and the like of the data
-SPLITS = ("train", "dev", "test")
-DRAWN = ("folds", "fold", "dev_share", "split_seed")  # fields of `data` that are of `draw_splits`
 
 
 class Job(NamedTuple):
@@ -38,22 +37,49 @@ class Job(NamedTuple):
 
     Attributes:
         start: model, tokenizer and weights to begin with.
-        examples: by split, as read.
-        section: the recipe's `task`.
-        data, task: the halves of `finetune.tasks`.
-        train, evals: batch layouts, the latter by split.
+        parts: by task; that of a job of one is called "".
+        task: what is trained: the task, or all of them on one backbone.
+        train: the layout of its batches.
     """
 
     start: Start
-    examples: dict[str, list[dict]]
-    section: dict[str, Any]
-    data: tasks.TaskData
+    parts: dict[str, Part]
     task: nn.Module
-    train: Examples
-    evals: dict[str, Examples]
+    train: Any
 
-    def score(self, split: str, outputs: dict[str, np.ndarray]) -> dict[str, float]:
-        return self.data.scores(self.examples[split], outputs)
+    @property
+    def evals(self) -> dict[str, BatchLayout]:
+        """Returns the held-out layouts, as "dev", or as "sst1/dev" of one of several tasks."""
+        return {
+            name_stream(name, split): layout
+            for name, part in self.parts.items()
+            for split, layout in part.evals.items()
+        }
+
+    @property
+    def only(self) -> Part:
+        """Returns the part of a job of one task."""
+        (part,) = self.parts.values()
+        return part
+
+    def find(self, stream: str) -> tuple[Part, str]:
+        """Returns the task of a held-out layout, and its split."""
+        name, _, split = stream.rpartition("/")
+        return self.parts[name], split
+
+    def score(self, stream: str, outputs: dict[str, np.ndarray]) -> dict[str, float]:
+        part, split = self.find(stream)
+        return part.data.scores(part.examples[split], outputs)
+
+    def tune(self, values: Mapping[str, float | None]) -> None:
+        """Sets what the best evaluation decides of each task, as a threshold."""
+        for name, part in self.parts.items():
+            own = name_stream(name, "")
+            part.data.tune({k.removeprefix(own): x for k, x in values.items() if k.startswith(own)})
+
+
+def name_stream(task: str, split: str) -> str:
+    return f"{task}/{split}" if task else split
 
 
 def list_recipes(config) -> dict[str, ConfigDict]:
@@ -62,8 +88,9 @@ def list_recipes(config) -> dict[str, ConfigDict]:
     Returns:
         By folder within the workdir; "": itself, of a single job.
     """
-    count, folds = config.get("num_seeds", 1), config.data.get("folds", 0)
-    has_folds = folds > 0 and config.data.get("fold") is None
+    data = config.get("data", {})  # the tasks of a job of several draw one fold each
+    count, folds = config.get("num_seeds", 1), data.get("folds", 0)
+    has_folds = folds > 0 and data.get("fold") is None
     recipes = {}
     for number, fold in itertools.product(range(count), range(folds if has_folds else 1)):
         recipe = config.copy_and_resolve_references()
@@ -82,57 +109,159 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     Raises:
         UserError: the recipe or the data is malformed.
     """
-    examples = read_examples(config, say)
-    held_out = [x for split, part in examples.items() if split != "train" for x in part]
+    sections, examples = list_sections(config), {}
+    for name, section in sections.items():
+        tell = name_lines(name, say)
+        examples[name] = read_examples(section.data, tell, config.get("max_train_examples", 0))
     pretrained = load_run(Path(config.init).expanduser()) if config.init else None
-    splits = () if pretrained else (examples["train"], held_out)  # of a run nothing is learned
-    start = open_start(config, pretrained, *(list(iter_texts(split)) for split in splits))
-    fields = config.task.to_dict()
-    if word_vectors.is_of_task(config.get("vectors", {})):
-        words, others = ([x.get("words", ()) for x in y] for y in (examples["train"], held_out))
-        fields, table = task_vectors.build_own_table(
-            config.vectors.to_dict(), fields, words, others, config.seed
-        )
-        start = start._replace(vectors=table)
-    data, task = build_task(start, fields, config.batches.L, examples["train"])
-    train, evals = build_layouts(config, data, examples)
-    # Once each: several splits may have the same to say.
-    for note in dict.fromkeys(data.notes):
-        say(note)
+    start = begin(config, pretrained, sections, examples)
+    backbone, parts = start.backbone(), {}
+    for name, section in sections.items():
+        parts[name] = build_part(start, backbone, section, examples[name], config.seed, name)
+        # Once each: several splits may have the same to say.
+        for note in dict.fromkeys(parts[name].data.notes):
+            name_lines(name, say)(note)
+    start = start._replace(heads=find_heads(pretrained, parts))
+    job = Job(start, parts, *combine(config, backbone, sections, parts))
     if not config.optim.get("steps"):
-        config.optim.steps = math.ceil(train.size * config.epochs / config.batches.B)
+        config.optim.steps = math.ceil(job.train.size * config.epochs / config.batches.B)
     for name in ("warmup", "unfreeze_every"):
         if 0 < config.optim.get(name, 0) < 1:
             # Shares of all steps, which are known only now.
             config.optim[name] = round(config.optim[name] * config.optim.steps)
-    return Job(start, examples, fields, data, task, train, evals)
+    return job
 
 
-def load_job(workdir: Path) -> TunedRun:
+def name_lines(task: str, say: Callable[[str], None]) -> Callable[[str], None]:
+    """Returns `say`, which names the task before each line where there are several."""
+    return (lambda line: say(f"{task}: {line}")) if task else say
+
+
+def begin(
+    config: ConfigDict,
+    pretrained: Run | None,
+    sections: dict[str, Section],
+    examples: Mapping[str, Mapping[str, list[dict]]],
+) -> Start:
+    """Begins with the pretrained run, or learns a vocabulary from the texts of all tasks.
+
+    A task's section gets the vocabulary of its own words, where these have vectors.
+    """
+    splits = [(split, x) for parts in examples.values() for split, x in parts.items()]
+    train = [x for split, part in splits if split == "train" for x in part]
+    held_out = [x for split, part in splits if split != "train" for x in part]
+    # Of a run nothing is learned.
+    texts, others = ([] if pretrained else list(iter_texts(x)) for x in (train, held_out))
+    start = open_start(config, pretrained, texts, others, tuple(sections))
+    if not word_vectors.is_of_task(config.get("vectors", {})):
+        return start
+    if len(sections) > 1 or "" not in sections:
+        raise UserError("vectors.tables names a task's own words: there are several tasks")
+    words, rest = ([x.get("words", ()) for x in y] for y in (train, held_out))
+    fields, table = task_vectors.build_own_table(
+        config.vectors.to_dict(), sections[""].task, words, rest, config.seed
+    )
+    sections[""] = sections[""]._replace(task=fields)
+    return start._replace(vectors=table)
+
+
+def build_part(
+    start: Start,
+    backbone: nn.Module | None,
+    section: Section,
+    examples: dict[str, list[dict]],
+    seed: int,
+    name: str,
+) -> Part:
+    """Builds one task of a job on a backbone, and the layouts of its batches."""
+    L = section.batches["L"]
+    halves = build_task(start, section.task, L, examples["train"], backbone=backbone, name=name)
+    layouts = build_layouts(section.batches, halves[0], examples, seed, name)
+    return Part(examples, section.task, *halves, *layouts)
+
+
+def combine(
+    config: ConfigDict,
+    backbone: nn.Module | None,
+    sections: Mapping[str, Section],
+    parts: Mapping[str, Part],
+) -> tuple[nn.Module, Any]:
+    """Combines tasks to the module and the layout to train: those of the task where it is one."""
+    if "" in parts:
+        return parts[""].task, parts[""].train
+    weights = {name: float(section.weight) for name, section in sections.items()}
+    module = SharedTasks(backbone, {name: part.task for name, part in parts.items()}, weights)
+    fields = {k: x for k, x in config.get("mixture", {}).items() if k != "only"}
+    layouts = {name: part.train for name, part in parts.items()}
+    return module, call_section("mixture", Mixture, fields, layouts=layouts, seed=config.seed)
+
+
+def find_heads(pretrained: Run | None, parts: Mapping[str, Part]) -> tuple[str, ...]:
+    """Returns the tasks that the pretrained run has learned, too, with the same labels."""
+    if pretrained is None or not (pretrained.workdir / TASK).exists():
+        return ()
+    known = read_json(pretrained.workdir / TASK).get("tasks", {})
+    return tuple(
+        name
+        for name, part in parts.items()
+        if name in known and known[name].get("labels") == part.data.to_config().get("labels")
+    )
+
+
+def load_job(workdir: Path, name: str = "") -> TunedRun:
     """Opens the fine-tuned run in this folder.
 
+    Args:
+        name: of one of its tasks; "": it has one.
+
     Raises:
-        UserError: it holds none.
+        UserError: it holds none, or no such task.
     """
     run = load_run(workdir, needs_backbone=False)
     if not (workdir / TASK).exists():
         raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {TASK}")
-    name, model = format_name(run.config), run.config.model.to_dict()
-    execution = dict(run.config.get("execution", {}))
+    name, fields = find_task(workdir, name)
+    model, execution = run.config.model.to_dict(), dict(run.config.get("execution", {}))
     head = dict(run.config.get("head", {}))
-    start = Start(name, model, run.tokenizer, run, execution, head)
-    data, task = build_task(start, read_json(workdir / TASK), run.config.batches.L)
-    return TunedRun(run, data, task)
+    start = Start(format_name(run.config), model, run.tokenizer, run, execution, head)
+    batches = list_sections(run.config)[name].batches if name else run.config.batches
+    backbone = start.backbone()
+    data, task = build_task(start, fields, batches["L"], backbone=backbone, name=name)
+    module = SharedTasks(backbone, {name: task}, {name: 1.0}) if name else task
+    return TunedRun(run, data, module, name)
+
+
+def find_task(workdir: Path, name: str) -> tuple[str, dict[str, Any]]:
+    """Returns the name and the saved section of a task; the only one's without a name.
+
+    Raises:
+        UserError: there is no such task, or there are several and none is named.
+    """
+    saved = read_json(workdir / TASK)
+    sections = saved.get("tasks", {"": saved})
+    if not name and len(sections) == 1:
+        return next(iter(sections.items()))
+    if name not in sections:
+        names = ", ".join(filter(None, sections)) or "one task, which has no name"
+        raise UserError(f"--task={name}: {workdir} has {names}")
+    return name, sections[name]
 
 
 def save_job(job: Job, workdir: Path) -> None:
-    """Saves the tokenizer and the task beside the recipe: with the weights they are a run."""
+    """Saves the tokenizer and the tasks beside the recipe: with the weights they are a run."""
     job.start.tokenizer.save(workdir / "tokenizer")
-    write_json(workdir / TASK, job.section | job.data.to_config())
+    sections = {name: part.section | part.data.to_config() for name, part in job.parts.items()}
+    write_json(workdir / TASK, sections.get("", {"tasks": sections}))
 
 
 def build_task(
-    start: Start, fields: Mapping[str, Any], L: int, examples: Sequence[dict] = ()
+    start: Start,
+    fields: Mapping[str, Any],
+    L: int,
+    examples: Sequence[dict] = (),
+    *,
+    backbone: nn.Module | None = None,
+    name: str = "",
 ) -> tuple[tasks.TaskData, nn.Module]:
     """Builds both halves of a task: for training, for resuming it, and for predictions.
 
@@ -140,108 +269,22 @@ def build_task(
         fields: the section `task`, of the recipe or as `save_job` left it.
         L: positions of a row.
         examples: of training; none where `fields` hold already what follows from them.
+        backbone: that several tasks share; None: `start` has it.
+        name: of one of several tasks.
 
     Raises:
         UserError: a field has no such value, or the backbone reads no such rows.
     """
-    backbone = start.backbone()
+    backbone = backbone or start.backbone()
     inputs = build_inputs(start, backbone, L)
     with name_section("head"):
         head = backbone and language_model.build(backbone, **start.head)
-    with name_section("task"):
+    with name_section(f"tasks.{name}.task" if name else "task"):
         data = tasks.build_data(inputs, examples, **fields)
-        return data, tasks.build_task(backbone, data, language_model_head=head, **fields)
-
-
-def build_layouts(
-    config: ConfigDict, data: tasks.TaskData, examples: Mapping[str, list[dict]]
-) -> tuple[Examples, dict[str, Examples]]:
-    """Builds the training layout, and those of the held-out splits whose labels are known.
-
-    Raises:
-        UserError: the recipe cuts rows that are padded in front, or the task's arrays are wrong.
-    """
-    arrays = data.training_arrays(examples["train"])
-    # Also of a task from outside, whose rows a kernel would misread without a word.
-    check_padding(arrays, data.inputs.format.padding)
-    fields = dict(B=config.batches.B, L=config.batches.L)
-    lengths = config.batches.get("lengths", ())
-    if lengths and data.inputs.format.padding == "left":
-        raise UserError("batches.lengths cuts rows at their end: this text format pads in front")
-    train = Examples(arrays, seed=config.seed, shuffle=True, lengths=lengths, **fields)
-    fields["B"] = config.batches.get("eval_B", 32)
-    evals = {}
-    for split, rows in examples.items():
-        if split != "train" and all(map(datasets.has_labels, rows)):
-            arrays = build_held_out_arrays(data, rows, split)
-            check_padding(arrays, data.inputs.format.padding)
-            evals[split] = Examples(arrays, **fields)
-    return train, evals
-
-
-def read_examples(config: ConfigDict, say: Callable[[str], None]) -> dict[str, list[dict]]:
-    """Reads the examples of each split that config.data names, and draws those that it asks for."""
-    fields, paths, drawn = part_data_section(config)
-    examples = {}
-    for split, path in paths.items():
-        if path is None or path == "":
-            continue
-        changes = {"path": path} if isinstance(path, str) else path
-        whole = call_section(f"data.{split}", datasets.read, {**fields, **changes})
-        examples[split] = whole.examples
-        say(f"{split}: {len(whole.examples):,} examples")
-        if split == "train" and 0 < config.get("max_train_examples", 0) < len(whole.examples):
-            examples[split] = draw_examples(whole.examples, config.max_train_examples)
-            say(f"  {config.max_train_examples:,} of them are trained on")
-        for note in whole.notes:
-            say(f"  {note}")
-    if "train" not in examples:
-        raise UserError("data.train is to name the training examples")
-    splits = draw_splits(examples, **drawn)
-    if any(drawn.get(name) for name in ("folds", "dev_share")):
-        say("drawn: " + ", ".join(f"{split} {len(part):,}" for split, part in splits.items()))
-    return splits
-
-
-def part_data_section(config: ConfigDict) -> tuple[dict[str, Any], ...]:
-    """Parts config.data in fields of the reader, paths of splits, and fields of `draw_splits`."""
-    fields = config.data.to_dict()
-    paths = {split: fields.pop(split, None) for split in SPLITS}
-    drawn = {name: fields.pop(name) for name in DRAWN if name in fields}
-    return fields, paths, drawn
-
-
-def draw_examples(examples: list[dict], count: int) -> list[dict]:
-    # The same ones for every seed, in their order.
-    numbers = shuffle_array(np.arange(len(examples)), 0)[:count]
-    return [examples[i] for i in sorted(numbers)]
-
-
-def build_held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str) -> tasks.Arrays:
-    """Builds the arrays of a held-out split.
-
-    Raises:
-        UserError: training shows none of their labels, as where they have other names.
-    """
-    arrays = data.arrays(examples)
-    for name in arrays.keys() & {"label_B", "label_BL"}:
-        numbers = arrays[name]
-        # Some unseen labels are errors to be counted; nothing else are labels of another kind.
-        if numbers.dtype == np.int32 and (numbers == UNSEEN).any() and not (numbers >= 0).any():
-            notes = " ".join(data.notes)
-            raise UserError(f"data.{split}: training shows none of its labels: {notes}")
-    return arrays
-
-
-def iter_texts(examples: list[dict]) -> Iterator[str]:
-    for example in examples:
-        for name in ("texts", "choices", "candidates"):
-            yield from example.get(name, [])
-        for name in ("question", "context", "query"):
-            if name in example:
-                yield example[name]
-        if "words" in example:
-            yield " ".join(example["words"])
+        network = name if getattr(backbone, "tasks", ()) else ""
+        return data, tasks.build_task(
+            backbone, data, language_model_head=head, network=network, **fields
+        )
 
 
 def build_inputs(start: Start, backbone: Any, L: int) -> RowBuilder:

@@ -44,7 +44,7 @@ def main(config, workdir) -> int:
     if len(recipes) > 1 and jax.process_index() == 0:
         stats = results.compute_stats(list(scores.values()))
         write_json(workdir / STATS, {"jobs": scores, **stats})
-        what = "folds" if config.data.get("folds") else "seeds"
+        what = "folds" if config.get("data", {}).get("folds") else "seeds"
         results.print_stats(stats, f"{len(scores)} {what}")
     return 0
 
@@ -87,7 +87,7 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
             summary.check_result(result.state, best.values if best else {})
         if best is not None:
             # Predictions use what is tuned, as SQuAD 2.0's threshold: it is saved before them.
-            job.data.tune(best.values)
+            job.tune(best.values)
             jobs.save_job(job, workdir)
             is_done = is_done and write_predictions(job, workdir, config.mesh)
     if jax.process_index() == 0:
@@ -101,19 +101,21 @@ def write_predictions(job: jobs.Job, workdir: Path, mesh) -> bool:
     Returns:
         False if the process was told to terminate before the end.
     """
-    predictor = Predictor(jobs.load_job(workdir), Layout(loop.make_mesh(**mesh)))
-    (workdir / "predictions").mkdir(exist_ok=True)
-    for split in job.evals:
-        try:
-            # Every process predicts, as a step spans all devices; the first one writes.
-            lines, *_ = predictor.predict_lines(job.examples[split])
-        except TerminatedError:
-            return False
-        if jax.process_index() == 0:
-            out = workdir / "predictions" / f"{split}.jsonl"
-            with submissions.open_draft(out) as file, submissions.write_jsonl(file) as write:
-                for example, line in zip(job.examples[split], lines, strict=True):
-                    write(example, line)
+    layout = Layout(loop.make_mesh(**mesh))
+    for name, part in job.parts.items():
+        predictor, folder = Predictor(jobs.load_job(workdir, name), layout), workdir / "predictions"
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for split in part.evals:
+            try:
+                # Every process predicts, as a step spans all devices; the first one writes.
+                lines, *_ = predictor.predict_lines(part.examples[split])
+            except TerminatedError:
+                return False
+            if jax.process_index() == 0:
+                out = folder / name / f"{split}.jsonl"
+                with submissions.open_draft(out) as file, submissions.write_jsonl(file) as write:
+                    for example, line in zip(part.examples[split], lines, strict=True):
+                        write(example, line)
     return True
 
 
@@ -131,13 +133,14 @@ def print_summary(config, workdir: Path, step: int, best: Evaluation | None, is_
     if is_done and best:
         print(f"Predictions: {workdir / 'predictions'}.")
     if is_done:
-        print(f"Next: python -m finetune.predict --workdir={workdir} in out.jsonl")
+        which = " --task=..." if config.get("tasks") else ""
+        print(f"Next: python -m finetune.predict --workdir={workdir}{which} in out.jsonl")
     else:
         print("Next: the same command again goes on from here.")
 
 
 if __name__ == "__main__":
-    sections = ["seed", "init", "random_init", "epochs", "data", "task.name"]
+    sections = ["seed", "init", "random_init", "epochs"]
     sections += ["batches.B", "batches.L", "optim.lr", "train.best", "train.stop_after", "mesh"]
     interrupted = "training goes on from its last checkpoint"
     cli.run(

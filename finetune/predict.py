@@ -4,8 +4,8 @@
 example, in the order of `in`: its place, its "id" if it has one, and the prediction.  With
 --submission=glue it is "index<TAB>prediction", as that benchmark's server takes it, with
 --submission=squad an object from ids to answers.  Where `in` has the labels, too, the task's
-metrics are printed.  --with=runs/backward averages the probabilities of further runs, as those of
-ULMFiT's two directions.
+metrics are printed.  Of a run of several tasks --task=sst1 names the one to predict.
+--with=runs/backward averages the probabilities of further runs, as those of ULMFiT's directions.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 import jax
 from absl import flags
 
-from finetune import job
+from finetune import job, parts
 from finetune.prediction import streaming
 from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
@@ -33,6 +33,7 @@ FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's,
 FIELDS = flags.DEFINE_string(
     "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
 )
+TASK = flags.DEFINE_string("task", "", "The one of the run's tasks to predict; a run of one: none.")
 SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has for this: test.")
 ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
 SUBMISSION = flags.DEFINE_enum("submission", "", ["", "glue", "squad"], "As a benchmark wants it.")
@@ -43,10 +44,13 @@ SCORE = flags.DEFINE_bool("score", True, "Print metrics where labels are there; 
 def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str, dict[str, Any]]:
     """Returns the format of the input and its fields: the recipe's where it is that format.
 
+    Args:
+        config: the section `data` of the task.
+
     Raises:
         UserError: the recipe has no such split, or `more` is no JSON object.
     """
-    shared, splits, _ = job.part_data_section(config)
+    shared, splits, _ = parts.part_data_section(config)
     of_split: dict[str, Any] = {}
     if split:
         if not splits.get(split):
@@ -71,8 +75,9 @@ def main(words: list[str]) -> None:
     source, out = arguments.parse_files(words, "in.tsv out.jsonl")
     processes.join()
     folders = [Path(str(x)).expanduser().absolute() for x in (cli.WORKDIR.value, *WITH.value)]
-    runs = [job.load_job(folder) for folder in folders]
-    format, fields = resolve_format(runs[0].run.config, FORMAT.value, SPLIT.value, FIELDS.value)
+    runs = [job.load_job(folder, TASK.value) for folder in folders]
+    data = parts.list_sections(runs[0].run.config)[runs[0].name].data
+    format, fields = resolve_format(data, FORMAT.value, SPLIT.value, FIELDS.value)
     members = [Predictor(tuned, Layout(make_mesh()), ROWS.value) for tuned in runs]
     predictor = Ensemble(members) if len(members) > 1 else members[0]
     first = jax.process_index() == 0

@@ -30,6 +30,7 @@ class Start(NamedTuple):
         execution: the section of the pretrained run, with the fields that the recipe changes.
         head: the section of the pretrained run.
         vectors: what the words' embedding begins with; None: it is drawn, or pretrained.
+        heads: tasks of the pretrained run whose own parameters are restored, too.
     """
 
     text_format: str
@@ -39,6 +40,7 @@ class Start(NamedTuple):
     execution: dict[str, Any]
     head: dict[str, Any]
     vectors: word_vectors.Table | None = None
+    heads: tuple[str, ...] = ()
 
     def backbone(self) -> nn.Module | None:
         if not self.model:
@@ -47,7 +49,11 @@ class Start(NamedTuple):
 
 
 def open_start(
-    config: ConfigDict, run: Run | None, texts: Sequence[str] = (), held_out: Sequence[str] = ()
+    config: ConfigDict,
+    run: Run | None,
+    texts: Sequence[str] = (),
+    held_out: Sequence[str] = (),
+    tasks: Sequence[str] = (),
 ) -> Start:
     """Begins with a pretrained run, or with what config.text_format, .tokens and .model say.
 
@@ -55,19 +61,23 @@ def open_start(
         run: the pretrained run; None: there is none.
         texts: of training; a vocabulary is learned from them without a run.
         held_out: the other texts, whose words are known if they have a vector.
+        tasks: of the job, for a backbone that has networks of their own.
 
     Raises:
         UserError: config.model has another size than the run's.
     """
     if run is None:
-        return _start_from_scratch(config, texts, held_out)
+        return _start_from_scratch(config, texts, held_out, tasks)
     if _backbone_vectors(config).get("path"):
         raise UserError(f"vectors.path: {config.init} has an embedding already: leave one out")
-    changes = dict(config.get("model", {}))
+    # What a recipe leaves open is as the run has it.
+    changes = {name: x for name, x in config.get("model", {}).items() if x is not None}
     return start_from(run, changes, _set_execution(config), config.get("text_format", ""))
 
 
-def _start_from_scratch(config: ConfigDict, texts: Sequence[str], held_out: Sequence[str]) -> Start:
+def _start_from_scratch(
+    config: ConfigDict, texts: Sequence[str], held_out: Sequence[str], tasks: Sequence[str]
+) -> Start:
     """Begins with a tokenizer and a model that nothing was pretrained with."""
     tokenizer = call_section("tokens", registry.learn, config.tokens, texts=iter(texts))
     table, vectors = None, _backbone_vectors(config)
@@ -76,9 +86,10 @@ def _start_from_scratch(config: ConfigDict, texts: Sequence[str], held_out: Sequ
         build = functools.partial(word_vectors.build_table, tokenizer)
         tokenizer, table = call_section("vectors", build, vectors, **parts)
     new = len(load_format(config.text_format).new_tokens)
-    sizes = {"V": tokenizer.V + new, "D": table and table.rows_VD.shape[1]}
+    width = table and table.rows_VD.shape[1]
+    sizes = {"V": tokenizer.V + new, "D": width, "tasks": tuple(tasks)}
     model = dict(config.get("model", {}))
-    # What a recipe leaves open follows from the texts, and from the vectors.
+    # What a recipe leaves open follows from the texts, the vectors and the tasks.
     sized = {name: x for name, x in sizes.items() if model.get(name, 0) is None}
     if None in sized.values():
         raise UserError("model.D: say how wide the words' vectors are, or name vectors.path")

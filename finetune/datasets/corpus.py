@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from finetune import datasets, job
+from finetune import datasets, parts
 from pretrain.data.corpus.sources import Document, Source
 from pretrain.runtime.errors import UserError
 
@@ -29,6 +29,6 @@ def find_source(*, format: str, path: str, **fields: Any) -> Source:
     def read() -> Iterator[Document]:
         for example in datasets.read(format, path, **fields).examples:
             # A text is a line, whatever line ends it has: a blank one would end the document.
-            yield [" ".join(text.split("\n")) + "\n" for text in job.iter_texts([example])]
+            yield [" ".join(text.split("\n")) + "\n" for text in parts.iter_texts([example])]
 
     return Source(place.name.split(".")[0].lower(), files, read)

@@ -31,6 +31,7 @@ class BackboneReader(nn.Module):
         frozen: the backbone has no gradient and no dropout of its own.
         dropout: of the states.
         copies: uses of the states, each with a dropout of its own.
+        network: the task whose network of the backbone's reads; "": the backbone has one for all.
     """
 
     has_backbone_states = True
@@ -39,6 +40,7 @@ class BackboneReader(nn.Module):
     frozen: bool = False
     dropout: float = 0.0
     copies: int = 1
+    network: str = ""
 
     def setup(self):
         self.drop = nn.Dropout(self.dropout)
@@ -51,6 +53,10 @@ class BackboneReader(nn.Module):
         # Here, before what the encoder itself learns, which is trained all the same.
         h = jax.lax.stop_gradient(h) if self.frozen else h
         return self.drop(self.combine(h), deterministic=not train)
+
+    def choose_network(self) -> dict[str, str]:
+        """Returns the argument that names the task, of a backbone that takes it."""
+        return {"network": self.network} if self.network else {}
 
     def read(self, batch: dict[str, Any], *, train: bool):
         """Computes the backbone's states, of one layer or of all."""
@@ -102,7 +108,8 @@ class Encoder(BackboneReader):
                 self.backbone, tokens, valid_BL, L, train=train, segments_BL=segments_BL
             )
         mask = text_mask(self.backbone, valid_BL=valid_BL)
-        return self.backbone(tokens, mask=mask, segments_BL=segments_BL, train=train).h
+        fields = dict(segments_BL=segments_BL, train=train, **self.choose_network())
+        return self.backbone(tokens, mask=mask, **fields).h
 
     def combine(self, h):
         return jnp.broadcast_to(h, (self.copies, *h.shape))

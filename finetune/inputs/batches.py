@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, describe_arrays
+from pretrain.data.batches import Batch, Shapes, describe_arrays, name_arrays
 from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.runtime.errors import UserError
 
@@ -32,6 +32,7 @@ class Examples:
         seed: int = 0,
         shuffle: bool = False,
         lengths: Sequence[int] = (),
+        task: str = "",
     ):
         """
         Args:
@@ -39,11 +40,13 @@ class Examples:
             L: positions of a row.
             lengths: that batches are cut to, where all their rows are as short; a program is
                 compiled for each that occurs.  Rows are padded at their end.
+            task: whose name the arrays of batches bear; "": there is one task.
 
         Raises:
             UserError: there are no examples.
         """
         self.arrays, self.B, self.seed, self.shuffle = arrays, B, seed, shuffle
+        self.task = task
         self.L = L * (arrays["valid_BOL"].shape[1] if "valid_BOL" in arrays else 1)
         self.size = len(next(iter(arrays.values())))
         self.lengths = [*sorted(n for n in lengths if 0 < n < L), L]
@@ -61,7 +64,7 @@ class Examples:
             name: jax.ShapeDtypeStruct((self.B, *x.shape[1:]), x.dtype)
             for name, x in self.arrays.items()
         }
-        return shapes | describe_arrays("weight_B", (self.B,), np.float32)
+        return name_arrays(self.task, shapes | describe_arrays("weight_B", (self.B,), np.float32))
 
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         # Training completes the last batch of an epoch with the first examples of the next;
@@ -74,7 +77,7 @@ class Examples:
         # Of all rows: every process cuts its own to the same length.
         L = self._find_length(index)
         batch = {name: cut_rows(name, x[index[rows]], L) for name, x in self.arrays.items()}
-        return batch | {"weight_B": real[rows].astype(np.float32)}
+        return name_arrays(self.task, batch | {"weight_B": real[rows].astype(np.float32)})
 
     def _find_length(self, index: np.ndarray) -> int:
         if self._ends is None:

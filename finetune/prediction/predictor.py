@@ -26,6 +26,7 @@ class Predictor(ExamplePredictor):
 
     Attributes:
         task: the half of `finetune.tasks` to train.
+        name: of the one of several tasks; "": there is one.
         step: of the weights, which are the best where the run kept them; -1 before they are read.
     """
 
@@ -34,8 +35,8 @@ class Predictor(ExamplePredictor):
         Args:
             rows: of a batch, rounded up to what the devices divide; 0: the recipe's eval_B.
         """
-        self.run, self.data, self.task = tuned
-        self.layout, self.L = layout, self.run.config.batches.L
+        self.run, self.data, self.task, self.name = tuned
+        self.layout, self.L = layout, self.data.inputs.L
         rows = rows or self.run.config.batches.get("eval_B", 32)
         # Every device has as many rows as the others.
         self.B = -(-rows // layout.num_shards("B")) * layout.num_shards("B")
@@ -51,10 +52,13 @@ class Predictor(ExamplePredictor):
             TerminatedError: the process was told to terminate.
         """
         # In the order of the examples, so that outputs need no numbers of theirs.
-        batches = Examples(self.data.arrays(examples), B=self.B, L=self.L)
+        batches = Examples(self.data.arrays(examples), B=self.B, L=self.L, task=self.name)
         if self._steps is None:  # the first examples show the shapes to compile for
             self._steps = Steps(self.task, optax.identity(), self.layout, [batches], seed=0)
-            self._params, self.step = load_weights(self.run, self._steps.like.params)
+            like = self._steps.like.params
+            # Of several tasks the others' parameters are not wanted.
+            folders = [f"{part}/" for part in like] if self.name else []
+            self._params, self.step = load_weights(self.run, like, *folders)
         outputs = self._steps.predict(self._params, batches, self._stop)
         if outputs is None:
             raise TerminatedError("told to terminate before the end: there is no result")

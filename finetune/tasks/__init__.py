@@ -139,6 +139,7 @@ def build_task(
     loss: Mapping[str, Any] | None = None,
     language_model: float = 0.0,
     language_model_head: nn.Module | None = None,
+    network: str = "",
     **host: Any,
 ) -> nn.Module:
     """Composes the module to train; a field that is None has its owner's default.
@@ -148,11 +149,14 @@ def build_task(
         head, loss: fields of the task's head and loss.
         language_model: weight of the backbone's language model, trained along; 0: it is not.
         language_model_head: that of the pretrained run; None: tied, with nothing besides.
+        network: the task, where the backbone has networks for several; "": it has none.
         host: the rest of a section `task`, which is of the host's half.
     """
     del host
     sections = [_drop_unset(x) for x in (encoder, head, loss)]
     fields = sections[0] | data.encoder_fields()
+    if network:
+        fields["network"] = network
     if language_model:
         fields = _with_language_model(fields, language_model)
         fields["language_model_head"] = language_model_head

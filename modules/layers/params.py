@@ -82,11 +82,14 @@ class ParamInfo:
             under N layers, -1 for what lies above all layers, as a head.  A stack of layers,
             which is one array, has a tuple along its leading dimension.
         is_table: its rows are looked up: it costs no product.
+        task: the one of several tasks that it belongs to: steps without that leave it as it is.
+            "": it belongs to all of them.
     """
 
     decay: bool
     layers_above: int | tuple[int, ...] = -1
     is_table: bool = False
+    task: str = ""
 
 
 def param(
@@ -161,6 +164,18 @@ def set_depths(module: nn.Module, **depths: Depth) -> None:
             record.depth[record.path_of(module, name)] = (record.path_of(module), depth)
 
 
+def set_tasks(module: nn.Module, **tasks: str) -> None:
+    """Says which one of several tasks a submodule's parameters belong to.
+
+    Args:
+        module: the module, within `setup` or a compact method.
+        tasks: the name of a submodule, or of a parameter -> the task.
+    """
+    if (record := _record.get()) is not None:
+        for name, task in tasks.items():
+            record.tasks[record.path_of(module, name)] = task
+
+
 @dataclasses.dataclass(frozen=True)
 class Record:
     """Facts of parameters that modules state during initialization, see `recording`."""
@@ -168,6 +183,7 @@ class Record:
     decay: dict[Path, bool] = dataclasses.field(default_factory=dict)
     depth: dict[Path, tuple[Path, Depth]] = dataclasses.field(default_factory=dict)
     tables: set[Path] = dataclasses.field(default_factory=set)
+    tasks: dict[Path, str] = dataclasses.field(default_factory=dict)
     root: Path = ()
 
     def path_of(self, module: nn.Module, *names: str) -> Path:
@@ -189,7 +205,8 @@ class Record:
             # dimensions or more, and has the depth of its module.
             is_stacked = isinstance(above, tuple)
             decay = self.decay.get(names, x.ndim - is_stacked > 1)
-            return ParamInfo(decay, above, names in self.tables)
+            tasks = (self.tasks.get(names[:end], "") for end in range(len(names), 0, -1))
+            return ParamInfo(decay, above, names in self.tables, next(filter(None, tasks), ""))
 
         return jax.tree_util.tree_map_with_path(info, params)
 

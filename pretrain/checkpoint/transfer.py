@@ -15,14 +15,14 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import PathLike
 
 
-def load(like: dict, workdir: PathLike, within: str) -> tuple[dict, int]:
+def load(like: dict, workdir: PathLike, within: verification.Folders) -> tuple[dict, int]:
     """Loads part of the train state from a run's newest checkpoint.
 
     Args:
         like: decides shapes, dtypes and layout, and holds all leaves `within` a folder of the
-            state, as "params/", or the one of that name, and no other.
+            state, as "params/", or the one of that name, or several of these, and no other.
         workdir: the run's folder; only read, and that run may still be going.
-        within: the folder or name, see `verification.load_newest`.
+        within: the folders or names, see `verification.load_newest`.
 
     Returns:
         (a tree like `like`, the step of the checkpoint).

@@ -9,7 +9,7 @@ import contextlib
 import json
 import logging
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +27,7 @@ from pretrain.runtime.format_version import FORMAT, check_format
 from pretrain.runtime.json_files import read_json
 
 ARRAYS = (jax.Array, np.ndarray)
+Folders = str | Sequence[str]
 
 
 class Restored(NamedTuple):
@@ -60,14 +61,14 @@ def add_digest(record: Mapping[str, Any]) -> dict:
     return {**plain, "digest": json_files.hash_json(plain)}
 
 
-def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restored | None:
+def load_newest(folder: pathlib.Path, like: Leaves, within: Folders = "") -> Restored | None:
     """Loads the newest checkpoint in `folder` that verifies, and warns of every newer one.
 
     Args:
         folder: holds the checkpoints; it is only read.
         like: a jax.ShapeDtypeStruct with the wanted sharding for each leaf.
-        within: a folder of the state, "params/", or the name of one leaf; `like` has just the
-            leaves in it.  "" is the whole state.
+        within: a folder of the state, "params/", or the name of one leaf, or several of these;
+            `like` has just the leaves in it.  "" is the whole state.
 
     Returns:
         The checkpoint; None if there is none at all.
@@ -91,7 +92,7 @@ def load_newest(folder: pathlib.Path, like: Leaves, within: str = "") -> Restore
     return None
 
 
-def load(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
+def load(folder: pathlib.Path, like: Leaves, within: Folders) -> tuple[Leaves, dict]:
     """Loads and verifies one checkpoint.
 
     Args:
@@ -128,7 +129,7 @@ def fail_together(read: Callable[[], tuple[Leaves, dict]]) -> tuple[Leaves, dict
     return result
 
 
-def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict]:
+def _read(folder: pathlib.Path, like: Leaves, within: Folders) -> tuple[Leaves, dict]:
     reject_symlinks(folder)  # before any file is opened
     record = read_record(folder)
     check_layout(folder, {k: v for k, v in record["leaves"].items() if is_within(k, within)}, like)
@@ -147,8 +148,11 @@ def _read(folder: pathlib.Path, like: Leaves, within: str) -> tuple[Leaves, dict
     return {name: leaves[name] for name in like}, record
 
 
-def is_within(name: str, folder: str) -> bool:
-    return not folder or name == folder or (folder.endswith("/") and name.startswith(folder))
+def is_within(name: str, folders: Folders) -> bool:
+    return any(
+        not folder or name == folder or (folder.endswith("/") and name.startswith(folder))
+        for folder in ([folders] if isinstance(folders, str) else folders)
+    )
 
 
 def reject_symlinks(folder: pathlib.Path) -> None:

@@ -21,7 +21,7 @@ from pretrain.distributed.sharding import Layout, make_mesh, parse_letters
 from pretrain.inference.continued_vocabulary import VocabularyRows, match_rows, resolve_tokens
 from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
-from pretrain.inference.trained_run import load_run, weights_folder, weights_key
+from pretrain.inference.trained_run import load_named_params, load_run, weights_folder
 from pretrain.runtime.errors import UserError
 from pretrain.training.train_state import State, replace_params
 
@@ -250,13 +250,8 @@ def load_params(run: Run) -> tuple[named_leaves.Leaves, int]:
     Raises:
         UserError: there is no checkpoint, or none verifies.
     """
-    folder, within = weights_folder(run), f"{weights_key(run)}/"
     # Spread over all devices: the run's weights and the new ones are in memory together.
-    layout = Layout(make_mesh(data=1, fsdp=-1))
-    like = layout.add_shardings(named_leaves.nest(transfer.describe_leaves(folder, within)))
-    state, step = transfer.load(like, folder, within)
-    leaves = named_leaves.flatten(state)
-    return {name.removeprefix(within): x for name, x in leaves.items()}, step
+    return load_named_params(run, Layout(make_mesh(data=1, fsdp=-1)))
 
 
 def grow_param(

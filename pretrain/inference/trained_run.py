@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 import modules
 from modules.backbones import init_params
 from modules.heads import language_model
+from pretrain.checkpoint.named_leaves import Leaves, flatten, nest
 from pretrain.checkpoint.paths import list_steps
 from pretrain.checkpoint.transfer import describe_leaves, load
 from pretrain.data.tokenizers import Tokenizer, registry
@@ -60,12 +61,12 @@ def weights_key(run: Run) -> str:
     return "average" if describe_leaves(weights_folder(run), "average/") else "params"
 
 
-def load_weights(run: Run, like: Any, within: str = "") -> tuple[Any, int]:
+def load_weights(run: Run, like: Any, *within: str) -> tuple[Any, int]:
     """Loads the weights of a run that count.
 
     Args:
         like: decides shapes and layout.
-        within: "" for all parameters, a folder of them as "backbone/", or the name of one.
+        within: folders of parameters as "backbone/", or names of some; none: all parameters.
 
     Returns:
         (a tree like `like`, the step of the weights).
@@ -74,8 +75,27 @@ def load_weights(run: Run, like: Any, within: str = "") -> tuple[Any, int]:
         UserError: there is no checkpoint, none verifies, or its leaves are others.
     """
     name = weights_key(run)
-    state, step = load({name: like}, weights_folder(run), f"{name}/{within}")
+    folders = tuple(f"{name}/{x}" for x in within or ("",))
+    state, step = load({name: like}, weights_folder(run), folders)
     return state[name], step
+
+
+def load_named_params(run: Run, layout: Layout, within: str = "") -> tuple[Leaves, int]:
+    """Loads the parameters of a run that count in a folder, by name, whatever their shapes.
+
+    Args:
+        within: "" for all parameters, or a folder of them as "backbone/".
+
+    Returns:
+        (parameters by name, the step that they are of).
+
+    Raises:
+        UserError: there is no checkpoint, or none verifies.
+    """
+    folder, key = weights_folder(run), f"{weights_key(run)}/"
+    like = layout.add_shardings(nest(describe_leaves(folder, key + within)))
+    state, step = load(like, folder, key + within)
+    return {name.removeprefix(key): x for name, x in flatten(state).items()}, step
 
 
 def load_backbone_params(run: Run, layout: Layout) -> tuple[Any, int]:

@@ -12,9 +12,10 @@ from jax.experimental import multihost_utils
 from modules import metrics
 from modules.activation_sharding import sharding_context
 from modules.layers.params import recording
+from pretrain.data.batches import split_tasks
 from pretrain.data.batches.loader import read_batches
 from pretrain.distributed.sharding import Layout
-from pretrain.training import optimizer
+from pretrain.training import optimizer, task_updates
 from pretrain.training import train_state as state_lib
 
 
@@ -59,6 +60,7 @@ class Steps:
         # Apart: an evaluation more or less leaves the steps after it as they were.
         init_rng, train_rng, self.eval_rng = jax.random.split(jax.random.key(seed), 3)
         make_batch = make_blank(train[0])
+        tx = task_updates.by_task(tx, sorted(filter(None, split_tasks(train[0].shapes()))))
 
         def init():
             return state_lib.init(
@@ -141,11 +143,15 @@ class Steps:
         return total
 
     def predict(self, params, data, stop) -> dict[str, np.ndarray] | None:
-        """Returns predictions for every row of `data`, in its order; None if `stop()` is True."""
+        """Returns predictions for every row of `data`, which are of one task, in its order.
+
+        None: `stop()` asked to break off.
+        """
         blocks: list[dict[str, np.ndarray]] = []
         for _, batch in read_batches(data, 0, self.layout.find_rows(data.B)):
             arrays = self.layout.shard_batch(batch, data.B)
-            outputs = {**self._predict(params, arrays), "weight_B": arrays["weight_B"]}
+            (weights,) = split_tasks(arrays).values()
+            outputs = {**self._predict(params, arrays), "weight_B": weights["weight_B"]}
             # Gathered, since each process holds its own rows only.
             blocks.append(multihost_utils.process_allgather(outputs, tiled=True))
             if stop():

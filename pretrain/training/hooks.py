@@ -7,6 +7,7 @@ other hook.  Its `state_dict` is part of every checkpoint.
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from pretrain.runtime.errors import UserError
@@ -190,16 +191,18 @@ class Evaluate(Hook):
         progress: Progress,
         batches: int = 0,
         score: Callable[[str, dict[str, Any]], dict[str, float]] | None = None,
+        means: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ):
         """
         Args:
             batches: of each stream; 0: all.
             score: (name of the stream, outputs of `Steps.predict`) -> {metric: value}, if the
                 objective is one whose worth is told by all of its predictions together.
+            means: see `TrainConfig`.
         """
         self.every, self.steps, self.evals, self.stop = every, steps, evals, stop
         self.writer, self.progress = writer, progress
-        self.batches, self.score = batches or None, score
+        self.batches, self.score, self.means = batches or None, score, means
         self.last: Evaluation | None = None
 
     def __call__(self, step: int, state: State, report: Report) -> None:
@@ -212,10 +215,19 @@ class Evaluate(Hook):
             held_out |= {f"{name}/{k}": v for k, v in values.items()}
             text = "  ".join(f"{k} {v:.4f}" for k, v in values.items())
             self.progress.say(f"step {step}  {name}:  {text}")
+        held_out |= self._average(held_out)
         self.writer.write(step, **held_out)
         report.held_out = held_out
         if held_out:
             self.last = Evaluation(step, {name: to_json(x) for name, x in held_out.items()})
+
+    def _average(self, values: Mapping[str, float]) -> dict[str, float]:
+        if unknown := {name for names in self.means.values() for name in names} - values.keys():
+            raise UserError(f"train.means: {min(unknown)!r} is none of {', '.join(values)}")
+        return {
+            f"mean/{mean}": sum(values[name] for name in names) / len(names)
+            for mean, names in self.means.items()
+        }
 
     def _evaluate(self, name: str, params, data) -> dict[str, float] | None:
         total = self.steps.evaluate(params, data, self.stop, self.batches)

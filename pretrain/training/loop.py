@@ -108,7 +108,15 @@ def run(
         monitor = StepMonitor(writer, progress, objective.flops, plan.patience)
         logger = MetricsLogger(plan.log_every, monitor, rate, Goodput(watch.began))
         evaluate = Evaluate(
-            plan.eval_every, steps, evals, stop, writer, progress, plan.eval_batches, score
+            plan.eval_every,
+            steps,
+            evals,
+            stop,
+            writer,
+            progress,
+            plan.eval_batches,
+            score,
+            plan.means,
         )
         best = open_best(stack, workdir, plan, saved, steps.like.params, progress)
         stateful = [logger, evaluate, *best, *extra_hooks]

@@ -13,11 +13,13 @@ def compute_means(metrics: Metrics) -> dict[str, float]:
     """Divides each sum once by its weight, after everything has been added up.
 
     Returns:
-        A number by name.  Beside a loss in nats stands its exponential, named "perplexity" for
-        "loss" and "<name>_perplexity" for any other.
+        A number by name; one for which nothing was weighed is left out.  Beside a loss in nats
+        stands its exponential, named "perplexity" for "loss" and "<name>_perplexity" for any other.
     """
     values = {}
     for name, metric in metrics.items():
+        if not np.asarray(metric.weight).any():  # as of a task that no batch was of
+            continue
         values[name] = READINGS.get(metric.unit, mean)(metric)
         if metric.unit == "nats":
             values["perplexity" if name == "loss" else f"{name}_perplexity"] = perplexity(metric)

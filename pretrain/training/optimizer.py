@@ -1,8 +1,8 @@
 """Optimisers from a recipe's section; what decays or learns slower is said by the parameters.
 
-An update takes the `norm` of the gradients, the `weight` of the batch's loss and `infos`, a tree of
-`modules.layers.params.ParamInfo`.  Stacked layers are one parameter with a leading dimension:
-rules that speak of one layer act along it.
+An update takes the `norm` of the gradients, the `weight` of the batch's loss, the tasks `present`
+in the batch and `infos`, a tree of `modules.layers.params.ParamInfo`.  Stacked layers are one
+parameter with a leading dimension: rules that speak of one layer act along it.
 """
 
 import dataclasses
@@ -66,19 +66,20 @@ def adam(b1: float, b2: float, eps: float, bias_correction: bool, eps_hat: bool)
         # Trees of their own: one buffer cannot be donated twice.
         return Moments(jnp.zeros((), jnp.int32), zeros, jax.tree.map(jnp.zeros_like, params))
 
-    def update(grads, state, params=None):
-        t = state.updates + 1  # of the optimiser: a skipped step does not count
-        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
-        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
+    def direction(m, v, t):
         first, second = (1 - b1**t, jnp.sqrt(1 - b2**t)) if bias_correction else (1.0, 1.0)
         # Eps is added to sqrt(v) / root: the plain root ("epsilon hat") or the corrected one.
         root = 1.0 if eps_hat else second
-        updates = jax.tree.map(
-            lambda m, v: m / first * (second / root) / (jnp.sqrt(v) / root + eps), mu, nu
-        )
-        return updates, Moments(t, mu, nu)
+        return m / first * (second / root) / (jnp.sqrt(v) / root + eps)
 
-    return optax.GradientTransformation(init, update)
+    def update(grads, state, params=None, *, counts=None, **_):
+        t = state.updates + 1  # of the optimiser: a skipped step does not count
+        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
+        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
+        ts = jax.tree.map(lambda _: t, grads) if counts is None else counts
+        return jax.tree.map(direction, mu, nu, ts), Moments(t, mu, nu)
+
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def _make_rule(update: Callable[..., Any]) -> optax.GradientTransformationExtraArgs:

@@ -1,6 +1,7 @@
 """The recipe's `train` section: how a run goes about its steps."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +19,8 @@ class TrainConfig:
         keep, keep_every: the newest checkpoints kept, and the period of those kept for good.
         best: a held-out number, as "dev/accuracy" or "-dev/loss", by which the best parameters are
             kept in `workdir/best`, too; "": none.
+        means: names of held-out numbers, as ("sst1/dev/accuracy", "sst2/dev/accuracy"), by the name
+            of their mean: that of `accuracy` is "mean/accuracy", which may be the `best`.
         stop_after: evaluations in a row without a better one that end the run; 0: none do.
     """
 
@@ -32,4 +35,5 @@ class TrainConfig:
     keep: int = 2
     keep_every: int = 0
     best: str = ""
+    means: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     stop_after: int = 0

@@ -14,6 +14,7 @@ import optax
 from modules.activation_sharding import constrain_sharding
 from modules.layers.params import STATISTICS
 from modules.metrics import Metrics, Sum
+from pretrain.data.batches import split_tasks
 from pretrain.distributed.sharding import read_letters
 
 # Numbers of a state that hooks may change between steps, and their effect.
@@ -160,7 +161,7 @@ def train_step(
     def update():
         # Before the optimiser, as limits and moments are of the mean.
         mean_grads = jax.tree.map(lambda g: g * share, grads)
-        known = dict(norm=norm, weight=sums["loss"].weight)
+        known = dict(norm=norm, weight=sums["loss"].weight, present=tuple(split_tasks(batch)))
         updates, opt = tx.update(mean_grads, state.opt, state.params, **known)
         # After the optimiser: Adam would divide a factor of the gradient out again.
         if "lr_scale" in scalars:

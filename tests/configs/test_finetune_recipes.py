@@ -12,6 +12,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from finetune import job as jobs
+from finetune import parts
 from modules.layers.params import recording
 from pretrain.data.tokenizers import wordpiece
 from pretrain.distributed.sharding import AXES
@@ -110,7 +111,7 @@ REVIEWS = "".join(f"{n % 2} a {'good' if n % 2 else 'bad'} film {n}\n" for n in 
 TREES = "(4 (2 a) (3 (4 good) (2 film)))\n(1 (2 it) (0 bored))\n(2 (2 a) (2 film))\n"
 TABBED = lines(*(line.replace(" ", "\t", 1) for line in REVIEWS.splitlines()))
 PACKED = gzip.compress(TABBED.encode()).decode("latin-1")
-TREE_FILES = alike(TREES, *(f"trees/{part}.txt" for part in jobs.SPLITS))
+TREE_FILES = alike(TREES, *(f"trees/{part}.txt" for part in parts.SPLITS))
 VECTORS = {"GoogleNews-vectors-negative300.bin": WORD2VEC} | alike(
     GLOVE, "glove.6B.50d.txt", "glove.6B.100d.txt"
 )
@@ -143,7 +144,7 @@ FILES = {
     "glue:qnli": pairs("QNLI", *TWO_WAY, header=("index", "question", "sentence", "label")),
     "glue:rte": pairs("RTE", *TWO_WAY),
     "glue:wnli": pairs("WNLI", "0", "1"),
-    "race": alike(json.dumps(EXAM), *(f"RACE/{part}/high/1.txt" for part in jobs.SPLITS)),
+    "race": alike(json.dumps(EXAM), *(f"RACE/{part}/high/1.txt" for part in parts.SPLITS)),
     "rank": alike(RANKED, "train.tsv", "dev.tsv"),
     "rte": alike(IMPLIED, "train.csv", "dev.csv"),
     "recurrent": VECTORS | alike(RELATED * 4, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
@@ -151,8 +152,8 @@ FILES = {
     "semeval2010:tuned": alike(RELATED, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
     "squad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json"),
     "squad2": alike(asked(ANSWERS, NO_ANSWER), "train-v2.0.json", "dev-v2.0.json"),
-    "sst2": alike(FILMS, *(f"stsa.binary.{part}" for part in jobs.SPLITS)),
-    "stsb": alike(SIMILAR, *(f"stsb-en-{part}.csv" for part in jobs.SPLITS)),
+    "sst2": alike(FILMS, *(f"stsa.binary.{part}" for part in parts.SPLITS)),
+    "stsb": alike(SIMILAR, *(f"stsb-en-{part}.csv" for part in parts.SPLITS)),
     "taglm": VECTORS
     | alike(NEWS * 4, "eng.train", "eng.testa", "eng.testb")
     | alike(CHUNKS * 4, "conll2000/train.txt", "conll2000/test.txt")
@@ -253,7 +254,7 @@ def test_every_recipe_has_its_files_here():
 
 def test_mnli_is_judged_on_both_its_development_sets(recipe):
     made = jobs.build_job(recipe("glue", "mnli"), quiet)
-    places = {split: made.examples[split][0]["where"] for split in made.evals}
+    places = {split: made.only.examples[split][0]["where"] for split in made.evals}
     assert places == {
         "dev": "glue_data/MNLI/dev_matched.tsv, line 2",
         "test": "glue_data/MNLI/dev_mismatched.tsv, line 2",
@@ -263,25 +264,25 @@ def test_mnli_is_judged_on_both_its_development_sets(recipe):
 @pytest.mark.parametrize("task", ["mrpc", "qqp"])
 def test_f1_is_that_of_the_pairs_that_say_the_same(recipe, task):
     made = jobs.build_job(recipe("glue", task), quiet)
-    same = [x["label"] for x in made.examples["dev"]].index("1")
+    same = [x["label"] for x in made.only.examples["dev"]].index("1")
     all_same = {"logits_BC": np.tile([0.0, 1.0], (2, 1)).astype(np.float32)}
-    assert made.data.labels.index(made.examples["dev"][same]["label"]) == 1
+    assert made.only.data.labels.index(made.only.examples["dev"][same]["label"]) == 1
     assert made.score("dev", all_same) == pytest.approx({"accuracy": 1 / 2, "f1": 2 / 3})
 
 
 def test_a_question_s_class_is_what_stands_before_the_colon_and_all_of_it_without_one(recipe):
     config = recipe("trec", "tuned")
-    assert jobs.build_job(config, quiet).data.labels == ["HUM", "NUM"]
+    assert jobs.build_job(config, quiet).only.data.labels == ["HUM", "NUM"]
     config.data.until = ""
-    assert jobs.build_job(config, quiet).data.labels == ["HUM:gr", "HUM:ind", "NUM:date"]
+    assert jobs.build_job(config, quiet).only.data.labels == ["HUM:gr", "HUM:ind", "NUM:date"]
 
 
 def test_marked_words_stand_between_signs_and_a_wrong_direction_is_wrong(recipe):
     made = jobs.build_job(recipe("semeval2010", "tuned"), quiet)
-    examples, scores = made.examples["test"], []
+    examples, scores = made.only.examples["test"], []
     assert examples[0]["texts"] == ["The $ kitchen $ is part of the # house #."]
-    there, other, back = (made.data.labels.index(x["label"]) for x in examples)
+    there, other, back = (made.only.data.labels.index(x["label"]) for x in examples)
     for answers in ([there, other, back], [back, other, there], [there, other, other]):
-        logits_BC = np.eye(len(made.data.labels), dtype=np.float32)[answers]
+        logits_BC = np.eye(len(made.only.data.labels), dtype=np.float32)[answers]
         scores.append(made.score("test", {"logits_BC": logits_BC})["relation_f1"])
     assert scores == pytest.approx([1, 0, 2 / 3])  # one of two found, and none wrongly

@@ -79,15 +79,6 @@ def test_a_split_of_unseen_labels_alone_is_refused(with_splits):
         jobs.build_job(with_splits(dev="0 1"), ignore)
 
 
-def test_a_subset_is_the_same_in_order_for_every_seed(table):
-    recipes = [tiny_jobs.recipe(table, max_train_examples=9, seed=seed) for seed in (0, 1)]
-    one, other = (jobs.read_examples(recipe, ignore)["train"] for recipe in recipes)
-    whole = jobs.read_examples(tiny_jobs.recipe(table), ignore)["train"]
-    assert one == other == [x for x in whole if x in one]
-    assert len(one) == 9
-    assert one != whole[:9]
-
-
 def test_every_seed_has_a_job_for_every_fold_that_is_not_chosen():
     config = ConfigDict(dict(seed=5, num_seeds=2, data=dict(train="a", folds=3, fold=None)))
     recipes = jobs.list_recipes(config)

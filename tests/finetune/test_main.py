@@ -195,7 +195,7 @@ def test_the_mean_over_folds_is_printed_and_written(tmp_path, capsys):
 def test_predictions_that_were_broken_off_are_still_to_be_made(tmp_path):
     broken = mock.Mock()
     broken.return_value.predict_lines.side_effect = TerminatedError("told to terminate")
-    job = mock.Mock(evals={"dev": None}, examples={"dev": []})
+    job = mock.Mock(parts={"": mock.Mock(evals={"dev": None}, examples={"dev": []})})
     with mock.patch.object(main, "Predictor", broken), mock.patch.object(jobs, "load_job"):
         assert not main.write_predictions(job, tmp_path, {})
     assert not list((tmp_path / "predictions").iterdir())

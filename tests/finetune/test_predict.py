@@ -19,13 +19,19 @@ def test_the_input_is_read_as_the_recipe_s_files_are_unless_it_is_said_otherwise
         dev="",
     )
     shared = {"task": "rte"}
-    assert predict.resolve_format(config, "", "", "{}") == ("glue", shared)
-    assert predict.resolve_format(config, "", "test", "{}") == ("glue", shared | {"split": "test"})
-    given = predict.resolve_format(config, "glue", "test", '{"split": "dev"}')
+    assert predict.resolve_format(config.data, "", "", "{}") == ("glue", shared)
+    assert predict.resolve_format(config.data, "", "test", "{}") == (
+        "glue",
+        shared | {"split": "test"},
+    )
+    given = predict.resolve_format(config.data, "glue", "test", '{"split": "dev"}')
     assert given == ("glue", shared | {"split": "dev"})
-    assert predict.resolve_format(config, "table", "", '{"label": ""}') == ("table", {"label": ""})
+    assert predict.resolve_format(config.data, "table", "", '{"label": ""}') == (
+        "table",
+        {"label": ""},
+    )
     with pytest.raises(UserError, match="--split=dev: the recipe has train, test"):
-        predict.resolve_format(config, "", "dev", "{}")
+        predict.resolve_format(config.data, "", "dev", "{}")
     for wrong in ("{", "[1]"):
         with pytest.raises(UserError, match="--fields="):
-            predict.resolve_format(config, "", "", wrong)
+            predict.resolve_format(config.data, "", "", wrong)

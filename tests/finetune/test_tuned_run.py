@@ -19,4 +19,4 @@ def test_a_saved_job_opens_with_the_task_that_was_trained(run, table, tmp_path):
     tuned = jobs.load_job(tmp_path)
     assert tuned.task == job.task
     assert tuned.task.backbone == tuned.run.backbone
-    assert tuned.data.to_config() == job.data.to_config()
+    assert tuned.data.to_config() == job.only.data.to_config()

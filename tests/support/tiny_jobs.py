@@ -68,6 +68,25 @@ def recipe(path, init="", **changes) -> ConfigDict:
     return config
 
 
+def several(path, init, kind="round_robin", **changes) -> ConfigDict:
+    """Two tasks on the rows of a table: whether it is "yes", and a number."""
+    config = recipe(path, init)
+    data, task = config.data.to_dict(), config.task.to_dict()
+    number = dict(name="regress", metrics=("pearson",), head=dict(dropout=0.1))
+    del config.data, config.task
+    config.tasks = dict(
+        yes=dict(data=data, task=task, weight=2.0, batches=dict(L=16)),
+        number=dict(data={**data, "label": 2, "test": str(path)}, task=number),
+    )
+    config.mixture = dict(kind=kind, only="")
+    config.optim.update(weight_decay=0.1, steps=8)
+    config.train.update(
+        best="mean/both", means=dict(both=("number/dev/pearson", "yes/dev/accuracy")), eval_every=4
+    )
+    config.update_from_flattened_dict(changes)
+    return config
+
+
 def ignore(*_):
     pass
 

@@ -10,9 +10,11 @@ Every batch holds `weight_B` float32 (1 for a row of text, 0 for filler) and the
 `tokens_BL`, or `tokens_BZL` where rows are read in both directions.  `lanes` continue row by row
 (XLNet), `windows` are running text in any order (GPT, RoBERTa), `pairs` two segments (BERT),
 `bidirectional` continue from either end at once (ELMo), `bptt` by windows of varying length
-(AWD-LSTM); `phases` puts two layouts in turn.
+(AWD-LSTM); `phases` puts two layouts in turn.  Of several tasks each array bears its task's name,
+see `name_arrays`; a batch has those of one task or of more.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -65,10 +67,25 @@ def describe_arrays(names: str, shape: tuple[int, ...], dtype: Any) -> Shapes:
     return {name: jax.ShapeDtypeStruct(shape, dtype) for name in names.split()}
 
 
+def name_arrays(task: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Names arrays as those of one of several tasks, "sst1/tokens_BL"; "": there is one task."""
+    return {f"{task}/{name}" if task else name: x for name, x in arrays.items()}
+
+
+def split_tasks(batch: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Inverts `name_arrays`: the arrays by task, whose name is "" where there is one task."""
+    by_task: dict[str, dict[str, Any]] = {}
+    for name, x in batch.items():
+        task, _, array = name.rpartition("/")
+        by_task.setdefault(task, {})[array] = x
+    return by_task
+
+
 def describe_batch(batch: Batch) -> str:
     """Says in words how large a batch is; every shape that is compiled for says something else."""
     sizes = " x ".join(map(str, max(batch.values(), key=np.size).shape))
-    return f"{sizes} numbers"
+    of_tasks = "".join(f" of {task}" for task in split_tasks(batch) if task)
+    return f"{sizes} numbers{of_tasks}"
 
 
 def configure(name: str, **fields: Any):

@@ -16,8 +16,8 @@ def test_a_mean_is_divided_once_over_all_batches():
     assert values["perplexity"] == pytest.approx(math.exp(0.7))
 
 
-def test_a_mean_over_nothing_is_zero_and_a_huge_loss_has_a_perplexity():
-    assert compute_means({"accuracy": Sum(0.0, 0.0, "share")}) == {"accuracy": 0.0}
+def test_a_mean_over_nothing_is_left_out_and_a_huge_loss_has_a_perplexity():
+    assert compute_means({"accuracy": Sum(0.0, 0.0, "share")}) == {}
     assert math.isfinite(compute_means({"loss": Sum(1e9, 1.0, "nats")})["perplexity"])
 
 

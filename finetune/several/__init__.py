@@ -1,0 +1,1 @@
+"""Several tasks in one run, each with examples and a head of its own, on one encoder."""
