@@ -87,7 +87,7 @@ def elmo_characters() -> ConfigDict:
 def awd_lstm_small() -> ConfigDict:
     """Returns the AWD-LSTM on 20 rows of about 70 words, 400 units, 10,000 words.
 
-    Ours pads the windows to 80 words; the peer reads them as long as they are.
+    Ours pads the windows to a few lengths; the peer reads them as long as they are.
     """
     config = awd_lstm.get_config("ptb")
     config.corpus.tokens.types = 10_000

@@ -14,8 +14,6 @@ the last where it is "".
 
 import json
 import math
-import os
-import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
@@ -28,7 +26,7 @@ from ml_collections import ConfigDict
 
 from benchmarks.contest import options
 from benchmarks.contest.options import JSON, PEER_PYTHON, THREADS
-from benchmarks.contest.runner import KEEP_MEMORY, ROOT
+from benchmarks.contest.runner import run_job
 from benchmarks.contest.sections import resolve_fields, resolve_optim
 from finetune import results
 from finetune.job import Job, build_job, list_recipes
@@ -72,7 +70,7 @@ def train_twin(recipe: ConfigDict) -> dict[str, Any]:
         np.savez(paths["arrays"], **export_arrays(job))  # type: ignore[arg-type]
         description = Path(folder, "job.json")
         description.write_text(json.dumps(describe(recipe, job) | paths))
-        run_twin(description)
+        run_job("benchmarks.peers.twin", description, PEER_PYTHON.value, THREADS.value)
         with np.load(paths["logits"]) as arrays:
             evaluations = {name: arrays[name] for name in arrays}
     step, values = choose_best(job, recipe.train, evaluations)
@@ -84,18 +82,6 @@ def train_twin(recipe: ConfigDict) -> dict[str, Any]:
         values=values,
         seconds=time.monotonic() - began,
     )
-
-
-def run_twin(description: Path) -> None:
-    """Runs PyTorch's training.  UserError: it failed."""
-    pools = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(THREADS.value))
-    command = [PEER_PYTHON.value, "-m", "benchmarks.peers.twin", str(description)]
-    try:
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | pools | KEEP_MEMORY)
-    except OSError as error:
-        raise UserError(f"{PEER_PYTHON.value} does not start: {error.strerror}") from error
-    if done.returncode:
-        raise UserError(f"the twin ended with {done.returncode}, see above")
 
 
 def export_arrays(job: Job) -> dict[str, np.ndarray]:

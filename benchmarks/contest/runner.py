@@ -90,3 +90,19 @@ def play(players: list[Player], rounds: int, steps: int) -> None:
     for turn in range(rounds):
         for player in players[:: -1 if turn % 2 else 1]:
             player.run(steps)
+
+
+def run_job(module: str, description: Path, python: str, threads: int) -> None:
+    """Runs a module of PyTorch's on the description of a job, in a process of its own.
+
+    Raises:
+        UserError: it failed.
+    """
+    pools = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    command = [python, "-m", module, str(description)]
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | pools | KEEP_MEMORY)
+    except OSError as error:
+        raise UserError(f"{python} does not start: {error.strerror}") from error
+    if done.returncode:
+        raise UserError(f"{module} ended with {done.returncode}, see above")

@@ -1,11 +1,10 @@
-"""Updates a PyTorch classifier as a recipe's section `optim` says."""
+"""Updates a PyTorch model as a recipe's section `optim` says."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-
-from benchmarks.peers.classifier import Classifier
+from torch import nn
 
 # Fields that the peers do not know, and what they are in a recipe that has no use for them.
 UNUSED = dict(
@@ -51,9 +50,10 @@ RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {
 class Update:
     """Takes a step down the gradient of a loss, and keeps weights in their ball."""
 
-    def __init__(self, model: Classifier, optim: Mapping[str, Any], fused: bool):
+    def __init__(self, model: nn.Module, optim: Mapping[str, Any], fused: bool):
         """
         Args:
+            model: with a method `part_by_decay`, as `Classifier`.
             optim: the section `optim`, all fields set.
             fused: whether the rule is PyTorch's quickest, not its default.
 
@@ -62,12 +62,21 @@ class Update:
         """
         check(optim)
         decayed, others = model.part_by_decay()
+        if optim["decay_all"]:
+            decayed, others = [*decayed, *others], []
         self.model, self.optim, self.decayed = model, optim, decayed
         self.parameters = [*decayed, *others]
         self.rule = RULES[optim["name"]](decayed, others, fused, **optim)
 
-    def __call__(self, loss: torch.Tensor) -> None:
+    def __call__(self, loss: torch.Tensor, tokens: float = 0.0) -> None:
+        """
+        Args:
+            tokens: that the batch predicts, to which `lr_tokens` makes the rate proportional.
+        """
         optim = self.optim
+        if optim["lr_tokens"]:
+            for group in self.rule.param_groups:
+                group["lr"] = optim["lr"] * tokens / optim["lr_tokens"]
         self.rule.zero_grad(set_to_none=True)  # the quicker way, PyTorch's default
         loss.backward()
         if optim["clip"]:

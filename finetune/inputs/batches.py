@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays, name_arrays
+from pretrain.data.batches.row_lengths import choose_length, list_lengths
 from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.runtime.errors import UserError
 
@@ -49,7 +50,7 @@ class Examples:
         self.task = task
         self.L = L * (arrays["valid_BOL"].shape[1] if "valid_BOL" in arrays else 1)
         self.size = len(next(iter(arrays.values())))
-        self.lengths = [*sorted(n for n in lengths if 0 < n < L), L]
+        self.lengths = list_lengths(lengths, L)
         # The end of an example's longest row; it has as many as it has orders or options.
         valid = next((arrays[x] for x in ("valid_BL", "valid_BOL") if x in arrays), None)
         self._ends = None if valid is None or len(self.lengths) == 1 else find_ends(valid)
@@ -82,10 +83,9 @@ class Examples:
     def _find_length(self, index: np.ndarray) -> int:
         if self._ends is None:
             return self.lengths[-1]
-        longest = self._ends[index].max()
         # Padding that all rows of a batch have would cost time.  The length depends on the batch
         # alone, and so on the seed and the step.
-        return next(n for n in self.lengths if longest <= n)
+        return choose_length(self.lengths, self._ends[index].max())
 
     def _find_examples(self, numbers: np.ndarray) -> np.ndarray:
         # One order after the other: a batch may span two epochs.

@@ -19,6 +19,7 @@ from tests.support.tiny_runs import ROOT
 MAINS = {
     "benchmarks.data": 0,
     "benchmarks.embed": 0,
+    "benchmarks.language_model_twin": 0,
     "benchmarks.step": 0,
     "benchmarks.sts": 1,
     "benchmarks.twin": 0,

@@ -2,12 +2,14 @@
 
 import bisect
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pretrain.data.batches import Batch, Shapes, describe_arrays
 from pretrain.data.batches.document_stream import Stream
+from pretrain.data.batches.row_lengths import choose_length, list_lengths
 from pretrain.data.batches.shuffling import make_rng, shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 from pretrain.runtime.errors import UserError
@@ -52,6 +54,8 @@ class BatchLayout(TextLayout):
         L: tokens of the longest window.
         bptt, std, short: see above; std=0 with short=0 makes all windows equally long.
         backward: the text is read from its end, for a model that predicts what comes before.
+        lengths: that windows are padded to, the least that is long enough; a program is compiled
+            for each.  Longer ones, and all where there is no `shuffle`, are padded to L.
 
     Raises:
         UserError: the text has fewer tokens than the batch has rows, or the fields do not fit.
@@ -62,6 +66,7 @@ class BatchLayout(TextLayout):
     std: float = 5.0
     short: float = 0.05
     backward: bool = False
+    lengths: Sequence[int] = ()
 
     def __post_init__(self):
         if self.B < 1 or not LEAST <= self.bptt <= self.L or not 0 <= self.short <= 1:
@@ -130,13 +135,23 @@ class BatchLayout(TextLayout):
         epoch = self.epoch(number)
         begin = epoch.ends[k - 1] if k else 0
         first_B1, last_B1 = self.begins_B[:-1][rows, None], self.begins_B[1:][rows, None]
-        place_BL = first_B1 + begin + np.arange(self.L)
+        place_BL = first_B1 + begin + np.arange(self.pad(epoch.ends[k] - begin))
         valid_BL = place_BL < np.minimum(first_B1 + epoch.ends[k], last_B1)
         batch = self._read(epoch.stream, place_BL, valid_BL)
         # The next epoch joins the documents in another order: no row goes on into it.
         batch["continues_B"] = np.full(len(place_BL), k > 0)
         batch["weight_B"] = valid_BL.any(axis=1).astype(np.float32)
         return batch
+
+    def pad(self, window: int) -> int:
+        """Returns the length of the rows that hold a window of so many tokens."""
+        # Known by the window alone: rows of all hosts have the same length.
+        return choose_length(list_lengths(self.lengths, self.L), window) if self.shuffle else self.L
+
+    def fingerprint(self) -> dict[str, Any]:
+        # Without the field where it is not used: runs without it go on.
+        fields = super().fingerprint() | {"lengths": list(self.lengths)}
+        return fields if self.lengths else {k: x for k, x in fields.items() if k != "lengths"}
 
     def _read(self, stream: Stream, place_BL: np.ndarray, valid_BL: np.ndarray) -> Batch:
         special, backward_B1 = self.corpus.tokenizer.special, np.full((1, 1), self.backward)

@@ -70,6 +70,23 @@ def test_lengths_of_windows_are_drawn_as_the_paper_s():
     assert len({tuple(layout.draw_ends(n)[:9]) for n in range(5)}) == 5
 
 
+def test_windows_are_padded_to_the_least_length_that_holds_them(corpus):
+    plain, cut = build(corpus), build(corpus, lengths=(12, 8))
+    for step in range(20):
+        whole, batch = plain.batch(step), cut.batch(step)
+        L = batch["tokens_BL"].shape[1]
+        assert min(n for n in (8, 12, 16) if n >= whole["valid_BL"].sum(1).max()) == L
+        for name, x in batch.items():
+            np.testing.assert_array_equal(x, whole[name][:, :L] if x.ndim > 1 else whole[name])
+    held_out = build(corpus, "held_out", lengths=(8,))
+    assert held_out.batch(held_out.steps_per_epoch - 1)["tokens_BL"].shape == (B, 16)
+
+
+def test_a_layout_without_lengths_has_its_fingerprint_of_old(corpus):
+    assert "lengths" not in build(corpus).fingerprint()
+    assert build(corpus, lengths=(8,)).fingerprint()["lengths"] == [8]
+
+
 def test_no_window_is_shorter_than_five_tokens_but_the_last():
     layout = layouts.configure("bptt", B=1, L=9, bptt=6, std=4.0)
     layout.shuffle, layout.share = True, 10_000

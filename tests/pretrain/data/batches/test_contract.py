@@ -22,6 +22,7 @@ LAYOUTS = {
     "pairs, alone": ("pairs", {"L": 32, "next_sentence": False, "short_seq_prob": 0.3}),
     "pairs, faithful": ("pairs", {"L": 32, "faithful": True}),
     "bptt": ("bptt", {"L": 24, "bptt": 20}),
+    "bptt, cut": ("bptt", {"L": 24, "bptt": 20, "lengths": (20, 22)}),
     "bptt, backward": ("bptt", {"L": 24, "bptt": 24, "std": 0.0, "backward": True}),
     "bidirectional": ("bidirectional", {"L": 7, "characters": 12}),
     "bidirectional, words": ("bidirectional", {"L": 7, "characters": 0}),
