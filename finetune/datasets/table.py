@@ -72,7 +72,7 @@ def read(
         cells: Callable[[Any, str], Any] = _parse_objects(layout)
     else:
         is_quoted = chosen == "csv" if quoting is None else quoting
-        rows = _split_rows(path, chosen, is_quoted, encoding)
+        rows = split_rows(path, chosen, is_quoted, encoding)
         width = 2 if chosen == "lines" else 0  # 0: the first row's
         layout, cells, rows = _number_columns(layout, rows, header, path, width)
     with_places = ((f"{path}, line {line}", row) for line, row in rows)
@@ -100,7 +100,7 @@ def _parse_objects(layout: Layout) -> Callable[[str, str], dict[str, Any]]:
     return cells
 
 
-def _split_rows(path: str, kind: str, is_quoted: bool, encoding: str) -> Iterator[Row]:
+def split_rows(path: str, kind: str, is_quoted: bool, encoding: str) -> Iterator[Row]:
     """Yields rows split into cells, with the number of the line each begins in."""
     if is_quoted and kind != "lines":
         yield from _split_quoted(path, DELIMITERS[kind], encoding)

@@ -20,6 +20,7 @@ from jax.sharding import NamedSharding
 
 from modules.activation_sharding import sharding_context
 from modules.backbones import has_unequal_layers, text_mask
+from modules.layers import pooling
 from modules.masks import count_lengths
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.embedding_batches import Row, RowBatcher
@@ -28,8 +29,9 @@ from pretrain.inference.layer_selection import Choice
 from pretrain.inference.run import Run
 from pretrain.inference.throughput import Speed
 from pretrain.inference.trained_run import load_backbone_params
+from pretrain.runtime.errors import UserError
 
-POOLS = ("", "mean", "first")
+POOLS = ("", "mean", "first", "last", "pooler")
 
 
 class Embedder:
@@ -50,6 +52,8 @@ class Embedder:
         tokens: int = 8192,
         cut: bool = False,
         pool: str = "",
+        normalize: bool = False,
+        marks: bool = False,
     ):
         """
         Args:
@@ -57,11 +61,20 @@ class Embedder:
             tokens: that one device reads at once, padding included; no row is longer.
             cut: texts longer than the model's positions, or than `tokens`, lose their end.
             pool: one vector for a whole text: "mean" of all its positions and of the marks around
-                it, or that of the "first"; "": a vector for every token.
+                it, that of the "first" or "last", or what the backbone's "pooler" makes of the
+                first; "": a vector for every token.
+            normalize: vectors are divided by their length.
+            marks: those around a text have vectors as its tokens do.
+
+        Raises:
+            UserError: the backbone has no pooler.
         """
         self.run, self.layout, self.choice, self.pool = run, layout, choice, pool
+        self.normalize = normalize
+        if pool == "pooler" and not getattr(run.backbone, "pooler", False):
+            raise UserError("pool=pooler: this run's model has no layer for the first position")
         self.params = load_backbone_params(run, layout)[0] if params is None else params
-        self.batcher = RowBatcher(run, layout.num_shards("B"), tokens=tokens, cut=cut)
+        self.batcher = RowBatcher(run, layout.num_shards("B"), tokens=tokens, cut=cut, marks=marks)
         self.speed = Speed()
         self._programs = functools.cache(self._compile)
 
@@ -148,21 +161,28 @@ class Embedder:
             segments_BL=segments_BL,
             **dict(train=False) if reads_top else dict(method="layer_states"),
         )
-        return self._pool(out.h if reads_top else self.choice(out.h), valid_BL)
+        h = self._pool(params, out.h if reads_top else self.choice(out.h), valid_BL)
+        if not self.normalize:
+            return h
+        # A zero vector, of a text without tokens, stays zero.
+        h = h.astype(jnp.float32)
+        return h / jnp.maximum(jnp.linalg.norm(h, axis=-1, keepdims=True), 1e-12)
 
     @property
     def _reads_top(self) -> bool:
         backbone = self.run.backbone
         return has_unequal_layers(backbone) and self.choice.is_top(backbone.N + 1)
 
-    def _pool(self, h, valid_BL):
-        if self.pool == "first":
-            return h[..., 0, :]
-        if self.pool == "mean":
-            # At least 1: a row that fills up the batch has no valid position.
-            share_BL1 = (valid_BL / jnp.maximum(valid_BL.sum(1, keepdims=True), 1))[..., None]
-            return (h.astype(jnp.float32) * share_BL1).sum(-2)
-        return h
+    def _pool(self, params, h, valid_BL):
+        if not self.pool:
+            return h
+        pool = pooling.PLAIN["first" if self.pool == "pooler" else self.pool]
+        # Layers side by side are pooled each by itself.
+        pool = pool if h.ndim == 3 else jax.vmap(pool, (0, None))
+        pooled = pool(h.astype(jnp.float32), valid_BL)
+        if self.pool == "pooler":
+            return self.run.backbone.apply({"params": params}, pooled, method="pool")
+        return pooled
 
 
 def read_ahead(items: Iterator) -> Iterator:

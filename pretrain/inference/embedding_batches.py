@@ -15,7 +15,11 @@ PART = 8  # so many times fewer rows are in a batch where fewer are left, or len
 
 
 class Row(NamedTuple):
-    """A text ready to be read: its tokens between the marks of its system."""
+    """A text ready to be read: its tokens between the marks of its system.
+
+    Attributes:
+        tokens: whose vectors are wanted, the marks where these are, too.
+    """
 
     number: int
     tokens: list[str]
@@ -41,11 +45,12 @@ class RowBatcher:
         cuts, empty: how many texts were cut, and how many had no tokens.
     """
 
-    def __init__(self, run: Run, shards: int, *, tokens: int, cut: bool):
+    def __init__(self, run: Run, shards: int, *, tokens: int, cut: bool, marks: bool = False):
         """
         Args:
             shards: that the rows of a batch divide over.
             cut: texts longer than a row lose their end.
+            marks: those around a text count as its tokens.
         """
         self.shards, self.tokens, self.cut = shards, tokens, cut
         self.read = build_reader(run)
@@ -54,6 +59,10 @@ class RowBatcher:
         before, after, segments = text_format.frame(run.tokenizer.special)
         self.before, self.after = self.read.marks(before), self.read.marks(after)
         self.after_segments = segments if any(segments) else []
+        # Names of what stands around the tokens of a row.
+        self.shown_marks = [
+            [run.tokenizer.pieces[i] for i in ids] if marks else [] for ids in (before, after)
+        ]
         self.longest = min(getattr(run.backbone, "L", tokens), tokens)
         self.lengths = list_lengths(self.longest)
         self.cuts, self.empty = 0, 0
@@ -96,7 +105,8 @@ class RowBatcher:
             self.cuts += 1
         framed = np.concatenate([self.before, ids[:room], self.after])
         self.empty += not tokens
-        return Row(number, tokens[:room], framed, len(text.split()), block)
+        shown = [*self.shown_marks[0], *tokens[:room], *self.shown_marks[1]]
+        return Row(number, shown, framed, len(text.split()), block)
 
     def padded_length(self, rows: Sequence[Row]) -> int:
         """Returns the length that these rows, the longest first, are padded to."""
@@ -132,5 +142,6 @@ class RowBatcher:
         return batch | ({"ids_BL": ids_BL} if words_VD is None else {"x_BLD": words_VD[ids_BL]})
 
     def slice_text(self, row: Row) -> slice:
-        """Returns the positions of a row's tokens, between the marks."""
-        return slice(len(self.before), len(self.before) + len(row.tokens))
+        """Returns the positions of a row's tokens, which stand between marks that are not shown."""
+        start = len(self.before) - len(self.shown_marks[0])
+        return slice(start, start + len(row.tokens))

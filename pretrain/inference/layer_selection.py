@@ -1,4 +1,4 @@
-"""Parses which layers to embed with, and how to mix them."""
+"""Parses which layers to embed with, how to mix them, and how a whole sentence is pooled."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pretrain.runtime.errors import UserError
+
+# Averaged; 0 is what the first layer reads (Su et al. 2021; Yan et al. 2021, section 4.1).
+LAYERS_OF_POOLS = {"last_two": (-2, -1), "first_last": (1, -1)}
+SENTENCE_POOLS = ("mean", "first", "last", "last_two", "first_last", "pooler")
 
 
 class Choice(NamedTuple):
@@ -57,3 +61,27 @@ def parse_layers(layers: str, mix: str = "", *, count: int) -> Choice:
     if weights and len(weights) != len(numbers):
         raise UserError(f"--mix={mix}: {len(weights)} weights for {len(numbers)} layers")
     return Choice(numbers, weights, flat=layers != "all" and len(numbers) == 1)
+
+
+def parse_pool(pool: str, layers: str = "top", mix: str = "", *, count: int) -> tuple[Choice, str]:
+    """Parses how a sentence becomes one vector, for `count` layers.
+
+    Args:
+        pool: one of SENTENCE_POOLS, or "": it does not.
+        layers, mix: see `parse_layers`.
+
+    Returns:
+        The layers, and the `pool` of `Embedder`.
+
+    Raises:
+        UserError: there is no such layer, or the pooling has layers of its own.
+    """
+    own = LAYERS_OF_POOLS.get(pool)
+    if (own or pool == "pooler") and (layers != "top" or mix):
+        raise UserError(f"--pool={pool} has layers of its own: leave out --layers and --mix")
+    if own is None:
+        return parse_layers(layers, mix, count=count), pool
+    if count < 3:
+        raise UserError(f"--pool={pool} is of a model of two layers or more: this has {count - 1}")
+    numbers = tuple(i % count for i in own)
+    return Choice(numbers, (0.5, 0.5), flat=True), "mean"

@@ -1,0 +1,107 @@
+"""Judges sentence vectors:  python -m finetune.similarity --workdir=runs/x --pairs=sts-test.csv
+
+`--pairs` names files of scored pairs, or folders of STS 2012 to 2016 (`finetune.datasets.
+similarity`).  Printed are Spearman's correlations of cosines and scores, times 100, and how far
+the vectors have collapsed.  Nothing is trained.  --against=runs/y,runs/z puts further runs beside
+the first; --vectors=glove.txt judges means of words' vectors, which need no run.  --out=x.json
+writes all numbers, and draws them in x.png.
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
+
+from finetune.sentences import SentenceReader, judgement
+from finetune.sentences.pictures import draw_judgements
+from finetune.sentences.readers import RunReader, WordReader
+from pretrain import arguments, cli
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.embedder import Embedder
+from pretrain.inference.layer_selection import SENTENCE_POOLS, parse_pool
+from pretrain.inference.trained_run import load_run
+from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.json_files import write_json
+from pretrain.runtime.progress import say
+
+flags.declare_key_flag("workdir")
+flags.declare_key_flag("overwrite")
+PAIRS = flags.DEFINE_list("pairs", [], "Files of scored pairs, or folders: sts-test.csv,STS16")
+AGAINST = flags.DEFINE_list("against", [], "Further runs, judged alike.")
+VECTORS = flags.DEFINE_list("vectors", [], "Files of words' vectors, judged by their means.")
+POOL = flags.DEFINE_enum("pool", "mean", SENTENCE_POOLS, "How a run's states become a vector.")
+NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide vectors by their length, then whiten.")
+WHITEN = flags.DEFINE_integer("whiten", 0, "Keep and whiten so many directions; 0: all as is.", 0)
+POSITIVE = flags.DEFINE_float("positive", 4.0, "Pairs scored higher mean the same (alignment).")
+OUT = flags.DEFINE_string("out", "", "A JSON file of all numbers; the picture is a .png beside it.")
+
+
+def main(_) -> None:
+    workdirs = [str(x) for x in ([cli.WORKDIR.value] if cli.WORKDIR.value else []) + AGAINST.value]
+    if not PAIRS.value or not (workdirs or VECTORS.value):
+        raise UsageError("say --pairs=FILE, and --workdir=RUN or --vectors=FILE")
+    out = pathlib.Path(OUT.value) if OUT.value else None
+    if out and out.suffix != ".json":
+        raise UsageError(f"--out={out}: want a name that ends in .json")
+    if out and out.exists() and not arguments.OVERWRITE.value:
+        raise UserError(f"{out} is there already: take another name, or --overwrite")
+    pairs, notes = judgement.read_pairs(PAIRS.value)
+    for note in notes:
+        say(note)
+    post = judgement.Post(NORMALIZE.value, WHITEN.value)
+    readers: list[SentenceReader] = [WordReader(pathlib.Path(x)) for x in VECTORS.value]
+    readers = [open_run(x, POOL.value) for x in workdirs] + readers
+    judged = {x.name: judgement.judge(x, pairs, post, POSITIVE.value) for x in readers}
+    print(format_table(judged))
+    if out:
+        how = dict(pool=POOL.value, **post._asdict(), positive=POSITIVE.value)
+        write_json(out, {"settings": how, "runs": judged})
+        draw_judgements(judged, out.with_suffix(".png"))
+        say(f"{out}, {out.with_suffix('.png')}")
+
+
+def open_run(workdir: str, pool: str) -> RunReader:
+    """Opens a run to read sentences with: pretrained, imported or fine-tuned.
+
+    Raises:
+        UserError: there is none, or its model has no such pooling.
+    """
+    run = load_run(workdir)
+    choice, kind = parse_pool(pool, count=run.backbone.N + 1)
+    # Of a mean the embedder gives what is averaged.
+    how: dict[str, Any] = dict(marks=True) if kind == "mean" else dict(pool=kind)
+    return RunReader(workdir, Embedder(run, Layout(make_mesh()), choice, cut=True, **how))
+
+
+def format_table(judged: Mapping[str, Mapping[str, Any]]) -> str:
+    """Formats a row for each number, and a column for each run."""
+    columns = [list_rows(x) for x in judged.values()]
+    rows = [["", *judged], *([name, *(x[name] for x in columns)] for name in columns[0])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in rows
+    )
+
+
+def list_rows(judged: Mapping[str, Any]) -> dict[str, str]:
+    """Lists the numbers of a judgement as they are printed, by what they are."""
+    rows = {
+        f"{path}, {x['pairs']:,} pairs": f"{x['spearman']:.2f}"
+        for path, x in judged["files"].items()
+    }
+    for task, x in {**judged.get("tasks", {}), "mean of these": judged.get("tasks' mean")}.items():
+        rows |= {f"{task}: {name}": f"{value:.2f}" for name, value in (x or {}).items()}
+    rows |= {name: f"{judged[name]:.2f}" for name in ("all", "mean", "weighted mean")}
+    for k, value in judged["without commonest"].items():
+        rows |= {f"all, without {k} tokens": f"{value:.2f}"} if k != "0" else {}
+    aligned = judged["alignment"]
+    rows["alignment"] = "-" if aligned is None else f"{aligned:.3f}"
+    rows |= {name: f"{judged[name]:.3f}" for name in ("uniformity", "mean cosine")}
+    rows["first direction's share"] = f"{judged['singular shares'][0]:.3f}"
+    return rows | {"effective rank": f"{judged['effective rank']:.1f}"}
+
+
+if __name__ == "__main__":
+    cli.run(main)
