@@ -3,15 +3,14 @@
 import difflib
 import pathlib
 import re
-import runpy
 import sys
-import traceback
 from collections.abc import Iterable
 
 from absl import flags
 from ml_collections import ConfigDict
 
 from pretrain.distributed import lost_processes
+from pretrain.runtime import recipe_files
 from pretrain.runtime.errors import UsageError, UserError
 
 RECIPE = re.compile(r"--?config(=|$)")
@@ -31,6 +30,7 @@ def read(argv: list[str], has_words: bool = False) -> list[str]:
         The program and the words that are no flags.
     """
     _put_recipe_first(argv)
+    _name_recipe_in_full(argv)
     try:
         rest = parse(argv)
         check_words(rest[1:], has_words)
@@ -68,7 +68,7 @@ def check_recipe(argv: list[str]) -> None:
     """
     keys = [match[1] for match in map(VALUE.match, argv[1:]) if match]
     if named := _find_recipe(argv):
-        config = load_recipe(named)
+        config = recipe_files.load(named)
         for key in keys:
             check_key(config, key)
     elif keys:
@@ -106,26 +106,6 @@ def parse_files(words: list[str], example: str) -> tuple[str, pathlib.Path]:
     return source, out
 
 
-def load_recipe(named: str) -> ConfigDict:
-    """Runs the recipe `path.py:preset` and returns its config.
-
-    Raises:
-        UsageError: there is no such file.
-        UserError: it fails, by file and line, or returns something else.
-    """
-    path, _, preset = named.partition(":")
-    if not pathlib.Path(path).is_file():
-        raise UsageError(f"--config={named}: {_describe_missing(path)}")
-    try:
-        config = runpy.run_path(path)["get_config"](*[preset] if ":" in named else [])
-    except (Exception, SystemExit) as error:
-        raise UserError(f"{_locate_error(path, error)}: {_describe_error(error)}") from error
-    if not isinstance(config, ConfigDict):
-        kind = type(config).__name__
-        raise UserError(f"{path}: get_config() returns a {kind}, and is to return a ConfigDict")
-    return config
-
-
 def check_key(config: ConfigDict, key: str) -> None:
     """Raises a UsageError if a recipe lacks this dotted key, naming the nearest one."""
     section, parts = config, key.split(".")
@@ -149,42 +129,19 @@ def _find_nearest(name: str, names: list[str]) -> list[str]:
     return [initials] if initials in names else difflib.get_close_matches(name, names, 1)
 
 
-def _describe_missing(path: str) -> str:
-    there = [str(x) for x in sorted(pathlib.Path("configs").rglob("*.py"))]
-    recipes = [x for x in there if pathlib.Path(x).stem not in ("__init__", "common")]
-    alike = [x for x in recipes if pathlib.Path(x).stem == pathlib.Path(path).stem]
-    alike = alike or difflib.get_close_matches(path, recipes, 1)
-    meant = f"; did you mean {' or '.join(alike)}?" if alike else ""
-    return (
-        f"there is no file {pathlib.Path(path).absolute()}; recipes are files, configs/*.py and "
-        f"configs/finetune/*.py{meant}"
-    )
-
-
-def _locate_error(path: str, error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{error.filename or path}, line {error.lineno or 1}"
-    frames = traceback.extract_tb(error.__traceback__)
-    # The error may come from a library: the last line of the recipe itself led there.
-    lines = [x.lineno for x in frames if x.filename == path]
-    return f"{path}, line {lines[-1]}" if lines else path
-
-
-def _describe_error(error: BaseException) -> str:
-    if isinstance(error, KeyError) and error.args == ("get_config",):
-        return "it is no recipe, it has no get_config()"
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
-    text = " ".join(text.split())
-    # A recipe raises a ValueError to refuse its preset, in words that stand by themselves.
-    return text if type(error) is ValueError else f"{type(error).__name__}: {text}"
-
-
 def _put_recipe_first(argv: list[str]) -> None:
     # config_flags looks into sys.argv: a recipe is to come before the values that change it.
     at = next((i for i, word in enumerate(argv) if i and RECIPE.match(word)), 0)
     if at:
         end = at + (1 if "=" in argv[at] else 2)
         argv[1:end] = argv[at:end] + argv[1:at]
+
+
+def _name_recipe_in_full(argv: list[str]) -> None:
+    """Replaces the name of a recipe, as bert:base, by its path: config_flags takes files."""
+    if named := _find_recipe(argv):
+        command = pathlib.Path(argv[0]).parent.name
+        argv[1 : 2 if "=" in argv[1] else 3] = [f"--config={recipe_files.find(named, command)}"]
 
 
 def _find_recipe(argv: list[str]) -> str:

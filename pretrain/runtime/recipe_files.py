@@ -1,0 +1,87 @@
+"""Finds recipes by name and by path, and runs them."""
+
+import difflib
+import runpy
+import traceback
+from pathlib import Path
+
+from ml_collections import ConfigDict
+
+from pretrain.runtime.errors import UsageError, UserError
+
+ROOT = Path(__file__).parents[2]  # of the checkout, or of the installed packages
+FOLDERS = ("configs", "configs/finetune")
+NO_RECIPES = ("__init__", "common")
+
+
+def find(named: str, command: str = "") -> str:
+    """Finds a recipe's file; a path that is there stays as it is.
+
+    Args:
+        named: "bert:base", "finetune/sst2", or "configs/bert.py:base".
+        command: the folder of the command; of two recipes of one name, "finetune" has its own.
+
+    Returns:
+        `path.py:preset`; with the path as named, if there is none.
+    """
+    path, colon, preset = named.partition(":")
+    places = FOLDERS[::-1] if command == "finetune" else FOLDERS
+    # A file of the user's comes first, then a path from where the recipes are, then a name.
+    files = [Path(path), ROOT / path, *(ROOT / folder / f"{path}.py" for folder in places)]
+    found = next((file for file in files if file.suffix == ".py" and file.is_file()), path)
+    return f"{found}{colon}{preset}"
+
+
+def load(named: str) -> ConfigDict:
+    """Runs the recipe `path.py:preset` and returns its config.
+
+    Raises:
+        UsageError: there is no such file.
+        UserError: it fails, by file and line, or returns something else.
+    """
+    path, colon, preset = named.partition(":")
+    if not Path(path).is_file():
+        raise UsageError(f"--config={named}: {_describe_missing(path)}")
+    try:
+        config = runpy.run_path(path)["get_config"](*[preset] if colon else [])
+    except (Exception, SystemExit) as error:
+        raise UserError(f"{_locate_error(path, error)}: {_describe_error(error)}") from error
+    if not isinstance(config, ConfigDict):
+        kind = type(config).__name__
+        raise UserError(f"{path}: get_config() returns a {kind}, and is to return a ConfigDict")
+    return config
+
+
+def list_files() -> list[Path]:
+    """Lists the recipes that come with the code, from `ROOT`."""
+    there = sorted(file.relative_to(ROOT) for file in (ROOT / "configs").rglob("*.py"))
+    return [file for file in there if file.stem not in NO_RECIPES]
+
+
+def _describe_missing(path: str) -> str:
+    recipes, name = list_files(), Path(path).stem
+    nearest = difflib.get_close_matches(name, [file.stem for file in recipes], 1)
+    alike = [str(file) for file in recipes if file.stem in nearest]
+    meant = f"; did you mean {' or '.join(alike)}?" if alike else ""
+    return (
+        f"there is no file {Path(path).absolute()}; recipes are files, configs/*.py and "
+        f"configs/finetune/*.py, or their names, as bert:base{meant}"
+    )
+
+
+def _locate_error(path: str, error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.filename or path}, line {error.lineno or 1}"
+    frames = traceback.extract_tb(error.__traceback__)
+    # The error may come from a library: the last line of the recipe itself led there.
+    lines = [x.lineno for x in frames if x.filename == path]
+    return f"{path}, line {lines[-1]}" if lines else path
+
+
+def _describe_error(error: BaseException) -> str:
+    if isinstance(error, KeyError) and error.args == ("get_config",):
+        return "it is no recipe, it has no get_config()"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = " ".join(text.split())
+    # A recipe raises a ValueError to refuse its preset, in words that stand by themselves.
+    return text if type(error) is ValueError else f"{type(error).__name__}: {text}"

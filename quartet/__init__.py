@@ -1,0 +1,1 @@
+"""The command `quartet` of an installed package."""
