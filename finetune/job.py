@@ -122,6 +122,8 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
         for note in dict.fromkeys(parts[name].data.notes):
             name_lines(name, say)(note)
     start = start._replace(heads=find_heads(pretrained, parts))
+    if config.get("mixture", {}).get("only"):
+        config.train.means = narrow_means(config.train.get("means", {}), parts)
     job = Job(start, parts, *combine(config, backbone, sections, parts))
     if not config.optim.get("steps"):
         config.optim.steps = math.ceil(job.train.size * config.epochs / config.batches.B)
@@ -194,6 +196,15 @@ def combine(
     fields = {k: x for k, x in config.get("mixture", {}).items() if k != "only"}
     layouts = {name: part.train for name, part in parts.items()}
     return module, call_section("mixture", Mixture, fields, layouts=layouts, seed=config.seed)
+
+
+def narrow_means(means: Mapping[str, Sequence[str]], parts: Mapping[str, Part]) -> ConfigDict:
+    """Returns the means over the numbers of these tasks, without those that have none."""
+    own = {
+        mean: tuple(name for name in names if name.partition("/")[0] in parts)
+        for mean, names in means.items()
+    }
+    return ConfigDict({mean: names for mean, names in own.items() if names})
 
 
 def find_heads(pretrained: Run | None, parts: Mapping[str, Part]) -> tuple[str, ...]:

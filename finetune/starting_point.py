@@ -72,6 +72,9 @@ def open_start(
         raise UserError(f"vectors.path: {config.init} has an embedding already: leave one out")
     # What a recipe leaves open is as the run has it.
     changes = {name: x for name, x in config.get("model", {}).items() if x is not None}
+    if "tasks" in run.config.model:
+        # The run's networks stay, as its weights have them; tasks that it has not get new ones.
+        changes["tasks"] = tuple(dict.fromkeys((*run.config.model.tasks, *tasks)))
     return start_from(run, changes, _set_execution(config), config.get("text_format", ""))
 
 

@@ -59,6 +59,17 @@ def constant(**fields) -> dict:
     return dict(steps=0, decay="constant", **{**none, **fields})
 
 
+def mix(config: ConfigDict, kind: str, tasks: dict[str, dict]) -> None:
+    """Gives a recipe several tasks in place of one.
+
+    Args:
+        kind: which task a step is of, see `finetune.several.mixture.KINDS`.
+        tasks: by name, `data` and `task` of each; `weight` and `batches` may be left out.
+    """
+    config.tasks = tasks
+    config.mixture = dict(kind=kind, power=0.5, only="")  # only: the one task that is trained
+
+
 def encoder(name: str = "backbone", **fields) -> dict:
     """Returns the section `task.encoder`: a file of finetune/encoders, and what its fields are.
 

@@ -27,8 +27,8 @@ class Encoder(BackboneReader):
         """Computes the states [N + 1, B, L, D] of all layers."""
         del train  # ELMo's layers are weighed as they are, without dropout between them
         mask = text_mask(self.backbone, valid_BL=batch["valid_BL"])
-        segments_BL = batch.get("segments_BL")
-        return self.backbone.layer_states(get_tokens(batch), mask=mask, segments_BL=segments_BL).h
+        fields = dict(segments_BL=batch.get("segments_BL"), **self.choose_network())
+        return self.backbone.layer_states(get_tokens(batch), mask=mask, **fields).h
 
     def combine(self, h):
         return self.mixed(h)

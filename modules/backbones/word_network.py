@@ -86,14 +86,21 @@ class WordNetwork(nn.Module):
         slots_BP=None,
         memory=None,
         train: bool,
+        **chosen: Any,
     ) -> Output:
-        """Computes the last layer's states, see `modules.backbones.Backbone`; 0 at padding."""
+        """Computes the last layer's states, see `modules.backbones.Backbone`; 0 at padding.
+
+        Args:
+            chosen: which of several networks reads, of a subclass that has these.
+        """
         del segments_BL  # words of all segments are read alike
         refuse_arguments(self.KIND, positions_BL=positions_BL)
-        all_BLD, memory = self._read(tokens, mask, memory, train=train)
+        all_BLD, memory = self._read(tokens, mask, memory, train=train, **chosen)
         return Output(at(all_BLD[-1], slots_BP), memory)
 
-    def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None) -> Output:
+    def layer_states(
+        self, tokens, *, mask: Mask, segments_BL=None, memory=None, **chosen: Any
+    ) -> Output:
         """Computes every layer's states, the words' vectors before: [N + 1, B, L, D].
 
         Raises:
@@ -106,7 +113,7 @@ class WordNetwork(nn.Module):
                 f"words are {self.D} wide and states {width}: all layers together are read of a "
                 f"model with model.D={width}, of any other the top layer alone"
             )
-        all_BLD, memory = self._read(tokens, mask, memory, train=False)
+        all_BLD, memory = self._read(tokens, mask, memory, train=False, **chosen)
         return Output(jnp.stack(all_BLD), memory)
 
     def initial_memory(self, B: int) -> Any:
@@ -128,7 +135,7 @@ class WordNetwork(nn.Module):
         del tokens_BL
         return self.drop(x_BLD, train=train)
 
-    def _read(self, tokens_BL, mask: Mask, memory, *, train: bool):
+    def _read(self, tokens_BL, mask: Mask, memory, *, train: bool, **chosen: Any):
         # All layers together, the words' vectors first: a call wants the last, `layer_states` all.
         if reason := self.refusal(mask):
             raise ValueError(reason)
@@ -136,10 +143,12 @@ class WordNetwork(nn.Module):
             # What has read a text from its end has nothing to hand on to the text behind it.
             refuse_arguments("a network that reads what comes", memory=memory)
         valid_BL = valid_positions(mask, *tokens_BL.shape)
-        x_BLD = params.reshard_embedding_rows(self.look_up(tokens_BL), self.V)
+        x_BLD = params.reshard_embedding_rows(self.look_up(tokens_BL, **chosen), self.V)
         x_BLD = params.mark_inputs(self, x_BLD)
         # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
         x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
         x_BLD = self.drop_words(x_BLD, tokens_BL, train=train)
-        states, memory = self.read_layers(x_BLD, valid_BL, mask=mask, memory=memory, train=train)
+        states, memory = self.read_layers(
+            x_BLD, valid_BL, mask=mask, memory=memory, train=train, **chosen
+        )
         return [x_BLD, *states], memory

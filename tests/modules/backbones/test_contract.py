@@ -76,6 +76,7 @@ SMALL = {
     "recurrent": dict(N=2, U=8),
     "text_cnn": dict(filters=((2, 4), (3, 4))),
     "text_rcnn": dict(U=4, F=8),
+    "text_rnn": dict(U=8, tasks=("a", "b")),
 }
 
 
@@ -111,6 +112,8 @@ REFUSED = [
     ("text_cnn", {}, GROUPED, "it takes lengths, not groups_BL"),
     ("text_rcnn", {}, CAUSAL, "has read what comes"),
     ("text_rcnn", {}, GROUPED, "it takes lengths, not groups_BL"),
+    ("text_rnn", dict(sharing="shared"), CAUSAL, "reads what comes, too"),
+    ("text_rnn", {}, CAUSAL & GROUPED, "no groups_BL"),
     ("recurrent", dict(Z=2), CAUSAL, "the second direction .* sees what comes"),
     ("recurrent", dict(Z=1), Mask(), "sees nothing of what comes"),
     ("recurrent", dict(Z=2), GROUPED, "documents in one row are read in one direction"),
