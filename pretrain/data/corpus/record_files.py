@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from pretrain.data.corpus import text_files
+from pretrain.data.corpus import record_readers, text_files
 from pretrain.runtime.errors import UserError
 
 HEAD = 1 << 16  # characters that show what a file is
@@ -16,25 +16,22 @@ RECORD = re.compile(r'\s*(?:\[\s*)?\{\s*(?:"|\}|$)')  # how JSON of objects begi
 ENDING = re.compile(r"[ \t\r]*(?:\n|$)")
 
 CSV = 'import csv; [print(x["text"], end="\\n\\n") for x in csv.DictReader(open({path}){how})]'
-LINES = 'import json; [print(json.loads(x)["text"], end="\\n\\n") for x in open({path})]'
 ARRAY = 'import json; [print(x["text"], end="\\n\\n") for x in json.load(open({path}))]'
 ARROW = 'import datasets; print(*datasets.Dataset.from_file({path})["text"], sep="\\n\\n")'
-TEXT_OF = {  # by suffix: what it is, and Python that prints its text
-    ".jsonl": ("JSON lines", LINES),
-    ".ndjson": ("JSON lines", LINES),
+TEXT_OF = {  # by suffix: what it is, and Python that prints its text, where no source reads it
+    ".jsonl": ("JSON lines", ""),
+    ".ndjson": ("JSON lines", ""),
     ".json": ("JSON", ARRAY),
     ".csv": ("a table", CSV.replace("{how}", "")),
     ".tsv": ("a table", CSV.replace("{how}", ', delimiter="\\t"')),
-    ".parquet": (
-        "Parquet",
-        'import pandas; print(*pandas.read_parquet({path})["text"], sep="\\n\\n")',
-    ),
+    ".parquet": ("Parquet", ""),
     ".arrow": ("Arrow", ARROW),
     ".feather": (
         "Arrow",
         'import pandas; print(*pandas.read_feather({path})["text"], sep="\\n\\n")',
     ),
 }
+SOURCES = {x: kind for kind, suffixes in record_readers.SUFFIXES.items() for x in suffixes}
 MAGIC = {  # how the others begin
     re.compile(rb"PAR1[\0-\x1f]"): ".parquet",
     re.compile(rb"ARROW1\0\0"): ".feather",
@@ -116,6 +113,11 @@ def _refuse_records(path: Path, suffix: str) -> UserError:
     what, code = TEXT_OF[suffix]
     packing = path.suffix if path.suffix in text_files.PACKINGS else ""
     plain = str(path).removesuffix(packing)
+    if suffix in SOURCES:
+        return UserError(
+            f"{path} holds {what}, and all of it would be learned as text: read it by "
+            f"source='{SOURCES[suffix]}:...', whose text_key names what the text is under"
+        )
     line = code.format(path=json.dumps(plain, ensure_ascii=False))
     stem = PurePath(plain).stem
     return UserError(

@@ -1,7 +1,9 @@
-"""Finds documents: of the default corpus, of your own files, of a TFDS dataset, or your own way."""
+"""Finds documents: of the default corpus, of your own files, of a dataset, or your own way."""
 
 import contextlib
 import dataclasses
+import functools
+import glob
 import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from modules import plugins
-from pretrain.data.corpus import file_patterns, record_files, text_files
+from pretrain.data.corpus import file_patterns, record_files, record_readers, text_files
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 
@@ -39,10 +41,11 @@ def find_source(
     """Finds a source by its description.
 
     Args:
-        source: "sotu", "text:<glob>", "tfds:<name>[/config][:version]", or a module with a dot,
-            whose `find_source(**data)` returns a `Source`.
+        source: "sotu", "text:<glob>", "jsonl:<glob>", "parquet:<glob>" (a folder is all such files
+            in it), "hf:<name>[/config][:split]", "tfds:<name>[/config][:version]", or a module with
+            a dot, whose `find_source(**data)` returns a `Source`.
         data: fields of such a module, for it alone.
-        fields: `text_key`, `tfds_split` and `tfds_dir`, for "tfds:" alone.
+        fields: `text_key`, of records; `tfds_split` and `tfds_dir`, for "tfds:" alone.
 
     Raises:
         UserError: there is none of that name, or it is not there yet; the message says what to do.
@@ -54,8 +57,9 @@ def find_source(
         return find(**data)
     if scheme not in SCHEMES or (scheme == "sotu") != (not rest):
         raise UserError(
-            f'source={source!r}: use "sotu", "text:<glob>", "tfds:<name>[/config][:version]", or a '
-            "module of your own, with a dot"
+            f'source={source!r}: use "sotu", "text:<glob>", "jsonl:<glob>", "parquet:<glob>", '
+            '"hf:<name>[/config][:split]", "tfds:<name>[/config][:version]", or a module of your '
+            "own, with a dot"
         )
     return SCHEMES[scheme](rest, **fields)
 
@@ -83,22 +87,77 @@ def find_texts(pattern: str, **_unused) -> Source:
     Raises:
         UserError: there is no such file, or one holds records or a table.
     """
-    pattern = pattern.removeprefix("file://")
-    is_remote = "://" in pattern
-    paths, again = (_find_remote(pattern), []) if is_remote else file_patterns.find_files(pattern)
-    if again:
-        say(f"text:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; left out")
-    files = [path for path in paths if path.is_file()]
-    source = _make_source("text", files, f"text:{pattern} matches no file")
-    for path in files:  # before any is read, as the last may come hours later
+    source = _find_files("text", pattern)
+    for path in source.inputs:  # before any is read, as the last may come hours later
         record_files.check_name(path)
-    return dataclasses.replace(
-        source, read=lambda: map(record_files.read_lines, files), has_links=bool(again)
-    )
+    return dataclasses.replace(source, read=lambda: map(record_files.read_lines, source.inputs))
 
 
-def _find_remote(pattern: str) -> list[Any]:
-    # They can be used like a Path.
+def find_records(kind: str, pattern: str, *, text_key: str, **_unused) -> Source:
+    """Finds files of records, each of which is a document: its text is under `text_key`.
+
+    Args:
+        kind: "jsonl" or "parquet"; of a folder those of its endings are read.
+        pattern: as `find_texts` takes it.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    source = _find_files(kind, pattern, record_readers.SUFFIXES[kind])
+    read = record_readers.READERS[kind]
+
+    def read_all() -> Iterator[Document]:
+        for path in source.inputs:
+            yield from read(path, text_key)
+
+    return dataclasses.replace(source, read=read_all)
+
+
+def find_hub_dataset(name: str, *, text_key: str, **_unused) -> Source:
+    """Finds a dataset of the Hugging Face Hub, as its servers have converted it to Parquet.
+
+    Args:
+        name: "org/name", perhaps with "/config", else "default", and ":split", else "train".
+
+    Raises:
+        UserError: the name is none, or there is no such dataset.
+    """
+    place, _, split = name.partition(":")
+    parts = place.split("/")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise UserError(f"hf:{name}: name it as hf:org/name, perhaps with /config and :split")
+    # The branch that the Hub keeps of every dataset, whatever it was uploaded as.
+    org, dataset, config = [*parts, "default"][:3]
+    address = f"hf://datasets/{org}/{dataset}@~parquet/{config}/{split or 'train'}/*.parquet"
+    return find_records("parquet", address, text_key=text_key)
+
+
+def _find_files(scheme: str, pattern: str, suffixes: tuple[str, ...] = ("",)) -> Source:
+    """Finds the files that a pattern matches, or of a folder all in it of these suffixes."""
+    pattern = pattern.removeprefix("file://")
+    is_remote, is_folder = "://" in pattern, bool(pattern) and Path(pattern).is_dir()
+    if is_folder:
+        pattern = f"{glob.escape(pattern.rstrip('/'))}/**/*"
+    paths, again = (find_remote(pattern), []) if is_remote else file_patterns.find_files(pattern)
+    if again:
+        say(
+            f"{scheme}:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; "
+            "left out"
+        )
+    files = [path for path in paths if path.is_file()]
+    if is_folder:
+        files = [path for path in files if _strip_packing(path.name).endswith(suffixes)]
+    source = _make_source(scheme, files, f"{scheme}:{pattern} matches no file")
+    return dataclasses.replace(source, has_links=bool(again))
+
+
+def _strip_packing(name: str) -> str:
+    packing = next(filter(name.endswith, text_files.PACKINGS), "")
+    return name.removesuffix(packing)
+
+
+def find_remote(pattern: str) -> list[Any]:
+    """Finds files at addresses, through fsspec; they can be used like a Path."""
     # Imported here: both are needed for addresses alone, and slow to import.
     import fsspec
     import upath
@@ -107,7 +166,7 @@ def _find_remote(pattern: str) -> list[Any]:
         files, inner = fsspec.core.url_to_fs(pattern)
         return sorted(upath.UPath(files.unstrip_protocol(name)) for name in files.glob(inner))
     except (ImportError, ValueError, OSError) as error:
-        raise UserError(f"text:{pattern}: {error}") from error
+        raise UserError(f"{pattern}: {error}") from error
 
 
 def _make_source(name: str, paths: list[Path], none: str) -> Source:
@@ -181,5 +240,8 @@ def _encode_text(value: bytes | str) -> bytes:
 SCHEMES: dict[str, Callable[..., Source]] = {
     "sotu": find_sotu,
     "text": find_texts,
+    "jsonl": functools.partial(find_records, "jsonl"),
+    "parquet": functools.partial(find_records, "parquet"),
+    "hf": find_hub_dataset,
     "tfds": find_tfds,
 }

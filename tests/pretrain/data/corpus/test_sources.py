@@ -6,6 +6,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
+from pretrain.data.corpus import sources
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import find_source
 
@@ -47,6 +48,24 @@ def test_a_pattern_that_cannot_be_read_is_answered_with_why(pattern, why):
     with pytest.raises(UserError, match=why) as error:
         find_source(f"text:{pattern}")
     assert pattern in str(error.value)
+
+
+def test_the_hub_is_read_by_what_it_has_converted(monkeypatch):
+    patterns = []
+
+    def find(pattern):
+        patterns.append(pattern)
+        return []
+
+    monkeypatch.setattr(sources, "find_remote", find)
+    for name in ("o/data", "o/data/en:test"):
+        with pytest.raises(UserError, match="matches no file"):
+            find_source(f"hf:{name}")
+    start = "hf://datasets/o/data@~parquet/"
+    assert patterns == [f"{start}default/train/*.parquet", f"{start}en/test/*.parquet"]
+    for name in ("data", "o/", "o/data/en/x/y", ""):
+        with pytest.raises(UserError, match=r"hf:"):
+            find_source(f"hf:{name}")
 
 
 @pytest.mark.parametrize("source", ["news", "text:", "sotu:1790", "http://x", ""])
