@@ -102,8 +102,12 @@ class LanguageModelHead(nn.Module):
 
     def nats(self, h_BPD, targets_BP, table_VD, *, chunks: int = 4):
         """Computes the log-likelihood of each target in nats: [B, P] float32, at most 0."""
+        return self.score_targets(h_BPD, targets_BP, table_VD, chunks=chunks)[0]
+
+    def score_targets(self, h_BPD, targets_BP, table_VD, *, chunks: int = 4):
+        """Computes `cross_entropy.score_targets` of these states."""
         softmax = self._softmax(table_VD)
-        return cross_entropy.log_likelihood(
+        return cross_entropy.score_targets(
             self._transform(h_BPD), *softmax, targets_BP, chunks=chunks
         )
 

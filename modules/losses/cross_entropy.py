@@ -24,6 +24,16 @@ def softmax_cross_entropy(
         "loss" in nats, which is trained, and "accuracy"; float32.
     """
     nats, hits = kernel.softmax_cross_entropy(w_VD, bias_V, h_BPD, targets_BP, weights_BP, chunks)
+    return _name_sums(nats, hits, weights_BP)
+
+
+def add_up(nats_BP, hits_BP, weights_BP) -> Metrics:
+    """Computes the metrics of `softmax_cross_entropy` from the results of `score_targets`."""
+    nats, hits = -(nats_BP * weights_BP).sum(), (hits_BP * weights_BP).sum()
+    return _name_sums(nats, hits, weights_BP)
+
+
+def _name_sums(nats, hits, weights_BP) -> Metrics:
     weight = weights_BP.sum()
     return {
         "loss": Sum(nats, weight, "nats", train=True),
@@ -31,10 +41,13 @@ def softmax_cross_entropy(
     }
 
 
-def log_likelihood(h_BPD, w_VD, bias_V, targets_BP, *, chunks: int = 4):
-    """Computes the log-likelihood in nats of each target: [B, P] float32.
+def score_targets(h_BPD, w_VD, bias_V, targets_BP, *, chunks: int = 4):
+    """Computes the log-likelihood in nats of each target, and whether none is likelier.
 
     Args: as `softmax_cross_entropy`.
+
+    Returns:
+        ([B, P] float32, [B, P] bool).
     """
     w_VD = w_VD.astype(h_BPD.dtype)
 
@@ -44,12 +57,13 @@ def log_likelihood(h_BPD, w_VD, bias_V, targets_BP, *, chunks: int = 4):
         logits_BPV = logits_BPV if bias_V is None else logits_BPV + bias_V
         logits_BPV = constrain_sharding(logits_BPV, "BPV")
         own_BP = jnp.take_along_axis(logits_BPV, targets_BP[..., None], axis=-1)[..., 0]
-        return own_BP - jax.nn.logsumexp(logits_BPV, axis=-1)
+        nats_BP = own_BP - jax.nn.logsumexp(logits_BPV, axis=-1)
+        return nats_BP, own_BP >= logits_BPV.max(-1)
 
     pieces = tuple(split_positions(x, chunks) for x in (h_BPD, targets_BP))
+    B, P = targets_BP.shape
     # The last chunk was filled up to the others' length: what it gave beyond P is cut off.
-    nats_BcP = jnp.moveaxis(jax.lax.map(score, pieces), 0, 1)
-    return nats_BcP.reshape(len(targets_BP), -1)[:, : targets_BP.shape[1]]
+    return tuple(jnp.moveaxis(x, 0, 1).reshape(B, -1)[:, :P] for x in jax.lax.map(score, pieces))
 
 
 def histogram(ids_BP, weights_BP, V: int) -> Sum:

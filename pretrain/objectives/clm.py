@@ -49,18 +49,29 @@ class Objective(nn.Module):
 
     def __call__(self, batch, *, train: bool):
         h_BLD, dropped_BLD, next_BL, weights_BL = self._predict(batch, train=train)
+        if not train:
+            return self._evaluate(batch, h_BLD, next_BL, weights_BL)
         states = dropped_BLD, next_BL, weights_BL, self.backbone.table()
         sums = self.head.cross_entropy(*states, chunks=self.loss_chunks)
-        if train:
-            sums |= self._penalize(h_BLD, dropped_BLD, weights_BL)
+        return sums | self._penalize(h_BLD, dropped_BLD, weights_BL)
+
+    def _evaluate(self, batch, h_BLD, next_BL, weights_BL) -> Metrics:
+        table_VD = self.backbone.table()
+        if self.cache_window:
+            # Of each position, which the cache mixes with its own: one product for both.
+            nats_BL, hits_BL = self.head.score_targets(
+                h_BLD, next_BL, table_VD, chunks=self.loss_chunks
+            )
+            sums = cross_entropy.add_up(nats_BL, hits_BL, weights_BL)
+            sums |= self._predict_by_cache(batch, h_BLD, nats_BL, weights_BL)
         else:
-            nats, weight_B = sums["loss"].total, batch["weight_B"]
-            # Per word and byte of the original text: comparable between tokenizers.
-            for unit in ("word", "byte"):
-                weight = (batch[f"{unit}s_B"] * weight_B).sum()
-                sums[f"{unit}_perplexity"] = Sum(nats, weight, "perplexity")
-            sums["unigram"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
-            sums |= self._predict_by_cache(batch, h_BLD, weights_BL)
+            states = h_BLD, next_BL, weights_BL, table_VD
+            sums = self.head.cross_entropy(*states, chunks=self.loss_chunks)
+        # Per word and byte of the original text: comparable between tokenizers.
+        for unit in ("word", "byte"):
+            weight = (batch[f"{unit}s_B"] * batch["weight_B"]).sum()
+            sums[f"{unit}_perplexity"] = Sum(sums["loss"].total, weight, "perplexity")
+        sums["unigram"] = cross_entropy.histogram(next_BL, weights_BL, self.backbone.V)
         return sums
 
     def nats(self, batch):
@@ -70,9 +81,7 @@ class Objective(nn.Module):
         return self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks), weights_BL
 
     @nn.compact
-    def _predict_by_cache(self, batch, h_BLD, weights_BL) -> Metrics:
-        if not self.cache_window:
-            return {}
+    def _predict_by_cache(self, batch, h_BLD, nats_BL, weights_BL) -> Metrics:
         B, _, D = h_BLD.shape
         shape = B, self.cache_window, D, h_BLD.dtype
         state = self.variable("state", "cache", neural_cache.init_cache, *shape)
@@ -82,8 +91,6 @@ class Objective(nn.Module):
             cache, h_BLD, next_BL, batch["valid_BL"], self.cache_theta
         )
         save_memory(self, state, new)
-        table_VD = self.backbone.table()
-        nats_BL = self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks)
         nats_BL = neural_cache.mix(nats_BL, p_BL, is_filled_BL, self.cache_share)
         total = -(nats_BL * weights_BL).sum()
         return {"cache_perplexity": Sum(total, weights_BL.sum(), "perplexity")}

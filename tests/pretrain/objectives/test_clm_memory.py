@@ -12,6 +12,7 @@ from pretrain.objectives import build, clm
 from pretrain.runtime.errors import UserError
 from tests.support.arrays import draw_variables
 from tests.support.compiler import quick_jit
+from tests.support.jaxpr import programs_in
 
 B, L, V = 2, 6, 11
 TEXT_BL = np.random.default_rng(0).integers(0, V, (B, 2 * L + 1)).astype(np.int32)
@@ -66,6 +67,28 @@ def test_a_row_that_does_not_go_on_is_read_from_zeros(read):
     alone_BL, _ = run(zeros, batch(L, 2 * L, [False, False]))
     np.testing.assert_allclose(mixed_BL[1], alone_BL[1], rtol=1e-6)
     assert np.abs(mixed_BL[0] - alone_BL[0]).max() > 1e-3
+
+
+def test_a_cache_reads_the_vocabulary_s_softmax_once():
+    """And leaves the loss and the accuracy as they are without one."""
+    backbone = modules.build("recurrent", V=V, D=6, U=6, Z=1)
+    rows = batch(0, L, [False, False]) | dict.fromkeys(("words_B", "bytes_B"), np.ones(B))
+
+    def evaluate(cache_window):
+        fields = dict(stateful=True, cache_window=cache_window, loss_chunks=2)
+        objective = clm.Objective(backbone, language_model.build(backbone), **fields)
+        init = functools.partial(objective.init, jax.random.key(0))
+        variables = draw_variables(init, rows, train=False, scale=0.5)
+        run = lambda x: objective.apply(x, rows, train=False, mutable=["state"])[0]  # noqa: E731
+        programs = programs_in(jax.make_jaxpr(run)(variables).jaxpr)
+        products = [e for x in programs for e in x.eqns if e.primitive.name == "dot_general"]
+        return run(variables), sum(e.outvars[0].aval.shape[-1] == V for e in products)
+
+    (plain, _), (cached, count) = evaluate(0), evaluate(3)
+    assert count == 1
+    assert cached.keys() - plain.keys() == {"cache_perplexity"}
+    for name in ("loss", "accuracy"):
+        np.testing.assert_allclose(cached[name].total, plain[name].total, rtol=1e-6)
 
 
 def test_a_model_without_a_state_to_go_on_from_is_refused():
