@@ -101,13 +101,27 @@ KINDS: dict[str, dict] = {  # sections and fields that a kind of task has beside
         head=dict(crf=False, constrained=False), min_count=0, zero_digits=False, own_characters=0
     ),
     "span": dict(head={}),
+    "contrast": dict(
+        head=dict(dropout=0.0, pool="mean", eval_pool="", projection="", mlp_only_train=True),
+        loss=dict(
+            name="nt_xent",
+            positives="views",
+            views=("none", "none"),
+            rates=(0.1, 0.1),
+            noise_norm=1.0,
+            temperature=0.1,
+            weight=1.0,
+            hard_negative_weight=0.0,
+            features="",
+        ),
+    ),
 }
 
 
 def task(name: str, **fields) -> dict:
     """Returns the section `task`: encoder, head, loss, and what the kind of task takes besides."""
     kind = KINDS[name]
-    head = dict(dropout=0.1, **kind["head"])
+    head = {"dropout": 0.1, **kind["head"]}
     return dict(
         name=name, language_model=0.0, encoder=encoder(), **{**kind, "head": head, **fields}
     )

@@ -9,6 +9,7 @@ whose docstring describes the file and the fields:
     table        TSV, CSV, JSON lines and "label text" lines
     similarity   two texts and a score: STS 2012 to 2016, STS-B, SICK-R, told from the file
     glue         GLUE, its own files or TFDS's: columns by task and split
+    sentences    the texts of several files, each by itself
     conll        a word and its label per line, sentences between blank lines
     squad        questions about a paragraph, answers by character offset
     race, multiple_choice   a question and its choices

@@ -31,6 +31,11 @@ class SharedTasks(nn.Module):
     def setup(self):
         params.set_tasks(self, **{TASKS + name: name for name in self.tasks})
 
+    @property
+    def compares_rows(self) -> bool:
+        """Tells that a task compares all rows of a batch, which then is not read in parts."""
+        return any(getattr(task, "compares_rows", False) for task in self.tasks.values())
+
     def __call__(self, batch: Mapping[str, Any], *, train: bool) -> Metrics:
         """Computes the metrics of a batch of one task; in training those of `weigh_metrics`."""
         by_task = {

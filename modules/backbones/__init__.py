@@ -4,6 +4,7 @@ Who sees whom is a value that the caller makes (`modules.masks.Mask`).  So every
 every backbone that can honour its mask; one that cannot says why (`Backbone.refusal`).
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
@@ -21,6 +22,9 @@ class Output(NamedTuple):
 
     h: Any
     memory: Any = None
+
+
+Edit = Callable[[jax.Array], jax.Array]  # [B, L, D] of the tokens' vectors -> the same shape
 
 
 class Backbone(Protocol):
@@ -55,6 +59,7 @@ class Backbone(Protocol):
         positions_BL: Any = None,
         slots_BP: Any = None,
         memory: Any = None,
+        edit: Edit | None = None,
         train: bool,
     ) -> Output:
         """Computes states.
@@ -67,6 +72,8 @@ class Backbone(Protocol):
             positions_BL: where tokens stand, in place of 0, 1, 2 ...
             slots_BP: the positions whose states are wanted; None: all.
             memory: of an earlier call, or `initial_memory`.
+            edit: changes what the first layer reads, after the norm and the dropout that the
+                embedding has: augmentations and adversarial noise stand there; None: nothing.
             train: dropout is on.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.backbones import Output, refuse_arguments
+from modules.backbones import Edit, Output, refuse_arguments
 from modules.layers import char_cnn, params, word_inputs
 from modules.layers.lstm_stack import LSTMStack
 from modules.layers.recurrent_masks import group_starts, refuse_mask, valid_positions
@@ -99,6 +99,7 @@ class Backbone(nn.Module):
         positions_BL=None,
         slots_BP=None,
         memory: State | None = None,
+        edit: Edit | None = None,
         train: bool,
     ) -> Output:
         """Computes the last layer's states, see `modules.backbones.Backbone`.
@@ -110,8 +111,10 @@ class Backbone(nn.Module):
         refuse_arguments("an LSTM", segments_BL=segments_BL, positions_BL=positions_BL)
         x = self.embed(tokens)
         if x.ndim == 3:
+            x = x if edit is None else edit(x)
             all_BLD, memory = self._read_text(x, mask, memory, train=train)
             return Output(at(all_BLD[-1], slots_BP), memory)
+        refuse_arguments("a reader of a text for each direction", edit=edit)
         if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
             raise ValueError("a text for each direction is read under a causal mask of documents")
         starts_BZL = group_starts(mask.groups_BL)

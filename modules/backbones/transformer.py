@@ -10,7 +10,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.backbones import Output, refuse_arguments
+from modules.backbones import Edit, Output, refuse_arguments
 from modules.layers import layer_stack
 from modules.layers.attention import KVCache
 from modules.layers.embedding import Embedding
@@ -100,18 +100,19 @@ class Backbone(nn.Module):
         positions_BL=None,
         slots_BP=None,
         memory: KVCache | None = None,
+        edit: Edit | None = None,
         train: bool,
     ) -> Output:
         """Computes states, see `modules.backbones.Backbone`; tokens stand behind the memory's."""
         if reason := self.refusal(mask):
             raise ValueError(reason)
         if memory is None:
-            x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, train=train)
+            x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, edit=edit, train=train)
             return Output(self.stack(x_BLD, mask, slots_BP, train=train)[0])
         # Rows may have read unequally many tokens: each goes on from its own length, and reads as
         # many as `mask.lengths_B` says; the next call goes on behind them.
         positions_BL = memory.length_B[:, None] + jnp.arange(tokens_BL.shape[1])
-        x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, train=train)
+        x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, edit=edit, train=train)
         h_BLD, memory = self.stack.extend(x_BLD, positions_BL, mask, memory, train=train)
         return Output(at(h_BLD, slots_BP), memory)
 

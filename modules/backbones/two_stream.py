@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
-from modules.backbones import Output, refuse_arguments
+from modules.backbones import Edit, Output, refuse_arguments
 from modules.layers import layer_stack
 from modules.layers.dropout import Dropout
 from modules.layers.params import check_choices, embed_tokens, initializer, param
@@ -100,6 +100,7 @@ class Backbone(nn.Module):
         blind_BP=None,
         backward_B=None,
         reuse_len: int | None = None,
+        edit: Edit | None = None,
         train: bool,
     ) -> Output:
         """Computes states, see `modules.backbones.Backbone`; everything sees itself besides.
@@ -115,7 +116,8 @@ class Backbone(nn.Module):
         memory_NBMD = None if memory is None else memory.h_NBMD
         M = 0 if memory_NBMD is None else memory_NBMD.shape[2]
         embedded_BLD = embed_tokens(self, self.token_VD, tokens_BL, self.dtype)
-        streams = [constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")]
+        x_BLD = constrain_sharding(self.drop(embedded_BLD, train=train), "BLD")
+        streams = [x_BLD if edit is None else edit(x_BLD)]
         views, last = make_views(mask, _pad_segments(segments_BL, B, L, M), L, slots_BP)
         if mask.hides_slots and slots_BP is not None:
             # The states of the slots are then the query stream's.  Two draws of dropout, on the

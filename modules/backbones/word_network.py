@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules import plugins
-from modules.backbones import Output, refuse_arguments
+from modules.backbones import Edit, Output, refuse_arguments
 from modules.layers import params
 from modules.layers.dropout import Dropout
 from modules.layers.recurrent_masks import valid_positions
@@ -85,6 +85,7 @@ class WordNetwork(nn.Module):
         positions_BL=None,
         slots_BP=None,
         memory=None,
+        edit: Edit | None = None,
         train: bool,
         **chosen: Any,
     ) -> Output:
@@ -95,7 +96,7 @@ class WordNetwork(nn.Module):
         """
         del segments_BL  # words of all segments are read alike
         refuse_arguments(self.KIND, positions_BL=positions_BL)
-        all_BLD, memory = self._read(tokens, mask, memory, train=train, **chosen)
+        all_BLD, memory = self._read(tokens, mask, memory, edit, train=train, **chosen)
         return Output(at(all_BLD[-1], slots_BP), memory)
 
     def layer_states(
@@ -135,7 +136,16 @@ class WordNetwork(nn.Module):
         del tokens_BL
         return self.drop(x_BLD, train=train)
 
-    def _read(self, tokens_BL, mask: Mask, memory, *, train: bool, **chosen: Any):
+    def _read(
+        self,
+        tokens_BL,
+        mask: Mask,
+        memory,
+        edit: Edit | None = None,
+        *,
+        train: bool,
+        **chosen: Any,
+    ):
         # All layers together, the words' vectors first: a call wants the last, `layer_states` all.
         if reason := self.refusal(mask):
             raise ValueError(reason)
@@ -148,6 +158,7 @@ class WordNetwork(nn.Module):
         # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
         x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
         x_BLD = self.drop_words(x_BLD, tokens_BL, train=train)
+        x_BLD = x_BLD if edit is None else edit(x_BLD)
         states, memory = self.read_layers(
             x_BLD, valid_BL, mask=mask, memory=memory, train=train, **chosen
         )

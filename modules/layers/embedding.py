@@ -1,5 +1,7 @@
 """The embedding of BERT and GPT: a sum over tokens, positions and segments."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -57,12 +59,21 @@ class Embedding(nn.Module):
             set_depths(self, embedding_norm=0)
         self.drop = Dropout(self.dropout)
 
-    def __call__(self, tokens_BL, segments_BL, positions_BL, *, train: bool):
+    def __call__(
+        self,
+        tokens_BL,
+        segments_BL,
+        positions_BL,
+        *,
+        edit: Callable[[jax.Array], jax.Array] | None = None,
+        train: bool,
+    ):
         """Embeds tokens: [B, L, D].
 
         Args:
             segments_BL: None: a row is all of segment 0.
             positions_BL: None: 0, 1, 2 ...
+            edit: changes the result, see `modules.backbones.Backbone`; None: nothing.
 
         Raises:
             ValueError: a row is longer than there are positions.
@@ -82,4 +93,5 @@ class Embedding(nn.Module):
         if self.normed_embedding:
             x_BLD = self.embedding_norm(x_BLD)
         x_BLD = mark_inputs(self, x_BLD)
-        return constrain_sharding(self.drop(x_BLD, train=train), "BLD")
+        x_BLD = constrain_sharding(self.drop(x_BLD, train=train), "BLD")
+        return x_BLD if edit is None else edit(x_BLD)

@@ -61,6 +61,31 @@ class Objective(Protocol):
         ...
 
 
+class RowComparer(Protocol):
+    """Defines an objective whose loss compares the rows of a batch with each other.
+
+    With `train.parts` above 1 its rows are encoded in parts and compared all together
+    (`pretrain.training.gradient_cache`).  One that says `compares_rows` and lacks the
+    methods is refused there.  A call is `compare_rows` of `encode_rows`; it keeps no states
+    between batches and records no statistics.
+
+    Attributes:
+        compares_rows: True; other objectives need not have it.
+    """
+
+    compares_rows: bool
+
+    def encode_rows(self, batch: Mapping[str, Any], *, train: bool) -> dict[str, jax.Array]:
+        """Computes arrays with an entry for each row, as their names say: "z_BD"."""
+        ...
+
+    def compare_rows(
+        self, vectors: Mapping[str, jax.Array], batch: Mapping[str, Any], *, train: bool
+    ) -> Metrics:
+        """Computes the metrics of a batch from what `encode_rows` made of its rows."""
+        ...
+
+
 def build(
     name: str,
     backbone,

@@ -5,6 +5,8 @@ import math
 import jax
 import jax.numpy as jnp
 
+from modules.sampling import sample_positions
+
 
 def sample_spans(
     rng,
@@ -63,14 +65,6 @@ def sample_spans(
     (picked_L, done, _), _ = jax.lax.scan(place_run, nothing, (grams, wheres))
     # What the runs leave over is drawn singly.
     return picked_L | sample_positions(single_rng, eligible_L & ~picked_L, goal - done)
-
-
-def sample_positions(rng, eligible_L, goal):
-    """Samples `goal` of the eligible positions, or all if there are fewer: bool [L]."""
-    # Lots of ineligible positions are above 1, so their ranks come last.
-    lot_L = jnp.where(eligible_L, jax.random.uniform(rng, eligible_L.shape), 2.0)
-    # The first argsort orders the positions, the second gives each its rank.
-    return (jnp.argsort(jnp.argsort(lot_L)) < goal) & eligible_L
 
 
 def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):

@@ -8,6 +8,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
+from modules.sampling import sample_positions
 from pretrain.objectives import corruption
 from pretrain.runtime.errors import UserError
 
@@ -60,7 +61,7 @@ class WindowOrder:
     def _pick(self, rng, starts_L, eligible_L, goal, backward):
         """Picks positions to predict in one part; of a backward row, in reading order."""
         if not self.spans:
-            return corruption.sample_positions(rng, eligible_L, goal)
+            return sample_positions(rng, eligible_L, goal)
 
         # A span begins at the start of a word in reading order, so a backward row is flipped.
         def flip(x_L):

@@ -17,6 +17,7 @@ from pretrain.data.batches.loader import read_batches
 from pretrain.distributed.sharding import Layout
 from pretrain.training import optimizer, task_updates
 from pretrain.training import train_state as state_lib
+from pretrain.training.gradient_cache import choose_sum
 
 
 class Steps:
@@ -51,9 +52,12 @@ class Steps:
 
         Raises:
             ValueError: there is no such scalar.
+            UserError: the rows do not divide over devices and parts, or the loss compares all rows
+                of a batch and cannot have them in parts.
         """
         if unknown := (scalars or {}).keys() - state_lib.SCALARS.keys():
             raise ValueError(f"scalar {min(unknown)!r} is none of {', '.join(state_lib.SCALARS)}")
+        sum_parts = choose_sum(objective, parts)
         self.objective, self.layout = objective, layout
         for data in train:
             layout.check_rows(data.B, parts)
@@ -85,6 +89,7 @@ class Steps:
                 train_rng,
                 parts=parts,
                 average=average,
+                sum_parts=sum_parts,
                 **options,
             ),
             donate_argnums=0,  # the old state's memory becomes the new one's

@@ -136,6 +136,7 @@ def train_step(
     parts: int = 1,
     average: float = 0.0,
     measure: Callable[[Any, Any, Any, jax.Array], Metrics] = lambda *_: {},
+    sum_parts: Callable[..., tuple[Any, Any, Metrics, Any]] | None = None,
 ):
     """Updates the state from one batch; one whose loss is not finite changes only the counters.
 
@@ -144,6 +145,7 @@ def train_step(
         parts: microbatches whose gradients are added up.
         average: rate of the moving average of the parameters; 0: there is none.
         measure: (params, mean gradients, updates, norm) -> metrics, see `GradientNorms`.
+        sum_parts: sums gradients as `sum_grads` does; None: it.
 
     Returns:
         (the new state, its `StepMetrics`).
@@ -151,7 +153,7 @@ def train_step(
     rng = jax.random.fold_in(rng, state.step)  # a restart repeats the randomness of its steps
     scalars = state.scalars or {}
     average_rate = _choose_average_rate(scalars, state.step, average)
-    grads, carry, sums, statistics = _sum_grads(objective, rng, state, batch, parts)
+    grads, carry, sums, statistics = (sum_parts or sum_grads)(objective, rng, state, batch, parts)
     # Divided once, after the sum over microbatches: these may have unequal weights, and the
     # gradient is of the mean over the whole batch.
     share = 1 / jnp.maximum(sums["loss"].weight, 1e-9)
@@ -211,19 +213,17 @@ def eval_step(objective, rng, params, carry, batch):
     )
 
 
-def _sum_grads(objective, rng, state: State, batch, parts: int):
+def sum_grads(objective, rng, state: State, batch, parts: int):
     """Returns gradients of the summed loss, the new carry, metrics and statistics of a batch."""
 
     @functools.partial(jax.grad, has_aux=True)
     def loss_grads(params, carry, batch, rng):
-        # Streams of their own: another dropout rate leaves the corrupted tokens as they are.
-        dropout_rng, corrupt_rng = jax.random.split(rng)
         sums, changed = objective.apply(
             {"params": params, **carry},
             batch,
             train=True,
             mutable=[*carry, STATISTICS],
-            rngs={"dropout": dropout_rng, "corrupt": corrupt_rng},
+            rngs=split_streams(rng),
         )
         statistics = changed.pop(STATISTICS, {})
         # A total, not a mean: microbatches add up, whatever they weigh.
@@ -231,7 +231,7 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
 
     def compute(carry, batch, rng):
         grads, (sums, statistics, carry) = loss_grads(state.params, carry, batch, rng)
-        return _constrain_grads(grads), sums, statistics, carry
+        return constrain_grads(grads), sums, statistics, carry
 
     def add(totals, microbatch):
         *new, carry = compute(*microbatch)
@@ -249,10 +249,17 @@ def _sum_grads(objective, rng, state: State, batch, parts: int):
     *shapes, _ = jax.eval_shape(compute, *first)
     grads, *rest = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     # The zeros, too, so that the scan carries shards and not whole gradients.
-    zeros = (_constrain_grads(grads), *rest)
+    zeros = (constrain_grads(grads), *rest)
     (grads, sums, statistics), carry = jax.lax.scan(add, zeros, microbatches)
     # Of the statistics the mean: each microbatch counted from those of the state.
     return grads, merge_rows(carry), sums, jax.tree.map(lambda x: x / parts, statistics)
+
+
+def split_streams(rng) -> dict[str, jax.Array]:
+    """Splits a key into the random streams that a model draws from in training."""
+    # Streams of their own: another dropout rate leaves the corrupted tokens as they are.
+    dropout_rng, corrupt_rng = jax.random.split(rng)
+    return {"dropout": dropout_rng, "corrupt": corrupt_rng}
 
 
 def _replace_leaves(tree: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,8 +270,8 @@ def _replace_leaves(tree: Mapping[str, Any], others: Mapping[str, Any]) -> dict[
     return {**tree, **new}
 
 
-def _constrain_grads(grads):
-    # To their parameters' sharding: no device sums up more than its share.
+def constrain_grads(grads):
+    """Constrains gradients to their parameters' sharding: no device sums up more than its share."""
     return jax.tree_util.tree_map_with_path(
         lambda path, g: constrain_sharding(g, read_letters(path)), grads
     )

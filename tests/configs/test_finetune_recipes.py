@@ -79,6 +79,7 @@ SIMILAR = 'A cab is here.,"A cab, here.",4.8\nA dog.,A bee.,0.25\nA dog.,A cab.,
 IMPLIED = (
     'premise,hypothesis,label\n"A cab, here.",A cab.,entailment\nA dog.,Bees.,not_entailment\n'
 )
+TRIPLES = "sent0,sent1,hard_neg\nA cab is here.,A cab.,A dog.\nA bee.,Bees.,A cab.\n"
 RANKED = table(("a cab", "a cab is here", "1"), ("a cab", "a dog", "0"), ("dogs", "a dog", "1"))
 RELATED = lines(
     '1\t"The <e1>kitchen</e1> is part of the <e2>house</e2>."',
@@ -119,9 +120,13 @@ VECTORS = {"GoogleNews-vectors-negative300.bin": WORD2VEC} | alike(
 )
 
 
+SIMILARITY = {
+    x: alike(SIMILAR, *(f"stsb-{x}-{part}.csv" for part in parts.SPLITS)) for x in ("en", "zh")
+}
 TWO_WAY = ("entailment", "not_entailment")
 FILES = {
     "conll2003": alike(NEWS, "eng.train", "eng.testa", "eng.testb"),
+    "consert": SIMILARITY["en"] | SIMILARITY["zh"] | {"nli.csv": IMPLIED},
     "copa": alike(lines(json.dumps(CHOICE)), "copa/train.jsonl", "copa/dev.jsonl"),
     "glue:cola": glue("CoLA", None, ("gj04", "1", "", "a cab came"), ("gj04", "0", "*", "cab a")),
     "glue:sst2": glue("SST-2", ("sentence", "label"), ("a good film ", "1"), ("a bad one ", "0")),
@@ -154,8 +159,10 @@ FILES = {
     "semeval2010:tuned": alike(RELATED, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
     "squad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json"),
     "squad2": alike(asked(ANSWERS, NO_ANSWER), "train-v2.0.json", "dev-v2.0.json"),
+    "simcse": SIMILARITY["en"]
+    | {"nli_for_simcse.csv": TRIPLES, "wiki1m_for_simcse.txt": "A cab.\nIt is here.\n"},
     "sst2": alike(FILMS, *(f"stsa.binary.{part}" for part in parts.SPLITS)),
-    "stsb": alike(SIMILAR, *(f"stsb-en-{part}.csv" for part in parts.SPLITS)),
+    "stsb": SIMILARITY["en"],
     "taglm": VECTORS
     | alike(NEWS * 4, "eng.train", "eng.testa", "eng.testb")
     | alike(CHUNKS * 4, "conll2000/train.txt", "conll2000/test.txt")
@@ -196,10 +203,10 @@ def recipe(tmp_path, monkeypatch):
         elif name == "ulmfit":  # of whose model the recipe says what differs
             config.tokens = ConfigDict(dict(name="words"))
             config.model = ConfigDict({**config.model.to_dict(), **AWD_LSTM})
-        elif not config.model and not preset.endswith(".none"):  # which has no backbone
+        elif not config.tokens and not preset.endswith(".none"):  # which has no backbone
             own = dict(name="wordpiece", model="vocab.txt", V=len(PIECES))
-            config.text_format = "bert"
-            config.tokens, config.model = ConfigDict(own), ConfigDict(TRANSFORMER)
+            config.text_format, config.tokens = "bert", ConfigDict(own)
+            config.model = ConfigDict({**TRANSFORMER, **config.model.to_dict()})
         return config
 
     return make

@@ -77,6 +77,11 @@ CASES = {
         {"options": 3},
         {"mrr": 1.0},
     ),
+    "contrast": Case(
+        [{"texts": [text, text[:9]], "label": i / 2} for i, text in enumerate(SENTENCES)],
+        {},
+        {},
+    ),
 }
 # What only some backbones can do, on one task each.
 MORE = {
@@ -90,6 +95,7 @@ MORE = {
         head=dict(pool="max"),
     ),
     ("xlnet", "classify"): dict(encoder=dict(window=8)),
+    ("xlnet", "contrast"): dict(loss=dict(views=("shuffle", "feature_cutoff"))),
     ("xlnet", "tag"): dict(encoder=dict(window=8)),
 }
 # Each task once, and each backbone of a published system; the rest of the matrix takes minutes.
@@ -149,9 +155,8 @@ def fit(module, rows, steps=100):
     tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(2e-2))
 
     def loss(params):
-        sums = module.apply(
-            {"params": params}, rows, train=True, rngs={"dropout": jax.random.key(0)}
-        )
+        rngs = {"dropout": jax.random.key(0), "corrupt": jax.random.key(1)}
+        sums = module.apply({"params": params}, rows, train=True, rngs=rngs)
         return sum(x.total / x.weight for x in sums.values() if x.train)
 
     def step(state, _):

@@ -87,6 +87,12 @@ def test_every_backbone_keeps_the_contract(name):
     assert {field.name for field in dataclasses.fields(backbone)} >= backbone.FREE_FIELDS
     tokens_BL, mask = np.zeros((2, 5), int), text_mask(backbone)
 
+    edited = []
+
+    def note(x_BLD):
+        edited.append(x_BLD.shape)
+        return x_BLD
+
     def read(key):
         rngs = {"params": key, "dropout": key}
         given = dict(mask=mask, train=False)
@@ -95,10 +101,12 @@ def test_every_backbone_keeps_the_contract(name):
         )(rngs)
         every = backbone.apply(variables, tokens_BL, mask=mask, method="layer_states")
         _, marked = backbone.apply(variables, tokens_BL, **given, mutable=["perturbations"])
+        backbone.apply(variables, tokens_BL, **given, edit=note)
         return out.h, every.h, table_VD, marked
 
     h_BLD, h_NBLD, table_VD, marked = jax.eval_shape(read, jax.random.key(0))
     assert [x.shape for x in jax.tree.leaves(marked)] == [(2, 5, 8)]  # what the first layer reads
+    assert edited == [(2, 5, 8)]
     assert h_NBLD.shape == (backbone.N + 1, *h_BLD.shape)
     assert (h_BLD.shape[:2], table_VD.shape) == ((2, 5), (13, 8))
     assert backbone.refusal(mask) == ""

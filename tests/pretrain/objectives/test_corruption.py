@@ -91,18 +91,6 @@ def test_the_released_code_s_runs_end_amid_words(no_singles):
     assert 0.2 < np.mean(amid) < 0.3  # one piece in four does not begin a word
 
 
-def test_singles_are_uniform_over_the_eligible():
-    eligible_L = np.arange(24) % 3 > 0
-    keys = jax.random.split(jax.random.key(0), 4000)
-    picked_nL = np.asarray(
-        jax.vmap(lambda key: corruption.sample_positions(key, eligible_L, 4))(keys)
-    )
-    assert (picked_nL.sum(1) == 4).all()
-    assert not picked_nL[:, ~eligible_L].any()
-    share_L = picked_nL.mean(0)[eligible_L]
-    np.testing.assert_allclose(share_L, 4 / 16, atol=5 * np.sqrt(0.25 * 0.75 / 4000))
-
-
 def test_an_order_keeps_its_chunks_in_order_and_permutes_all_alike():
     keys = jax.random.split(jax.random.key(0), 20)
     orders = np.asarray(jax.vmap(lambda key: corruption.sample_order(key, 24, 8))(keys))

@@ -6,6 +6,7 @@ import pytest
 
 from modules.metrics import Sum
 from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from tests.support import regression
@@ -37,6 +38,16 @@ def test_a_state_without_scalars_has_no_leaf_for_them():
 def test_a_scalar_that_no_step_reads_is_refused():
     with pytest.raises(ValueError, match="scalar 'lr_size' is none of lr_scale, average_rate"):
         build({"lr_size": 1.0})
+
+
+class Comparing(regression.Objective):
+    compares_rows = True
+
+
+def test_rows_that_are_compared_are_not_read_in_parts_without_the_methods():
+    layout = Layout(make_mesh(devices=jax.devices()[:1]))
+    with pytest.raises(UserError, match=r"train.parts=2: .* has no encode_rows"):
+        Steps(Comparing(), TX, layout, [regression.Layout()], seed=0, parts=2)
 
 
 def test_an_evaluation_is_a_pure_function_in_float64():

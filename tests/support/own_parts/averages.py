@@ -46,10 +46,11 @@ class Backbone(nn.Module):
         positions_BL=None,
         slots_BP=None,
         memory=None,
+        edit=None,
         train: bool,
     ) -> Output:
         """Computes states [B, L, D], or [B, P, D] of the slots."""
-        refuse_arguments("a mean", positions_BL=positions_BL, memory=memory)
+        refuse_arguments("a mean", positions_BL=positions_BL, memory=memory, edit=edit)
         h_NBLD = self.layer_states(tokens_BL, mask=mask).h
         return Output(at(h_NBLD[-1], slots_BP))
 
