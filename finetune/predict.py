@@ -1,30 +1,35 @@
 """Predicts the examples of a file:  python -m finetune.predict --workdir=runs/sst2 in out
 
-`in` is read as the run's recipe has it, a block at a time.  `out` has a line of JSON for each
-example, in the order of `in`: its place, its "id" if it has one, and the prediction.  With
+`in` is read as the run's recipe has it, a block at a time; a table need not have the labels.  `out`
+has a line of JSON for each example, in the order of `in`: its place, its "id" if it has one, and
+the prediction.  As `in`, - is plain text from standard input, a line for each example, with tabs
+between the texts of one; --text='a gripping movie' is such a line.  As `out`, - or nothing is
+standard output.  With
 --submission=glue it is "index<TAB>prediction", as that benchmark's server takes it, with
 --submission=squad an object from ids to answers.  Where `in` has the labels, too, the task's
 metrics are printed.  Of a run of several tasks --task=sst1 names the one to predict.
 --with=runs/backward averages the probabilities of further runs, as those of ULMFiT's directions.
 """
 
+import contextlib
 import json
 import os
+import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jax
 from absl import flags
 
 from finetune import job, parts
-from finetune.prediction import streaming
+from finetune.prediction import plain_texts, streaming
 from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
 from finetune.prediction.submissions import WRITERS, open_draft
 from pretrain import arguments, cli
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError, UserError
 from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
@@ -38,6 +43,9 @@ SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has fo
 ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
 SUBMISSION = flags.DEFINE_enum("submission", "", ["", "glue", "squad"], "As a benchmark wants it.")
 WITH = flags.DEFINE_list("with", [], "Fine-tuned runs to average probabilities with: runs/b,runs/c")
+TEXT = flags.DEFINE_multi_string(
+    "text", [], "A text to predict, in place of a file; may be repeated."
+)
 SCORE = flags.DEFINE_bool("score", True, "Print metrics where labels are there; holds those rows.")
 
 
@@ -68,11 +76,37 @@ def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str
     usual = fields.pop("format", "")
     fields.pop("path", None)  # the input takes its place
     # The recipe's fields mean nothing to another format.
-    return (format, changes) if format not in ("", usual) else (usual, fields | changes)
+    if format in ("", usual):
+        format, changes = usual, fields | changes
+    # What is predicted need not have labels.
+    return format, ({"needs_label": False} if format == "table" else {}) | changes
+
+
+def parse_words(words: list[str]) -> tuple[str, str]:
+    """Returns the file to read, "" of --text, and the one to write.
+
+    Raises:
+        UsageError: there are too many words, or too few.
+        UserError: the file to write is there, and --overwrite is not given.
+    """
+    source, *rest = ["", *words] if TEXT.value else (words or [""])
+    if len(rest) > 1 or not (source or TEXT.value):
+        raise UsageError("name two files, the one to read and the one to write: in.tsv out.jsonl")
+    out = rest[0] if rest else plain_texts.STDIN
+    if out != plain_texts.STDIN:
+        arguments.check_unused(Path(out))
+    return source, out
+
+
+def open_target(out: str) -> contextlib.AbstractContextManager[IO[str]]:
+    """Opens the file to write, or standard output."""
+    if out == plain_texts.STDIN:
+        return contextlib.nullcontext(sys.stdout)
+    return open_draft(Path(out))
 
 
 def main(words: list[str]) -> None:
-    source, out = arguments.parse_files(words, "in.tsv out.jsonl")
+    source, out = parse_words(words)
     processes.join()
     folders = [Path(str(x)).expanduser().absolute() for x in (cli.WORKDIR.value, *WITH.value)]
     runs = [job.load_job(folder, TASK.value) for folder in folders]
@@ -82,13 +116,18 @@ def main(words: list[str]) -> None:
     predictor = Ensemble(members) if len(members) > 1 else members[0]
     first = jax.process_index() == 0
     # Every process predicts, as a batch spans all devices; the first one writes.
-    target = open_draft(out) if first else open(os.devnull, "w")  # noqa: SIM115
+    target = open_target(out) if first else open(os.devnull, "w")  # noqa: SIM115
     with target as file, WRITERS[SUBMISSION.value](file) as write:
         notify = say if first else (lambda _: None)
-        blocks = streaming.read_blocks(source, format, fields)
+        if source in ("", plain_texts.STDIN):
+            lines = TEXT.value or sys.stdin
+            blocks = plain_texts.read_blocks(lines, runs[0].data, "--text" if TEXT.value else "-")
+        else:
+            blocks = streaming.read_blocks(source, format, fields)
         values = predict_blocks(predictor, blocks, write, notify, SCORE.value)
     if first and values:
-        print("  ".join(f"{name} {value:.4f}" for name, value in values.items()))
+        scores = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
+        print(scores, file=sys.stderr if out == plain_texts.STDIN else sys.stdout)
 
 
 if __name__ == "__main__":

@@ -100,10 +100,15 @@ def parse_files(words: list[str], example: str) -> tuple[str, pathlib.Path]:
     if len(words) != 2:
         raise UsageError(f"name two files, the one to read and the one to write: {example}")
     source, out = words[0], pathlib.Path(words[1])
+    check_unused(out)
+    return source, out
+
+
+def check_unused(out: pathlib.Path) -> None:
+    """Raises a UserError if a file to write is there, and --overwrite is not given."""
     # Before the weights are read, which takes longer.
     if out.exists() and not OVERWRITE.value:
         raise UserError(f"{out} is there already: take another name, or --overwrite")
-    return source, out
 
 
 def check_key(config: ConfigDict, key: str) -> None:

@@ -26,9 +26,17 @@ class Layout:
     empty: bool
     titles: Sequence[Column] = ()  # the texts' names in errors, if other than `texts`
     until: str = ""
+    needs_label: bool = True
 
     def columns(self) -> list[Column]:
-        return [*self.texts, *(column for column in (self.label, self.id) if column != "")]
+        """Lists the columns that have to be there."""
+        label = self.label if self.needs_label else ""
+        return [*self.texts, *(column for column in (label, self.id) if column != "")]
+
+    def may_lack_label(self, names: Sequence[Column]) -> bool:
+        """Returns whether the label's column is named, is not among these, and need not be."""
+        is_named = isinstance(self.label, str) and self.label != ""
+        return is_named and not self.needs_label and self.label not in names
 
     def example(self, row: Any, where: str) -> Example:
         """Builds the example of a row, its texts stripped; UserError if the row is malformed."""
@@ -37,7 +45,7 @@ class Layout:
                 self._text(row[column], title, where)
                 for column, title in zip(self.texts, self.titles or self.texts, strict=True)
             ],
-            "label": None if self.label == "" else self._label(row[self.label], where),
+            "label": self._label(row, where),
             "where": where,
         }
         return example if self.id == "" else {**example, "id": plain_name(row[self.id], where)}
@@ -45,13 +53,18 @@ class Layout:
     # Before the label is checked: SNLI's "-" is not among the permitted ones.
     def is_skipped(self, row: Any) -> bool:
         """Returns whether the label is one of those to leave out."""
-        return self.label != "" and row[self.label] in self.skip
+        return self.label != "" and bool(self.skip) and row[self.label] in self.skip
 
     def _text(self, value: Any, title: Column, where: str) -> str:
         name = repr(title) if isinstance(title, str) else f"column {title}"
         return check_text(value, name, where, self.empty).strip()
 
-    def _label(self, value: Any, where: str) -> str | float:
+    def _label(self, row: Any, where: str) -> str | float | None:
+        if self.label == "":
+            return None
+        value = row.get(self.label) if isinstance(row, dict) else row[self.label]
+        if not self.needs_label and value in (None, ""):
+            return None
         if self.number:
             return parse_number(value, where)
         # TREC's coarse label is what stands before the colon.

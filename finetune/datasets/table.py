@@ -1,4 +1,4 @@
-"""Reads one example per row of TSV, CSV, JSON lines, or lines of a label and a text."""
+"""Reads one example per row of TSV, CSV, JSON lines, Parquet, or lines of a label and a text."""
 
 import csv
 import dataclasses
@@ -10,10 +10,11 @@ from typing import Any
 
 from finetune.datasets import Read, files, records
 from finetune.datasets.records import Column, Layout
+from pretrain.data.corpus import record_readers
 from pretrain.runtime.errors import UserError
 
 DELIMITERS = {"tsv": "\t", "csv": ","}
-KINDS = (*DELIMITERS, "jsonl", "lines")
+KINDS = (*DELIMITERS, "jsonl", "parquet", "lines")
 PACKED = (".gz", ".zst")
 Row = tuple[int, Any]
 
@@ -35,6 +36,7 @@ def read(
     skip: Sequence[str] = (),
     strict: bool = True,
     empty: bool = False,
+    needs_label: bool = True,
 ) -> Read:
     """Reads rows of texts and a label, for classification and regression.
 
@@ -42,7 +44,7 @@ def read(
         path: plain, .gz or .zst.
         texts: columns, by name or by number from 0, as many as the task has texts.
         label: column; "" for files without labels.
-        kind: tsv, csv, jsonl or lines ("label text"); "" goes by the file's extension.
+        kind: tsv, csv, jsonl, parquet or lines ("label text"); "" goes by the file's extension.
         header: whether the first row names the columns.
         quoting: whether cells may be quoted; None: in CSV they may, in TSV (GLUE's) not.
         labels: the permitted labels, or {label in the file: its new name}.
@@ -53,6 +55,7 @@ def read(
         skip: rows of these labels are left out and counted (SNLI's "-").
         strict: whether a malformed row is an error; else it is left out and counted.
         empty: whether a text may be empty, as where no row may be lost.
+        needs_label: whether the label's column has to be there.
 
     Raises:
         UserError: the file is malformed; names the file and the line.
@@ -65,17 +68,29 @@ def read(
     # A recipe may name one text without a tuple around it.
     columns = (texts,) if isinstance(texts, str | int) else tuple(texts)
     layout = Layout(
-        columns, label, id, files.label_names(labels), number, tuple(skip), empty, until=until
+        columns,
+        label,
+        id,
+        files.label_names(labels),
+        number,
+        tuple(skip),
+        empty,
+        until=until,
+        needs_label=needs_label,
     )
+    rows: Iterator[Row]
+    cells: Callable[[Any, str], Any]
     if chosen == "jsonl":
-        rows: Iterator[Row] = files.lines(path, encoding)
-        cells: Callable[[Any, str], Any] = _parse_objects(layout)
+        rows, cells = files.lines(path, encoding), _parse_objects(layout)
+    elif chosen == "parquet":
+        rows, cells = _read_parquet(path, layout), lambda row, where: row
     else:
         is_quoted = chosen == "csv" if quoting is None else quoting
         rows = split_rows(path, chosen, is_quoted, encoding)
         width = 2 if chosen == "lines" else 0  # 0: the first row's
         layout, cells, rows = _number_columns(layout, rows, header, path, width)
-    with_places = ((f"{path}, line {line}", row) for line, row in rows)
+    unit = "row" if chosen == "parquet" else "line"
+    with_places = ((f"{path}, {unit} {number}", row) for number, row in rows)
     return records.examples(with_places, layout, cells, strict)
 
 
@@ -98,6 +113,20 @@ def _parse_objects(layout: Layout) -> Callable[[str, str], dict[str, Any]]:
         return record
 
     return cells
+
+
+def _read_parquet(path: str, layout: Layout) -> Iterator[Row]:
+    """Yields the rows of a Parquet file with the columns of the layout alone."""
+
+    def select(names: list[str]) -> list[str]:
+        wanted = [str(column) for column in layout.columns()]
+        if missing := [name for name in wanted if name not in names]:
+            has = ", ".join(map(repr, names))
+            raise UserError(f"{path}: there is no column {missing[0]!r}, but {has:.200}")
+        is_labelled = layout.label in names and not layout.needs_label
+        return [*wanted, str(layout.label)] if is_labelled else wanted
+
+    return record_readers.iter_parquet_rows(Path(path), select)
 
 
 def split_rows(path: str, kind: str, is_quoted: bool, encoding: str) -> Iterator[Row]:
@@ -133,8 +162,9 @@ def _number_columns(
     width = width or len(cells)  # 0: the first row's
 
     def index(column: Column) -> Column:
-        if column == "":  # there is no such column: no label, or no id
-            return column
+        # There is no such column: no label, or no id.
+        if column == "" or (column == layout.label and layout.may_lack_label(names or ())):
+            return ""
         if isinstance(column, str) and names and column in names:
             return names.index(column)
         if isinstance(column, int) and -width <= column < width:

@@ -32,10 +32,13 @@ class TaskData(Protocol):
 
     Attributes:
         notes: lines for the user, as the number of texts that were cut.
+        plain_field: the field of an example that a line of plain text fills, "texts" or "words";
+            "": an example is more than that.
     """
 
     inputs: RowBuilder
     notes: list[str]
+    plain_field: str
 
     def arrays(self, examples: Sequence[dict]) -> Arrays:
         """Builds the arrays that the module reads, with an entry for each row."""
@@ -97,6 +100,8 @@ class Task(Protocol):
 
 class Defaults:
     """Implements the methods of `TaskData` that most tasks have alike."""
+
+    plain_field = ""
 
     def training_arrays(self, examples: Sequence[dict]) -> Arrays:
         return self.arrays(examples)  # type: ignore[attr-defined]

@@ -28,6 +28,8 @@ from pretrain.runtime.errors import UserError
 class TaskData(Defaults):
     """Turns examples {"texts": [...], "label": ...} into rows, and outputs into labels."""
 
+    plain_field = "texts"
+
     def __init__(
         self,
         inputs: RowBuilder,

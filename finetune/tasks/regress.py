@@ -26,6 +26,8 @@ from pretrain.runtime.errors import UserError
 class TaskData(Defaults):
     """Turns examples {"texts": [...], "label": number} into rows, and outputs into numbers."""
 
+    plain_field = "texts"
+
     def __init__(
         self,
         inputs: RowBuilder,

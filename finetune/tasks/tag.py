@@ -34,6 +34,8 @@ PIECES = ("first", "last")
 class TaskData(Defaults):
     """Turns examples {"words": [...], "labels": [...]} into rows, and outputs into tags."""
 
+    plain_field = "words"
+
     def __init__(
         self,
         inputs: RowBuilder,

@@ -167,6 +167,8 @@ FILES = {
     | alike(NEWS * 4, "eng.train", "eng.testa", "eng.testb")
     | alike(CHUNKS * 4, "conll2000/train.txt", "conll2000/test.txt")
     | alike(TWEETS, "wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
+    "table:classify": alike("text,label\n" + "a film,good\nthe cab,bad\n" * 9, "train.csv"),
+    "table:regress": alike("text,label\n" + "a film,1.5\nthe cab,-2\n" * 9, "train.csv"),
     "textcnn": VECTORS
     | TREE_FILES
     | alike(REVIEWS, "rt-polarity.all", "subj.all")

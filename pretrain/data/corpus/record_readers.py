@@ -58,19 +58,38 @@ def read_parquet(path: Path, key: str) -> Iterator[Iterator[str]]:
     Raises:
         UserError: it is no such file, is damaged, or has no such column of text.
     """
-    import pyarrow  # here: it takes a second, which other text need not wait for
+
+    def select(names: list[str]) -> list[str]:
+        if key not in names:
+            raise UserError(f"{path}: {_describe_keys(key, names)}")
+        return [key]
+
+    for number, row in iter_parquet_rows(path, select):
+        if lines := split_text(row[key], f"{path}, row {number}", key):
+            yield lines
+
+
+def iter_parquet_rows(
+    path: Path, select: Callable[[list[str]], list[str]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the rows of a Parquet file, numbered from 1.
+
+    Args:
+        select: takes the names of the columns, and returns those to read.
+
+    Raises:
+        UserError: it is no such file, or is damaged.
+    """
+    import pyarrow  # here: it takes a second, which other files need not wait for
     import pyarrow.parquet
 
+    before = 0
     try:
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
-            if key not in file.schema_arrow.names:
-                raise UserError(f"{path}: {_describe_keys(key, file.schema_arrow.names)}")
-            row = 0
-            for batch in file.iter_batches(ROWS, columns=[key]):
-                for value in batch.column(0).to_pylist():
-                    row += 1
-                    if lines := split_text(value, f"{path}, row {row}", key):
-                        yield lines
+            columns = select(file.schema_arrow.names)
+            for batch in file.iter_batches(ROWS, columns=columns):
+                yield from enumerate(batch.to_pylist(), before + 1)
+                before += batch.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"{path}: cannot be read as Parquet: {error}") from error
 

@@ -5,8 +5,10 @@ import gzip
 import json
 import random
 
+import pyarrow
 import pytest
 import zstandard
+from pyarrow import parquet
 
 from finetune import datasets
 from pretrain.runtime.errors import UserError
@@ -36,6 +38,26 @@ def test_all_kinds_of_file_give_the_same_examples(tmp_path):
     assert pairs(datasets.read("table", str(tmp_path / "a.csv"))) == ROWS
     assert pairs(table(tmp_path, objects, "a.jsonl")) == ROWS
     assert pairs(table(tmp_path, lines, "a.all", label_first=True)) == ROWS
+    names = ("sentence", "label")
+    columns = {
+        name: list(cells) for name, cells in zip(names, zip(*ROWS, strict=True), strict=True)
+    }
+    parquet.write_table(pyarrow.table(columns | {"else": [1, 2, 3]}), tmp_path / "a.parquet")
+    assert pairs(datasets.read("table", str(tmp_path / "a.parquet"))) == ROWS
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_file_to_predict_need_not_have_the_label(tmp_path, kind):
+    path = tmp_path / f"a.{kind}"
+    if kind == "parquet":
+        parquet.write_table(pyarrow.table({"sentence": ["One."]}), path)
+    else:
+        path.write_text("sentence\nOne.\n" if kind == "csv" else '{"sentence": "One."}\n')
+    assert pairs(datasets.read("table", str(path), needs_label=False)) == [("One.", None)]
+    with pytest.raises(UserError, match="label"):
+        datasets.read("table", str(path))
+    with pytest.raises(UserError, match="'text', but 'sentence'"):
+        datasets.read("table", str(path), texts=("text",), needs_label=False)
 
 
 def test_quoted_cells_come_back_with_their_lines(tmp_path):

@@ -58,7 +58,7 @@ def test_a_line_that_is_no_record_is_named(tmp_path, content, why):
 
 TABLES = {
     "another column": (pyarrow.table({"body": ["a"]}), "there is no 'text', but 'body'"),
-    "numbers": (pyarrow.table({"text": [1]}), "row 1: 'text' is no text, but int 1"),
+    "numbers": (pyarrow.table({"text": [None] * 600 + [1]}), "row 601: 'text' is no text, but int"),
 }
 
 
