@@ -18,7 +18,7 @@ from finetune.sentences.pictures import draw_judgements
 from finetune.sentences.readers import RunReader, WordReader
 from pretrain import arguments, cli
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.inference.embedder import Embedder
+from pretrain.inference.embedder import Embedder, check_layers
 from pretrain.inference.layer_selection import SENTENCE_POOLS, parse_pool
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UsageError, UserError
@@ -69,6 +69,7 @@ def open_run(workdir: str, pool: str) -> RunReader:
     """
     run = load_run(workdir)
     choice, kind = parse_pool(pool, count=run.backbone.N + 1)
+    check_layers(run.backbone, choice)
     # Of a mean the embedder gives what is averaged.
     how: dict[str, Any] = dict(marks=True) if kind == "mean" else dict(pool=kind)
     return RunReader(workdir, Embedder(run, Layout(make_mesh()), choice, cut=True, **how))

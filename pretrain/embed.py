@@ -1,7 +1,8 @@
 """Vectors of every line of a text:  python -m pretrain.embed --workdir=runs/bert-mini in.txt out.h5
 
 The text is plain, .gz or .zst, a sentence in each line; out.h5 is as
-`pretrain.inference.embedding_file` says.  A job that was stopped goes on where it was under the
+`pretrain.inference.embedding_file` says.  With --pool a line has one vector, and may go to an .npy
+or .parquet.  A job that was stopped goes on where it was under the
 same command.  The same from Python: `pretrain.inference.embedder.Embedder`.
 """
 
@@ -12,36 +13,33 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax
 from absl import flags
 
-from modules.backbones import text_mask
 from pretrain import arguments, cli
-from pretrain.checkpoint import named_leaves, verification
-from pretrain.checkpoint.checksums import describe
 from pretrain.data.corpus import text_files
 from pretrain.data.tokenizers import saved_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import embedding_file
-from pretrain.inference.embedder import POOLS, Embedder
-from pretrain.inference.layer_selection import Choice, parse_layers
+from pretrain.inference.embedder import Embedder, check_layers
+from pretrain.inference.layer_selection import SENTENCE_POOLS, Choice, parse_pool
 from pretrain.inference.run import Run
-from pretrain.inference.trained_run import load_backbone_params, load_run
+from pretrain.inference.trained_run import hash_params, load_backbone_params, load_run
+from pretrain.inference.vector_tables import is_table
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
-from pretrain.runtime.sections import name_section
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("overwrite")
-LAYERS = flags.DEFINE_string("layers", "all", "all, top, mean, or numbers: 0,2; 0: the tokens.")
+LAYERS = flags.DEFINE_string(
+    "layers", "", "all, top, mean, or numbers: 0,2; 0: the tokens; default: all, of a table top."
+)
 MIX = flags.DEFINE_string("mix", "", "Weights of a sum of these layers, as they are: 0.2,0.5,0.3.")
 TOKENS = flags.DEFINE_integer("tokens", 8192, "That a device reads at once, with padding.", 8)
 DTYPE = flags.DEFINE_enum(
     "dtype", None, ["float32", "bfloat16"], "The model's products; default: as in training."
 )
-POOL = flags.DEFINE_enum(
-    "pool", "", POOLS, "One vector of a whole line: the mean of its positions, or the first's."
-)
+POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "How a line becomes one vector.")
+NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide each vector by its length.")
 CUT = flags.DEFINE_bool("cut", False, "Of a line longer than the model reads, take the beginning.")
 
 LINES, CHARACTERS = 4096, 1 << 20  # of a block, at most; one more line may go beyond
@@ -96,32 +94,39 @@ def embed(
     out: Path,
     say: Callable[[str], None] = say,
     *,
-    layers: str = "all",
+    layers: str = "",
     mix: str = "",
     tokens: int = 8192,
     cut: bool = False,
     pool: str = "",
+    normalize: bool = False,
 ) -> None:
     """Writes the vectors of all sentences of `source` to `out`.
 
     Args:
         say: is told how far it is.
-        layers, mix: see `layer_selection.parse_layers`.
-        tokens, cut, pool: see `Embedder`.
+        layers, mix, pool: see `layer_selection.parse_pool`; by default all layers, and the top
+            one in a table.
+        tokens, cut, normalize: see `Embedder`.
 
     Raises:
-        UserError: the text cannot be read, a line is too long, or `out` cannot be written.
+        UserError: the text cannot be read, a line is too long, `out` cannot be written, or is a
+            table, and a line has several vectors.
     """
     # A wrong flag ends here, before the text and the weights are read.
-    choice = parse_layers(layers, mix, count=run.backbone.N + 1)
-    if not choice.is_top(run.backbone.N + 1):
-        check_layers(run.backbone)
+    default = "top" if is_table(out) else "all"
+    choice, kind = parse_pool(pool, layers, mix, count=run.backbone.N + 1, default=default)
+    if is_table(out) and not (kind and choice.is_one):
+        raise UserError(f"{out}: holds a vector for each line: say --pool=mean --layers=top")
+    check_layers(run.backbone, choice)
     # Hashed before the work: a resumed job must not join vectors of two texts.
     digest, count = hash_sentences(source)
     layout = Layout(make_mesh())
     params, step = load_backbone_params(run, layout)
-    made_from = {"step": step, **describe_inputs(run, params, choice), "pool": pool, "text": digest}
-    embedder = Embedder(run, layout, choice, params=params, tokens=tokens, cut=cut, pool=pool)
+    how = {"pool": pool, "normalize": normalize}
+    made_from = {"step": step, **describe_inputs(run, params, choice), **how, "text": digest}
+    options: dict[str, Any] = dict(tokens=tokens, cut=cut, pool=kind, normalize=normalize)
+    embedder = Embedder(run, layout, choice, params=params, **options)
     with embedding_file.open_blocks(out, made_from) as blocks:
         if blocks.done:
             say(f"going on behind {blocks.done} blocks of at most {LINES:,} lines")
@@ -135,23 +140,10 @@ def embed(
     report_end(embedder, say)
 
 
-def check_layers(backbone: Any) -> None:
-    """Raises a UserError if a model's layers are not equally wide, and so are not read together."""
-
-    # Traced by eval_shape: the shapes clash without any weights or arithmetic.
-    def read():
-        mask = text_mask(backbone)
-        rng, tokens = jax.random.key(0), backbone.example()
-        return backbone.init(rng, tokens, mask=mask, method="layer_states")
-
-    with name_section("model"):
-        jax.eval_shape(read)
-
-
 def describe_inputs(run: Run, params: Any, choice: Choice) -> dict[str, Any]:
     """Returns what the vectors of a sentence depend on, as JSON."""
     return {
-        "weights": verification.add_digest(describe(named_leaves.flatten(params))[0])["digest"],
+        "weights": hash_params(params),
         "tokenizer": saved_files.hash_saved(run.workdir / "tokenizer"),
         "model": run.config.model.to_dict() | {"dtype": run.backbone.dtype},
         "choice": choice._asdict(),
@@ -211,7 +203,7 @@ def main(words: list[str]) -> None:
     options: dict[str, Any] = dict(
         layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value, pool=POOL.value
     )
-    embed(run, Path(source), out, say, **options)
+    embed(run, Path(source), out, say, normalize=NORMALIZE.value, **options)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from pretrain.inference.run import Run
 from pretrain.inference.throughput import Speed
 from pretrain.inference.trained_run import load_backbone_params
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.sections import name_section
 
 POOLS = ("", "mean", "first", "last", "pooler")
 
@@ -183,6 +184,20 @@ class Embedder:
         if self.pool == "pooler":
             return self.run.backbone.apply({"params": params}, pooled, method="pool")
         return pooled
+
+
+def check_layers(backbone: Any, choice: Choice) -> None:
+    """Raises a UserError if layers are read together that are not equally wide."""
+
+    # Traced by eval_shape: the shapes clash without any weights or arithmetic.
+    def read():
+        mask = text_mask(backbone)
+        rng, tokens = jax.random.key(0), backbone.example()
+        return backbone.init(rng, tokens, mask=mask, method="layer_states")
+
+    if not choice.is_top(backbone.N + 1):
+        with name_section("model"):
+            jax.eval_shape(read)
 
 
 def read_ahead(items: Iterator) -> Iterator:

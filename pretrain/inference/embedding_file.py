@@ -1,11 +1,12 @@
-"""Vectors of sentences in one HDF5 file, made block by block: a killed job goes on behind the last.
+"""Vectors of sentences in one file, made block by block: a killed job goes on behind the last.
 
-The file is as AllenNLP's `elmo` command has it: a dataset for each sentence, "0", "1", ..., and
-"sentence_to_index", JSON in a string.  Each has an attribute "tokens", JSON of the strings that
-its rows are of.
+An .npy or .parquet is as `vector_tables` says; any other is HDF5, as AllenNLP's `elmo` command has
+it: a dataset for each sentence, "0", "1", ..., and "sentence_to_index", JSON in a string.  Each has
+an attribute "tokens", JSON of the strings that its rows are of.
 """
 
 import contextlib
+import itertools
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,12 +17,12 @@ import h5py
 import numpy as np
 
 from pretrain.formats import hdf5
+from pretrain.inference import vector_tables
+from pretrain.inference.vector_tables import INDEX
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import diff_configs
-
-INDEX = "sentence_to_index"
 
 
 class Blocks:
@@ -64,6 +65,29 @@ class Blocks:
         Raises:
             UserError: the file cannot be written, or there are not as many sentences as vectors.
         """
+        if vector_tables.is_table(self.out):
+            self._write_table(sentences)
+        else:
+            self._write_hdf5(sentences)
+        # Last: until the whole file has its name, the blocks are all there is.
+        shutil.rmtree(self.folder)
+
+    def _write_table(self, sentences: Iterable[str]) -> None:
+        paths, texts = self._list_finished(), iter(sentences)
+        N, D = 0, 0
+        for path in paths:
+            with h5py.File(path) as block:
+                N, D = N + len(block), next(iter(block.values())).shape[0]
+
+        def blocks() -> Iterator[vector_tables.Block]:
+            for path in paths:
+                with h5py.File(path) as block:
+                    vectors_ND = np.stack([block[name][()] for name in sorted(block, key=int)])
+                yield list(itertools.islice(texts, len(vectors_ND))), vectors_ND
+
+        vector_tables.write_table(self.out, blocks(), N, D, self.made_from)
+
+    def _write_hdf5(self, sentences: Iterable[str]) -> None:
         with hdf5.create_file(self.out) as file:
             for path in self._list_finished():
                 with h5py.File(path) as block:
@@ -74,8 +98,6 @@ class Blocks:
             index = {sentence: str(i) for i, sentence in enumerate(sentences)}
             file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = json.dumps(index)
             file.attrs["made_from"] = json.dumps(self.made_from)
-        # Last: until the whole file has its name, the blocks are all there is.
-        shutil.rmtree(self.folder)
 
     def _list_finished(self) -> list[Path]:
         return sorted(self.folder.glob("[0-9]*.h5"))

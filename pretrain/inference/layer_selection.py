@@ -19,6 +19,11 @@ class Choice(NamedTuple):
     weights: tuple[float, ...] | None = None
     flat: bool = False
 
+    @property
+    def is_one(self) -> bool:
+        """Whether each position has one vector."""
+        return self.flat or self.weights is not None
+
     def is_top(self, count: int) -> bool:
         """Checks for the last of `count` layers alone, as it is."""
         return self.flat and self.layers == (count - 1,) and self.weights is None
@@ -63,12 +68,15 @@ def parse_layers(layers: str, mix: str = "", *, count: int) -> Choice:
     return Choice(numbers, weights, flat=layers != "all" and len(numbers) == 1)
 
 
-def parse_pool(pool: str, layers: str = "top", mix: str = "", *, count: int) -> tuple[Choice, str]:
+def parse_pool(
+    pool: str, layers: str = "", mix: str = "", *, count: int, default: str = "top"
+) -> tuple[Choice, str]:
     """Parses how a sentence becomes one vector, for `count` layers.
 
     Args:
         pool: one of SENTENCE_POOLS, or "": it does not.
         layers, mix: see `parse_layers`.
+        default: layers, where neither the caller nor the pooling names any.
 
     Returns:
         The layers, and the `pool` of `Embedder`.
@@ -76,12 +84,13 @@ def parse_pool(pool: str, layers: str = "top", mix: str = "", *, count: int) -> 
     Raises:
         UserError: there is no such layer, or the pooling has layers of its own.
     """
-    own = LAYERS_OF_POOLS.get(pool)
-    if (own or pool == "pooler") and (layers != "top" or mix):
+    has_layers = pool in LAYERS_OF_POOLS or pool == "pooler"
+    if has_layers and (layers or mix):
         raise UserError(f"--pool={pool} has layers of its own: leave out --layers and --mix")
-    if own is None:
+    if pool not in LAYERS_OF_POOLS:
+        layers = layers or ("top" if has_layers else default)
         return parse_layers(layers, mix, count=count), pool
     if count < 3:
         raise UserError(f"--pool={pool} is of a model of two layers or more: this has {count - 1}")
-    numbers = tuple(i % count for i in own)
+    numbers = tuple(i % count for i in LAYERS_OF_POOLS[pool])
     return Choice(numbers, (0.5, 0.5), flat=True), "mean"

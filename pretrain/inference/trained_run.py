@@ -10,6 +10,8 @@ from ml_collections import ConfigDict
 import modules
 from modules.backbones import init_params
 from modules.heads import language_model
+from pretrain.checkpoint import named_leaves, verification
+from pretrain.checkpoint.checksums import describe
 from pretrain.checkpoint.named_leaves import Leaves, flatten, nest
 from pretrain.checkpoint.paths import list_steps
 from pretrain.checkpoint.transfer import describe_leaves, load
@@ -103,6 +105,11 @@ def load_backbone_params(run: Run, layout: Layout) -> tuple[Any, int]:
     shapes = jax.eval_shape(lambda: init_params(run.backbone))
     params, step = load_weights(run, layout.add_shardings({"backbone": shapes}), "backbone/")
     return params["backbone"], step
+
+
+def hash_params(params: Any) -> str:
+    """Returns a digest of parameters, their names and all of their numbers."""
+    return verification.add_digest(describe(named_leaves.flatten(params))[0])["digest"]
 
 
 def load_head_params(run: Run, layout: Layout) -> Any:

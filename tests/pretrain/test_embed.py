@@ -9,10 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-import modules
 from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
-from pretrain.inference import embedding_file
+from pretrain.inference import embedding_file, vector_tables
 from pretrain.runtime.errors import UserError
 from tests.support import commands
 from tests.support import tiny_runs as toys
@@ -91,6 +90,40 @@ def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
     toys.assert_same(read(tmp_path / "out.h5"), read(tmp_path / "straight.h5"))
 
 
+def fail(*_):
+    raise UserError("no space left on device")
+
+
+@pytest.mark.parametrize("ending", [".npy", ".parquet", ".h5"])
+def test_tables_have_a_vector_for_each_line_also_after_an_error(
+    write, text, lines, tmp_path, monkeypatch, ending
+):
+    out, options = tmp_path / f"out{ending}", dict(pool="last_two", normalize=True)
+    if ending == ".npy":
+        with monkeypatch.context() as patch:
+            patch.setattr(vector_tables, "write_table", fail)
+            with pytest.raises(UserError, match="no space left"):
+                write(text, out, **options)
+        assert write(text, out, **options)[0] == "going on behind 3 blocks of at most 3 lines"
+    else:
+        write(text, out, **options)
+    found = vector_tables.read_table(out)
+    assert found.vectors_ND.shape == (len(lines), 16)
+    # A line without tokens, of a system without marks, has no direction.
+    expected = [float(bool(line)) for line in lines]
+    np.testing.assert_allclose(np.linalg.norm(found.vectors_ND, axis=1), expected, rtol=1e-5)
+    if ending != ".npy":
+        assert found.texts == lines
+        assert (found.made_from["pool"], found.made_from["normalize"]) == ("last_two", True)
+    assert not (tmp_path / f"out{ending}.partial").exists()
+
+
+def test_a_table_of_several_vectors_a_line_is_refused(write, text, tmp_path):
+    for options in (dict(), dict(layers="top"), dict(pool="mean", layers="all")):
+        with pytest.raises(UserError, match=r"out.npy: holds a vector for each line: say --pool"):
+            write(text, tmp_path / "out.npy", **options)
+
+
 KILLED = """
 import sys, time
 from pathlib import Path
@@ -162,10 +195,3 @@ def test_the_command_writes_the_file_on_any_devices(run, toy, write, text, tmp_p
     assert found.keys() == expected.keys()
     for name, x in found.items():
         np.testing.assert_allclose(x, expected[name], rtol=1e-4, atol=1e-4)
-
-
-def test_layers_of_unequal_widths_are_refused_at_the_door():
-    backbone = modules.build("text_rcnn", V=5, D=4, U=3, F=6)
-    with pytest.raises(UserError, match=r"model: words are 4 .* states 6: .* model\.D=6"):
-        embed.check_layers(backbone)
-    embed.check_layers(modules.build("text_rcnn", V=5, D=4, U=3, F=4))

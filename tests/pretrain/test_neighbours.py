@@ -3,12 +3,19 @@
 import json
 
 import h5py
+import jax
 import numpy as np
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
-from pretrain import neighbours
-from pretrain.runtime.errors import UserError
+from pretrain import embed, neighbours
+from pretrain.distributed.sharding import make_mesh
+from pretrain.inference.vector_tables import read_table
+from pretrain.runtime.errors import UsageError, UserError
 from tests.support import commands
+
+pytest_plugins = ["tests.support.tiny_models"]
 
 SENTENCES = ["the bank of a river", "A Bank lends", "the bank pays", "bank and bank"]
 DIRECTIONS = {0: (1.0, 0.0), 1: (0.0, 3.0), 2: (0.1, 1.0), 3: (0.9, 0.1)}
@@ -53,6 +60,56 @@ def test_the_command_shows_contexts(embedded):
     done = commands.run("-m", "pretrain.neighbours", embedded, "--word=BANK")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("the [bank] of a river\n    0.994  [bank] and bank\n")
+
+
+def test_the_nearest_sentences_come_first_but_not_the_sentence_itself(monkeypatch):
+    monkeypatch.setattr(neighbours, "ROWS", 2)
+    vectors_ND = np.array([[3, 0], [0, 2], [1, 1], [5, 0.1], [0, 0]], np.float32)
+    found = neighbours.rank_sentences(vectors_ND, vectors_ND[0], nearest=2, itself=0)
+    assert [i for _, i in found] == [3, 2]
+    assert found[1][0] == pytest.approx(0.5**0.5)
+    assert [i for _, i in neighbours.rank_sentences(vectors_ND, vectors_ND[0], 9)] == [
+        0,
+        3,
+        2,
+        1,
+        4,
+    ]
+
+
+@pytest.fixture
+def sentences(run, lines, tmp_path, monkeypatch):
+    """Vectors of lines in a table that says how they were made."""
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    one_mesh = make_mesh(devices=jax.devices()[:1])
+    for command in (embed, neighbours):
+        monkeypatch.setattr(command, "make_mesh", lambda: one_mesh)
+    embed.embed(run("mlm"), tmp_path / "in.txt", tmp_path / "in.parquet", pool="last_two")
+    return tmp_path / "in.parquet"
+
+
+def show(*words, **values):
+    flags.FLAGS.mark_as_parsed()
+    with flagsaver.flagsaver(**{"workdir": None, "line": 0, "text": "", "word": ""} | values):
+        neighbours.main([str(word) for word in words])
+
+
+def test_a_query_is_read_as_the_sentences_were(run, lines, sentences, capsys):
+    show(sentences, text=lines[3], workdir=str(run("mlm").workdir))
+    assert capsys.readouterr().out.startswith(f"{lines[3]}\n    1.000  4: {lines[3]}\n")
+    show(sentences, line=9)
+    assert capsys.readouterr().out.startswith(f"9: {lines[8]}\n    1.000  2: {lines[1]}\n")
+    np.save(plain := sentences.with_suffix(".npy"), read_table(sentences).vectors_ND)
+    show(plain, sentences.with_suffix(".txt"), line=9)
+    assert capsys.readouterr().out.startswith(f"9: {lines[8]}\n    1.000  2: {lines[1]}\n")
+    with pytest.raises(UserError, match="does not say how it was made"):
+        show(plain, text="a")
+    with pytest.raises(UserError, match="was not made by the weights"):
+        show(sentences, text="a", workdir=str(run("clm").workdir))
+    with pytest.raises(UserError, match=r"--line=10: .* has 9 sentences"):
+        show(sentences, line=10)
+    with pytest.raises(UsageError, match="a --word, --line or --text"):
+        show(sentences, line=1, text="a")
 
 
 def test_what_is_not_there_is_named(embedded, tmp_path):

@@ -10,11 +10,13 @@ from ml_collections import ConfigDict
 
 import modules
 from modules.backbones import Output, text_mask
+from modules.layers import pooling
+from modules.layers.pooling import LAYERED
 from pretrain.data.tokenizers import words
 from pretrain.data.tokenizers.character_ids import spell_words
 from pretrain.inference import length_buckets
-from pretrain.inference.embedder import Embedder
-from pretrain.inference.layer_selection import parse_layers
+from pretrain.inference.embedder import Embedder, check_layers
+from pretrain.inference.layer_selection import parse_layers, parse_pool
 from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support.compiler import quick_jit
@@ -30,6 +32,9 @@ FRAMES = {  # what stands before and behind a text, and the segment of the last 
     "plm": ([], ["sep", "cls"], 2),
     "bilm": (["bos"], ["eos"], 0),
 }
+
+
+TOP = parse_layers("top", count=3)
 
 
 def framed(run, kind, line, params):
@@ -105,12 +110,37 @@ def test_a_word_is_spelled_out_once_for_all_its_places_in_a_block(run, monkeypat
 
 
 @pytest.mark.parametrize("kind", ["mlm", "bilm"])
-def test_a_whole_line_is_its_positions_mean_or_first(run, lines, kind):
-    for pool, take in (("mean", lambda h: h.mean(1)), ("first", lambda h: h[:, 0])):
+def test_a_whole_line_is_its_positions_mean_or_one_of_them(run, lines, kind):
+    takes = {"mean": lambda h: h.mean(1), "first": lambda h: h[:, 0], "last": lambda h: h[:, -1]}
+    for pool, take in takes.items():
         embedder = Embedder(run(kind), layout(), parse_layers("all", count=3), tokens=64, pool=pool)
         [found] = embedder([(0, lines[:1])])
         states = framed(run(kind), kind, lines[0], embedder.params)[1]
         assert off(found.vectors, take(states)) < 1e-5
+
+
+def test_sentences_are_pooled_as_the_field_names_it(run, lines):
+    run = run("mlm")
+    params = drawn(pooler := run.backbone.clone(pooler=True))
+    run = run._replace(backbone=pooler)
+    h_NBLD = framed(run, "mlm", lines[0], params)[1][:, None]
+    expected = {x: pooling.LAYERED[x](h_NBLD, np.ones(h_NBLD.shape[1:3], bool))[0] for x in LAYERED}
+    pool = functools.partial(pooler.apply, {"params": params}, method="pool")
+    expected["pooler"] = pool(h_NBLD[-1, :, 0])[0]
+    for name, x_D in expected.items():
+        choice, kind = parse_pool(name, count=3)
+        embedder = Embedder(run, layout(), choice, params=params, pool=kind, normalize=True)
+        [found] = embedder([(0, lines[:1])])
+        assert off(found.vectors, x_D / np.linalg.norm(x_D)) < 1e-5
+
+
+def test_marks_have_vectors_where_they_are_asked_for(run, lines):
+    plain, marked = (
+        next(Embedder(run("plm"), layout(), TOP, tokens=64, marks=marks)([(0, lines[:1])]))
+        for marks in (False, True)
+    )
+    assert marked.tokens == [*plain.tokens, "<sep>", "<cls>"]
+    assert off(marked.vectors[:-2], plain.vectors) < 1e-6
 
 
 class Numbers(nn.Module):
@@ -198,3 +228,12 @@ def test_a_line_that_is_too_long_is_named_or_cut(run, lines):
     assert found.tokens == [run("mlm").tokenizer.pieces[i] for i in whole[:room]]
     assert found.vectors.shape == (3, room, 16)
     assert cutting.batcher.cuts == 1
+
+
+def test_layers_of_unequal_widths_are_refused_at_the_door():
+    backbone = modules.build("text_rcnn", V=5, D=4, U=3, F=6)
+    every = parse_layers("all", count=backbone.N + 1)
+    with pytest.raises(UserError, match=r"model: words are 4 .* states 6: .* model\.D=6"):
+        check_layers(backbone, every)
+    check_layers(modules.build("text_rcnn", V=5, D=4, U=3, F=4), every)
+    check_layers(backbone, parse_layers("top", count=backbone.N + 1))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pretrain.inference.layer_selection import parse_layers
+from pretrain.inference.layer_selection import parse_layers, parse_pool
 from pretrain.runtime.errors import UserError
 
 
@@ -39,3 +39,15 @@ WRONG_LAYERS = {
 def test_layers_that_are_not_there_and_weights_for_others_are_refused(layers, mix):
     with pytest.raises(UserError, match=WRONG_LAYERS[layers, mix]):
         parse_layers(layers, mix, count=3)
+
+
+def test_poolings_of_sentences_have_their_layers():
+    for layers, expected in (("", [2]), ("all", [0, 1, 2]), ("1", [1])):
+        assert [*parse_pool("mean", layers, count=3)[0].layers] == expected
+    assert parse_pool("", count=3, default="all")[0].layers == (0, 1, 2)
+    assert not parse_pool("mean", "all", count=3)[0].is_one
+    assert parse_pool("mean", "all", "1,0,0", count=3)[0].is_one
+    with pytest.raises(UserError, match="--pool=last_two has layers of its own"):
+        parse_pool("last_two", "all", count=3)
+    with pytest.raises(UserError, match="two layers or more: this has 1"):
+        parse_pool("first_last", count=2)
