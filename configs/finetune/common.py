@@ -115,6 +115,7 @@ KINDS: dict[str, dict] = {  # sections and fields that a kind of task has beside
             features="",
         ),
     ),
+    "joint": dict(head={}, parts={}),
 }
 
 

@@ -11,6 +11,7 @@ whose docstring describes the file and the fields:
     glue         GLUE, its own files or TFDS's: columns by task and split
     sentences    the texts of several files, each by itself
     conll        a word and its label per line, sentences between blank lines
+    intents      a sentence per line, its words' tags and its class
     squad        questions about a paragraph, answers by character offset
     race, multiple_choice   a question and its choices
     ranking      a query and its candidates
@@ -23,6 +24,7 @@ An example has, by kind of task,
 
     classify, regress   "texts": [str, ...], "label": str | float | None
     tag                 "words": [str, ...], "labels": [str, ...] | None
+    joint               what each of its parts has, as all of the two above
     span                "id", "question", "context", "answers": [{"text", "start"}], "impossible"
     choice              "texts": [str, ...], "choices": [str, ...], "label": int | None
     rank                "query", "candidates": [str, ...], "relevance": [float, ...] | None

@@ -78,6 +78,9 @@ class TaskData(Protocol):
         """Sets what the best evaluation decides, as a threshold, after training."""
         ...
 
+    # A task that can say whether all of an example is right has, besides,
+    # hits(examples, outputs) -> [bool], which `finetune.tasks.joint` reads.
+
 
 class Task(Protocol):
     """The half to train: a Linen module, as an objective is."""

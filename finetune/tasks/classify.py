@@ -99,6 +99,11 @@ class TaskData(Defaults):
         truth = [str(x["label"]) for x in examples]
         return classification.score(self.metrics, self.predictions(outputs), truth, self.positive)
 
+    def hits(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[bool]:
+        """Returns whether each example's label is predicted."""
+        pairs = zip(self.predictions(outputs), examples, strict=True)
+        return [label == str(x["label"]) for label, x in pairs]
+
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:

@@ -163,6 +163,11 @@ class TaskData(Defaults):
         scores["accuracy"] = tagging.token_accuracy(*pair)
         return {name: scores[name] for name in self.metrics}
 
+    def hits(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> list[bool]:
+        """Returns whether each example's tags are all predicted."""
+        pairs = zip(self.tags(examples, outputs), examples, strict=True)
+        return [tags == self.tag_set.convert(x) for tags, x in pairs]
+
     def format_predictions(
         self, examples: Sequence[dict], outputs: dict[str, np.ndarray]
     ) -> list[dict]:

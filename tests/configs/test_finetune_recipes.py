@@ -110,6 +110,7 @@ def pairs(folder, *labels, header=("index", "sentence1", "sentence2", "label"), 
 WORDS = ("a", "is", "film", "good", "the", "cab", "who", "when", "eu", "here")
 GLOVE = "".join(f"{word} 0.5 -1.25\n" for word in WORDS)
 WORD2VEC = f"{len(WORDS)} 2\n" + "".join(f"{word} \0\0\0\0\0\0\0\0" for word in WORDS)
+SPOKEN = "BOS play a film EOS\tO O O B-film PlayFilm\nBOS is it here EOS\tO O O O Ask\n"
 REVIEWS = "".join(f"{n % 2} a {'good' if n % 2 else 'bad'} film {n}\n" for n in range(20))
 TREES = "(4 (2 a) (3 (4 good) (2 film)))\n(1 (2 it) (0 bored))\n(2 (2 a) (2 film))\n"
 TABBED = lines(*(line.replace(" ", "\t", 1) for line in REVIEWS.splitlines()))
@@ -157,6 +158,7 @@ FILES = {
     "recurrent": VECTORS | alike(RELATED * 4, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
     "semeval2010:att_blstm": VECTORS | alike(RELATED * 4, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
     "semeval2010:tuned": alike(RELATED, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
+    "snips": VECTORS | alike(SPOKEN * 2, *(f"snips_{part}.iob" for part in parts.SPLITS)),
     "squad": alike(asked(ANSWERS), "train-v1.1.json", "dev-v1.1.json"),
     "squad2": alike(asked(ANSWERS, NO_ANSWER), "train-v2.0.json", "dev-v2.0.json"),
     "simcse": SIMILARITY["en"]
@@ -236,7 +238,10 @@ def told(made, shapes, split, data):
     batch = data.arrays | {"weight_B": np.ones(data.size, np.float32)}
     named = name_arrays(data.task, batch)
     outputs = jax.eval_shape(lambda p: made.task.apply(p, named, method="predict"), shapes)
-    zeros = {name: batch.get(name, np.zeros(x.shape, x.dtype)) for name, x in outputs.items()}
+    zeros = {
+        name: batch.get(name.rpartition(".")[2], np.zeros(x.shape, x.dtype))
+        for name, x in outputs.items()
+    }
     return made.score(split, zeros)
 
 

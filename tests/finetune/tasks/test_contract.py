@@ -56,6 +56,14 @@ CASES = {
         {"pearson": 1.0},
     ),
     "tag": Case(tagging_data.EXAMPLES, {"scheme": "iob2"}, {"f1": 1.0}),
+    "joint": Case(
+        [
+            x | {"texts": [" ".join(x["words"])], "label": "ab"[i % 2]}
+            for i, x in enumerate(tagging_data.EXAMPLES)
+        ],
+        {"parts": {"topic": {"name": "classify"}, "names": {"name": "tag", "scheme": "iob2"}}},
+        {"names_f1": 1.0, "topic_accuracy": 1.0, "exact": 1.0},
+    ),
     "span": Case(
         [asked(i, text, text.split()[i]) for i, text in enumerate(SENTENCES)],
         {},
@@ -100,6 +108,7 @@ MORE = {
 }
 # Each task once, and each backbone of a published system; the rest of the matrix takes minutes.
 QUICK = {*MORE, ("bert", "regress"), ("bert", "choice")} - {("xlnet", "tag")}
+QUICK |= {("recurrent", "joint")}
 CELLS = [
     pytest.param(x, task, marks=[] if (x, task) in QUICK else [pytest.mark.slow])
     for x in BACKBONES
