@@ -9,18 +9,26 @@ A recipe defines its sweep in a function beside its `get_config`, as values by d
     def get_sweep():
         return [{"optim.lr": lr, "seed": seed} for lr in (1e-4, 3e-4) for seed in range(3)]
 
+or the command does, as values to combine, with 0:5 for 0 to 4:
+
+    python -m launch.sweep --config=configs/bert.py --set optim.lr=1e-4,3e-4 --set seed=0:5 -- ...
+
 Each run has its own workdir, runs/<recipe>-<preset>-lr=0.0001-seed=0.  Flags after the program are
-shared by all runs.
+shared by all runs.  `python -m finetune.results runs/*` compares them afterwards.
 """
 
 import argparse
 import importlib.util
+import itertools
 import pathlib
+import re
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 Point = dict[str, Any]  # values by dotted name
+PARTS = re.compile(r",(?![^(\[]*[)\]])")  # commas that are in no brackets
 
 
 def main() -> None:
@@ -35,18 +43,27 @@ def main() -> None:
     parser.add_argument(
         "--prefix", default="", help="what starts each; {run}: its name, {n}: its number"
     )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=A,B", help="values, or a range 0:5"
+    )
     parser.add_argument("program", nargs=argparse.REMAINDER, help="-- and the program")
     args = parser.parse_args()
     # REMAINDER leaves the "--" in.
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
     try:
-        lines = commands(args.config, program, args.runs, args.prefix)
+        lines = commands(args.config, program, args.runs, args.prefix, args.set)
     except ValueError as error:
         parser.error(str(error))
     print(*lines, sep="\n")
 
 
-def commands(config: str, program: list[str], runs: str = "runs", prefix: str = "") -> list[str]:
+def commands(
+    config: str,
+    program: list[str],
+    runs: str = "runs",
+    prefix: str = "",
+    grid: Sequence[str] = (),
+) -> list[str]:
     """Returns a command for each point of the recipe's sweep, quoted for a shell.
 
     Args:
@@ -55,6 +72,7 @@ def commands(config: str, program: list[str], runs: str = "runs", prefix: str = 
         runs: the folder of the workdirs.
         prefix: shell words before each command, with {run} for the run's name and {n} for its
             number, from 0.
+        grid: "key=a,b" or "key=0:5" each, in the place of the recipe's sweep.
 
     Raises:
         ValueError: there is no such recipe, it has no sweep, a name is none of its keys, or two
@@ -63,8 +81,8 @@ def commands(config: str, program: list[str], runs: str = "runs", prefix: str = 
     if not program:
         raise ValueError("name a program to run, after --")
     path, _, preset = config.partition(":")
-    recipe = _load_recipe(path)
-    points = [dict(point) for point in recipe.get_sweep()]
+    recipe = _load_recipe(path, needs_sweep=not grid)
+    points = combine(grid) if grid else [dict(point) for point in recipe.get_sweep()]
     # The preset of a recipe that is named without one is its argument's default, if it has any.
     presets = [preset] if preset else list(recipe.get_config.__defaults__ or ())[:1]
     _check_keys(recipe.get_config(*presets), points, path)
@@ -86,7 +104,26 @@ def flags(point: Point) -> list[str]:
     return [f"--config.{name}={value}" for name, value in point.items()]
 
 
-def _load_recipe(path: str) -> Any:
+def combine(grid: Sequence[str]) -> list[Point]:
+    """Returns a point for each combination of the values that "key=a,b" and "key=0:5" name.
+
+    Raises:
+        ValueError: one names no key, no value, or a key that another names.
+    """
+    values: dict[str, list[str]] = {}
+    for word in grid:
+        key, equals, text = word.partition("=")
+        if not (key and equals and text) or key in values:
+            raise ValueError(f"--set {word}: name each key once, as optim.lr=1e-4,3e-4 or seed=0:5")
+        span = re.fullmatch(r"(\d+):(\d+)", text)
+        # Not at the commas within brackets, as of a tuple.
+        values[key] = list(map(str, range(*map(int, span.groups())))) if span else PARTS.split(text)
+    if empty := [key for key, choices in values.items() if not (choices and all(choices))]:
+        raise ValueError(f"--set {empty[0]}: a value is empty")
+    return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
+
+
+def _load_recipe(path: str, needs_sweep: bool = True) -> Any:
     if not pathlib.Path(path).is_file():
         raise ValueError(f"there is no recipe {path}")
     spec = importlib.util.spec_from_file_location("swept", path)
@@ -94,8 +131,8 @@ def _load_recipe(path: str) -> Any:
     assert spec.loader
     recipe = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(recipe)
-    if not hasattr(recipe, "get_sweep"):
-        raise ValueError(f"{path} has no get_sweep(), which would return a list of values by name")
+    if needs_sweep and not hasattr(recipe, "get_sweep"):
+        raise ValueError(f"{path} has no get_sweep(): name the values, as --set optim.lr=1e-4,3e-4")
     return recipe
 
 
@@ -107,7 +144,7 @@ def _check_keys(config: Any, points: list[Point], path: str) -> None:
         for part in name.split("."):
             # A recipe is a ConfigDict, which this module does not import.
             if not hasattr(section, "keys") or part not in section:
-                raise ValueError(f"{path}: get_sweep() names {name}, which is not in the recipe")
+                raise ValueError(f"{path}: the sweep names {name}, which is not in the recipe")
             section = section[part]
 
 

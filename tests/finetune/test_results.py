@@ -24,17 +24,17 @@ def test_the_best_evaluation_counts_or_the_last(tmp_path):
     rows = [{"dev/f1": x, "dev/loss": 1.0} for x in (0.25, 0.75, 0.5)]
     for best, step, since in (("dev/f1", 2, 1), ("-dev/f1", 1, 2), ("", 3, 0)):
         run = write_run(tmp_path / f"run {best.replace('/', ' ')}", best, *rows, init="runs/x")
-        assert results.read_result(run) == ("runs/x", step, rows[step - 1], since)
+        assert results.read_result(run)[1:] == ("runs/x", step, rows[step - 1], since)
 
 
 def test_an_evaluation_that_was_not_finite_is_never_the_best(tmp_path):
     first = {"dev/loss": float("nan"), "dev/f1": 0.25}
     run = write_run(tmp_path / "nan", "-dev/loss", first, init="x")
-    assert results.read_result(run) == ("x", 1, {"dev/loss": None, "dev/f1": 0.25}, 0)
+    assert results.read_result(run)[1:] == ("x", 1, {"dev/loss": None, "dev/f1": 0.25}, 0)
     assert "0.2500" in results.format_table([run])
     losses = [{"dev/loss": x} for x in (4.0, 3.0, float("inf"))]
     run = write_run(tmp_path / "inf", "-dev/loss", first, *losses, init="x")
-    assert results.read_result(run) == ("x", 3, {"dev/loss": 3.0}, 1)
+    assert results.read_result(run)[1:] == ("x", 3, {"dev/loss": 3.0}, 1)
 
 
 def test_the_table_tells_pretrained_from_random_weights(tmp_path, capsys):
@@ -56,11 +56,33 @@ def test_the_table_tells_pretrained_from_random_weights(tmp_path, capsys):
     ]
 
 
-def test_a_folder_without_a_fine_tuned_run_is_refused(tmp_path):
+def test_runs_that_differ_by_their_seed_have_a_mean(tmp_path):
+    sweep = {"low-0": (1e-4, 0, 3.0), "low-1": (1e-4, 1, 4.0), "high": (0.1, 0, 9.0)}
+    for name, (lr, seed, loss) in sweep.items():
+        recipe = dict(seed=seed, optim={"lr": lr}, objective={"name": "mlm"})
+        write_run(tmp_path / name, "", {"held_out/loss": loss}, **recipe)
+    lines = results.format_table([tmp_path / name for name in sweep]).splitlines()
+    rows = [line.split() for line in lines]
+    assert rows[0][-3:] == ["held_out/loss", "differs", "in"]
+    assert [row[-2:] for row in rows[1:3]] == [
+        ["3.0000", "optim.lr=0.0001"],
+        ["4.0000", "optim.lr=0.0001"],
+    ]
+    assert rows[3] == ["mean", "of", "2", "3.5000", "+-", "0.7071", "optim.lr=0.0001"]
+    assert rows[4][-2:] == ["9.0000", "optim.lr=0.1"]
+    assert len(rows) == 5
+
+
+def test_a_folder_of_seeds_is_its_runs(tmp_path):
+    (tmp_path / "all").mkdir()
+    for seed in (0, 1):
+        write_run(tmp_path / "all" / f"seed-{seed}", "", {"dev/f1": 0.5 + seed / 4}, seed=seed)
+    table = results.format_table([tmp_path / "all"])
+    assert "seed-1  random weights  1     0.7500" in table
+    assert "mean of 2" in table
+    assert "0.6250 +- 0.1768" in table
     with pytest.raises(UserError, match="holds no run"):
-        results.read_result(tmp_path)
-    with pytest.raises(UserError, match="not fine-tuned"):
-        results.read_result(write_run(tmp_path / "pretrained", ""))
+        results.format_table([tmp_path])
 
 
 def test_means_and_deviations_over_jobs_are_of_a_sample(capsys):

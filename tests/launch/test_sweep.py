@@ -92,7 +92,7 @@ def test_keys_that_end_alike_are_named_in_full(recipe):
     ("old", "new", "said"),
     [
         ("def get_sweep", "def other", "has no get_sweep()"),
-        ("optim.lr", "optim.rate", "names optim.rate, which is not in the recipe"),
+        ("optim.lr", "optim.rate", "the sweep names optim.rate, which is not in the recipe"),
         ("optim.lr", "seed.lr", "names seed.lr, which is not in the recipe"),
         ("(1e-4, 3e-3)", "(1e-4, 1e-4)", "would share the workdir swept-mini-lr=0.0001"),
         ("(1e-4, 3e-3)", "()", "get_sweep() returns no points"),
@@ -100,6 +100,24 @@ def test_keys_that_end_alike_are_named_in_full(recipe):
 )
 def test_a_wrong_sweep_is_refused(recipe, old, new, said):
     assert said in broken(recipe, old, new)
+
+
+def test_values_on_the_command_line_are_combined():
+    grid = ["optim.lr=1e-4,3e-4", "seed=0:2", "model.K=(1,2),(3,4)"]
+    assert sweep.combine(grid)[:3] == [
+        {"optim.lr": "1e-4", "seed": "0", "model.K": "(1,2)"},
+        {"optim.lr": "1e-4", "seed": "0", "model.K": "(3,4)"},
+        {"optim.lr": "1e-4", "seed": "1", "model.K": "(1,2)"},
+    ]
+    lines = sweep.commands("configs/elmo.py", ["python"], grid=grid[:2])
+    assert len(lines) == 4
+    assert lines[3].endswith("elmo-mini-lr=3e-4-seed=1 --config.optim.lr=3e-4 --config.seed=1")
+
+
+@pytest.mark.parametrize("grid", [["seed"], ["=1"], ["seed="], ["seed=1,,2"], ["seed=1:1"]])
+def test_values_that_are_none_are_refused(grid):
+    with pytest.raises(ValueError, match="--set"):
+        sweep.combine(grid)
 
 
 def test_missing_recipes_and_programs_are_refused(recipe):
