@@ -103,7 +103,7 @@ MORE = {
         head=dict(pool="max"),
     ),
     ("xlnet", "classify"): dict(encoder=dict(window=8)),
-    ("xlnet", "contrast"): dict(loss=dict(views=("shuffle", "feature_cutoff"))),
+    ("bert", "contrast"): dict(loss=dict(views=("shuffle", "feature_cutoff"))),
     ("xlnet", "tag"): dict(encoder=dict(window=8)),
 }
 # Each task once, and each backbone of a published system; the rest of the matrix takes minutes.

@@ -33,6 +33,7 @@ def test_the_projection_and_the_pooling_of_training_are_not_those_of_evaluation(
     np.testing.assert_allclose(found_BD, projected_BD, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_backbone_s_own_layer_is_its_pooler_s():
     tokens_BL, h_NBLD = np.zeros((2, 3), int), H_NBLD[:1, ..., :1] * np.ones(BERT.D, "f")
     init = functools.partial(BERT.init, mask=Mask(), train=False)

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 from flax import linen as nn
 
 from modules.metrics import Sum
@@ -59,9 +58,8 @@ def assert_close(a, b):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5), a, b)
 
 
-@pytest.mark.parametrize("parts", [2, 8])
-def test_parts_of_compared_rows_give_the_gradient_of_the_batch(parts):
-    (_, whole, loss), (_, dealt, dealt_loss) = (compute(Comparer(), n) for n in (1, parts))
+def test_parts_of_compared_rows_give_the_gradient_of_the_batch():
+    (_, whole, loss), (_, dealt, dealt_loss) = (compute(Comparer(), parts) for parts in (1, 4))
     assert_close((dealt, dealt_loss), (whole, loss))
 
 
