@@ -9,6 +9,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.support.tiny_runs import ROOT
 
@@ -57,3 +59,20 @@ def test_an_installed_package_trains_outside_the_checkout(wheel, tmp_path):
         check=True,
     )
     assert (tmp_path / "run" / "checkpoints" / "2").is_dir()
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12"])
+def test_the_constraints_pin_every_requirement_within_its_range(python):
+    lines = (ROOT / f"constraints-{python}.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
+    for line in (ROOT / "requirements.txt").read_text().splitlines():
+        if text := line.partition("#")[0].strip():
+            wanted = Requirement(text)
+            version = pinned[canonicalize_name(wanted.name)]
+            assert wanted.specifier.contains(version, prereleases=True), wanted
+
+
+def test_the_citation_and_the_package_have_one_version():
+    version = PROJECT["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {version}" in (ROOT / "CHANGELOG.md").read_text()
