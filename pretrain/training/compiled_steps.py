@@ -57,7 +57,7 @@ class Steps:
         """
         if unknown := (scalars or {}).keys() - state_lib.SCALARS.keys():
             raise ValueError(f"scalar {min(unknown)!r} is none of {', '.join(state_lib.SCALARS)}")
-        sum_parts = choose_sum(objective, parts)
+        options: dict[str, Any] = dict(parts=parts, sum_parts=choose_sum(objective, parts))
         self.objective, self.layout = objective, layout
         for data in train:
             layout.check_rows(data.B, parts)
@@ -76,22 +76,13 @@ class Steps:
         # Parameters say what decays and how deep they lie while their shapes are traced.
         infos = record.infos(shapes.params)
         tx = optimizer.with_infos(tx, infos)
-        options: dict[str, Any] = {"measure": norms(infos)} if norms else {}
+        options |= dict(average=average, **({"measure": norms(infos)} if norms else {}))
         shardings = layout.make_shardings(shapes)
         self.like = layout.add_shardings(shapes)
         # Made in their shards: the whole state need not fit on one device.
         self.init = self._bind_layout(jax.jit(init, out_shardings=shardings))
         train_step = jax.jit(
-            functools.partial(
-                state_lib.train_step,
-                objective,
-                tx,
-                train_rng,
-                parts=parts,
-                average=average,
-                sum_parts=sum_parts,
-                **options,
-            ),
+            functools.partial(state_lib.train_step, objective, tx, train_rng, **options),
             donate_argnums=0,  # the old state's memory becomes the new one's
             out_shardings=(shardings, None),
         )
