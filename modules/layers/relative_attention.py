@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
+from modules.kernels.dense import dense
 from modules.kernels.relative_shift import cut_rows
 from modules.kernels.softmax import softmax
 from modules.layers.dropout import Dropout
@@ -199,8 +200,7 @@ class Attention(nn.Module):
 
     def project_keys(self, kv_BJD, distances: Distances):
         # Each once for all streams.
-        k_BJHK = jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wk_DHK)
-        v_BJHK = jnp.einsum("BJD,DHK->BJHK", kv_BJD, self.wv_DHK)
+        k_BJHK, v_BJHK = (project(kv_BJD, w_DHK) for w_DHK in (self.wk_DHK, self.wv_DHK))
         k_BJHK, v_BJHK = (constrain_sharding(x, "BJHK") for x in (k_BJHK, v_BJHK))
         r = jnp.einsum("...RD,DHK->...RHK", distances.table, self.wr_DHK)
         if distances.backward_B is not None:
@@ -220,8 +220,7 @@ class Attention(nn.Module):
         content_HK, position_HK, segment_HK = self.biases() if self.untie_r else shared_biases
         # Of the queries, K numbers each: their scores are J.
         scale = self.K**-0.5
-        q_BLHK = jnp.einsum("BLD,DHK->BLHK", x_BLD, self.wq_DHK)
-        q_BLHK = constrain_sharding(q_BLHK, "BLHK")
+        q_BLHK = constrain_sharding(project(x_BLD, self.wq_DHK), "BLHK")
 
         a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", (q_BLHK + content_HK) * scale, k_BJHK)
         q_position_BLHK = (q_BLHK + position_HK) * scale
@@ -237,7 +236,14 @@ class Attention(nn.Module):
         p_BHLJ = softmax(a_BHLJ, view.visible, x_BLD.dtype)
         p_BHLJ = self.drop(p_BHLJ, train=train)
         o_BLHK = jnp.einsum("BHLJ,BJHK->BLHK", p_BHLJ, v_BJHK)
-        return jnp.einsum("BLHK,HKD->BLD", constrain_sharding(o_BLHK, "BLHK"), self.wo_HKD)
+        o_BLF = constrain_sharding(o_BLHK, "BLHK").reshape(*o_BLHK.shape[:2], -1)
+        return dense(o_BLF, self.wo_HKD.reshape(-1, self.D))
+
+
+def project(x_BLD, w_DHK):
+    """Projects states for every head: [B, L, H, K]."""
+    # As two dimensions: `dense` computes the weight's gradient by one large product.
+    return dense(x_BLD, w_DHK.reshape(len(w_DHK), -1)).reshape(*x_BLD.shape[:2], *w_DHK.shape[1:])
 
 
 class Block(nn.Module):
