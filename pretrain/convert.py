@@ -2,10 +2,12 @@
 
     python -m pretrain.convert --source=uncased_L-12_H-768_A-12 --workdir=runs/bert-base
     python -m pretrain.convert --workdir=runs/bert-mini --out=bert-mini-hf
+    python -m pretrain.convert --workdir=runs/consert --out=consert-st --pool=last_two
 
 The first makes a run of a folder with published weights of BERT, XLNet, GPT-1, GPT-2 or ELMo; the
-second writes a run's weights for other tools, as Hugging Face's by default.  Either prints what
-became of every array, and leaves nothing half-made.
+second writes a run's weights for other tools, as Hugging Face's by default; the third a folder that
+sentence-transformers loads, too.  Each prints what became of every array, and leaves nothing
+half-made.
 """
 
 import pathlib
@@ -14,6 +16,8 @@ from absl import flags, logging
 
 from pretrain import cli
 from pretrain.conversion import exporter, importer
+from pretrain.conversion.sentence_transformers import SentenceForm
+from pretrain.inference.layer_selection import SENTENCE_POOLS
 from pretrain.runtime.errors import UsageError
 
 flags.declare_key_flag("workdir")
@@ -26,6 +30,10 @@ DTYPE = flags.DEFINE_enum(
 )
 IGNORE = flags.DEFINE_string("ignore", "", "Arrays to leave out: a pattern of their names.")
 CHECK = flags.DEFINE_bool("check", False, "Compare with what the release says that it computes.")
+POOL = flags.DEFINE_enum(
+    "pool", "", ("", *SENTENCE_POOLS), "Write a folder for sentence-transformers, which pools so."
+)
+NORMALIZE = flags.DEFINE_bool("normalize", False, "With --pool: vectors have length 1.")
 LOWER = flags.DEFINE_bool("lower", None, "Text is lower-cased; default: as the files say.")
 VOCABULARY = flags.DEFINE_string("vocabulary", None, "A folder with the tokenizer's files.")
 
@@ -35,12 +43,22 @@ def main(_) -> None:
     if bool(SOURCE.value) == bool(OUT.value):
         raise UsageError("say --source=DIR to import weights, or --out=DIR to export them")
     workdir = pathlib.Path(str(cli.WORKDIR.value)).absolute()
+    if NORMALIZE.value and not POOL.value:
+        raise UsageError("--normalize is of sentence vectors: say --pool, too")
     if OUT.value:
+        form = SentenceForm(POOL.value, NORMALIZE.value) if POOL.value else None
         out = pathlib.Path(str(OUT.value))
         exporter.export_weights(
-            workdir, out, kind=KIND.value, system=SYSTEM.value, dtype=DTYPE.value or ""
+            workdir,
+            out,
+            kind=KIND.value,
+            system=SYSTEM.value,
+            dtype=DTYPE.value or "",
+            sentences=form,
         )
         return
+    if POOL.value:
+        raise UsageError("--pool is of what is written, with --out")
     if DTYPE.value:
         raise UsageError("--dtype is of what is written: a run's own weights are float32")
     importer.import_weights(

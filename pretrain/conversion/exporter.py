@@ -16,6 +16,7 @@ from pretrain.checkpoint.errors import DamagedError
 from pretrain.checkpoint.paths import list_steps
 from pretrain.conversion import drafts, systems
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
+from pretrain.conversion.sentence_transformers import SentenceForm, check_form, write_steps
 from pretrain.conversion.systems import ORIGIN, System
 from pretrain.formats import Spec
 from pretrain.formats.base import explain_write_errors
@@ -36,14 +37,18 @@ def export_weights(
     kind: str = "",
     system: str = "",
     dtype: str = "",
+    sentences: SentenceForm | None = None,
 ) -> None:
     """Writes the weights of the run in `workdir` as others read them, all or nothing.
+
+    A fine-tuned run's are those of its backbone; what its task has learned besides stays behind.
 
     Args:
         kind: of release, one that its system has; "": Hugging Face's, or the only one.
         system: a file of `pretrain.conversion.systems`, or a module of your own; "": the one that
             the run was imported as, or that can write it.
         dtype: of the arrays; "": as they came in, or float32.
+        sentences: how sentence-transformers is to make vectors; None: the folder is not for it.
 
     Raises:
         UserError: there is no run, its system has no such kind, the run computes what theirs
@@ -53,7 +58,12 @@ def export_weights(
     module = find_system(run, kind, system)
     kind = choose_kind(module, run, kind)
     dtype = dtype or read_dtype(workdir)
+    if sentences:
+        check_form(run, sentences, module.KINDS[kind].model_type)
     shapes = read_shapes(run)
+    if "objective" not in run.config:
+        whole, shapes = shapes, {k: x for k, x in shapes.items() if k.startswith("backbone/")}
+        say(f"left behind: {len(whole) - len(shapes)} parameters of the task")
     table = module.build_table(kind, shapes)
     if unmapped := list_unmapped(table, shapes):
         raise UserError(f"such a release has no place for {', '.join(unmapped)}")
@@ -69,6 +79,9 @@ def export_weights(
         file = form.weights.replace("*.", "model.").replace("*", "")
         place = draft / file if file else draft
         writer(place, specs, stream_arrays(run, table, shapes, specs))
+        if sentences:
+            with explain_write_errors(folder):
+                write_steps(run, draft, sentences, read_pooler(run, sentences, shapes))
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     say(f"{len(specs)} arrays of {numbers:,} numbers, {dtype}, in {folder}")
     for name, why in table.absent.items():
@@ -199,6 +212,12 @@ def assemble(
     if not np.isfinite(array.astype(np.float32)).all():
         raise UserError(f"{name} does not fit in {array.dtype}: take another --dtype")
     return array
+
+
+def read_pooler(run: Run, form: SentenceForm, shapes: Shapes) -> list[np.ndarray]:
+    """Reads weight and bias of the backbone's pooler, if sentences are pooled by it."""
+    names = ("backbone/pool_DD", "backbone/pool_bias_D") if form.pool == "pooler" else ()
+    return [read_parameter(run, name, shapes[name]) for name in names]
 
 
 def read_parameter(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -256,6 +256,8 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
 
 
 def find_architecture(run: Run) -> str:
+    if "objective" not in run.config:  # of a fine-tuned run the backbone goes out alone
+        return ARCHITECTURES[False, False]
     return ARCHITECTURES[run.head.transform, run.config.objective.get("nsp", True)]
 
 

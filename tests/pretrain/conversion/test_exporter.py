@@ -1,5 +1,7 @@
 """A run goes out as its numbers fit, or not at all."""
 
+import json
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from pretrain.conversion import exporter
 from pretrain.formats import npz, safetensors
 from pretrain.inference.trained_run import load_backbone_params, load_run
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.json_files import read_json
 from tests.support import bert_release
 from tests.support.bert_release import import_release, leaves, rewrite
 from tests.support.failing_disk import refused
@@ -40,6 +43,21 @@ def test_half_precision_goes_out_when_asked_and_then_stays(run, tmp_path, dtype)
         (tmp_path / name / "model.safetensors").read_bytes() for name in ("half", "back")
     )
     assert first == second
+
+
+def test_a_fine_tuned_run_goes_out_as_its_backbone_alone(run, tmp_path):
+    tuned = bert_release.copy(run, tmp_path / "tuned")
+    (tuned / "origin.json").unlink()
+    config = json.loads((tuned / "config.json").read_text())
+    del config["objective"]
+    (tuned / "config.json").write_text(json.dumps(config))
+    said = []
+    exporter.export_weights(tuned, tmp_path / "out", said.append)
+    assert said[0].startswith("left behind: ")
+    assert read_json(tmp_path / "out/config.json")["architectures"] == ["BertModel"]
+    with safetensors.open_arrays(tmp_path / "out") as arrays:
+        kinds = {name.partition(".")[0] for name in arrays.specs}
+        assert kinds == {"embeddings", "encoder", "pooler"}
 
 
 def test_a_number_too_large_for_half_precision_is_not_made_infinite(changed, tmp_path):
