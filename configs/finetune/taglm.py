@@ -62,7 +62,16 @@ def tagger(examples: ConfigDict, join: str, steps_per_epoch: int) -> ConfigDict:
     config.optim = common.constant(name="adamw", lr=1e-3, b1=0.9, b2=0.999, eps=1e-8, clip=5.0)
     config.optim.freeze = "" if join == "none" else "backbone"
     config.epochs = 100.0  # at most: the annealing ends it
-    config.hooks = dict(anneal=dict(name="pretrain.training.anneal", metric="dev/f1"))
+    config.hooks = dict(
+        anneal=dict(
+            name="pretrain.training.anneal",
+            metric="dev/f1",
+            patience=5,
+            factor=0.1,
+            cuts=2,
+            length=5,
+        )
+    )
     config.train.update(eval_every=steps_per_epoch, save_every=steps_per_epoch)
     return config
 
