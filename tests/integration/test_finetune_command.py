@@ -101,3 +101,43 @@ def test_two_processes_learn_and_score_what_one_does(command, toy, tmp_path, str
     assert list(one) == list(two)
     for step, values in one.items():
         assert two[step] == pytest.approx(values, rel=1e-3)
+
+
+@pytest.fixture
+def several(tmp_path):
+    """(folder) -> the words of a job of two tasks, whose steps are of one or the other."""
+    trees = [f"({n % 5} (2 {'good' if n % 5 > 2 else 'bad'}) (2 film))" for n in range(37)]
+    (tmp_path / "trees").write_text("\n".join(trees) + "\n")
+    (tmp_path / "vectors.txt").write_text("good 0.5 -1.25 0.25\na 0.25 1.5 0.5\n")
+    flags = {
+        **{
+            f"tasks.{task}.data.{split}": tmp_path / "trees"
+            for task in ("sst1", "sst2")
+            for split in ("train", "dev", "test")
+        },
+        "vectors.path": tmp_path / "vectors.txt",
+        "batches.B": 8,
+        "batches.eval_B": 8,
+        "optim.steps": STEPS,
+        "train.eval_every": 4,
+        "train.save_every": 2,
+    }
+
+    def command(name):
+        job = [sys.executable, "-m", "finetune.main"]
+        job += ["--config=configs/finetune/textrnn.py:coupled", f"--workdir={tmp_path / name}"]
+        return [*job, *(f"--config.{field}={value}" for field, value in flags.items())]
+
+    return command
+
+
+def test_two_processes_learn_several_tasks_as_one_does(several, toy, tmp_path):
+    finished(several("one"), toy)
+    launch = [sys.executable, "-m", "launch.local", "-n", "2", "--"]
+    finished([*launch, *several("two")], toy, devices=2)
+    one, two = (evaluations(tmp_path / name) for name in ("one", "two"))
+    assert len(one) == STEPS / 4
+    assert {"sst1/dev/accuracy", "sst2/test/loss", "mean/dev"} <= one[STEPS].keys()
+    for step, values in one.items():
+        assert two[step] == pytest.approx(values, rel=1e-3)
+    assert (tmp_path / "two" / "predictions" / "sst2" / "test.jsonl").exists()
