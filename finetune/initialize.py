@@ -48,9 +48,9 @@ def restore_backbone(
             head = named_leaves.flatten(load_head_params(start.run, layout))
             old |= {LANGUAGE_MODEL_HEAD + name: x for name, x in head.items()}
         for task in start.heads:
-            own, _ = load_named_params(start.run, layout, f"{TASKS}{task}/")
+            learned, _ = load_named_params(start.run, layout, f"{TASKS}{task}/")
             # Another recipe may have given the task another network above the backbone.
-            old |= {k: x for k, x in own.items() if k in new and new[k].shape == x.shape}
+            old |= {k: x for k, x in learned.items() if k in new and new[k].shape == x.shape}
         merged, table = transfer.merge(new, old)
         say(f"weights of {start.run.workdir}, step {step}:")
         for line in table:

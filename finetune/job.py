@@ -15,8 +15,15 @@ from ml_collections import ConfigDict
 from finetune import tasks
 from finetune.inputs import task_vectors, word_vectors
 from finetune.inputs.rows import RowBuilder
-from finetune.parts import Part, Section, build_layouts, iter_texts, list_sections, read_examples
 from finetune.several.mixture import Mixture
+from finetune.several.parts import (
+    Part,
+    Section,
+    build_layouts,
+    iter_texts,
+    list_sections,
+    read_examples,
+)
 from finetune.several.shared_tasks import SharedTasks
 from finetune.starting_point import Start, open_start
 from finetune.tuned_run import TunedRun
@@ -74,8 +81,9 @@ class Job(NamedTuple):
     def tune(self, values: Mapping[str, float | None]) -> None:
         """Sets what the best evaluation decides of each task, as a threshold."""
         for name, part in self.parts.items():
-            own = name_stream(name, "")
-            part.data.tune({k.removeprefix(own): x for k, x in values.items() if k.startswith(own)})
+            begin = name_stream(name, "")
+            own_values = {k: x for k, x in values.items() if k.startswith(begin)}
+            part.data.tune({k.removeprefix(begin): x for k, x in own_values.items()})
 
 
 def name_stream(task: str, split: str) -> str:
@@ -200,11 +208,11 @@ def combine(
 
 def narrow_means(means: Mapping[str, Sequence[str]], parts: Mapping[str, Part]) -> ConfigDict:
     """Returns the means over the numbers of these tasks, without those that have none."""
-    own = {
+    narrowed = {
         mean: tuple(name for name in names if name.partition("/")[0] in parts)
         for mean, names in means.items()
     }
-    return ConfigDict({mean: names for mean, names in own.items() if names})
+    return ConfigDict({mean: names for mean, names in narrowed.items() if names})
 
 
 def find_heads(pretrained: Run | None, parts: Mapping[str, Part]) -> tuple[str, ...]:

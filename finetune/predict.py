@@ -21,11 +21,12 @@ from typing import IO, Any
 import jax
 from absl import flags
 
-from finetune import job, parts
+from finetune import job
 from finetune.prediction import plain_texts, streaming
 from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
 from finetune.prediction.submissions import WRITERS, open_draft
+from finetune.several import parts
 from pretrain import arguments, cli
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh

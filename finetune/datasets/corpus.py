@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from finetune import datasets, parts
+from finetune import datasets
+from finetune.several import parts
 from pretrain.data.corpus.sources import Document, Source
 from pretrain.runtime.errors import UserError
 

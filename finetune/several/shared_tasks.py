@@ -69,9 +69,9 @@ def weigh_metrics(by_task: Mapping[str, Metrics], weights: Mapping[str, float]) 
     ]
     # The step divides by it once: parts of a batch count by what they weigh.
     weight = sum(metrics["loss"].weight for metrics in by_task.values())
-    each = {
+    named = {
         f"{task}_{name}": dataclasses.replace(x, train=False)
         for task, metrics in by_task.items()
         for name, x in metrics.items()
     }
-    return {"loss": Sum(weight * sum(trained), weight, train=True), **each}
+    return {"loss": Sum(weight * sum(trained), weight, train=True), **named}

@@ -48,8 +48,8 @@ class TaskData(Defaults):
             self.parts[name] = tasks.build_data(inputs, examples, **fields)
 
     def to_config(self) -> dict[str, Any]:
-        own = {name: part.to_config() for name, part in self.parts.items()}
-        return {"parts": {name: x | own[name] for name, x in self.sections.items()}}
+        learned = {name: part.to_config() for name, part in self.parts.items()}
+        return {"parts": {name: x | learned[name] for name, x in self.sections.items()}}
 
     def encoder_fields(self) -> dict[str, Any]:
         every = [part.encoder_fields() for part in self.parts.values()]
@@ -59,8 +59,8 @@ class TaskData(Defaults):
         """Builds a `Task` of the parts'; what head and loss say holds where a part says nothing."""
         given, parts = Given(encoder.has_backbone_states), {}
         for name, part in self.parts.items():
-            own = self.sections[name]
-            fields = _drop_unset(head, own.get("head")), _drop_unset(loss, own.get("loss"))
+            section = self.sections[name]
+            fields = [_drop_unset(x, section.get(k)) for k, x in (("head", head), ("loss", loss))]
             parts[name] = part.build_task(backbone, given, *fields)
         weights = {name: float(x.get("weight", 1.0)) for name, x in self.sections.items()}
         return Task(backbone, encoder, parts, weights)
@@ -88,27 +88,27 @@ class TaskData(Defaults):
         for name in placed:
             if any((by_part[name][x] != shared[x]).any() for x in ROWS if x in shared):
                 raise UserError(f"task.parts.{name} frames texts otherwise than {placed[0]} does")
-        own = {
+        labels = {
             f"{name}.{k}": x
             for name, arrays in by_part.items()
             for k, x in arrays.items()
             if k not in READ
         }
-        return shared | own
+        return shared | labels
 
     def scores(self, examples: Sequence[dict], outputs: Arrays) -> dict[str, float]:
         """Computes the metrics of every part, as "slots_f1", and the share of `exact` rows.
 
         "exact": all parts' labels of the row are right, where every part can tell.
         """
-        each = {name: select_part(name, outputs) for name in self.parts}
+        by_part = {name: select_part(name, outputs) for name in self.parts}
         scores = {
             f"{name}_{metric}": x
             for name, part in self.parts.items()
-            for metric, x in part.scores(examples, each[name]).items()
+            for metric, x in part.scores(examples, by_part[name]).items()
         }
         hits = [
-            part.hits(examples, each[name])
+            part.hits(examples, by_part[name])
             for name, part in self.parts.items()
             if hasattr(part, "hits")
         ]
@@ -145,8 +145,8 @@ def has_places(arrays: Arrays) -> bool:
 
 def select_part(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arrays of a part, under the names that it gave them."""
-    own = f"{name}."
-    return {k.removeprefix(own): x for k, x in arrays.items() if k.startswith(own)}
+    begin = f"{name}."
+    return {k.removeprefix(begin): x for k, x in arrays.items() if k.startswith(begin)}
 
 
 class Given(nn.Module):

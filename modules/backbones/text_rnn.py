@@ -14,7 +14,7 @@ from modules import plugins
 from modules.activation_sharding import constrain_sharding
 from modules.backbones.word_network import WordNetwork
 from modules.layers import params
-from modules.layers.peephole_lstm import Gates, PeepholeLSTM, scan_lstms
+from modules.layers.peephole_lstm import PeepholeLSTM, scan_lstms
 from modules.layers.rnn import to_reading_order, to_text_order
 from modules.masks import Mask
 
@@ -25,9 +25,8 @@ class Backbone(WordNetwork):
     Attributes:
         V, D, dropout, init_scale: see `WordNetwork`; all weights are drawn as the vectors are.
         U: units of an LSTM.
-        sharing: model I, "uniform": one LSTM; II, "coupled": one for each task, whose candidates
-            are mixed of all their states (the paper's are pairs); III, "shared": one for each
-            task above a biLSTM of all.
+        sharing: "uniform", I: one LSTM; "coupled", II: one for each task, whose candidates are
+            mixed of all their states; "shared", III: one for each above a biLSTM of all.
         tasks: their names.
         own_D: width of the vectors of a task's own in model I; 0: there are none.
         unroll: positions per step of the scan over positions.
@@ -65,12 +64,8 @@ class Backbone(WordNetwork):
             self._make_shared()
 
     def _make_own_vectors(self) -> None:
-        init = params.initializer("uniform", self.init_scale)
-        names, shape = {task: f"own_{task}_VD" for task in self.tasks}, (self.V, self.own_D)
-        self.own = {
-            task: params.param(self, name, init, shape, decay=True, is_table=True, depth=0)
-            for task, name in names.items()
-        }
+        names = {task: f"own_{task}_VD" for task in self.tasks}
+        self.own = {k: self.make_table(x, decay=True, D=self.own_D) for k, x in names.items()}
         params.set_tasks(self, **{name: task for task, name in names.items()})
 
     def _make_shared(self) -> None:
@@ -150,10 +145,6 @@ class Backbone(WordNetwork):
             raise ValueError(f"network={network!r}: this TextRNN has {', '.join(self.tasks)}")
         return network
 
-    def _read_uniform(self, x_BLD, valid_BL, task: str):
-        del task  # it is in the vectors
-        return scan_lstms([self.rnn(x_BLD)], valid_BL[None], self.unroll)[0]
-
     def _read_coupled(self, x_BLD, valid_BL, task: str):
         # Every task's LSTM reads the text, as each goes into the others' candidates.
         lstms = [self.rnns[name](x_BLD) for name in self.tasks]
@@ -170,20 +161,24 @@ class Backbone(WordNetwork):
         r_BLGU = jnp.einsum("BLD,DGU->BLGU", s_BLD, joint_DGU, preferred_element_type=a_BLGU.dtype)
         share_BLU = jax.nn.sigmoid(a_BLGU[:, :, 5] + r_BLGU[:, :, 1]) * r_BLGU[:, :, 0]
         a_BLGU = a_BLGU.at[:, :, 3].add(share_BLU)[:, :, :5]
-        own = Gates(a_BLGU, gates.wh_DGU, gates.peep_GU)
-        return scan_lstms([own], valid_BL[None], self.unroll)[0]
+        return scan_lstms([gates._replace(a_BLGU=a_BLGU)], valid_BL[None], self.unroll)[0]
 
     def read_shared(self, x_BLD, valid_BL):
         """Computes the shared biLSTM's states [B, L, 2 U], forwards first."""
         x_BZLD, valid_BZL = (to_reading_order(x, 2) for x in (x_BLD, valid_BL))
         lstms = [lstm(x_BZLD[:, z]) for z, lstm in enumerate(self.shared)]
-        h_ZBLU = scan_lstms(lstms, jnp.moveaxis(valid_BZL, 1, 0), self.unroll)
-        h_BLZU = to_text_order(jnp.moveaxis(h_ZBLU, 0, 1))
-        return h_BLZU.reshape(*h_BLZU.shape[:2], -1).astype(self.dtype)
+        h_BZLU = scan_lstms(lstms, jnp.moveaxis(valid_BZL, 1, 0), self.unroll).swapaxes(0, 1)
+        return to_text_order(h_BZLU).reshape(*x_BLD.shape[:2], -1).astype(self.dtype)
+
+
+def read_uniform(model: Backbone, x_BLD, valid_BL, task: str):
+    """Computes the states of the one LSTM; the task is in its words' vectors."""
+    del task
+    return scan_lstms([model.rnn(x_BLD)], valid_BL[None], model.unroll)[0]
 
 
 READERS: dict[str, Callable] = {
-    "uniform": Backbone._read_uniform,
+    "uniform": read_uniform,
     "coupled": Backbone._read_coupled,
     "shared": Backbone._read_shared,
 }

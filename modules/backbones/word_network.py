@@ -42,10 +42,11 @@ class WordNetwork(nn.Module):
         self.token_VD = self.make_table("token_VD", decay=True)
         self.drop = Dropout(self.dropout)
 
-    def make_table(self, name: str, *, decay: bool):
-        """Makes or reads vectors of all words, [V, D]."""
+    def make_table(self, name: str, *, decay: bool, D: int = 0):
+        """Makes or reads vectors of all words, [V, D]; D=0: as wide as the model's words."""
         init = params.initializer("uniform", self.init_scale)
-        return params.param(self, name, init, (self.V, self.D), decay=decay, is_table=True, depth=0)
+        shape = self.V, D or self.D
+        return params.param(self, name, init, shape, decay=decay, is_table=True, depth=0)
 
     @property
     def is_causal(self) -> bool:
@@ -87,21 +88,19 @@ class WordNetwork(nn.Module):
         memory=None,
         edit: Edit | None = None,
         train: bool,
-        **chosen: Any,
+        **which: Any,
     ) -> Output:
         """Computes the last layer's states, see `modules.backbones.Backbone`; 0 at padding.
 
         Args:
-            chosen: which of several networks reads, of a subclass that has these.
+            which: names the network that reads, of a subclass that has several.
         """
         del segments_BL  # words of all segments are read alike
         refuse_arguments(self.KIND, positions_BL=positions_BL)
-        all_BLD, memory = self._read(tokens, mask, memory, edit, train=train, **chosen)
+        all_BLD, memory = self._read(tokens, mask, memory, edit, train=train, **which)
         return Output(at(all_BLD[-1], slots_BP), memory)
 
-    def layer_states(
-        self, tokens, *, mask: Mask, segments_BL=None, memory=None, **chosen: Any
-    ) -> Output:
+    def layer_states(self, tokens, *, mask: Mask, segments_BL=None, memory=None, **which) -> Output:
         """Computes every layer's states, the words' vectors before: [N + 1, B, L, D].
 
         Raises:
@@ -114,7 +113,7 @@ class WordNetwork(nn.Module):
                 f"words are {self.D} wide and states {width}: all layers together are read of a "
                 f"model with model.D={width}, of any other the top layer alone"
             )
-        all_BLD, memory = self._read(tokens, mask, memory, train=False, **chosen)
+        all_BLD, memory = self._read(tokens, mask, memory, train=False, **which)
         return Output(jnp.stack(all_BLD), memory)
 
     def initial_memory(self, B: int) -> Any:
@@ -144,7 +143,7 @@ class WordNetwork(nn.Module):
         edit: Edit | None = None,
         *,
         train: bool,
-        **chosen: Any,
+        **which: Any,
     ):
         # All layers together, the words' vectors first: a call wants the last, `layer_states` all.
         if reason := self.refusal(mask):
@@ -153,13 +152,13 @@ class WordNetwork(nn.Module):
             # What has read a text from its end has nothing to hand on to the text behind it.
             refuse_arguments("a network that reads what comes", memory=memory)
         valid_BL = valid_positions(mask, *tokens_BL.shape)
-        x_BLD = params.reshard_embedding_rows(self.look_up(tokens_BL, **chosen), self.V)
+        x_BLD = params.reshard_embedding_rows(self.look_up(tokens_BL, **which), self.V)
         x_BLD = params.mark_inputs(self, x_BLD)
         # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
         x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
         x_BLD = self.drop_words(x_BLD, tokens_BL, train=train)
         x_BLD = x_BLD if edit is None else edit(x_BLD)
         states, memory = self.read_layers(
-            x_BLD, valid_BL, mask=mask, memory=memory, train=train, **chosen
+            x_BLD, valid_BL, mask=mask, memory=memory, train=train, **which
         )
         return [x_BLD, *states], memory

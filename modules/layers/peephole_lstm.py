@@ -16,7 +16,7 @@ from modules.layers import params
 
 
 class Gates(NamedTuple):
-    """What a scan reads of one LSTM; a list of them with their arrays stacked in front, Z.
+    """Holds what a scan reads of one LSTM.
 
     Attributes:
         a_BLGU: what gates have of the input, in the order in, forget, out, candidate, and where
@@ -90,8 +90,8 @@ def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1):
         new_ZBU = forget_ZBU * c_ZBU + in_ZBU * candidate_ZBU
         # The cell after the step: Graves's output gate sees the new one.
         out_ZBU = jax.nn.sigmoid(s_GZBU[2] + out_Z1U * new_ZBU) * jnp.tanh(new_ZBU)
-        kept = jnp.where(valid_ZB1, out_ZBU, h_ZBU), jnp.where(valid_ZB1, new_ZBU, c_ZBU)
-        return kept, jnp.where(valid_ZB1, out_ZBU, 0)
+        after = jnp.where(valid_ZB1, out_ZBU, h_ZBU), jnp.where(valid_ZB1, new_ZBU, c_ZBU)
+        return after, jnp.where(valid_ZB1, out_ZBU, 0)
 
     zeros_ZBU = jnp.zeros((Z, B, U), a_ZBLGU.dtype)
     inputs = jnp.moveaxis(a_ZBLGU, 2, 0), jnp.moveaxis(valid_ZBL, 2, 0)[..., None]

@@ -139,10 +139,7 @@ class Steps:
         return total
 
     def predict(self, params, data, stop) -> dict[str, np.ndarray] | None:
-        """Returns predictions for every row of `data`, which are of one task, in its order.
-
-        None: `stop()` asked to break off.
-        """
+        """Returns predictions for the rows of `data`, of one task, in order; None if `stop()`."""
         blocks: list[dict[str, np.ndarray]] = []
         for _, batch in read_batches(data, 0, self.layout.find_rows(data.B)):
             arrays = self.layout.shard_batch(batch, data.B)
@@ -153,8 +150,7 @@ class Steps:
             if stop():
                 return None
         whole = {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
-        # Rows that fill up the last batch weigh 0.
-        is_row_B = whole.pop("weight_B") > 0
+        is_row_B = whole.pop("weight_B") > 0  # those that fill up the last batch weigh 0
         return {name: x[is_row_B] for name, x in whole.items()}
 
     def _compile_carry(self, data):

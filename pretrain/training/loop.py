@@ -107,17 +107,8 @@ def run(
         writer = stack.enter_context(contextlib.closing(Writer(workdir, int(state.step))))
         monitor = StepMonitor(writer, progress, objective.flops, plan.patience)
         logger = MetricsLogger(plan.log_every, monitor, rate, Goodput(watch.began))
-        evaluate = Evaluate(
-            plan.eval_every,
-            steps,
-            evals,
-            stop,
-            writer,
-            progress,
-            plan.eval_batches,
-            score,
-            plan.means,
-        )
+        which = plan.eval_batches, score, plan.means
+        evaluate = Evaluate(plan.eval_every, steps, evals, stop, writer, progress, *which)
         best = open_best(stack, workdir, plan, saved, steps.like.params, progress)
         stateful = [logger, evaluate, *best, *extra_hooks]
         # Last: it saves the states that all other hooks have reached at this step.

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 
 from configs.finetune import textrnn
 from finetune import job as jobs
-from finetune import parts
+from finetune.several import parts
 from modules.layers.params import recording
 from pretrain.data.batches import name_arrays, split_tasks
 from pretrain.data.tokenizers import wordpiece

@@ -3,7 +3,7 @@
 import pytest
 from ml_collections import ConfigDict
 
-from finetune import parts
+from finetune.several import parts
 from pretrain.runtime.errors import UserError
 from tests.support import tiny_jobs
 from tests.support.tiny_jobs import ignore, several, table

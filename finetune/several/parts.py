@@ -28,7 +28,7 @@ DRAWN = ("folds", "fold", "dev_share", "split_seed")  # fields of `data` that ar
 
 
 class Section(NamedTuple):
-    """What a recipe says of one task.
+    """Holds what a recipe says of one task.
 
     Attributes:
         data, task: its sections; `data` is a ConfigDict still.
