@@ -37,7 +37,7 @@ WANTS = (
 
 
 class Columns(NamedTuple):
-    """Where the texts and the score are in a row; a row may have more columns at its end."""
+    """Names the columns of the texts and the score; a row may have more at its end."""
 
     texts: tuple[Column, Column]
     score: Column

@@ -25,7 +25,7 @@ class Pairs(NamedTuple):
 
 
 class Post(NamedTuple):
-    """What becomes of vectors before they are compared.
+    """Processes vectors before they are compared.
 
     Attributes:
         normalize: they are divided by their length first.

@@ -27,14 +27,14 @@ EVERY_MODE = (*MODES.values(), "max_tokens", "mean_sqrt_len_tokens", "weightedme
 
 
 class SentenceForm(NamedTuple):
-    """How a release makes a vector of a sentence: see `layer_selection.SENTENCE_POOLS`."""
+    """Says how a release makes a vector of a sentence: see `layer_selection.SENTENCE_POOLS`."""
 
     pool: str
     normalize: bool = False
 
 
 class Step(NamedTuple):
-    """A step behind the network: its class, its configuration, and its arrays."""
+    """Holds a step behind the network: its class, its configuration, and its arrays."""
 
     kind: str
     config: dict[str, Any]

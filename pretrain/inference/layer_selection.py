@@ -21,7 +21,7 @@ class Choice(NamedTuple):
 
     @property
     def is_one(self) -> bool:
-        """Whether each position has one vector."""
+        """Returns whether each position has one vector."""
         return self.flat or self.weights is not None
 
     def is_top(self, count: int) -> bool:
