@@ -49,8 +49,8 @@ def base() -> ConfigDict:
 
 def adadelta(**fields) -> dict:
     """Returns the section `optim` of AdaDelta, whose rate is 1 from the first step to the last."""
-    own = dict(name="adadelta", lr=1.0, rho=0.95, eps=1e-6, l2=0.0, clip_value=0.0)
-    return constant(**{**own, **fields})
+    rule = dict(name="adadelta", lr=1.0, rho=0.95, eps=1e-6, l2=0.0, clip_value=0.0)
+    return constant(**{**rule, **fields})
 
 
 def constant(**fields) -> dict:

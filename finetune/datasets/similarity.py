@@ -153,5 +153,5 @@ def _read_scored(path: str, scores: Path) -> Read:
             records.parse_number(number, f"{scores}, line {line}")
             rows.append((where, [*parts[:2], number]))
     layout = _make_layout(Columns((0, 1), 2))
-    found = records.examples(rows, layout, lambda row, where: row, strict=True)
-    return Read(found.examples, [*found.notes, *skipped.notes()])
+    result = records.examples(rows, layout, lambda row, where: row, strict=True)
+    return Read(result.examples, [*result.notes, *skipped.notes()])

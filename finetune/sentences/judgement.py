@@ -60,10 +60,10 @@ def read_pairs(paths: Sequence[str]) -> tuple[list[Pairs], list[str]]:
     files = [(file, path) for path in paths for file in list_files(path)]
     pairs, notes = [], []
     for file, task in files:
-        found = datasets.read("similarity", file)
-        texts = [(first, second) for first, second in (x["texts"] for x in found.examples)]
-        pairs.append(Pairs(file, task, texts, np.array([x["label"] for x in found.examples])))
-        notes += found.notes
+        content = datasets.read("similarity", file)
+        texts = [(first, second) for first, second in (x["texts"] for x in content.examples)]
+        pairs.append(Pairs(file, task, texts, np.array([x["label"] for x in content.examples])))
+        notes += content.notes
     return pairs, notes
 
 

@@ -28,8 +28,8 @@ def find(named: str, command: str = "") -> str:
     places = FOLDERS[::-1] if command == "finetune" else FOLDERS
     # A file of the user's comes first, then a path from where the recipes are, then a name.
     files = [Path(path), ROOT / path, *(ROOT / folder / f"{path}.py" for folder in places)]
-    found = next((file for file in files if file.suffix == ".py" and file.is_file()), path)
-    return f"{found}{colon}{preset}"
+    file = next((file for file in files if file.suffix == ".py" and file.is_file()), path)
+    return f"{file}{colon}{preset}"
 
 
 def load(named: str) -> ConfigDict:
