@@ -4,14 +4,31 @@ import contextlib
 import copy
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from modules.metrics import Metrics, Sum, add
+from pretrain.data.batches import split_tasks
+from pretrain.distributed.sharding import parse_letters
 from pretrain.training.metrics import compute_means
 from pretrain.training.train_state import StepMetrics
+
+
+def measure_length(batch: Mapping[str, Any], most: int) -> int:
+    """Measures how many positions a batch has of each row, those of several tasks added up.
+
+    Args:
+        most: of its layout, which may cut a batch to fewer; also the result where no array says.
+    """
+    lengths: dict[str, int] = {}
+    for task, arrays in split_tasks(batch).items():
+        for name, x in arrays.items():
+            if (axis := parse_letters(name).find("L")) >= 0:
+                lengths[task] = max(lengths.get(task, 0), x.shape[axis])
+    return min(sum(lengths.values()) or most, most)
 
 
 class Meter:

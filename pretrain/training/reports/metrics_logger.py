@@ -27,15 +27,22 @@ class StepMonitor:
         self.writer, self.progress = writer, progress
         self.flops, self.patience = flops, patience
         self.meter = Meter()
-        self.step, self.data, self.report = 0, None, Report()
+        self.step, self.report = 0, Report()
+        self.shapes = set[tuple[int, int]]()  # that a step was compiled for
 
-    def observe(self, step: int, data, metrics: StepMetrics) -> Report:
-        """Takes in step number `step`, on a batch of the layout `data`, and starts its report."""
-        self.meter.compiling |= data is not self.data
-        self.step, self.data, self.report = step, data, Report(metrics)
+    def observe(self, step: int, data, metrics: StepMetrics, L: int) -> Report:
+        """Takes in step number `step`, on a batch of the layout `data`, and starts its report.
+
+        Args:
+            L: positions of the batch, of which the layout may have more.
+        """
+        shape = (id(data), L)
+        self.meter.compiling |= shape not in self.shapes
+        self.shapes.add(shape)
+        self.step, self.report = step, Report(metrics)
         # A step is looked at when the next is on its way, so that the device never waits for the
         # host.
-        done = self.meter.add(metrics, data.B * data.L, self.flops(data.B, data.L))
+        done = self.meter.add(metrics, data.B * L, self.flops(data.B, L))
         self._check(step - 1, done)
         return self.report
 

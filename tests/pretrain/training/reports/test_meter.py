@@ -4,9 +4,11 @@ import json
 import math
 
 import jax.numpy as jnp
+import numpy as np
+import pytest
 
 from modules.metrics import Sum
-from pretrain.training.reports.meter import Meter
+from pretrain.training.reports.meter import Meter, measure_length
 from pretrain.training.train_state import StepMetrics
 
 
@@ -57,3 +59,17 @@ def test_the_meter_leaves_skipped_steps_out():
     take(meter, step_metrics(math.nan, 1))
     meter.add(None)
     assert meter.read()[0] == {}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "length"),
+    [
+        ({"tokens_BL": (2, 5), "weight_B": (2,)}, 5),
+        ({"tokens_BZL": (2, 2, 9)}, 8),  # rows hold the token behind the last one, too
+        ({"tokens_BOL": (2, 4, 6)}, 6),
+        ({"a/tokens_BL": (2, 3), "b/tokens_BL": (2, 4)}, 7),
+        ({"features_BF": (2, 5)}, 8),
+    ],
+)
+def test_a_batch_is_as_long_as_its_arrays_are(shapes, length):
+    assert measure_length({name: np.zeros(x) for name, x in shapes.items()}, 8) == length

@@ -20,8 +20,8 @@ def observe(tmp_path):
     writer = Writer(tmp_path, 0)
     monitor = StepMonitor(writer, Progress(9), lambda B, L: 1.0, patience=2)
 
-    def observe(step, skips):
-        return monitor.observe(step, DATA, StepMetrics({}, np.float32(1), np.int32(skips)))
+    def observe(step, skips, L=3):
+        return monitor.observe(step, DATA, StepMetrics({}, np.float32(1), np.int32(skips)), L)
 
     observe.monitor = monitor
     yield observe
@@ -45,3 +45,12 @@ def test_patience_ends_the_run_with_an_error_in_the_latest_report(observe):
     assert report.stop
     assert not report.is_finished
     assert isinstance(report.error, NotFiniteError)
+
+
+def test_a_cut_batch_counts_as_long_as_it_is_and_new_lengths_are_not_timed(observe):
+    meter = observe.monitor.meter
+    for step, L in enumerate((3, 2, 3, 2), 1):
+        with meter.measure_wait():
+            pass
+        observe(step, 0, L)
+    assert (meter.steps, meter.tokens) == (2, 2 * 3 + 2 * 2)  # the first of each was compiled
