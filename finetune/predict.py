@@ -35,6 +35,7 @@ from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("overwrite")
+flags.declare_key_flag("text")
 FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's, with its fields.")
 FIELDS = flags.DEFINE_string(
     "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
@@ -44,9 +45,6 @@ SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has fo
 ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
 SUBMISSION = flags.DEFINE_enum("submission", "", ["", "glue", "squad"], "As a benchmark wants it.")
 WITH = flags.DEFINE_list("with", [], "Fine-tuned runs to average probabilities with: runs/b,runs/c")
-TEXT = flags.DEFINE_multi_string(
-    "text", [], "A text to predict, in place of a file; may be repeated."
-)
 SCORE = flags.DEFINE_bool("score", True, "Print metrics where labels are there; holds those rows.")
 
 
@@ -90,8 +88,8 @@ def parse_words(words: list[str]) -> tuple[str, str]:
         UsageError: there are too many words, or too few.
         UserError: the file to write is there, and --overwrite is not given.
     """
-    source, *rest = ["", *words] if TEXT.value else (words or [""])
-    if len(rest) > 1 or not (source or TEXT.value):
+    source, *rest = ["", *words] if arguments.TEXT.value else (words or [""])
+    if len(rest) > 1 or not (source or arguments.TEXT.value):
         raise UsageError("name two files, the one to read and the one to write: in.tsv out.jsonl")
     out = rest[0] if rest else plain_texts.STDIN
     if out != plain_texts.STDIN:
@@ -121,8 +119,10 @@ def main(words: list[str]) -> None:
     with target as file, WRITERS[SUBMISSION.value](file) as write:
         notify = say if first else (lambda _: None)
         if source in ("", plain_texts.STDIN):
-            lines = TEXT.value or sys.stdin
-            blocks = plain_texts.read_blocks(lines, runs[0].data, "--text" if TEXT.value else "-")
+            lines = arguments.TEXT.value or sys.stdin
+            blocks = plain_texts.read_blocks(
+                lines, runs[0].data, "--text" if arguments.TEXT.value else "-"
+            )
         else:
             blocks = streaming.read_blocks(source, format, fields)
         values = predict_blocks(predictor, blocks, write, notify, SCORE.value)

@@ -19,7 +19,7 @@ from finetune.sentences.readers import RunReader, WordReader
 from pretrain import arguments, cli
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder, check_layers
-from pretrain.inference.layer_selection import SENTENCE_POOLS, parse_pool
+from pretrain.inference.layer_selection import parse_pool
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UsageError, UserError
 from pretrain.runtime.json_files import write_json
@@ -27,11 +27,11 @@ from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("overwrite")
+flags.declare_key_flag("pool")
+flags.declare_key_flag("normalize")
 PAIRS = flags.DEFINE_list("pairs", [], "Files of scored pairs, or folders: sts-test.csv,STS16")
 AGAINST = flags.DEFINE_list("against", [], "Further runs, judged alike.")
 VECTORS = flags.DEFINE_list("vectors", [], "Files of words' vectors, judged by their means.")
-POOL = flags.DEFINE_enum("pool", "mean", SENTENCE_POOLS, "How a run's states become a vector.")
-NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide vectors by their length, then whiten.")
 WHITEN = flags.DEFINE_integer("whiten", 0, "Keep and whiten so many directions; 0: all as is.", 0)
 POSITIVE = flags.DEFINE_float("positive", 4.0, "Pairs scored higher mean the same (alignment).")
 OUT = flags.DEFINE_string("out", "", "A JSON file of all numbers; the picture is a .png beside it.")
@@ -49,13 +49,14 @@ def main(_) -> None:
     pairs, notes = judgement.read_pairs(PAIRS.value)
     for note in notes:
         say(note)
-    post = judgement.Post(NORMALIZE.value, WHITEN.value)
+    pool = arguments.POOL.value or "mean"
+    post = judgement.Post(arguments.NORMALIZE.value, WHITEN.value)
     readers: list[SentenceReader] = [WordReader(pathlib.Path(x)) for x in VECTORS.value]
-    readers = [open_run(x, POOL.value) for x in workdirs] + readers
+    readers = [open_run(x, pool) for x in workdirs] + readers
     judged = {x.name: judgement.judge(x, pairs, post, POSITIVE.value) for x in readers}
     print(format_table(judged))
     if out:
-        how = dict(pool=POOL.value, **post._asdict(), positive=POSITIVE.value)
+        how = dict(pool=pool, **post._asdict(), positive=POSITIVE.value)
         write_json(out, {"settings": how, "runs": judged})
         draw_judgements(judged, out.with_suffix(".png"))
         say(f"{out}, {out.with_suffix('.png')}")

@@ -10,12 +10,17 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from pretrain.distributed import lost_processes
+from pretrain.inference.layer_selection import SENTENCE_POOLS
 from pretrain.runtime import recipe_files
 from pretrain.runtime.errors import UsageError, UserError
 
 RECIPE = re.compile(r"--?config(=|$)")
 VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(?:=|$)")  # of the recipe
 HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
+# Flags of several commands, which one process may import.
+POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "How a sentence becomes one vector.")
+NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide sentences' vectors by their length.")
+TEXT = flags.DEFINE_multi_string("text", [], "A text in place of a file; may be repeated.")
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
 UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
 

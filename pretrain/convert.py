@@ -14,13 +14,14 @@ import pathlib
 
 from absl import flags, logging
 
-from pretrain import cli
+from pretrain import arguments, cli
 from pretrain.conversion import exporter, importer
 from pretrain.conversion.sentence_transformers import SentenceForm
-from pretrain.inference.layer_selection import SENTENCE_POOLS
 from pretrain.runtime.errors import UsageError
 
 flags.declare_key_flag("workdir")
+flags.declare_key_flag("pool")  # written for sentence-transformers, which pools so
+flags.declare_key_flag("normalize")
 SOURCE = flags.DEFINE_string("source", None, "A folder of published weights, to make a run of.")
 OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
 SYSTEM = flags.DEFINE_string("system", "", "Whose release: bert, gpt, xlnet, elmo, or a module.")
@@ -30,10 +31,6 @@ DTYPE = flags.DEFINE_enum(
 )
 IGNORE = flags.DEFINE_string("ignore", "", "Arrays to leave out: a pattern of their names.")
 CHECK = flags.DEFINE_bool("check", False, "Compare with what the release says that it computes.")
-POOL = flags.DEFINE_enum(
-    "pool", "", ("", *SENTENCE_POOLS), "Write a folder for sentence-transformers, which pools so."
-)
-NORMALIZE = flags.DEFINE_bool("normalize", False, "With --pool: vectors have length 1.")
 LOWER = flags.DEFINE_bool("lower", None, "Text is lower-cased; default: as the files say.")
 VOCABULARY = flags.DEFINE_string("vocabulary", None, "A folder with the tokenizer's files.")
 
@@ -43,10 +40,14 @@ def main(_) -> None:
     if bool(SOURCE.value) == bool(OUT.value):
         raise UsageError("say --source=DIR to import weights, or --out=DIR to export them")
     workdir = pathlib.Path(str(cli.WORKDIR.value)).absolute()
-    if NORMALIZE.value and not POOL.value:
+    if arguments.NORMALIZE.value and not arguments.POOL.value:
         raise UsageError("--normalize is of sentence vectors: say --pool, too")
     if OUT.value:
-        form = SentenceForm(POOL.value, NORMALIZE.value) if POOL.value else None
+        form = (
+            SentenceForm(arguments.POOL.value, arguments.NORMALIZE.value)
+            if arguments.POOL.value
+            else None
+        )
         out = pathlib.Path(str(OUT.value))
         exporter.export_weights(
             workdir,
@@ -57,7 +58,7 @@ def main(_) -> None:
             sentences=form,
         )
         return
-    if POOL.value:
+    if arguments.POOL.value:
         raise UsageError("--pool is of what is written, with --out")
     if DTYPE.value:
         raise UsageError("--dtype is of what is written: a run's own weights are float32")

@@ -21,7 +21,7 @@ from pretrain.data.tokenizers import saved_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import embedding_file
 from pretrain.inference.embedder import Embedder, check_layers
-from pretrain.inference.layer_selection import SENTENCE_POOLS, Choice, parse_pool
+from pretrain.inference.layer_selection import Choice, parse_pool
 from pretrain.inference.run import Run
 from pretrain.inference.trained_run import hash_params, load_backbone_params, load_run
 from pretrain.inference.vector_tables import is_table
@@ -30,6 +30,8 @@ from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("overwrite")
+flags.declare_key_flag("pool")
+flags.declare_key_flag("normalize")
 LAYERS = flags.DEFINE_string(
     "layers", "", "all, top, mean, or numbers: 0,2; 0: the tokens; default: all, of a table top."
 )
@@ -38,8 +40,6 @@ TOKENS = flags.DEFINE_integer("tokens", 8192, "That a device reads at once, with
 DTYPE = flags.DEFINE_enum(
     "dtype", None, ["float32", "bfloat16"], "The model's products; default: as in training."
 )
-POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "How a line becomes one vector.")
-NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide each vector by its length.")
 CUT = flags.DEFINE_bool("cut", False, "Of a line longer than the model reads, take the beginning.")
 
 LINES, CHARACTERS = 4096, 1 << 20  # of a block, at most; one more line may go beyond
@@ -201,9 +201,13 @@ def main(words: list[str]) -> None:
         # Only the products' type: the weights stay as they were saved.
         run = run._replace(backbone=run.backbone.clone(dtype=DTYPE.value))
     options: dict[str, Any] = dict(
-        layers=LAYERS.value, mix=MIX.value, tokens=TOKENS.value, cut=CUT.value, pool=POOL.value
+        layers=LAYERS.value,
+        mix=MIX.value,
+        tokens=TOKENS.value,
+        cut=CUT.value,
+        pool=arguments.POOL.value,
     )
-    embed(run, Path(source), out, say, normalize=NORMALIZE.value, **options)
+    embed(run, Path(source), out, say, normalize=arguments.NORMALIZE.value, **options)
 
 
 if __name__ == "__main__":

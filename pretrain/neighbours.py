@@ -19,7 +19,7 @@ import h5py
 import numpy as np
 from absl import flags
 
-from pretrain import cli
+from pretrain import arguments, cli
 from pretrain.data.corpus import text_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder
@@ -28,10 +28,10 @@ from pretrain.inference.trained_run import hash_params, load_backbone_params, lo
 from pretrain.inference.vector_tables import VectorTable, read_table
 from pretrain.runtime.errors import UsageError, UserError
 
-flags.declare_key_flag("workdir")
+flags.declare_key_flag("workdir")  # the run that read the others, for --text
+flags.declare_key_flag("text")
 WORD = flags.DEFINE_string("word", "", "The word, in capitals or not.")
 LINE = flags.DEFINE_integer("line", 0, "The number of a sentence, from 1.", 0)
-TEXT = flags.DEFINE_string("text", "", "A sentence; the run that read the others is --workdir.")
 NEAREST = flags.DEFINE_integer("nearest", 2, "So many neighbours of each.", 1)
 OTHERS = flags.DEFINE_bool("others", False, "Neighbours may be occurrences of other words too.")
 AROUND = 4  # tokens shown on either side
@@ -50,7 +50,8 @@ class Place(NamedTuple):
 def main(words: list[str]) -> None:
     """Prints each occurrence of --word, or the sentence, and below it the nearest others."""
     most = 1 if WORD.value else 2
-    if sum(map(bool, (WORD.value, LINE.value, TEXT.value))) != 1 or not 0 < len(words) <= most:
+    asked = [*filter(None, (WORD.value, LINE.value)), *arguments.TEXT.value]
+    if len(asked) != 1 or not 0 < len(words) <= most:
         raise UsageError("name a file, which pretrain.embed wrote, and a --word, --line or --text")
     if WORD.value:
         print_places(words[0])
@@ -76,8 +77,9 @@ def print_sentences(path: str, lines: str = "") -> None:
     if LINE.value > len(table.vectors_ND):
         raise UserError(f"--line={LINE.value}: {path} has {len(table.vectors_ND):,} sentences")
     itself = LINE.value - 1  # -1: none of the file's
-    query_D = table.vectors_ND[itself] if LINE.value else embed_text(table, path, TEXT.value)
-    print(TEXT.value or _format_sentence(table, itself))
+    text = next(iter(arguments.TEXT.value), "")
+    query_D = embed_text(table, path, text) if text else table.vectors_ND[itself]
+    print(text or _format_sentence(table, itself))
     for likeness, i in rank_sentences(table.vectors_ND, query_D, NEAREST.value, itself):
         print(f"    {likeness:.3f}  {_format_sentence(table, i)}")
 

@@ -65,7 +65,7 @@ class Backbone(WordNetwork):
 
     def _make_own_vectors(self) -> None:
         names = {task: f"own_{task}_VD" for task in self.tasks}
-        self.own = {k: self.make_table(x, decay=True, D=self.own_D) for k, x in names.items()}
+        self.tables = {k: self.make_table(x, decay=True, D=self.own_D) for k, x in names.items()}
         params.set_tasks(self, **{name: task for task, name in names.items()})
 
     def _make_shared(self) -> None:
@@ -78,9 +78,9 @@ class Backbone(WordNetwork):
             task: params.param(self, name, init, shape, decay=True, depth=2)
             for task, name in names.items()
         }
-        own = {task: f"rnns_{task}" for task in self.tasks}
-        params.set_tasks(self, **{x: task for by in (own, names) for task, x in by.items()})
-        params.set_depths(self, shared_0=1, shared_1=1, **dict.fromkeys(own.values(), 2))
+        rnns = {task: f"rnns_{task}" for task in self.tasks}
+        params.set_tasks(self, **{x: task for by in (rnns, names) for task, x in by.items()})
+        params.set_depths(self, shared_0=1, shared_1=1, **dict.fromkeys(rnns.values(), 2))
 
     def _make_lstm(self, inputs: int, states: int) -> PeepholeLSTM:
         return PeepholeLSTM(self.U, inputs, states, self.init_scale, self.dtype)
@@ -109,19 +109,19 @@ class Backbone(WordNetwork):
     def flops(self, B: int, L: int, P: int) -> float:
         del P  # every state is computed, whether or not it is read
         T, U, D = len(self.tasks), self.U, self.D + self.own_D
-        each = {
+        products = {
             "uniform": 4 * (D + U),
             "coupled": T * (5 * D + (4 + T) * U),
             "shared": 8 * (D + U) + 6 * D + 5 * U + 4 * U,
         }
-        return 6.0 * B * L * U * each[self.sharing]
+        return 6.0 * B * L * U * products[self.sharing]
 
     def look_up(self, tokens_BL, network: str = ""):
         """Looks up the words' vectors, in model I a task's own before the shared ones."""
         x_BLD = super().look_up(tokens_BL)
         if not self.own_D:
             return x_BLD
-        own_BLD = self.own[self._find_task(network)][tokens_BL].astype(self.dtype)
+        own_BLD = self.tables[self._find_task(network)][tokens_BL].astype(self.dtype)
         return jnp.concatenate([own_BLD, x_BLD], -1)
 
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory, train: bool, network: str = ""):

@@ -82,7 +82,7 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "model": {
         "D H K N F L E U filters": COUNT,
-        "V W S M reuse_len window highways": COUNT_OR_NONE,
+        "V W S M reuse_len window highways own_D": COUNT_OR_NONE,
         "Z": Range(1, 2, is_whole=True),
         "clamp_len": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
         "dropout attention_dropout rnn_dropout": SHARE_BELOW_1,
@@ -118,9 +118,9 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "task": {
         "stride max_query max_answer n_best ks": COUNT,
-        "own own_characters options rows": COUNT_OR_NONE,
+        "min_count own_characters options rows": COUNT_OR_NONE,
         "seed": SEED,
-        "language_model": NOT_NEGATIVE,
+        "language_model weight": NOT_NEGATIVE,
         "threshold": Range(-math.inf, 1),  # below 0: the one that does best
     },
     "task.encoder": {
@@ -136,7 +136,13 @@ TABLE: dict[str, dict[str, Range]] = {
         "pool_last": COUNT_OR_NONE,
         "scale": NOT_NEGATIVE,
     },
-    "task.loss": {"margin weights": NOT_NEGATIVE},
+    "task.loss": {
+        "margin weights weight noise_norm": NOT_NEGATIVE,
+        "temperature": POSITIVE,
+        "rates": SHARE,
+        "hard_negative_weight": Range(-math.inf),  # added to a logit
+    },
+    "mixture": {"power": NOT_NEGATIVE},
     "study": {
         "T U B N D seeds": COUNT,
         "burn_in": COUNT_OR_NONE,
@@ -157,6 +163,9 @@ FINETUNING = {"optim.steps": COUNT_OR_NONE}  # 0: as many as the epochs have
 ALIASES = (
     (r"^(first_phase|evals\.[^.]+)\.", "batches."),
     (r"^corpus\.tokens\.", "tokens."),
+    (r"^tasks\.[^.]+\.weight$", "task.weight"),
+    (r"^tasks\.[^.]+\.", ""),
+    (r"^task\.parts\.[^.]+\.", "task."),
     (r"^task\.encoder\.features\.", "task.encoder."),
     (r"^optim\.(rates|max_norm)\..*", r"optim.\1"),
     (r"^(cells\.[^.]+|exploding\.cell)\.", "cell."),
@@ -183,9 +192,14 @@ def check_config(config: ConfigDict) -> None:
 
 def find_range(key: str) -> Range | None:
     """Returns the range of the number of this dotted name; None: the table has none."""
+    return RANGES.get(name_section(key))
+
+
+def name_section(key: str) -> str:
+    """Returns the name that the table has for a dotted name, as "batches.L" of an evaluation's."""
     for pattern, name in ALIASES:
         key = re.sub(pattern, name, key)
-    return RANGES.get(key)
+    return key
 
 
 def iter_numbers(values: Any, key: str = "") -> Iterator[tuple[str, Any]]:

@@ -90,12 +90,12 @@ def sentences(run, lines, tmp_path, monkeypatch):
 
 def show(*words, **values):
     flags.FLAGS.mark_as_parsed()
-    with flagsaver.flagsaver(**{"workdir": None, "line": 0, "text": "", "word": ""} | values):
+    with flagsaver.flagsaver(**{"workdir": None, "line": 0, "text": [], "word": ""} | values):
         neighbours.main([str(word) for word in words])
 
 
 def test_a_query_is_read_as_the_sentences_were(run, lines, sentences, capsys):
-    show(sentences, text=lines[3], workdir=str(run("mlm").workdir))
+    show(sentences, text=[lines[3]], workdir=str(run("mlm").workdir))
     assert capsys.readouterr().out.startswith(f"{lines[3]}\n    1.000  4: {lines[3]}\n")
     show(sentences, line=9)
     assert capsys.readouterr().out.startswith(f"9: {lines[8]}\n    1.000  2: {lines[1]}\n")
@@ -103,13 +103,13 @@ def test_a_query_is_read_as_the_sentences_were(run, lines, sentences, capsys):
     show(plain, sentences.with_suffix(".txt"), line=9)
     assert capsys.readouterr().out.startswith(f"9: {lines[8]}\n    1.000  2: {lines[1]}\n")
     with pytest.raises(UserError, match="does not say how it was made"):
-        show(plain, text="a")
+        show(plain, text=["a"])
     with pytest.raises(UserError, match="was not made by the weights"):
-        show(sentences, text="a", workdir=str(run("clm").workdir))
+        show(sentences, text=["a"], workdir=str(run("clm").workdir))
     with pytest.raises(UserError, match=r"--line=10: .* has 9 sentences"):
         show(sentences, line=10)
     with pytest.raises(UsageError, match="a --word, --line or --text"):
-        show(sentences, line=1, text="a")
+        show(sentences, line=1, text=["a"])
 
 
 def test_what_is_not_there_is_named(embedded, tmp_path):

@@ -138,7 +138,9 @@ def _find_files(scheme: str, pattern: str, suffixes: tuple[str, ...] = ("",)) ->
     is_remote, is_folder = "://" in pattern, bool(pattern) and Path(pattern).is_dir()
     if is_folder:
         pattern = f"{glob.escape(pattern.rstrip('/'))}/**/*"
-    paths, again = (find_remote(pattern), []) if is_remote else file_patterns.find_files(pattern)
+    paths, again = (
+        (find_remote(scheme, pattern), []) if is_remote else file_patterns.find_files(pattern)
+    )
     if again:
         say(
             f"{scheme}:{pattern}: links to what is read anyway: {len(again)}, as {again[0]}; "
@@ -156,7 +158,7 @@ def _strip_packing(name: str) -> str:
     return name.removesuffix(packing)
 
 
-def find_remote(pattern: str) -> list[Any]:
+def find_remote(scheme: str, pattern: str) -> list[Any]:
     """Finds files at addresses, through fsspec; they can be used like a Path."""
     # Imported here: both are needed for addresses alone, and slow to import.
     import fsspec
@@ -166,7 +168,7 @@ def find_remote(pattern: str) -> list[Any]:
         files, inner = fsspec.core.url_to_fs(pattern)
         return sorted(upath.UPath(files.unstrip_protocol(name)) for name in files.glob(inner))
     except (ImportError, ValueError, OSError) as error:
-        raise UserError(f"{pattern}: {error}") from error
+        raise UserError(f"{scheme}:{pattern}: {error}") from error
 
 
 def _make_source(name: str, paths: list[Path], none: str) -> Source:

@@ -26,12 +26,16 @@ RECIPES = sorted(
     for path in CONFIGS.rglob("*.py")
     if path.stem not in ("__init__", "common")
 )
+HOOKS = [
+    "hooks.nt_asgd.n",
+    *(f"hooks.anneal.{x}" for x in ("patience", "factor", "cuts", "length")),
+]
 ANY = {  # any number goes, and why
     "data.texts": "columns, counted from 0, or from the last as -1",
     "data.label": "a column",
     "corpus.data.texts": "likewise",
     "corpus.data.label": "likewise",
-    "hooks.nt_asgd.n": "of a hook, which checks its own fields",
+    **dict.fromkeys(HOOKS, "of a hook, which checks its own fields"),
 }
 FOLLOW = {  # what no recipe says, since it follows from the data or the rest of it
     "batches": {"seed"},
@@ -55,10 +59,9 @@ def config_of(recipe: str, preset: str = ""):
 @pytest.mark.parametrize(("recipe", "preset"), CASES)
 def test_every_number_of_every_recipe_has_a_range_and_is_in_it(recipe, preset):
     config = config_of(recipe, preset)
-    unknown = {
-        key for key, _ in recipe_ranges.iter_numbers(config) if not recipe_ranges.find_range(key)
-    }
-    assert unknown <= ANY.keys()
+    numbers = {key for key, _ in recipe_ranges.iter_numbers(config)}
+    unknown = {key for key in numbers if not recipe_ranges.find_range(key)}
+    assert {recipe_ranges.name_section(key) for key in unknown} <= ANY.keys()
     recipe_ranges.check_config(config)
 
 

@@ -53,7 +53,7 @@ def test_a_pattern_that_cannot_be_read_is_answered_with_why(pattern, why):
 def test_the_hub_is_read_by_what_it_has_converted(monkeypatch):
     patterns = []
 
-    def find(pattern):
+    def find(_, pattern):
         patterns.append(pattern)
         return []
 
