@@ -81,6 +81,7 @@ def between_operations(workdir, call):
 OFTEN = {"train.best": "-dev/loss", "optim.steps": 8, "train.eval_every": 2, "optim.lr": 0.01}
 
 
+@pytest.mark.slow
 def test_the_best_is_on_disk_before_a_checkpoint_names_it(run, table, tmp_path):
     checkpoints, is_there = tmp_path / "run" / "checkpoints", {}
 

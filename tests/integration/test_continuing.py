@@ -191,6 +191,7 @@ def test_new_words_of_a_text_join_the_vocabulary_and_stay(
     assert held_out(tmp_path / "again", 0) == held_out(other, toys.STEPS)
 
 
+@pytest.mark.slow
 def test_another_objective_takes_the_backbone_and_begins_its_head(
     toy, first, pretrain, tmp_path, capsys
 ):

@@ -99,10 +99,8 @@ def assert_close(found: dict, expected: dict, rel: float) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("plm", "mlm")),
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("plm", "mlm", "bilm", "awd")),
         "clm",
-        "bilm",
-        "awd",
         "average",
     ],
 )

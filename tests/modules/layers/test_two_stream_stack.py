@@ -120,10 +120,8 @@ def with_dropout():
         return given, loss_and_grads(given, dropout=0.3)
 
 
-MORE = pytest.param(dict(remat="dots", unroll=2), marks=pytest.mark.slow)
-
-
-@pytest.mark.parametrize("fields", [dict(remat="full"), MORE])
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", [dict(remat="full"), dict(remat="dots", unroll=2)])
 def test_remat_and_unrolling_repeat_loss_gradients_and_dropout(with_dropout, fields):
     given, (loss, grads) = with_dropout
     again, again_grads = loss_and_grads(given, dropout=0.3, **fields)

@@ -14,7 +14,7 @@ pytest_plugins = ["tests.support.tiny_models"]
 WORDS = "the state of the union is not what we were and so on "
 
 
-@pytest.mark.parametrize("kind", ["clm", "plm"])
+@pytest.mark.parametrize("kind", ["clm", pytest.param("plm", marks=pytest.mark.slow)])
 def test_gradients_by_inputs_are_those_by_rows_of_the_table(run, kind):
     backbone = run(kind).backbone
     params, last = drawn(backbone), 5

@@ -75,7 +75,7 @@ def numbered(like):
     return jax.tree.map(fill, like)
 
 
-@pytest.mark.parametrize("recipe", toys.quickly("clm", "bilm"))
+@pytest.mark.parametrize("recipe", toys.quickly("clm"))
 @pytest.mark.parametrize("pairs", [BOTH, pytest.param(ALL, marks=pytest.mark.slow)])
 def test_a_checkpoint_moves_between_any_two_meshes_exactly(build, recipe, tmp_path, pairs):
     for number, pair in enumerate(pairs):
