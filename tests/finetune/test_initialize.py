@@ -111,6 +111,7 @@ def test_a_width_that_nothing_says_is_asked_for(words):
         jobs.build_job(words, tiny_jobs.ignore)
 
 
+@pytest.mark.slow
 def test_a_task_s_own_network_learns_and_predicts_without_a_backbone(tmp_path):
     tagging_data.write_conll(tmp_path / "a.conll")
     recipe = tiny_jobs.recipe(tmp_path / "a.conll", **{"optim.steps": 90, "optim.lr": 0.05})

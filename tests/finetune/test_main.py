@@ -170,6 +170,7 @@ def test_a_job_whose_steps_were_all_skipped_is_no_success(run, table, tmp_path):
         main.main(config, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_seeds_are_runs_of_their_own_with_mean_and_deviation(run, table, tmp_path, capsys):
     config = recipe(table, run("mlm").workdir, **{"num_seeds": 2, "optim.steps": 2})
     with as_a_command():

@@ -209,7 +209,8 @@ def test_another_objective_takes_the_backbone_and_begins_its_head(
     assert held_out(tmp_path / "run", toys.STEPS)["held_out/loss"] > 0
 
 
-@pytest.mark.parametrize("recipe", toys.quickly("mlm"))
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", toys.RECIPES)
 def test_a_run_goes_on_from_an_import(toy, pretrain, tmp_path, recipe):
     changes = {"model.window": 0} if recipe == "clm" else {}  # GPT-2's code has no banded layers
     if recipe == "plm":

@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from tests.support import commands
 
 
+@pytest.mark.slow
 def test_the_gradients_command_writes_a_table_lines_and_pictures(tmp_path):
     words = [f"--out={tmp_path}", "--config=configs/gradients.py:tiny"]
     done = commands.run("-m", "pretrain.gradients", *words)

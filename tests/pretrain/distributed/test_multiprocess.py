@@ -143,7 +143,8 @@ def assert_last_line(said: str, pattern: str) -> None:
 NAMED = rf"error: process {{}} of 2 was lost \(no sign of life for {HEARTBEAT} s; .*\): start .*"
 
 
-@pytest.mark.parametrize("recipe", toys.ONE)
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", toys.RECIPES)
 def test_a_lost_process_is_named_and_the_first_alone_reports(lost, recipe):
     found = lost(recipe, 1)
     assert found.code == TRY_AGAIN
