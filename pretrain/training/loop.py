@@ -32,7 +32,7 @@ from pretrain.training.hooks import (
 from pretrain.training.keep_best import KeepBest
 from pretrain.training.profiler import Profile
 from pretrain.training.reports.goodput import Goodput
-from pretrain.training.reports.meter import Meter, measure_length
+from pretrain.training.reports.meter import Meter
 from pretrain.training.reports.metrics_file import Writer
 from pretrain.training.reports.metrics_logger import MetricsLogger, StepMonitor
 from pretrain.training.reports.progress_line import Progress
@@ -124,7 +124,7 @@ def run(
         for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
             with watch(f"training on {describe_batch(batch)}", step), profile(step):
                 state, metrics = steps.train(state, steps.layout.shard_batch(batch, data.B))
-                report = monitor.observe(step, data, metrics, measure_length(batch, data.L))
+                report = monitor.observe(step, data, metrics, batch)
             state = call_hooks(select_due_hooks(hooks, step, last), step, state, report, watch)
             if report.stop or stop():
                 save(step, state, report)  # off its period, so that nothing is lost

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from pretrain.data.batches import Batch, describe_batch
 from pretrain.distributed import peak_flops
 from pretrain.training.hooks import Hook, NotFiniteError, Report
 from pretrain.training.reports.goodput import Goodput
-from pretrain.training.reports.meter import Meter
+from pretrain.training.reports.meter import Meter, measure_length
 from pretrain.training.reports.metrics_file import Writer
 from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_state import State, StepMetrics
@@ -28,15 +29,11 @@ class StepMonitor:
         self.flops, self.patience = flops, patience
         self.meter = Meter()
         self.step, self.report = 0, Report()
-        self.shapes = set[tuple[int, int]]()  # that a step was compiled for
+        self.shapes = set[str]()  # that a step was compiled for
 
-    def observe(self, step: int, data, metrics: StepMetrics, L: int) -> Report:
-        """Takes in step number `step`, on a batch of the layout `data`, and starts its report.
-
-        Args:
-            L: positions of the batch, of which the layout may have more.
-        """
-        shape = (id(data), L)
+    def observe(self, step: int, data, metrics: StepMetrics, batch: Batch) -> Report:
+        """Takes in step number `step`, on a batch of the layout `data`, and starts its report."""
+        shape, L = describe_batch(batch), measure_length(batch, data.L)
         self.meter.compiling |= shape not in self.shapes
         self.shapes.add(shape)
         self.step, self.report = step, Report(metrics)

@@ -5,6 +5,7 @@ import types
 import numpy as np
 import pytest
 
+from pretrain.data.batches import name_arrays
 from pretrain.training.hooks import NotFiniteError
 from pretrain.training.reports.metrics_file import Writer, read_lines
 from pretrain.training.reports.metrics_logger import StepMonitor
@@ -20,8 +21,9 @@ def observe(tmp_path):
     writer = Writer(tmp_path, 0)
     monitor = StepMonitor(writer, Progress(9), lambda B, L: 1.0, patience=2)
 
-    def observe(step, skips, L=3):
-        return monitor.observe(step, DATA, StepMetrics({}, np.float32(1), np.int32(skips)), L)
+    def observe(step, skips, L=3, task=""):
+        batch = name_arrays(task, {"tokens_BL": np.zeros((DATA.B, L))})
+        return monitor.observe(step, DATA, StepMetrics({}, np.float32(1), np.int32(skips)), batch)
 
     observe.monitor = monitor
     yield observe
@@ -54,3 +56,7 @@ def test_a_cut_batch_counts_as_long_as_it_is_and_new_lengths_are_not_timed(obser
             pass
         observe(step, 0, L)
     assert (meter.steps, meter.tokens) == (2, 2 * 3 + 2 * 2)  # the first of each was compiled
+    with meter.measure_wait():
+        pass
+    observe(5, 0, 3, "sst1")  # another task's step, though it is as long
+    assert meter.steps == 2
