@@ -11,9 +11,9 @@ al. 2019, section 4.4; XLNet's run_race.py; Radford et al. 2018, section 3.3.
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen as nn
 
 from finetune import encoders
@@ -163,11 +163,11 @@ class Task(nn.Module):
         # Not known is -1: whichever option is read for it weighs nothing.
         label_B = jnp.maximum(batch["label_B"], 0)
         weight_B = batch["weight_B"] * (batch["label_B"] >= 0)
-        log_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BO), label_B[:, None], axis=1)[:, 0]
+        nats_B = optax.softmax_cross_entropy_with_integer_labels(logits_BO, label_B)
         hits_B = logits_BO.argmax(-1) == label_B
         weight = weight_B.sum()
         metrics = {
-            "loss": Sum(-(log_B * weight_B).sum(), weight, train=True),
+            "loss": Sum((nats_B * weight_B).sum(), weight, train=True),
             "accuracy": Sum((hits_B * weight_B).sum(), weight, "share"),
         }
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)

@@ -7,9 +7,9 @@ be trained along.
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen as nn
 
 from finetune import encoders
@@ -191,11 +191,11 @@ class Task(nn.Module):
         known_B = weight_B * (batch["label_B"] >= 0)
         # An unseen label is in no loss, as it has no logit, but a miss in the accuracy.
         missed_B = weight_B * (batch["label_B"] == UNSEEN)
-        log_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BC), label_B[:, None], axis=1)[:, 0]
+        nats_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, label_B)
         each_B = known_B * jnp.array(self.weights or (1.0,) * self.head.C)[label_B]
         hits_B = logits_BC.argmax(-1) == label_B
         metrics = {
-            "loss": Sum(-(log_B * each_B).sum(), each_B.sum(), train=True),
+            "loss": Sum((nats_B * each_B).sum(), each_B.sum(), train=True),
             "accuracy": Sum((hits_B * known_B).sum(), known_B.sum() + missed_B.sum(), "share"),
         }
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)

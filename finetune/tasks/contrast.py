@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen as nn
 
 from finetune import encoders
@@ -297,8 +298,8 @@ class Task(nn.Module):
         label_B = batch.get("label_B", jnp.zeros(len(z_BOD), jnp.int32))
         known_B = (label_B >= 0).astype(jnp.float32)
         label_B = jnp.maximum(label_B, 0)
-        log_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BC), label_B[:, None], axis=1)[:, 0]
-        return -log_B * known_B, logits_BC.argmax(-1) == label_B, known_B
+        nats_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, label_B)
+        return nats_B * known_B, logits_BC.argmax(-1) == label_B, known_B
 
     def predict(self, batch):
         """Computes the vector of a text, or the cosine of the first two of an example."""
