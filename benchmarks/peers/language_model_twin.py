@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from benchmarks.peers.awd_lstm import AWDLSTM, compute_losses
+from benchmarks.peers.job_arrays import read_splits
 from benchmarks.peers.updates import Update
 
 Window = dict[str, torch.Tensor]
@@ -50,11 +51,10 @@ def train(
         losses, states = compute_losses(model, job["objective"], **window, states=states)
         update(sum(losses), float(window["weights_BL"].sum()))
         is_due = step == steps or (every and step % every == 0)
+        seconds = time.monotonic() - began
         if is_due or step % 50 == 0:
-            seconds = time.monotonic() - began
             say(f"step {step} of {steps}: loss {losses[0].item():.4f}, {seconds:.0f} s")
         if is_due:
-            seconds = time.monotonic() - began
             wanted = splits.keys() - ({"train"} if step == steps else {"train", "test"})
             values = {name: evaluate(model, splits[name]) for name in sorted(wanted)}
             evaluations.append({"step": step, "seconds": seconds, **values})
@@ -96,15 +96,6 @@ def evaluate(model: AWDLSTM, arrays: Mapping[str, np.ndarray]) -> float:
     return total / float(arrays["weights_BT"].sum())
 
 
-def read_arrays(path: str) -> dict[str, dict[str, np.ndarray]]:
-    splits: dict[str, dict[str, np.ndarray]] = {}
-    with np.load(path) as arrays:
-        for name in arrays:
-            split, _, field = name.partition("/")
-            splits.setdefault(split, {})[field] = arrays[name]
-    return splits
-
-
 def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
@@ -112,7 +103,7 @@ def say(line: str) -> None:
 def train_job(path: str) -> None:
     job = json.loads(Path(path).read_text())
     torch.set_num_threads(job["threads"])
-    Path(job["losses"]).write_text(json.dumps(train(job, read_arrays(job["windows"]))))
+    Path(job["losses"]).write_text(json.dumps(train(job, read_splits(job["windows"]))))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks.peers.classifier import Classifier
+from benchmarks.peers.job_arrays import read_splits
 from benchmarks.peers.updates import Update
 
 
@@ -90,21 +91,12 @@ def predict(model: Classifier, rows: Mapping[str, np.ndarray], B: int) -> np.nda
     return np.concatenate(parts)
 
 
-def read_arrays(path: str) -> tuple[dict[str, dict[str, np.ndarray]], Any]:
-    """Reads the splits, and what the words' vectors begin with or None."""
-    splits: dict[str, dict[str, np.ndarray]] = {}
-    with np.load(path) as arrays:
-        for name in arrays:
-            split, _, field = name.partition("/")
-            if field:
-                splits.setdefault(split, {})[field] = arrays[name]
-        return splits, arrays.get("rows_VD")
-
-
 def train_job(path: str) -> None:
     job = json.loads(Path(path).read_text())
     torch.set_num_threads(job["threads"])
-    steps, logits = train(job, *read_arrays(job["arrays"]))
+    splits = read_splits(job["arrays"])
+    rows_VD = splits.pop("", {}).get("rows_VD")
+    steps, logits = train(job, splits, rows_VD)
     np.savez(job["logits"], steps=np.array(steps), **logits)  # type: ignore[arg-type]
 
 

@@ -43,9 +43,10 @@ CODE = """
 import json, sys
 import numpy as np
 from benchmarks.peers import language_model_twin as twin
+from benchmarks.peers.job_arrays import read_splits
 job = json.loads(sys.stdin.readline())
 params = dict(np.load(job["params"]))
-print(json.dumps(twin.train(job, twin.read_arrays(job["windows"]), params)))
+print(json.dumps(twin.train(job, read_splits(job["windows"]), params)))
 """
 
 
