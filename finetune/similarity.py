@@ -21,7 +21,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder, check_layers
 from pretrain.inference.layer_selection import parse_pool
 from pretrain.inference.trained_run import load_run
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import UsageError
 from pretrain.runtime.json_files import write_json
 from pretrain.runtime.progress import say
 
@@ -44,8 +44,8 @@ def main(_) -> None:
     out = pathlib.Path(OUT.value) if OUT.value else None
     if out and out.suffix != ".json":
         raise UsageError(f"--out={out}: want a name that ends in .json")
-    if out and out.exists() and not arguments.OVERWRITE.value:
-        raise UserError(f"{out} is there already: take another name, or --overwrite")
+    if out:
+        arguments.check_unused(out)
     pairs, notes = judgement.read_pairs(PAIRS.value)
     for note in notes:
         say(note)

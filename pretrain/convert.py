@@ -40,14 +40,11 @@ def main(_) -> None:
     if bool(SOURCE.value) == bool(OUT.value):
         raise UsageError("say --source=DIR to import weights, or --out=DIR to export them")
     workdir = pathlib.Path(str(cli.WORKDIR.value)).absolute()
-    if arguments.NORMALIZE.value and not arguments.POOL.value:
+    pool = arguments.POOL.value
+    if arguments.NORMALIZE.value and not pool:
         raise UsageError("--normalize is of sentence vectors: say --pool, too")
     if OUT.value:
-        form = (
-            SentenceForm(arguments.POOL.value, arguments.NORMALIZE.value)
-            if arguments.POOL.value
-            else None
-        )
+        form = SentenceForm(pool, arguments.NORMALIZE.value) if pool else None
         out = pathlib.Path(str(OUT.value))
         exporter.export_weights(
             workdir,
@@ -58,7 +55,7 @@ def main(_) -> None:
             sentences=form,
         )
         return
-    if arguments.POOL.value:
+    if pool:
         raise UsageError("--pool is of what is written, with --out")
     if DTYPE.value:
         raise UsageError("--dtype is of what is written: a run's own weights are float32")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pretrain.formats import Spec, safetensors
-from pretrain.inference.layer_selection import parse_pool
+from pretrain.inference.layer_selection import check_pooler, parse_pool
 from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.runtime.errors import UserError
@@ -59,8 +59,7 @@ def check_form(run: Run, form: SentenceForm, model_type: str) -> None:
             f"--pool={form.pool}: sentence-transformers takes a row's first position, and this "
             "system pads rows in front: take mean or last"
         )
-    if form.pool == "pooler" and not getattr(run.backbone, "pooler", False):
-        raise UserError("--pool=pooler: this run's model has no layer for the first position")
+    check_pooler(run.backbone, form.pool)
     parse_pool(form.pool, count=run.backbone.N + 1)  # a model of too few layers
 
 

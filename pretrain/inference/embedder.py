@@ -25,7 +25,7 @@ from modules.masks import count_lengths
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.embedding_batches import Row, RowBatcher
 from pretrain.inference.embedding_inputs import SPELLED, Sentence
-from pretrain.inference.layer_selection import Choice
+from pretrain.inference.layer_selection import Choice, check_pooler
 from pretrain.inference.run import Run
 from pretrain.inference.throughput import Speed
 from pretrain.inference.trained_run import load_backbone_params
@@ -72,8 +72,7 @@ class Embedder:
         """
         self.run, self.layout, self.choice, self.pool = run, layout, choice, pool
         self.normalize = normalize
-        if pool == "pooler" and not getattr(run.backbone, "pooler", False):
-            raise UserError("pool=pooler: this run's model has no layer for the first position")
+        check_pooler(run.backbone, pool)
         self.params = load_backbone_params(run, layout)[0] if params is None else params
         self.batcher = RowBatcher(run, layout.num_shards("B"), tokens=tokens, cut=cut, marks=marks)
         self.speed = Speed()

@@ -1,6 +1,6 @@
 """Parses which layers to embed with, how to mix them, and how a whole sentence is pooled."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -94,3 +94,9 @@ def parse_pool(
         raise UserError(f"--pool={pool} is of a model of two layers or more: this has {count - 1}")
     numbers = tuple(i % count for i in LAYERS_OF_POOLS[pool])
     return Choice(numbers, (0.5, 0.5), flat=True), "mean"
+
+
+def check_pooler(backbone: Any, pool: str) -> None:
+    """Raises a UserError if the pooling is by a layer that a model lacks."""
+    if pool == "pooler" and not getattr(backbone, "pooler", False):
+        raise UserError("pool=pooler: this run's model has no layer for the first position")

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 import modules
 from modules.backbones import init_params
 from modules.heads import language_model
-from pretrain.checkpoint import named_leaves, verification
+from pretrain.checkpoint import verification
 from pretrain.checkpoint.checksums import describe
 from pretrain.checkpoint.named_leaves import Leaves, flatten, nest
 from pretrain.checkpoint.paths import list_steps
@@ -109,7 +109,7 @@ def load_backbone_params(run: Run, layout: Layout) -> tuple[Any, int]:
 
 def hash_params(params: Any) -> str:
     """Returns a digest of parameters, their names and all of their numbers."""
-    return verification.add_digest(describe(named_leaves.flatten(params))[0])["digest"]
+    return verification.add_digest(describe(flatten(params))[0])["digest"]
 
 
 def load_head_params(run: Run, layout: Layout) -> Any:
