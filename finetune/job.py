@@ -82,8 +82,8 @@ class Job(NamedTuple):
         """Sets what the best evaluation decides of each task, as a threshold."""
         for name, part in self.parts.items():
             begin = name_stream(name, "")
-            own_values = {k: x for k, x in values.items() if k.startswith(begin)}
-            part.data.tune({k.removeprefix(begin): x for k, x in own_values.items()})
+            by_metric = {k.removeprefix(begin): x for k, x in values.items() if k.startswith(begin)}
+            part.data.tune(by_metric)
 
 
 def name_stream(task: str, split: str) -> str:

@@ -7,7 +7,7 @@ between the texts of one; --text='a gripping movie' is such a line.  As `out`, -
 standard output.  With
 --submission=glue it is "index<TAB>prediction", as that benchmark's server takes it, with
 --submission=squad an object from ids to answers.  Where `in` has the labels, too, the task's
-metrics are printed.  Of a run of several tasks --task=sst1 names the one to predict.
+metrics are printed.  --task=sst1 names the one of several tasks to predict.
 --with=runs/backward averages the probabilities of further runs, as those of ULMFiT's directions.
 """
 

@@ -1,7 +1,7 @@
 """Compares the results of runs:  python -m finetune.results runs/a runs/b runs/bert-*
 
-A run's line is of the evaluation that counts.  Of a folder that holds a run for each seed or fold,
-each has a line.  Runs whose recipes differ in nothing but the seed or the fold have a line of their
+A run's line is of the evaluation that counts; a folder with a run for each seed or fold has a line
+for each.  Runs whose recipes differ in nothing but the seed or the fold have a line of their
 means and deviations, too, and what tells the others apart stands beside each.
 """
 

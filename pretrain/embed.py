@@ -2,8 +2,8 @@
 
 The text is plain, .gz or .zst, a sentence in each line; out.h5 is as
 `pretrain.inference.embedding_file` says.  With --pool a line has one vector, and may go to an .npy
-or .parquet.  A job that was stopped goes on where it was under the
-same command.  The same from Python: `pretrain.inference.embedder.Embedder`.
+or .parquet.  A job that was stopped goes on where it was under the same command.  The same from
+Python: `pretrain.inference.embedder.Embedder`.
 """
 
 import hashlib

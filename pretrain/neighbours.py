@@ -32,7 +32,7 @@ flags.declare_key_flag("workdir")  # the run that read the others, for --text
 flags.declare_key_flag("text")
 WORD = flags.DEFINE_string("word", "", "The word, in capitals or not.")
 LINE = flags.DEFINE_integer("line", 0, "The number of a sentence, from 1.", 0)
-NEAREST = flags.DEFINE_integer("nearest", 2, "So many neighbours of each.", 1)
+NEAREST = flags.DEFINE_integer("nearest", 2, "Neighbours of each.", 1)
 OTHERS = flags.DEFINE_bool("others", False, "Neighbours may be occurrences of other words too.")
 AROUND = 4  # tokens shown on either side
 ROWS = 1 << 16  # sentences that are compared at once

@@ -17,7 +17,7 @@ TASKS = "tasks_"  # begins the name of a task's parameters: "tasks_sst1/head/w_D
 class SharedTasks(nn.Module):
     """Runs the tasks that a batch has arrays of; it is a `finetune.tasks.Task` as they are.
 
-    What a task has beside the backbone is its own: steps without it leave that as it is.
+    A task's parameters beside the backbone's are its own: steps without the task leave them alone.
 
     Attributes:
         tasks: by name, all on this backbone.

@@ -29,7 +29,6 @@ from pretrain.inference.layer_selection import Choice, check_pooler
 from pretrain.inference.run import Run
 from pretrain.inference.throughput import Speed
 from pretrain.inference.trained_run import load_backbone_params
-from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import name_section
 
 POOLS = ("", "mean", "first", "last", "pooler")

@@ -10,8 +10,8 @@ Every batch holds `weight_B` float32 (1 for a row of text, 0 for filler) and the
 `tokens_BL`, or `tokens_BZL` where rows are read in both directions.  `lanes` continue row by row
 (XLNet), `windows` are running text in any order (GPT, RoBERTa), `pairs` two segments (BERT),
 `bidirectional` continue from either end at once (ELMo), `bptt` by windows of varying length
-(AWD-LSTM); `phases` puts two layouts in turn.  Of several tasks each array bears its task's name,
-see `name_arrays`; a batch has those of one task or of more.
+(AWD-LSTM); `phases` puts two layouts in turn.  Where a run has several tasks, each array bears
+its task's name, see `name_arrays`; a batch has those of one task or of more.
 """
 
 from collections.abc import Mapping
