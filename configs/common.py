@@ -7,28 +7,43 @@ from ml_collections import ConfigDict
 
 
 def base() -> ConfigDict:
-    """Returns a recipe without model, objective, data and optimiser."""
+    """Returns a recipe without model, objective, data and optimiser.
+
+    Keys:
+        seed: of the parameters, of the order of the data and of all other randomness.
+        init: the folder of a run or an import to go on from; "": from scratch.
+        init_optimizer: with its averages of gradients, too.
+        init_tokens: "run": its vocabulary; "recipe": words of the recipe's own, whose rows are
+            found by word.
+        init_positions: of rows longer than there: "new", or "interpolated" of the old.
+        text_format: how texts are framed: a file of pretrain/inference/text_formats, or a module
+            of your own; "": as in pretraining.
+        profile: steps to trace for xprof, as "100-104"; "": none.
+        hooks: sections of hooks between steps, by any label; `name` is the module of each.
+    """
     config = ConfigDict()
     config.seed = 0
-    config.init = ""  # the folder of a run or an import to go on from; "": from scratch
-    config.init_optimizer = False  # True: its averages of gradients, too
-    config.init_tokens = "run"  # or "recipe": words of its own, whose rows are found by word
-    config.init_positions = "new"  # of rows longer than there; or "interpolated"
+    config.init = ""
+    config.init_optimizer = False
+    config.init_tokens = "run"
+    config.init_positions = "new"
     # Devices: -1 is all that remain; rows divide over data * fsdp, parameters over fsdp * tensor.
     config.mesh = dict(data=-1, fsdp=1, tensor=1)
     config.execution = ConfigDict()  # how a step is computed, not what: a resumed run may change it
-    config.profile = ""  # steps to trace for xprof, as "100-104"
+    config.profile = ""
     config.train = dict(
         parts=1,  # microbatches of a step
         average=0.0,  # rate of the parameters' moving average, as 0.999; 0: none
         norms=False,  # of gradients, weights and updates, by layer: written with the metrics
-        patience=10,  # steps in a row that may be skipped as not finite
+        max_skips=10,  # steps in a row that may be skipped as not finite
         log_every=100,
         eval_every=1000,
         eval_batches=0,  # 0: all of the held-out text
         save_every=1000,
         keep=2,
         keep_every=0,  # steps between checkpoints that are kept for good; 0: none are
+        best="",  # as "-held_out/loss": the weights that do best by it are kept, too
+        stop_after=0,  # evaluations in a row without a better one that end the run; 0: none do
     )
     return config
 

@@ -23,7 +23,11 @@ CELLS = dict(
 
 
 def get_config(preset: str = "initial") -> ConfigDict:
-    """Returns the recipe of the studies at initialization, or of the adding problem."""
+    """Returns one of "initial", "adding", "tiny".
+
+    Keys:
+        decay, sweep, deep, exploding, adding: the fields of this study; empty: it is left out.
+    """
     presets = dict(initial=initial, adding=adding, tiny=tiny)
     if preset not in presets:
         raise ValueError(f"there is no preset {preset!r}; there are {', '.join(presets)}")

@@ -1,6 +1,8 @@
 """The command line of every main: its flags, the recipe that they name, and words beside them."""
 
 import difflib
+import functools
+import importlib
 import pathlib
 import re
 import sys
@@ -11,11 +13,12 @@ from ml_collections import ConfigDict
 
 from pretrain.distributed import lost_processes
 from pretrain.inference.layer_selection import SENTENCE_POOLS
-from pretrain.runtime import recipe_files
+from pretrain.runtime import recipe_files, recipe_meanings, usual_names
 from pretrain.runtime.errors import UsageError, UserError
 
 RECIPE = re.compile(r"--?config(=|$)")
 VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(?:=|$)")  # of the recipe
+LIST = re.compile(r"--?list(=true)?")
 HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
 # Flags of several commands, which one process may import.
 POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "How a sentence becomes one vector.")
@@ -34,6 +37,11 @@ def read(argv: list[str], has_words: bool = False) -> list[str]:
     Returns:
         The program and the words that are no flags.
     """
+    if any(map(LIST.fullmatch, argv[1:])):
+        importlib.import_module("pretrain.recipes").main([])
+        sys.exit()
+    # As a flag of absl's, --explain would take the next word for its value.
+    argv[1:] = ["--explain=" if word == "--explain" else word for word in argv[1:]]
     _put_recipe_first(argv)
     _name_recipe_in_full(argv)
     try:
@@ -124,19 +132,22 @@ def check_key(config: ConfigDict, key: str) -> None:
         if not isinstance(section, ConfigDict):
             raise UsageError(f"--config.{key}: {above} is a value, not a section")
         if name not in section:
-            nearest = _find_nearest(name, list(section))
-            full = ".".join([*parts[:number], *nearest, *parts[number + 1 :]])
-            meant = f", did you mean {full}?" if nearest else ";"
             has = f"{above or 'the recipe'} has {', '.join(section) or 'none'}"
+            meant = _describe_meant(config, parts, number)
             raise UsageError(f"--config.{key}: there is no such key{meant} {has}")
         section = section[name]
 
 
-def _find_nearest(name: str, names: list[str]) -> list[str]:
-    """Lists the name most like it, or none; "learning_rate" is like "lr"."""
-    # Initials first: by its letters alone "learning_rate" is far from "lr".
-    initials = "".join(word[0] for word in name.split("_") if word)
-    return [initials] if initials in names else difflib.get_close_matches(name, names, 1)
+def _describe_meant(config: ConfigDict, parts: list[str], number: int) -> str:
+    """Says which key could be meant by a dotted name whose part of this number is none."""
+    there = dict(recipe_meanings.iter_leaves(config))
+    if known := usual_names.find_keys(parts[number], there.__contains__):
+        return f", here it is called {' or '.join(known)};"
+    section = functools.reduce(lambda values, name: values[name], parts[:number], config)
+    if nearest := difflib.get_close_matches(parts[number], list(section), 1):
+        return f", did you mean {'.'.join([*parts[:number], *nearest, *parts[number + 1 :]])}?"
+    elsewhere = [key for key in there if key.rpartition(".")[2] == parts[number]]
+    return f", did you mean {' or '.join(elsewhere[:3])}?" if elsewhere else ";"
 
 
 def _put_recipe_first(argv: list[str]) -> None:

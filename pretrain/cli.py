@@ -9,7 +9,6 @@ import runpy
 import shutil
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import jax
 from absl import app, flags, logging
@@ -18,7 +17,7 @@ from ml_collections import ConfigDict, config_flags
 from pretrain import arguments
 from pretrain.checkpoint.paths import find_folder
 from pretrain.distributed import lost_processes, processes
-from pretrain.runtime import compile_cache, malloc, recipe_ranges
+from pretrain.runtime import compile_cache, malloc, recipe_meanings, recipe_ranges
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import find_unused_path
 from pretrain.runtime.locks import lock_workdir
@@ -29,6 +28,10 @@ CONFIG = config_flags.DEFINE_config_file(
     help_string="The recipe, as path.py:preset; --config.optim.lr=1e-3 changes a value of it.",
 )
 WORKDIR = flags.DEFINE_string("workdir", None, "The run's folder; default runs/<recipe>-<preset>.")
+EXPLAIN = flags.DEFINE_string(
+    "explain", None, "Print every key of the recipe, or of --explain=optim, and what it means."
+)
+LIST = flags.DEFINE_bool("list", False, "Print the recipes, their presets and their parameters.")
 ACCEPT_CHANGES = flags.DEFINE_bool(
     "accept_changes", False, "Resume although the recipe or the data have changed."
 )
@@ -86,6 +89,9 @@ def run(
         with end_on_error(interrupted):
             if recipe is None:
                 return main(argv[1:])
+            if EXPLAIN.value is not None:
+                print("\n".join(recipe_meanings.explain(CONFIG.value, EXPLAIN.value)))
+                return 0
             check(CONFIG.value, recipe)
             return main(CONFIG.value, argv[1:]) if has_words else main(CONFIG.value)
 
@@ -100,7 +106,7 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
     Raises:
         UserError: it lacks a key, a number is out of range, or a part's name is none.
     """
-    there = dict(_list_leaves(config))
+    there = dict(recipe_meanings.iter_leaves(config))
     # The dot at the end: "optim" is in "optim.lr", and not in "optimizer".
     if missing := [key for key in keys if not any(f"{x}.".startswith(f"{key}.") for x in there)]:
         path = config_flags.get_config_filename(flags.FLAGS["config"])
@@ -117,14 +123,6 @@ def check(config: ConfigDict, keys: Iterable[str]) -> None:
                 "as 'my_models.rwkv'"
             )
     recipe_ranges.check_config(config)
-
-
-def _list_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in config.items():
-        if isinstance(value, ConfigDict) and value:
-            yield from _list_leaves(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
 
 
 @contextlib.contextmanager

@@ -10,15 +10,24 @@ LENGTHS = (8, 12, 16, 24, 32, 40, 48, 64, 96)
 
 
 def base() -> ConfigDict:
-    """Returns a recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were."""
+    """Returns a recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were.
+
+    Keys:
+        random_init: begins without the weights of `init`: what are they worth?
+        num_seeds: jobs, each with another seed, whose mean and deviation are printed.
+        epochs: readings of the training examples; may be a fraction.
+        max_train_examples: drawn from all there are, alike for every seed; 0: all.
+        model: what differs from the pretrained, as dropout; from scratch, all of it.
+        tokens: the tokenizer of a model from scratch; empty: that of `init`.
+    """
     config = common.base()
     del config.init_optimizer, config.init_positions  # of pretraining alone
-    config.random_init = False  # True: without the weights of that run; what are they worth?
+    config.random_init = False
     config.num_seeds, config.epochs = 1, 3.0
-    config.max_train_examples = 0  # drawn from all there are, alike for every seed; 0: all
-    config.model = ConfigDict()  # what differs from the pretrained, as dropout; from scratch, all
-    config.text_format = ""  # how texts are framed; "": as in pretraining
-    config.tokens = ConfigDict()  # from scratch
+    config.max_train_examples = 0
+    config.model = ConfigDict()
+    config.text_format = ""
+    config.tokens = ConfigDict()
     config.vectors = dict(  # of words, from a file, to begin with from scratch; "": they are drawn
         path="",
         scale=0.25,
@@ -43,7 +52,7 @@ def base() -> ConfigDict:
         unfreeze_every=0.0,
         freeze="",
     )
-    config.train.update(best="", stop_after=0, log_every=50, eval_every=200, save_every=500, keep=1)
+    config.train.update(log_every=50, eval_every=200, save_every=500, keep=1)
     return config
 
 

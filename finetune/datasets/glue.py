@@ -91,6 +91,8 @@ def read(path: str, *, task: str, split: str, tfds_dir: str = "") -> Read:
     """Reads a split of a task: "train", "dev" or, of MNLI, "dev_matched".
 
     Args:
+        task: as "cola", of `GLUE`.
+        split: "train", "dev", "test", or of MNLI "dev_matched" and the like.
         path: the folder that holds CoLA, SST-2 and the others; or "tfds:glue", which may have
             a version behind it: "tfds:glue:2.0.0".
         tfds_dir: see `tfds.read`.

@@ -46,6 +46,7 @@ def read(
         label: column; "" for files without labels.
         kind: tsv, csv, jsonl, parquet or lines ("label text"); "" goes by the file's extension.
         header: whether the first row names the columns.
+        encoding: of the file's text, as "latin-1".
         quoting: whether cells may be quoted; None: in CSV they may, in TSV (GLUE's) not.
         labels: the permitted labels, or {label in the file: its new name}.
         until: a label ends before this: with ":" TREC's "NUM:date" is NUM.

@@ -59,6 +59,7 @@ class Mixture:
             seed: of the order of tasks.
             kind: "uniform", "proportional" to the sizes, "annealed" (to their `power`),
                 "round_robin" (in turn), or "all" (each step has a batch of every task).
+            power: of the sizes, where the kind is "annealed".
 
         Raises:
             UserError: there is no such kind.

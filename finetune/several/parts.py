@@ -63,6 +63,10 @@ class Part(NamedTuple):
 def list_sections(config: ConfigDict) -> dict[str, Section]:
     """Lists what a recipe says of each task, by name; {"": ...} where it has one task.
 
+    Keys:
+        only: the one task that is trained; "": all are.
+        weight: of a task's loss among those of all tasks.
+
     Raises:
         UserError: the recipe is of one task and of several, or of none.
     """
@@ -132,7 +136,13 @@ def read_examples(
 
 
 def part_data_section(config: ConfigDict) -> tuple[dict[str, Any], ...]:
-    """Parts a section `data` in fields of the reader, paths of splits, fields of `draw_splits`."""
+    """Parts a section `data` in fields of the reader, paths of splits, fields of `draw_splits`.
+
+    Keys:
+        train, dev, test: a path, or a section of a path and of fields that differ; "": none.
+        path: a file or a folder, as the format reads.
+        format: a file of finetune/datasets, or a module of your own.
+    """
     fields = config.to_dict()
     paths = {split: fields.pop(split, None) for split in SPLITS}
     drawn = {name: fields.pop(name) for name in DRAWN if name in fields}
@@ -167,9 +177,15 @@ def build_layouts(
     """Builds the training layout, and those of the held-out splits whose labels are known.
 
     Args:
-        batches: the section of the task's recipe.
+        batches: the section of the task's recipe, see below.
         seed: of the order of the training examples.
         name: of the task; "": there is one.
+
+    Keys:
+        B: rows of a batch, over all hosts.
+        L: tokens of a row, at most.
+        eval_B: rows of a batch of held-out examples.
+        lengths: a batch whose rows are all as short is cut to one of these lengths; (): none is.
 
     Raises:
         UserError: the recipe cuts rows that are padded in front, or the task's arrays are wrong.

@@ -159,6 +159,9 @@ def build_task(
         language_model_head: that of the pretrained run; None: tied, with nothing besides.
         network: the task, where the backbone has networks for several; "": it has none.
         host: the rest of a section `task`, which is of the host's half.
+
+    Keys:
+        weight: of this task's loss among those of several.
     """
     del host
     sections = [_drop_unset(x) for x in (encoder, head, loss)]

@@ -64,6 +64,9 @@ class TaskData(Defaults):
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task` with a `SentenceVector`, and a `PairClassifier` if `loss.features`.
 
+        Keys:
+            features: of `PairClassifier`; "": the pairs' classes are not learned.
+
         Raises:
             UserError: there is another encoder than the plain backbone, or training pairs have no
                 classes for a classifier.

@@ -115,7 +115,12 @@ class TaskData(Defaults):
         return fields | ({"char_W": self.own_characters} if self.own_characters else {})
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
-        # `head` has the fields of `Emissions`, and two more.
+        """Builds a `Task`; `head` has the fields of `Emissions`, and two more.
+
+        Keys:
+            crf: the tags of a sentence are learned as a path, by a CRF.
+            constrained: only transitions that the scheme allows are predicted.
+        """
         fields = {"dropout": 0.1, **head}
         chain = CRF(len(self.labels)) if fields.pop("crf", False) else None
         constrained = fields.pop("constrained", False)

@@ -24,7 +24,7 @@ class Backbone(WordNetwork):
     """Words to states; the last layer is as wide as a word, so that a softmax can be tied to it.
 
     Attributes:
-        V, D, init_scale: see `WordNetwork`, of which `dropout` is 0.
+        dropout: 0, as the others below are in its place.
         U, N: units of all layers but the last, layers.
         dropoute: share of the vocabulary whose vectors are dropped, wherever the word stands.
         dropouti, dropouth: of the words' vectors and between layers, the same at all positions of

@@ -26,10 +26,12 @@ class Backbone(nn.Module):
         D: width of a word, and of the states in each direction.
         U, N, Z: units of a cell, layers, directions (1: left to right alone).
         inputs: "characters" of each word, or "words": their ids.
-        E, filters, highways, activation, W: of `char_cnn.CharCNN`; characters of a word.
+        E, filters, highways, activation: of `char_cnn.CharCNN`.
+        W: characters of a word that are read.
         clip_cell, clip_projection: limits of cells and of states; 0: none.
         residual: from the second layer on, a layer adds its input to its output.
         dropout: of every layer's input, and of the last output where a softmax reads it.
+        dtype: of products; parameters are float32.
         unroll: positions per step of the scan over positions.
     """
 

@@ -33,6 +33,9 @@ class Backbone(nn.Module):
         normed_embedding: the sum of the embeddings is normed (BERT).
         pooler: `pool` exists (BERT).
         epsilon: of the norms.
+        activation: of the feed-forward layers: "gelu" (its tanh form), "gelu_erf" or "relu".
+        dropout, attention_dropout: dropout of the layers' outputs, of the attention's weights.
+        dtype: of products; parameters, norms and the softmax are float32.
         initializer, init_scale: "normal" or "truncated" and its deviation.
         position_scale: deviation of the positions' embedding; 0: `init_scale`.
         residual_scale: what is added to the residual begins smaller by sqrt(2 N) (GPT-2).

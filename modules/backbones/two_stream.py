@@ -33,6 +33,9 @@ class Backbone(nn.Module):
         attention: "bi" or "causal": how texts are read where no objective says so.
         same_length: read so, all positions see equally many keys of memory and text.
         clamp_len: distances beyond this count as this; -1: off.
+        activation: of the feed-forward layers: "gelu" (its tanh form), "gelu_erf" or "relu".
+        dropout, attention_dropout: dropout of the layers' outputs, of the attention's weights.
+        dtype: of products; parameters, norms and the softmax are float32.
         shared_distances: one dropout mask on the distances for the whole batch, which are then
             projected once.  False draws one per example, as the released code.
         initializer, init_scale: "normal" and its deviation, or "uniform" and its range.

@@ -23,6 +23,7 @@ class WordNetwork(nn.Module):
         V, D: words, width of a word.
         dropout: of the words' vectors.
         init_scale: the vectors are drawn within this on both sides of 0.
+        dtype: of products; parameters are float32.
     """
 
     KIND: ClassVar[str]

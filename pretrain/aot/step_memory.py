@@ -1,6 +1,7 @@
 """A recipe's training step compiled ahead of time, for chips that are not here and without text."""
 
 import dataclasses
+import functools
 import math
 import pathlib
 import re
@@ -9,6 +10,7 @@ import time
 from typing import Any
 
 import jax
+from flax import linen as nn
 from flax.core import FrozenDict
 
 import modules
@@ -69,11 +71,11 @@ def build_batch_shapes(config) -> list[BatchShapes]:
         return configure_training(config.batches, config.get("first_phase"))
 
 
-def build_steps(config, place: Slice) -> Steps:
-    """Builds a recipe's steps on a slice, its mesh over all of it; compiles nothing yet.
+def build_objective(config) -> nn.Module:
+    """Builds the objective of a recipe, its special tokens in any order.
 
     Raises:
-        UserError: the recipe does not build, or its rows do not divide over the chips.
+        UserError: the recipe does not build.
     """
     execution = config.get("execution")
     backbone = call_section("model", modules.build, config.model, execution=execution)
@@ -81,7 +83,16 @@ def build_steps(config, place: Slice) -> Steps:
     objective = call_section("objective", objectives.build, config.objective, **parts)
     # Which id a special token has changes no program, only that there is one.
     special: FrozenDict[str, int] = FrozenDict({name: i for i, name in enumerate(SPECIAL_NAMES)})
-    objective = objective.clone(special=special)
+    return objective.clone(special=special)
+
+
+def build_steps(config, place: Slice) -> Steps:
+    """Builds a recipe's steps on a slice, its mesh over all of it; compiles nothing yet.
+
+    Raises:
+        UserError: the recipe does not build, or its rows do not divide over the chips.
+    """
+    objective = build_objective(config)
     with name_section("train"):
         options = plugins.construct(TrainConfig, **config.train)
     with name_section("optim"):
@@ -89,7 +100,7 @@ def build_steps(config, place: Slice) -> Steps:
     layout = Layout(call_section("mesh", make_mesh, config.mesh, devices=place.devices))
     train = build_batch_shapes(config)
     for data in train:  # a later phase may have longer rows
-        objectives.check_length(backbone, data.L)
+        objectives.check_length(objective.backbone, data.L)
     return Steps(
         objective,
         tx,
@@ -172,4 +183,20 @@ def _count_bytes(x, shape) -> int:
 
 
 def count_parameters(steps: Steps) -> int:
-    return sum(math.prod(x.shape) for x in jax.tree.leaves(steps.like.params))
+    return _count_numbers(steps.like.params)
+
+
+def count_recipe_parameters(config) -> int:
+    """Counts the parameters of a pretraining recipe by their shapes, on no device.
+
+    Raises:
+        UserError: the recipe does not build.
+    """
+    objective, data = build_objective(config), build_batch_shapes(config)[-1]
+    rngs = {name: jax.random.key(0) for name in ("params", "dropout", "corrupt")}
+    init = functools.partial(objective.init, train=False)
+    return _count_numbers(jax.eval_shape(init, rngs, data.shapes())["params"])
+
+
+def _count_numbers(tree: Any) -> int:
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(tree))

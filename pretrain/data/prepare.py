@@ -51,9 +51,8 @@ def prepare(
 
     Args:
         tokens: `name` of a tokenizer and its fields, see its `settings`.
-        source, data, text_key, tfds_split, tfds_dir: see `sources.find_source`.
-        documents, sentences, detokenise: how lines become documents and sentences, see
-            `sentences.cut_pieces`.
+        source, data, text_key, tfds_split, tfds_dir: see `source_lib.find_source`.
+        documents, sentences, detokenise: see `sentence_lib.cut_pieces`.
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0 makes no such split.
         held_out_files: names of the files that are this split in place of a share, as

@@ -75,6 +75,7 @@ def train(
 
     Args:
         cell: fields of `Recurrent`.
+        T, U, B: positions of a row, units of the cell, rows of a batch.
         optim: a recipe's section, see `optimizer.make`; a batch is fresh in every step.
         radius, kind: of the initial recurrent weights, see `set_recurrent_weights`.
         every: steps that run as one program.

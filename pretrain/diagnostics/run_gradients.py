@@ -25,6 +25,11 @@ from pretrain.runtime.errors import UserError
 def study_run(config, run: Run, params: Any) -> Iterator[Row]:
     """Yields a trained run's gradients by distance, at random weights and at these.
 
+    Keys:
+        text: a file, plain, .gz or .zst, whose lines are read as one text.
+        T: the largest distance.
+        B: rows.
+
     Raises:
         UserError: the recipe names no text, or see `measure_run`.
     """

@@ -19,7 +19,11 @@ def study_decay(config) -> Iterator[Row]:
 
 
 def study_sweep(config) -> Iterator[Row]:
-    """Yields plain RNNs' gradients by distance, for kinds and spectral radii of their weights."""
+    """Yields plain RNNs' gradients by distance, for kinds and spectral radii of their weights.
+
+    Keys:
+        kinds, radii: of the recurrent weights, see `recurrent_weights.set_recurrent_weights`.
+    """
     plain = {label: cell for label, cell in config.cells.items() if cell.cell == "rnn"}
     sweep = itertools.product(plain.items(), config.sweep.kinds, config.sweep.radii)
     for (label, cell), kind, radius in sweep:
@@ -29,7 +33,11 @@ def study_sweep(config) -> Iterator[Row]:
 
 
 def study_deep(config) -> Iterator[Row]:
-    """Yields the gradients of a deep stack's layers, for all ways to build it."""
+    """Yields the gradients of a deep stack's layers, for all ways to build it.
+
+    Keys:
+        activations, inits: of `deep_stack.ACTIVATIONS` and `deep_stack.INITIALIZERS`.
+    """
     sizes = config.deep.to_dict()
     ways = itertools.product(sizes.pop("activations"), sizes.pop("inits"), *[(False, True)] * 2)
     for activation, init, residual, norm in ways:
@@ -42,7 +50,11 @@ def study_deep(config) -> Iterator[Row]:
 
 
 def study_exploding(config) -> Iterator[Row]:
-    """Yields loss curves of the adding problem from a large spectral radius, for each clipping."""
+    """Yields loss curves of the adding problem from a large spectral radius, for each clipping.
+
+    Keys:
+        clips: limits of the gradient's norm; 0: none.
+    """
     section = config.exploding.to_dict()
     clips, optim, cell = (section.pop(name) for name in ("clips", "optim", "cell"))
     for clip in clips:
@@ -53,7 +65,11 @@ def study_exploding(config) -> Iterator[Row]:
 
 
 def study_adding(config) -> Iterator[Row]:
-    """Yields each cell's loss curve of the adding problem, the mean over seeds."""
+    """Yields each cell's loss curve of the adding problem, the mean over seeds.
+
+    Keys:
+        seeds: how many runs the mean is of.
+    """
     section = config.adding.to_dict()
     seeds, optim = section.pop("seeds"), section.pop("optim")
     for label, cell in config.cells.items():

@@ -28,6 +28,11 @@ RULES: dict[str, tuple[str, ...]] = {
 def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> Mesh:
     """Arranges the devices in a (data, fsdp, tensor) grid; -1: all that remain.
 
+    Args:
+        data: devices that rows are divided over, and nothing else.
+        fsdp: devices that both rows and parameters are divided over.
+        tensor: devices that heads and the like are divided over.
+
     Raises:
         UserError: the grid does not use every device exactly once.
     """

@@ -28,7 +28,7 @@ class Objective(nn.Module):
     Attributes:
         mask_prob: share of a row's tokens that is predicted; special tokens count as tokens.
         max_predictions: upper limit of a row; 0: `mask_prob` of a full row.
-        mask_rate, random_rate: shares of those replaced by <mask>, and by a random token.
+        mask_rate, random_rate: share of those replaced by <mask>, share replaced at random.
         whole_word_mask: predicts all tokens of a word, or none.
         max_gram: longest run of tokens, or of words, picked together (ALBERT).
         geometric: chance of a run to end after each unit (SpanBERT: 0.2); 0: a run of n has

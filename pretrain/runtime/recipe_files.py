@@ -1,6 +1,8 @@
 """Finds recipes by name and by path, and runs them."""
 
+import ast
 import difflib
+import re
 import runpy
 import traceback
 from pathlib import Path
@@ -56,6 +58,18 @@ def list_files() -> list[Path]:
     """Lists the recipes that come with the code, from `ROOT`."""
     there = sorted(file.relative_to(ROOT) for file in (ROOT / "configs").rglob("*.py"))
     return [file for file in there if file.stem not in NO_RECIPES]
+
+
+def read_title(path: Path) -> str:
+    """Reads the first paragraph of a recipe's docstring, as one line."""
+    docstring = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return " ".join(docstring.partition("\n\n")[0].split())
+
+
+def list_presets(path: Path) -> list[str]:
+    """Lists the presets that the docstring of a recipe's `get_config` names; [""]: it has none."""
+    text = runpy.run_path(str(path))["get_config"].__doc__ or ""
+    return re.findall(r'"([\w.]+)"', text) or [""]
 
 
 def _describe_missing(path: str) -> str:

@@ -112,7 +112,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "stlr_cut_frac": SHARE,
     },
     "train": {
-        "parts patience keep": COUNT,
+        "parts max_skips keep": COUNT,
         "log_every eval_every eval_batches save_every keep_every stop_after": COUNT_OR_NONE,
         "average": SHARE_BELOW_1,
     },

@@ -19,7 +19,10 @@ LATER = {
     "init_positions": "new",
     "init_tokens": "run",
     "corpus.tokens.extend": 0,
+    "train.stop_after": 0,
 }
+# Keys that runs have by another name, from before that was changed.
+RENAMED = {"train.patience": "train.max_skips"}
 
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
@@ -50,6 +53,7 @@ def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[s
     # Through JSON, as the saved one came: tuples are lists there.  Without credentials, which may
     # have changed, and are not to be printed.
     old, new = (flatten(_redact(json.loads(json.dumps(x)))) for x in (saved, present))
+    old = {RENAMED.get(name, name): value for name, value in old.items()}
     names = list(dict.fromkeys([*old, *new]))
     return [
         f"{name}: {old.get(name, '(absent)')} -> {new.get(name, '(absent)')}"

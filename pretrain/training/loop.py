@@ -90,7 +90,7 @@ def run(
         The outcome, at an earlier step where train.stop_after, a hook or a signal ended the run.
 
     Raises:
-        UserError: the checkpoint belongs to other data; NotFiniteError: `patience` ran out.
+        UserError: the checkpoint belongs to other data; NotFiniteError: `max_skips` was met.
     """
     with name_section("train"):
         plan = plugins.construct(TrainConfig, **config.train)
@@ -105,7 +105,7 @@ def run(
         watch = stack.enter_context(contextlib.closing(Watch(workdir)))
         progress = Progress(last)
         writer = stack.enter_context(contextlib.closing(Writer(workdir, int(state.step))))
-        monitor = StepMonitor(writer, progress, objective.flops, plan.patience)
+        monitor = StepMonitor(writer, progress, objective.flops, plan.max_skips)
         logger = MetricsLogger(plan.log_every, monitor, rate, Goodput(watch.began))
         which = plan.eval_batches, score, plan.means
         evaluate = Evaluate(plan.eval_every, steps, evals, stop, writer, progress, *which)

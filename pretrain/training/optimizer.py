@@ -54,7 +54,8 @@ def adam(b1: float, b2: float, eps: float, bias_correction: bool, eps_hat: bool)
     """Builds Adam's direction (Kingma & Ba 2015) in the variants the originals use.
 
     Args:
-        b1, b2, eps: the paper's betas and epsilon.
+        b1, b2: what is left of the first moment after a step, what is left of the second.
+        eps: the paper's epsilon; AdaDelta has one, too.
         bias_correction: divide the moments by 1 - b^t.  BERT's and XLNet's AdamW do not.
         eps_hat: add eps to the root before correction, the "epsilon hat" of the paper's section 2
             and of TensorFlow's Adam (GPT-1).  False adds it to the corrected root, as the paper's
@@ -198,7 +199,7 @@ class Optimizer:
             1904.00962: Adam whose every step is as long as the parameter, for batches of
             thousands of rows), "adagrad" (Duchi et al. 2011, ELMo's), "adadelta" (Zeiler 2012,
             arXiv 1212.5701: lr=1) or "sgd".
-        b1, b2, eps, bias_correction, eps_hat: of `adam`; AdaDelta has an `eps`, too.
+        b1, b2, eps, bias_correction, eps_hat: of `adam`.
         rho: share of AdaDelta's averages of squares that each step leaves of them.
         momentum: share of SGD's last step that is in the next one; 0: none.
         initial_accumulator: Adagrad's first sum of squares.

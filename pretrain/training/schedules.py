@@ -26,8 +26,8 @@ class Schedule:
     """Learning rate by step, counted from 0; part of the recipe's `optim` section.
 
     Attributes:
-        lr: the peak.
-        steps: of the whole run.
+        lr: the learning rate at its peak.
+        steps: all that the run takes.
         warmup: steps of linear rise from 0.
         decay: one of `DECAYS` ("rsqrt": inverse square root), or "slanted": the slanted triangle
             of ULMFiT (Howard & Ruder 2018, arXiv 1801.06146), which `warmup`, `join`,

@@ -13,10 +13,12 @@ class TrainConfig:
         average: rate of the moving average of the parameters, which evaluation then uses; 0: none.
         norms: writes the norms of gradients, weights and updates of every layer, see
             `gradient_norms`; they cost a pass over the parameters.
-        patience: steps in a row that may be skipped as not finite before the run gives up.
-        log_every, eval_every, save_every: periods in steps, 0: none; the last step does all three.
+        max_skips: steps in a row that may be skipped as not finite before the run gives up.
+        log_every, eval_every, save_every: steps between two lines of metrics, steps between two
+            evaluations, steps between two checkpoints; 0: the last step alone does it.
         eval_batches: batches of each held-out stream read per evaluation; 0: all.
-        keep, keep_every: the newest checkpoints kept, and the period of those kept for good.
+        keep: how many of the newest checkpoints are kept.
+        keep_every: steps between two checkpoints that are kept for good; 0: none are.
         best: a held-out number, as "dev/accuracy" or "-dev/loss", by which the best parameters are
             kept in `workdir/best`, too; "": none.
         means: names of held-out numbers, as ("sst1/dev/accuracy", "sst2/dev/accuracy"), by the name
@@ -27,7 +29,7 @@ class TrainConfig:
     parts: int = 1
     average: float = 0.0
     norms: bool = False
-    patience: int = 10
+    max_skips: int = 10
     log_every: int = 100
     eval_every: int = 1000
     eval_batches: int = 0

@@ -230,8 +230,10 @@ def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
 
 @pytest.mark.parametrize("recipe", toys.ONE)
 @pytest.mark.parametrize("log_every", [1, 100])
-def test_when_patience_ends_the_last_finite_state_can_be_resumed(toy, tmp_path, recipe, log_every):
-    changes = {"train.patience": 2, "train.save_every": 100, "train.log_every": log_every}
+def test_when_too_many_steps_are_skipped_the_last_finite_state_can_be_resumed(
+    toy, tmp_path, recipe, log_every
+):
+    changes = {"train.max_skips": 2, "train.save_every": 100, "train.log_every": log_every}
     config = toy.config(recipe, changes)
     with pytest.raises(hooks.NotFiniteError, match=r"2 steps in a row, up to step 4.*optim\.lr"):
         train(config, tmp_path, [2, 3, 4, 5])
@@ -247,7 +249,7 @@ def test_when_patience_ends_the_last_finite_state_can_be_resumed(toy, tmp_path, 
     ("lr", "said"), [(1e30, "3 steps in a row"), (1e39, "not finite")], ids=["steps", "weights"]
 )
 def test_a_learning_rate_that_explodes_ends_the_run_in_a_line(toy, tmp_path, recipe, lr, said):
-    changes = {"train.patience": 3, "optim.steps": 20, "train.save_every": 100, "optim.lr": lr}
+    changes = {"train.max_skips": 3, "optim.steps": 20, "train.save_every": 100, "optim.lr": lr}
     with pytest.raises(UserError, match=said):
         toys.train(toy.config(recipe, changes), tmp_path)
     if said == "3 steps in a row":

@@ -36,6 +36,7 @@ MAINS = {
     "pretrain.main": 0,
     "pretrain.neighbours": 1,
     "pretrain.plot": 1,
+    "pretrain.recipes": 0,
 }
 LAUNCH = ("launch.attempt", "launch.local", "launch.sweep")
 FOLDERS = ("benchmarks", "finetune", "launch", "pretrain")
@@ -124,7 +125,10 @@ def test_values_may_stand_before_the_recipe(read, named):
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["optim.learning_rate=1"], ["did you mean optim.lr?", "optim has b1, b2, "]),
+        (["optim.learning_rate=1"], ["here it is called optim.lr;", "optim has b1, b2, "]),
+        (["train.patience=3"], ["here it is called train.stop_after;"]),
+        (["grad_accum=2"], ["here it is called train.parts;"]),
+        (["lr=1"], ["did you mean optim.lr?"]),
         (["optim.stesp=1"], ["did you mean optim.steps?"]),
         (["optimm.lr=1"], ["did you mean optim.lr?", "the recipe has batches, corpus"]),
         (["model.zzz=1"], ["no such key; model has D, F, H"]),

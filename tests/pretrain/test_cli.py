@@ -138,6 +138,19 @@ def test_a_command_ends_with_the_code_of_its_outcome(ended, outcome, code, said)
     assert ended(outcome) == (code, said)
 
 
+def test_a_recipe_is_explained_in_the_place_of_work(given, monkeypatch, capsys):
+    words = ["main", "--config=configs/bert.py", "--explain=optim"]
+    monkeypatch.setattr(sys, "argv", words)
+    monkeypatch.setattr(malloc, "keep_memory", lambda: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.run(mock.Mock(side_effect=AssertionError), recipe=["model"])
+    assert not ended.value.code
+    said = capsys.readouterr().out
+    assert "optim.lr=0.0007" in said
+    assert "the learning rate at its peak." in said
+    assert "model." not in said
+
+
 def test_a_word_that_a_command_does_not_take_is_a_usage_error(ended):
     assert ended(None, "stray")[0] == 2
 

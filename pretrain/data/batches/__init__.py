@@ -107,6 +107,9 @@ def build(name: str, corpus, *, split: str = "train", **fields: Any) -> BatchLay
     Training reads the split in an order drawn anew each epoch, for ever; any other split is read
     once, in the order of the corpus.
 
+    Args:
+        split: "train", "held_out", or "all" of a corpus without either.
+
     Raises:
         plugins.FieldError: there is no such layout, or the fields do not fit it.
         UserError: there is no such split, or the fields do not fit the text.

@@ -46,7 +46,10 @@ def build_training(
     Args:
         steps: of the whole run.
         batches: name and fields of the layout, see `build`.
-        first: how they differ in the first `share` of the steps, e.g. {"share": 0.9, "L": 128}.
+        first: how they differ in the first of the steps, e.g. {"share": 0.9, "L": 128}.
+
+    Keys:
+        share: of all steps, which has the first batches.
 
     Raises:
         plugins.FieldError: the fields do not fit the layout.

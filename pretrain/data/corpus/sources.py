@@ -45,7 +45,8 @@ def find_source(
             in it), "hf:<name>[/config][:split]", "tfds:<name>[/config][:version]", or a module with
             a dot, whose `find_source(**data)` returns a `Source`.
         data: fields of such a module, for it alone.
-        fields: `text_key`, of records; `tfds_split` and `tfds_dir`, for "tfds:" alone.
+        fields: `text_key`, the field or column of records that is the text; `tfds_split` and
+            `tfds_dir`, for "tfds:" alone.
 
     Raises:
         UserError: there is none of that name, or it is not there yet; the message says what to do.

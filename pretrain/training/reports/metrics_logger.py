@@ -19,14 +19,14 @@ class StepMonitor:
         meter: sums and times since they were last written down.
     """
 
-    def __init__(self, writer: Writer, progress: Progress, flops, patience: int):
+    def __init__(self, writer: Writer, progress: Progress, flops, max_skips: int):
         """
         Args:
             flops: (B, L) -> floating-point operations of a step on such a batch.
-            patience: skipped steps in a row after which the run ends.
+            max_skips: skipped steps in a row after which the run ends.
         """
         self.writer, self.progress = writer, progress
-        self.flops, self.patience = flops, patience
+        self.flops, self.max_skips = flops, max_skips
         self.meter = Meter()
         self.step, self.report = 0, Report()
         self.shapes = set[str]()  # that a step was compiled for
@@ -53,7 +53,7 @@ class StepMonitor:
         text = f"step {step} skipped: loss or gradient not finite (gradient norm {norm})"
         self.progress.say(f"{text}; its batch is number {step - 1} of the stream")
         self.writer.write(step, event="skipped", batch=step - 1, consecutive_skips=skips)
-        if skips >= self.patience:
+        if skips >= self.max_skips:
             why = (
                 f"{skips} steps in a row, up to step {step}, were not finite: the run stops. "
                 "The weights saved are those before them; try a lower optim.lr or optim.clip"

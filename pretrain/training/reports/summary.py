@@ -40,7 +40,7 @@ def check_result(state, values: Mapping[str, Any]) -> None:
     Raises:
         UserError: every step was skipped, or a held-out loss is not finite.
     """
-    # Such a run ends without an error of its own, if it is shorter than its patience.
+    # Such a run ends without an error of its own, if it has fewer steps than `max_skips`.
     if int(state.skipped) == int(state.step) > 0:
         raise UserError(
             f"all {int(state.step)} steps were skipped, so nothing was learned: loss or gradient "

@@ -43,6 +43,8 @@ def test_a_run_of_before_there_was_a_key_has_what_it_stands_for():
     assert run_config.diff_configs({}, {"init_tokens": "run"}) == []
     [line] = run_config.diff_configs({}, {"corpus": {"tokens": {"extend": 500}}})
     assert line == "corpus.tokens.extend: (absent) -> 500"
+    saved, present = {"train": {"patience": 10}}, {"train": {"max_skips": 10, "stop_after": 0}}
+    assert run_config.diff_configs(saved, present) == []
 
 
 def test_a_recipe_with_credentials_is_readable_by_its_owner_alone(tmp_path):

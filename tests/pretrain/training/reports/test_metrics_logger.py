@@ -17,9 +17,9 @@ DATA = types.SimpleNamespace(B=2, L=3)
 
 @pytest.fixture
 def observe(tmp_path):
-    """(step, skipped steps in a row) -> the report of the step, to a monitor of patience 2."""
+    """(step, skipped steps in a row) -> the report of the step, to a monitor that takes one."""
     writer = Writer(tmp_path, 0)
-    monitor = StepMonitor(writer, Progress(9), lambda B, L: 1.0, patience=2)
+    monitor = StepMonitor(writer, Progress(9), lambda B, L: 1.0, max_skips=2)
 
     def observe(step, skips, L=3, task=""):
         batch = name_arrays(task, {"tokens_BL": np.zeros((DATA.B, L))})
@@ -39,7 +39,7 @@ def test_a_skipped_step_is_told_with_its_batch_one_step_late(observe, tmp_path):
     assert read_lines(tmp_path / "metrics.jsonl") == [skipped]
 
 
-def test_patience_ends_the_run_with_an_error_in_the_latest_report(observe):
+def test_too_many_skips_end_the_run_with_an_error_in_the_latest_report(observe):
     observe(1, 1)
     report = observe(2, 2)
     assert not report.stop

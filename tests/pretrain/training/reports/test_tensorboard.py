@@ -39,7 +39,7 @@ def test_what_was_flushed_outlives_a_killed_run(tmp_path):
 
 def test_what_a_checkpoint_counts_as_done_is_on_disk_before_it(tmp_path):
     writer = Writer(tmp_path, 0)
-    monitor = StepMonitor(writer, Progress(9), flops=None, patience=1)
+    monitor = StepMonitor(writer, Progress(9), flops=None, max_skips=1)
     logger = MetricsLogger(1, monitor, None, goodput.Goodput(0.0))
     writer.write(7, loss=0.5)
     logger.state_dict()  # for the checkpoint

@@ -1,0 +1,59 @@
+"""Finds keys of recipes by the names that other libraries have for them."""
+
+from collections.abc import Callable
+
+USUAL_NAMES = {  # as of transformers, PyTorch Lightning, levanter and MaxText
+    "init": "model_name_or_path init_from init_checkpoint checkpoint pretrained",
+    "epochs": "num_train_epochs num_epochs max_epochs",
+    "num_seeds": "seeds",
+    "corpus.source": "dataset dataset_name data_path train_file",
+    "corpus.tokens.name": "tokenizer tokenizer_name",
+    "corpus.tokens.V": "vocab_size vocabulary_size",
+    "data.train": "train_file dataset",
+    "data.dev": "validation_file eval_file valid",
+    "batches.B": "batch_size train_batch_size global_batch_size per_device_train_batch_size",
+    "batches.L": "seq_len seq_length sequence_length max_seq_length max_length block_size",
+    "batches.eval_B": "eval_batch_size per_device_eval_batch_size",
+    "model.D": "d_model hidden_size n_embd embed_dim width",
+    "model.H": "n_heads num_heads num_attention_heads n_head",
+    "model.K": "head_dim d_head",
+    "model.F": "d_ff ffn_dim mlp_dim intermediate_size",
+    "model.N": "n_layers num_layers num_hidden_layers n_layer depth",
+    "model.L": "max_position_embeddings n_positions n_ctx",
+    "model.M": "mem_len",
+    "model.dropout": "dropout_rate hidden_dropout_prob resid_pdrop",
+    "model.attention_dropout": "attention_probs_dropout_prob attn_pdrop attn_dropout",
+    "model.dtype": "bf16 fp16 precision mixed_precision compute_dtype",
+    "execution.remat": "gradient_checkpointing activation_checkpointing remat_policy recompute",
+    "objective.mask_prob": "mlm_probability masked_lm_prob",
+    "optim.name": "optimizer",
+    "optim.lr": "learning_rate peak_lr base_lr",
+    "optim.steps": "max_steps num_steps train_steps total_steps num_train_steps max_train_steps",
+    "optim.warmup": "warmup_steps num_warmup_steps warmup_ratio warmup_epochs",
+    "optim.decay": "lr_schedule lr_scheduler lr_scheduler_type schedule",
+    "optim.clip": "max_grad_norm grad_clip gradient_clip clip_norm gradient_clip_val",
+    "optim.b1": "beta1 adam_beta1",
+    "optim.b2": "beta2 adam_beta2",
+    "optim.eps": "adam_epsilon",
+    "optim.weight_decay": "wd",
+    "train.parts": "grad_accum gradient_accumulation gradient_accumulation_steps microbatches "
+    "accumulate_grad_batches",
+    "train.average": "ema ema_decay ema_rate",
+    "train.stop_after": "early_stopping early_stopping_patience patience",
+    "train.max_skips": "max_nan_steps nan_tolerance",
+    "train.best": "metric_for_best_model monitor",
+    "train.log_every": "logging_steps log_steps log_interval",
+    "train.eval_every": "eval_steps eval_interval steps_per_eval val_check_interval",
+    "train.save_every": "save_steps save_interval checkpoint_every",
+    "train.keep": "save_total_limit max_to_keep",
+    "profile": "profiler profile_steps",
+}
+
+
+def find_keys(name: str, has_key: Callable[[str], bool]) -> list[str]:
+    """Lists the keys that another library calls so, of those that a recipe has."""
+    return [
+        key
+        for key, others in USUAL_NAMES.items()
+        if name.lower() in others.split() and has_key(key)
+    ]

@@ -1,0 +1,47 @@
+"""Every key of every recipe has a meaning, read from the docstring of what takes it."""
+
+import pytest
+
+from pretrain.runtime import recipe_meanings
+from pretrain.runtime.errors import UsageError
+from tests.pretrain.runtime.test_recipe_ranges import CASES, config_of
+
+
+def test_every_key_of_every_recipe_has_a_meaning():
+    configs = [config_of(*case) for case in CASES]
+    # Of presets with the same keys one is enough.
+    distinct = {frozenset(dict(recipe_meanings.iter_leaves(x))): x for x in configs}
+    missing = {
+        recipe_meanings.name_key(key)
+        for keys, config in distinct.items()
+        for key in keys
+        if not recipe_meanings.find_meaning(config, key)
+    }
+    assert not missing
+
+
+@pytest.mark.parametrize(
+    ("recipe", "key", "meaning"),
+    [
+        ("configs.bert", "model.F", "feed-forward"),  # one of several in one entry
+        ("configs.elmo", "model.filters", "(characters wide, number of filters)"),  # of a part
+        ("configs.bert", "optim.b2", "what is left of the second"),  # by reference
+        ("configs.bert", "evals.held_out_32.L", "tokens of a row."),  # of the section's base
+        ("configs.bert", "first_phase.share", "of all steps"),
+        ("configs.awd_lstm", "hooks.nt_asgd.n", "the latest evaluations"),  # of a dotted name
+        ("configs.finetune.conll2003", "task.encoder.U", "units"),  # unset: of another file
+        ("configs.finetune.sst2", "data.encoding", "of the file's text"),
+        ("configs.bert", "objective.name", "bilm, clm, mlm, plm; or a module of your own"),
+    ],
+)
+def test_a_meaning_is_that_of_the_part_that_is_named(recipe, key, meaning):
+    assert meaning in recipe_meanings.find_meaning(config_of(recipe), key)
+
+
+def test_a_section_is_explained_alone_or_refused_with_those_there_are():
+    config = config_of("configs.bert")
+    (line, *_) = recipe_meanings.explain(config, "mesh.data")
+    assert line.startswith("mesh.data=-1  devices that rows are divided over")
+    assert len(list(recipe_meanings.explain(config))) > 70
+    with pytest.raises(UsageError, match="--explain=nope: the recipe has batches, corpus"):
+        list(recipe_meanings.explain(config, "nope"))
