@@ -119,13 +119,14 @@ def main(words: list[str]) -> None:
     with target as file, WRITERS[SUBMISSION.value](file) as write:
         notify = say if first else (lambda _: None)
         if source in ("", plain_texts.STDIN):
-            lines = arguments.TEXT.value or sys.stdin
+            lines, total = arguments.TEXT.value or sys.stdin, len(arguments.TEXT.value)
             blocks = plain_texts.read_blocks(
                 lines, runs[0].data, "--text" if arguments.TEXT.value else "-"
             )
         else:
+            total = streaming.count_examples(source, format, fields)
             blocks = streaming.read_blocks(source, format, fields)
-        values = predict_blocks(predictor, blocks, write, notify, SCORE.value)
+        values = predict_blocks(predictor, blocks, write, notify, SCORE.value, total)
     if first and values:
         scores = "  ".join(f"{name} {value:.4f}" for name, value in values.items())
         print(scores, file=sys.stderr if out == plain_texts.STDIN else sys.stdout)

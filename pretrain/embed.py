@@ -8,7 +8,6 @@ Python: `pretrain.inference.embedder.Embedder`.
 
 import hashlib
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from pretrain.inference.run import Run
 from pretrain.inference.trained_run import hash_params, load_backbone_params, load_run
 from pretrain.inference.vector_tables import is_table
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.progress import say
+from pretrain.runtime.progress import Progress, say
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("overwrite")
@@ -44,7 +43,6 @@ CUT = flags.DEFINE_bool("cut", False, "Of a line longer than the model reads, ta
 
 LINES, CHARACTERS = 4096, 1 << 20  # of a block, at most; one more line may go beyond
 LONGEST = 1 << 20  # characters of a line
-EVERY = 5.0  # seconds
 
 
 def read_sentences(path: Path) -> Iterator[str]:
@@ -134,7 +132,7 @@ def embed(
             blocks,
             embedder,
             group_blocks(read_sentences(source)),
-            make_reporter(say, embedder, count),
+            Progress("embedding", count),
         )
         blocks.join(read_sentences(source))
     report_end(embedder, say)
@@ -156,9 +154,9 @@ def write_blocks(
     blocks: embedding_file.Blocks,
     embedder: Embedder,
     every: Iterable[tuple[int, list[str]]],
-    progress: Callable[[int], None],
+    progress: Progress,
 ) -> None:
-    """Writes the missing blocks; `progress` is called with the number of sentences done."""
+    """Writes the missing blocks; `progress` is told the number of sentences done."""
     missing = itertools.islice(every, blocks.done, None)
     # Sentences of a block come by length, not by number: it is whole when the next one begins.
     for first, group in itertools.groupby(embedder(missing), lambda sentence: sentence.block):
@@ -167,22 +165,7 @@ def write_blocks(
                 embedding_file.add_sentence(
                     file, sentence.number, sentence.tokens, sentence.vectors
                 )
-                progress(first + number)
-
-
-def make_reporter(
-    say: Callable[[str], None], embedder: Embedder, count: int
-) -> Callable[[int], None]:
-    """Builds a function that says now and then how many of `count` sentences are done."""
-    said = time.monotonic()
-
-    def report(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said > EVERY:
-            said = time.monotonic()
-            say(f"{done / count:.0%}; {embedder.speed}")
-
-    return report
+                progress(first + number, str(embedder.speed))
 
 
 def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:

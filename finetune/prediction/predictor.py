@@ -1,6 +1,5 @@
 """Predicts examples with the best weights of a fine-tuned run, a block of them at a time."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,10 +14,8 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.trained_run import load_weights
 from pretrain.runtime.errors import TerminatedError
-from pretrain.runtime.progress import say
+from pretrain.runtime.progress import Progress, say
 from pretrain.training.compiled_steps import Steps
-
-NOTICE_EVERY = 5.0  # seconds
 
 
 class Predictor(ExamplePredictor):
@@ -79,20 +76,22 @@ def predict_blocks(
     write: Callable[[dict, dict], None],
     say: Callable[[str], None] = say,
     score: bool = True,
+    total: int = 0,
 ) -> dict[str, float]:
     """Predicts all examples, a block at a time.
 
     Args:
         write: called with each example and its prediction.
-        say: called with lines of progress, and with what the user should know.
+        say: called with what the user should know.
         score: labelled examples are scored; all of them stay in memory until the end.
+        total: so many examples there are; 0: it is not known.
 
     Returns:
         The task's metrics on the examples whose labels are known; {}: there are none.
     """
     scored: list[dict] = []
     parts: list[Outputs] = []
-    count, last_notice, notes = 0, time.monotonic(), predictor.data.notes
+    count, progress, notes = 0, Progress("predicting", total), predictor.data.notes
     for block in blocks:
         lines, labelled, outputs = predictor.predict_lines(block.examples)
         for example, line in zip(block.examples, lines, strict=True):
@@ -104,9 +103,7 @@ def predict_blocks(
         for note in dict.fromkeys([*block.notes, *notes]):
             say(note)
         notes.clear()
-        if time.monotonic() - last_notice > NOTICE_EVERY:
-            last_notice = time.monotonic()
-            say(f"{count:,} examples")
+        progress(count, f"{count:,} examples, {count / progress.seconds:,.0f} examples/s")
     say(f"{count:,} examples, by the weights of {predictor.weights}")
     return predictor.data.scores(scored, join_outputs(parts)) if scored else {}
 

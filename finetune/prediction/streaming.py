@@ -71,6 +71,15 @@ def drop_packing(path: str) -> str:
     return name.stem if name.suffix in table.PACKED else name.name
 
 
+def count_examples(path: str, format: str, fields: Mapping[str, Any]) -> int:
+    """Counts the lines of a file below its header; 0 where an example may be more than a line."""
+    header = count_header_lines(path, format, fields)
+    if header is None:
+        return 0
+    count = sum(block.count(b"\n") for block in text_files.read_blocks(Path(path)))
+    return max(count - header, 0)
+
+
 def split_lines(path: str, header: int, size: int) -> Iterator[tuple[int, list[bytes]]]:
     """Splits a file into parts of `size` lines, each below the lines of the header.
 

@@ -151,14 +151,15 @@ def _fill_draft(work: Path, draft: Path, source: Source, tokens: Mapping, manife
     options = manifest["options"]
     # The text is read twice, for the vocabulary and for the tokens, as it may not fit in memory.
     tokenizer = restore_or_learn_tokenizer(work / "tokenizer", read_pieces(source, options), tokens)
-    count = writer.write_parts(work, read_pieces(source, options), tokenizer, options["paragraphs"])
+    pieces, paragraphs = read_pieces(source, options), options["paragraphs"]
+    count = writer.write_parts(work, pieces, tokenizer, paragraphs, source.estimate_mb())
     # Joining parts is quick: what a killed run joined is thrown away.
     shutil.rmtree(draft, ignore_errors=True)
     # Nor does a corpus hold the hidden drafts of files that a killed run was writing.
     hidden = shutil.ignore_patterns(".*")
     shutil.copytree(work / "tokenizer", draft / "tokenizer", ignore=hidden)
     paths = [writer.part_path(work, number) for number in range(count)]
-    arrays = writer.join_parts(paths, draft, tokenizer, options["paragraphs"])
+    arrays = writer.join_parts(paths, draft, tokenizer, paragraphs)
     prepared_corpus.write_manifest(draft, manifest, arrays)
 
 

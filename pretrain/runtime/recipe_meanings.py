@@ -184,10 +184,12 @@ def _find_object(path: str) -> Any:
     parts = path.split(".")
     for count in range(len(parts) - 1, 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:count]))
+            found: Any = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError:
             continue
-        return functools.reduce(lambda x, name: getattr(x, name, None), parts[count:], found)
+        for name in parts[count:]:
+            found = getattr(found, name, None)
+        return found
     return None
 
 

@@ -34,6 +34,12 @@ class Source:
     read: Callable[[], Iterator[Document]]
     has_links: bool = False
 
+    def estimate_mb(self) -> float:
+        """Estimates how much text there is, from the sizes of plain files; 0.0 of others."""
+        if not all(path.suffix == ".txt" for path in self.inputs):
+            return 0.0
+        return sum(path.stat().st_size for path in self.inputs) / 1e6
+
 
 def find_source(
     source: str, data: Mapping[str, Any] = MappingProxyType({}), **fields: str

@@ -19,9 +19,21 @@ from pretrain.runtime.progress import Progress, say
 PART, BATCH = 1 << 22, 1 << 18  # characters of a file, and of a call of the tokenizer
 
 
-def write_parts(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, paragraphs: bool) -> int:
-    """Tokenises into `work`/part-*.npz, and returns their number."""
-    progress, mb, tokens, number = Progress("tokenising"), 0.0, 0, -1
+def write_parts(
+    work: Path,
+    pieces: Iterable[Piece],
+    tokenizer: Tokenizer,
+    paragraphs: bool,
+    total_mb: float = 0.0,
+) -> int:
+    """Tokenises into `work`/part-*.npz, and returns their number.
+
+    Args:
+        total_mb: about so much text there is; 0: it is not known.
+    """
+    # In every process that works: the one that prepares a corpus need not be the first.
+    progress = Progress("tokenising", total_mb, every_process=True)
+    mb, tokens, number, text = 0.0, 0, -1, ""
     closing = closing_tokens(tokenizer, paragraphs)
     for number, part in enumerate(group_pieces(pieces, PART)):
         mb += sum(len(piece.text) for piece in part) / 1e6
@@ -30,8 +42,9 @@ def write_parts(work: Path, pieces: Iterable[Piece], tokenizer: Tokenizer, parag
             arrays = encode_part(part, tokenizer, closing, first=number == 0)
             tokens += len(arrays["tokens"])
             save_part(part_path(work, number), arrays)
-        progress(mb, tokens)
-    progress.close(mb, tokens)
+        text = f"{mb:,.0f} MB, {tokens:,} tokens, {tokens / progress.seconds:,.0f} tokens/s"
+        progress(mb, text)
+    progress.close(text)
     return number + 1
 
 

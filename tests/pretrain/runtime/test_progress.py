@@ -1,5 +1,7 @@
 """Notices are printed once for a run, unless they concern one process."""
 
+import sys
+
 import pytest
 
 from pretrain.runtime import progress
@@ -34,8 +36,25 @@ def test_a_notice_is_printed_by_whom_it_concerns(
 def test_the_last_line_tells_all_that_was_done_once(capsys, monkeypatch, interval):
     monkeypatch.setattr(progress, "INTERVAL", interval)
     shown = progress.Progress("tokenising")
-    shown(2, 1_000)
-    shown.close(2, 1_000)
-    printed = capsys.readouterr().err
-    assert printed.startswith("tokenising: 2 MB, 1,000 tokens, ")
-    assert printed.count("\n") == 1
+    shown(2, "2 MB")
+    shown.close("2 MB")
+    assert capsys.readouterr().err == "tokenising: 2 MB\n"
+
+
+def test_the_time_left_is_by_the_pace_since_the_first_notice(capsys, monkeypatch):
+    clock = iter([0.0, 100.0, 110.0])  # begun, compiled, and ten units later
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    shown = progress.Progress("embedding", 75)
+    shown(5, "5 sentences")
+    shown(15, "15 sentences")
+    assert capsys.readouterr().err.splitlines() == [
+        "embedding: 5 sentences",
+        "embedding: 15 sentences  1:00 left",
+    ]
+
+
+def test_on_a_terminal_a_line_may_renew_itself(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    progress.say("step 1", renew=True)
+    progress.say("done")
+    assert capsys.readouterr().err == "\r\x1b[Kstep 1\r\x1b[Kdone\n"

@@ -18,11 +18,3 @@ STEP = dict(loss=2.5, lr=1e-3, steps_per_s=0.5, tokens_per_s=12_345.0, data_wait
 def test_a_line_says_place_pace_and_what_is_left(capsys, values, line):
     Progress(2000).show(100, values)
     assert line in capsys.readouterr().err
-
-
-def test_on_a_terminal_the_line_renews_itself(capsys):
-    progress = Progress(9)
-    progress.live = True
-    progress.say("step 1", renew=True)
-    progress.say("done")
-    assert capsys.readouterr().err == "\r\x1b[Kstep 1\r\x1b[Kdone\n"
