@@ -6,7 +6,8 @@
 Rows of a query, a document and its relevance, a number; or lines of {"query": "...",
 "candidates": [...], "relevance": [...]} (.jsonl).  In training each row of the batch is a query
 with 8 of its candidates, one of them relevant at least; evaluation ranks all candidates of a query.
-Losses: softmax, listnet (listwise), hinge, logistic (pairwise).
+Losses: softmax, listnet (listwise), hinge, logistic (pairwise; RankNet's), and those that weigh a
+pair by what its order is worth in NDCG: lambda_rank, ndcg_loss2, ndcg_loss2_plus (LambdaLoss).
 """
 
 from ml_collections import ConfigDict
@@ -21,7 +22,7 @@ def get_config() -> ConfigDict:
         "rank",
         options=8,
         rows=0,
-        loss=dict(name="softmax", margin=1.0),
+        loss=dict(name="softmax", margin=1.0, sigma=1.0, mu=10.0),
         ks=(1, 10),
         gain="exponential",
     )

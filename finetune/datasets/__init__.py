@@ -12,9 +12,11 @@ whose docstring describes the file and the fields:
     sentences    the texts of several files, each by itself
     conll        a word and its label per line, sentences between blank lines
     intents      a sentence per line, its words' tags and its class
+    tagged_texts   texts and their class, with tags of the words of each
     squad        questions about a paragraph, answers by character offset
     race, multiple_choice   a question and its choices
     ranking      a query and its candidates
+    clicks       what was shown of a search, and what was clicked
     semeval2010  a relation between two marked words
     trees        a tree per line with a label at every node
     tfds         a prepared TFDS dataset
@@ -24,7 +26,8 @@ An example has, by kind of task,
 
     classify, regress   "texts": [str, ...], "label": str | float | None
     tag                 "words": [str, ...], "labels": [str, ...] | None
-    joint               what each of its parts has, as all of the two above
+    joint               what each of its parts has, as all of the two above; of several texts
+                        "words" and "labels" are those of all, and "counts" the words of each
     span                "id", "question", "context", "answers": [{"text", "start"}], "impossible"
     choice              "texts": [str, ...], "choices": [str, ...], "label": int | None
     rank                "query", "candidates": [str, ...], "relevance": [float, ...] | None

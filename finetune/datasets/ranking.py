@@ -3,9 +3,12 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from finetune.datasets import Example, Read, files, records, table
 from finetune.datasets.files import check_text, field
 from finetune.datasets.records import Column
+from pretrain.data.batches.shuffling import make_rng
 from pretrain.runtime.errors import UserError
 
 
@@ -20,6 +23,9 @@ def read(
     header: bool = False,
     quoting: bool | None = None,
     encoding: str = "utf-8",
+    pairs: bool = False,
+    drawn: int = 0,
+    seed: int = 0,
 ) -> Read:
     """Reads queries in the order in which they first occur; "" takes the usual columns.
 
@@ -32,6 +38,9 @@ def read(
         id: column of the queries' ids; without it, rows of equal text are one query.
         kind: tsv, csv or jsonl; "" goes by the file's extension.
         header, quoting, encoding: see `table.read`.
+        pairs: a line of JSON is a pair, as the row of a table, with a "candidate".
+        drawn: candidates of other queries that join those of each, as irrelevant.
+        seed: of these.
 
     Raises:
         UserError: the file is malformed; names the file and the line.
@@ -40,18 +49,19 @@ def read(
     if chosen not in ("tsv", "csv", "jsonl"):
         raise UserError(f"kind={chosen!r} is not one of tsv, csv, jsonl")
     # Both kinds of files have usual names for what is not given.
-    usual: list[Column] = ["query", "candidates", "relevance"] if chosen == "jsonl" else [0, 1, 2]
+    candidate = "candidate" if pairs else "candidates"
+    usual: list[Column] = ["query", candidate, "relevance"] if chosen == "jsonl" else [0, 1, 2]
     names = [usual[0] if query == "" else query, usual[1] if candidates == "" else candidates]
     names.append(usual[2] if relevance is None else relevance)
-    if chosen == "jsonl":
+    if chosen == "jsonl" and not pairs:
         examples = [
             _example(files.parse_json(line, where), names, id, where)
             for number, line in files.lines(path, encoding)
             for where in [f"{path}, line {number}"]
         ]
-        return Read(examples)
+        return Read(_add_drawn(examples, drawn, seed))
     # A table is one of texts and a number; only the grouping is new.
-    pairs = table.read(
+    rows = table.read(
         path,
         texts=names[:2],
         label=names[2],
@@ -62,7 +72,7 @@ def read(
         quoting=quoting,
         encoding=encoding,
     )
-    return Read(_group_by_query(pairs.examples))
+    return Read(_add_drawn(_group_by_query(rows.examples), drawn, seed))
 
 
 def _group_by_query(pairs: list[Example]) -> list[Example]:
@@ -85,6 +95,32 @@ def _group_by_query(pairs: list[Example]) -> list[Example]:
         if None in example["relevance"]:
             example["relevance"] = None
     return list(examples.values())
+
+
+def _add_drawn(examples: list[Example], count: int, seed: int) -> list[Example]:
+    """Adds to each example candidates of others, as many as there are up to `count`."""
+    if not count:
+        return examples
+    every = list(dict.fromkeys(text for x in examples for text in x["candidates"]))
+    return [
+        # Keyed by the query's number: a file that grows keeps the draws of its others.
+        _join_others(example, every, count, make_rng(seed, number))
+        for number, example in enumerate(examples)
+    ]
+
+
+def _join_others(
+    example: Example, every: list[str], count: int, rng: np.random.Generator
+) -> Example:
+    own = set(example["candidates"])
+    # More than are needed, as some may be its own, or come twice.
+    numbers = (rng.random(2 * (count + len(own))) * len(every)).astype(int)
+    others = [x for x in dict.fromkeys(every[i] for i in numbers) if x not in own][:count]
+    relevance = example["relevance"]
+    return example | {
+        "candidates": [*example["candidates"], *others],
+        "relevance": relevance and [*relevance, *[0.0] * len(others)],
+    }
 
 
 def _example(record: Any, names: list[Column], id: Column, where: str) -> Example:

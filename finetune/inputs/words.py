@@ -1,7 +1,8 @@
 """Frames sentences that are split into words as rows, in which each word has a place.
 
 A sentence longer than a row is read in several, which do not overlap and split no word.  So every
-word is predicted once, and the words' places, row by row, are in the order of the words.
+word is predicted once, and the words' places, row by row, are in the order of the words.  A
+sentence may be of several texts, as a query and a title; they are framed as such, in one row.
 """
 
 import re
@@ -21,38 +22,55 @@ class Part(NamedTuple):
 
     Attributes:
         sentence: its number.
-        words: tokens of each word.
+        texts: tokens of each word, by text.
     """
 
     sentence: int
-    words: list[np.ndarray]
+    texts: list[list[np.ndarray]]
 
 
 def frame_words(
-    inputs: RowBuilder, sentences: Sequence[Sequence[str]], *, last: bool = False
+    inputs: RowBuilder,
+    sentences: Sequence[Sequence[str]],
+    *,
+    counts: Sequence[Sequence[int]] | None = None,
+    last: bool = False,
 ) -> tuple[dict[str, np.ndarray], list[str]]:
     """Builds the arrays of `RowBuilder.arrays` and word_BL, true at one place of each word.
 
     Args:
+        counts: of each sentence, the words of each of its texts; None: it is one text.
         last: the place of a word is its last token; False: its first.
 
     Returns:
         (arrays, notes of what was cut)
 
     Raises:
-        UserError: a row has no room for a word, or is read from its end.
+        UserError: a row has no room for a word or for all texts, or is read from its end.
     """
     inputs.format.require_forward("tags of words")
     nothing = encode_unknown(inputs)[:0]  # of the dtype and width of tokens
     room = inputs.L - len(inputs.row([nothing]).ids)
     if room < 1:
         raise UserError(f"batches.L={inputs.L} leaves no room for a word")
-    encoded = encode_words(inputs, sentences)
-    parts = [part for i, words in enumerate(encoded) for part in _split_sentence(i, words, room)]
-    rows = [inputs.row([np.concatenate([nothing, *part.words])]) for part in parts]
+    lengths = counts or [[len(words)] for words in sentences]
+    # A text begins as it does alone, whatever stands before it in the row.
+    encoded = encode_words(inputs, _part_texts(sentences, lengths))
+    parts, left = list[Part](), iter(encoded)
+    for i, own in enumerate(lengths):
+        texts = [next(left) for _ in own]
+        if len(own) == 1:
+            parts += _split_sentence(i, texts[0], room)
+        else:
+            _check_room(inputs, i, texts)
+            parts.append(Part(i, texts))
+    rows = [
+        inputs.row([np.concatenate([nothing, *words]) for words in part.texts]) for part in parts
+    ]
     word_BL = np.zeros((len(rows), inputs.L), bool)
     for word_L, row, part in zip(word_BL, rows, parts, strict=True):
-        word_L[inputs.place(row).start + row.starts[0] + _find_places(part.words, last)] = True
+        for start, words in zip(row.starts, part.texts, strict=True):
+            word_L[inputs.place(row).start + start + _find_places(words, last)] = True
     split = sum(count > 1 for count in Counter(part.sentence for part in parts).values())
     cut = sum(len(x) > room for words in encoded for x in words)
     notes = {
@@ -93,10 +111,34 @@ def _split_sentence(sentence: int, words: list[np.ndarray], room: int) -> Iterat
     for word in words:
         word = word[:room]
         if sum(map(len, part)) + len(word) > room:
-            yield Part(sentence, part)
+            yield Part(sentence, [part])
             part = []
         part.append(word)
-    yield Part(sentence, part)
+    yield Part(sentence, [part])
+
+
+def _part_texts(
+    sentences: Sequence[Sequence[str]], counts: Sequence[Sequence[int]]
+) -> list[Sequence[str]]:
+    """Parts the words of sentences by text."""
+    ends = [np.cumsum(own) for own in counts]
+    return [
+        words[end - n : end]
+        for words, own, stops in zip(sentences, counts, ends, strict=True)
+        for n, end in zip(own, stops, strict=True)
+    ]
+
+
+def _check_room(inputs: RowBuilder, sentence: int, texts: list[list[np.ndarray]]) -> None:
+    """Raises a UserError if a row has no room for all texts of a sentence."""
+    marks = len(inputs.row([encode_unknown(inputs)[:0]] * len(texts)).ids)
+    size = marks + sum(len(x) for words in texts for x in words)
+    if size > inputs.L:
+        # Of a part of a text there would be no one row, and a word that is cut has no tag.
+        raise UserError(
+            f"batches.L={inputs.L}: example {sentence + 1} takes {size} tokens, and texts whose "
+            "words are tagged are not cut"
+        )
 
 
 def _find_places(words: list[np.ndarray], last: bool) -> np.ndarray:

@@ -58,7 +58,8 @@ def count_header_lines(path: str, format: str, fields: Mapping[str, Any]) -> int
         return None
     kind = fields.get("kind") or ("lines" if fields.get("label_first") else table.kind_of(path))
     if kind == "jsonl":
-        return 0
+        # Pairs of a query may stand in several places, and others are drawn of the whole file.
+        return None if fields.get("pairs") or fields.get("drawn") else 0
     quoted = (kind == "csv") if fields.get("quoting") is None else fields["quoting"]
     if quoted or format == "ranking":  # whose queries may stand in several places of a table
         return None

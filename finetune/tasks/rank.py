@@ -1,14 +1,13 @@
 """Ranks the candidates of a query, scored one by one and trained on their order.
 
-A row is a query with O of its candidates, each read as a pair of texts, query first.  Pairwise
-losses follow Burges et al. 2005 (RankNet) and Herbrich et al. 2000, listwise ones Cao et al. 2007.
+A row is a query with O of its candidates, each read as a pair of texts, query first.  The losses
+are those of `modules.losses.ranking`: listwise, pairwise, or by what a pair is worth in NDCG.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
@@ -23,8 +22,8 @@ from finetune.tasks.choice import score_options
 from finetune.tasks.classify import build_classifier
 from modules import plugins
 from modules.heads.classifier import Classifier
-from modules.kernels.softmax import softmax as masked_softmax
 from modules.layers import params
+from modules.losses.ranking import LOSSES, Constants, pairwise_margins
 from modules.metrics import Sum
 from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.runtime.errors import UserError
@@ -75,8 +74,7 @@ class TaskData(Defaults):
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         classifier = build_classifier(backbone, encoder, self.inputs, 1, **head)
-        named = {"loss": loss.pop("name")} if "name" in loss else {}
-        return plugins.construct(Task, backbone, encoder, classifier, **named, **loss)
+        return plugins.construct(Task, backbone, encoder, classifier, **name_loss(loss))
 
     def training_arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Builds arrays as `arrays` does, in which each row has a relevant candidate.
@@ -165,6 +163,11 @@ class TaskData(Defaults):
         ]
 
 
+def name_loss(loss: dict) -> dict:
+    """Returns the fields of a section `loss` as those of a `Task`, whose `loss` is its name."""
+    return {"loss" if field == "name" else field: x for field, x in loss.items()}
+
+
 def group_candidates(relevance: np.ndarray, size: int, shuffled: np.ndarray) -> list[list[int]]:
     """Puts candidates' numbers into rows of at most `size`, of which each has a relevant one.
 
@@ -183,85 +186,36 @@ def group_candidates(relevance: np.ndarray, size: int, shuffled: np.ndarray) -> 
     ]
 
 
-# --- losses: scores, relevance and what is there [B, O], margin -> a loss of each row [B] ---------
-
-
-def softmax(logits_BO, relevance_BO, there_BO, margin):
-    """Computes the cross entropy with the shares of the relevance."""
-    del margin
-    # The floor is for filler rows, which are of no relevance and weigh nothing.
-    share_BO = relevance_BO / jnp.maximum(relevance_BO.sum(1, keepdims=True), 1e-9)
-    return -(share_BO * jnp.where(there_BO, jax.nn.log_softmax(logits_BO), 0)).sum(1)
-
-
-def listnet(logits_BO, relevance_BO, there_BO, margin):
-    """Computes the cross entropy of which candidate is first (Cao et al. 2007)."""
-    del margin
-    share_BO = masked_softmax(relevance_BO, there_BO)
-    return -(share_BO * jnp.where(there_BO, jax.nn.log_softmax(logits_BO), 0)).sum(1)
-
-
-def hinge(logits_BO, relevance_BO, there_BO, margin):
-    """Computes by how much the more relevant misses the margin, the mean over pairs."""
-    lead_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, there_BO)
-    return _mean(jax.nn.relu(margin - lead_BOO), pairs_BOO)
-
-
-def logistic(logits_BO, relevance_BO, there_BO, margin):
-    """Computes -log of the probability that the more relevant leads, the mean over pairs."""
-    del margin
-    lead_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, there_BO)
-    return _mean(jax.nn.softplus(-lead_BOO), pairs_BOO)
-
-
-def pairwise_margins(logits_BO, relevance_BO, there_BO):
-    """Computes by how much each leads each other, and which pairs count: the first is better."""
-    logits_BO = jnp.where(there_BO, logits_BO, 0)
-    pairs_BOO = relevance_BO[:, :, None] > relevance_BO[:, None]
-    pairs_BOO &= there_BO[:, :, None] & there_BO[:, None]
-    return logits_BO[:, :, None] - logits_BO[:, None], pairs_BOO
-
-
-def _mean(x_BOO, pairs_BOO):
-    return (x_BOO * pairs_BOO).sum((1, 2)) / jnp.maximum(pairs_BOO.sum((1, 2)), 1)
-
-
-LOSSES: dict[str, Callable] = {
-    "softmax": softmax,
-    "listnet": listnet,
-    "hinge": hinge,
-    "logistic": logistic,
-}
-
-
 class Task(nn.Module):
     """Scores candidates, trained on their order.
 
     Attributes:
-        loss: of `LOSSES`: "softmax" and "listnet" are listwise, "hinge" and "logistic"
-            pairwise.
-        margin: of the hinge.
+        loss: of `modules.losses.ranking.LOSSES`.
+        margin, sigma, mu: of its `Constants`.
     """
 
     backbone: nn.Module
     encoder: nn.Module
     head: Classifier
     loss: str = "softmax"
-    margin: float = 1.0
+    margin: float = Constants().margin
+    sigma: float = Constants().sigma
+    mu: float = Constants().mu
 
     def __post_init__(self):
         super().__post_init__()
         params.check_choice(self, "loss", tuple(LOSSES))
 
     def __call__(self, batch, *, train: bool):
-        logits_BO, h_BLD, rows = score_options(self.encoder, self.head, batch, train=train)
+        logits_BO, h_BLD, rows = self.score(batch, train=train)
         known_BO = batch["there_BO"] & ~jnp.isnan(batch["relevance_BO"])
         # TREC judges spam below 0: no more irrelevant than the rest.
         relevance_BO = jnp.where(known_BO, jnp.maximum(batch["relevance_BO"], 0), 0)
         margin_BOO, pairs_BOO = pairwise_margins(logits_BO, relevance_BO, known_BO)
         # Without a pair there is no order to learn; a softmax would pull scores together.
         weight_B = batch["weight_B"] * pairs_BOO.any((1, 2))
-        loss_B = LOSSES[self.loss](logits_BO, relevance_BO, known_BO, self.margin)
+        constants = Constants(self.margin, self.sigma, self.mu)
+        loss_B = LOSSES[self.loss](logits_BO, relevance_BO, known_BO, constants)
         total, weight = (loss_B * weight_B).sum(), weight_B.sum()
         right_B, all_B = ((margin_BOO > 0) & pairs_BOO).sum((1, 2)), pairs_BOO.sum((1, 2))
         metrics = {
@@ -270,8 +224,12 @@ class Task(nn.Module):
         }
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
 
+    def score(self, batch, *, train: bool):
+        """Scores the candidates, see `finetune.tasks.choice.score_options`."""
+        return score_options(self.encoder, self.head, batch, train=train)
+
     def predict(self, batch):
-        return {"logits_BO": score_options(self.encoder, self.head, batch, train=False)[0]}
+        return {"logits_BO": self.score(batch, train=False)[0]}
 
     def flops(self, B: int, L: int) -> float:
         return encoders.training_flops(self.backbone, B, L)

@@ -32,7 +32,10 @@ PIECES = ("first", "last")
 
 
 class TaskData(Defaults):
-    """Turns examples {"words": [...], "labels": [...]} into rows, and outputs into tags."""
+    """Turns examples {"words": [...], "labels": [...]} into rows, and outputs into tags.
+
+    The words of an example with "counts" are those of several texts, of so many words each.
+    """
 
     plain_field = "words"
 
@@ -140,7 +143,8 @@ class TaskData(Defaults):
         """
         sentences, last = [x["words"] for x in examples], self.piece == "last"
         ids = [self.tag_set.ids(x) for x in examples]
-        arrays, notes = words.frame_words(self.inputs, sentences, last=last)
+        counts = [x.get("counts", [len(x["words"])]) for x in examples]
+        arrays, notes = words.frame_words(self.inputs, sentences, counts=counts, last=last)
         self.notes += notes + self.tag_set.unseen.notes()
         arrays["label_BL"] = words.scatter_to_words(ids, arrays["word_BL"], UNKNOWN)
         if self.vocabulary:

@@ -66,15 +66,15 @@ TABLE: dict[str, dict[str, Range]] = {
     "mesh": {"data fsdp tensor": dataclasses.replace(COUNT, besides=-1)},  # -1: what remains
     "corpus": {"held_out": SHARE_BELOW_1},
     "data": {
-        "folds fold": COUNT_OR_NONE,
+        "folds fold drawn ratio": COUNT_OR_NONE,
         "dev_share": SHARE_BELOW_1,
-        "split_seed": SEED,
+        "split_seed seed": SEED,
         "classes": COUNT,
     },
     "vectors": {"scale": NOT_NEGATIVE},
     "tokens": {"V sample": COUNT, "types extend": COUNT_OR_NONE},
     "batches": {
-        "B L eval_B reuse_len lengths bptt": COUNT,
+        "B L eval_B reuse_len lengths bptt texts": COUNT,
         "characters overlap": COUNT_OR_NONE,
         "short_seq_prob short": SHARE,
         "std": NOT_NEGATIVE,
@@ -137,8 +137,8 @@ TABLE: dict[str, dict[str, Range]] = {
         "scale": NOT_NEGATIVE,
     },
     "task.loss": {
-        "margin weights weight noise_norm": NOT_NEGATIVE,
-        "temperature": POSITIVE,
+        "margin mu weights weight noise_norm": NOT_NEGATIVE,
+        "temperature sigma": POSITIVE,
         "rates": SHARE,
         "hard_negative_weight": Range(-math.inf),  # added to a logit
     },
@@ -162,7 +162,7 @@ FINETUNING = {"optim.steps": COUNT_OR_NONE}  # 0: as many as the epochs have
 # What is a section by another name, and what a mapping's keys are no names of fields in.
 ALIASES = (
     (r"^(first_phase|evals\.[^.]+)\.", "batches."),
-    (r"^corpus\.tokens\.", "tokens."),
+    (r"^corpus\.(tokens|data)\.", r"\1."),
     (r"^tasks\.[^.]+\.weight$", "task.weight"),
     (r"^tasks\.[^.]+\.", ""),
     (r"^task\.parts\.[^.]+\.", "task."),

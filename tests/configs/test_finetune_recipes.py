@@ -75,6 +75,13 @@ CHUNKS = lines("EU NNP B-NP", "came VBD B-VP", "", "it PRP B-NP", "", "so RB O",
 TWEETS = "Ada\tB-person\nhere\tO\n\nno\tO\n"
 FILMS = lines("1 a good film", "0 a bad film , dear me", "1 good")
 QUESTIONS = "NUM:date When ?\nHUM:ind Who is Zo\xe9 ?\nHUM:gr Who are they ?\n"
+SOUGHT = [
+    dict(query=f"cab{n}", title=title, label=label, query_tags="B-X I-X I-X O", title_tags=tags)
+    for n in range(9)
+    for title, label, tags in ((f"a dog{n}", "2", "O B-X I-X I-X O"), ("it", "0", "O O"))
+]
+SOUGHT_LINES = lines(*map(json.dumps, SOUGHT))
+TITLES = lines("a O", "c B-HPPX", "b I-HPPX", "", "d B-HCCX")
 SIMILAR = 'A cab is here.,"A cab, here.",4.8\nA dog.,A bee.,0.25\nA dog.,A cab.,1.5\n'
 IMPLIED = (
     'premise,hypothesis,label\n"A cab, here.",A cab.,entailment\nA dog.,Bees.,not_entailment\n'
@@ -156,6 +163,12 @@ FILES = {
     "rank": alike(RANKED, "train.tsv", "dev.tsv"),
     "rte": alike(IMPLIED, "train.csv", "dev.csv"),
     "recurrent": VECTORS | alike(RELATED * 4, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
+    "search:rows": alike(SOUGHT_LINES, "train.jsonl"),
+    **dict.fromkeys(
+        ("search:relevance", "search:joint", "search:ranknet", "search:lambda"),
+        alike(SOUGHT_LINES, "dev.json", "test_public.json")
+        | alike(TITLES, *(f"{part}.txt" for part in parts.SPLITS)),
+    ),
     "semeval2010:att_blstm": VECTORS | alike(RELATED * 4, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
     "semeval2010:tuned": alike(RELATED, "TRAIN_FILE.TXT", "TEST_FILE_FULL.TXT"),
     "snips": VECTORS | alike(SPOKEN * 2, *(f"snips_{part}.iob" for part in parts.SPLITS)),

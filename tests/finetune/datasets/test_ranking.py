@@ -61,6 +61,24 @@ def test_ids_tell_equal_queries_apart(tmp_path):
     assert read(tmp_path, line, "a.jsonl", id="n")[0]["id"] == "4"
 
 
+def test_lines_of_json_may_be_pairs(tmp_path):
+    lines = "".join(json.dumps(dict(query=q, title=d, relevance=r)) + "\n" for q, d, r in PAIRS)
+    assert plain(read(tmp_path, lines, "a.jsonl", pairs=True, candidates="title")) == EXPECTED
+
+
+def test_candidates_of_other_queries_are_drawn_as_irrelevant(tmp_path):
+    alone = [(f"q{n}", f"c{n}", 2) for n in range(9)]
+    found = read(tmp_path, rows([*alone, ("q0", "c9", 1)]), drawn=4)
+    for x in found:
+        own = 2 if x["query"] == "q0" else 1
+        assert x["relevance"] == [2, 1][:own] + [0] * 4
+        assert len(set(x["candidates"])) == own + 4
+    assert found == read(tmp_path, rows([*alone, ("q0", "c9", 1)]), drawn=4)
+    assert found != read(tmp_path, rows([*alone, ("q0", "c9", 1)]), drawn=4, seed=1)
+    few = read(tmp_path, rows(alone[:2]), drawn=4, relevance="")
+    assert plain(few) == [("q0", ["c0", "c1"], None), ("q1", ["c1", "c0"], None)]
+
+
 def test_relevance_may_be_unknown(tmp_path):
     found = read(tmp_path, rows(row[:2] for row in PAIRS), relevance="")
     assert plain(found) == [(query, own, None) for query, own, _ in EXPECTED]

@@ -86,6 +86,25 @@ def test_a_word_longer_than_a_row_keeps_its_first_pieces_and_is_counted(made):
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("last", [False, True])
+def test_texts_of_a_row_are_framed_as_such_and_every_word_has_its_place(made, system, last):
+    inputs, pair = made(system, 200), SENTENCES[:2]
+    counts = [[*map(len, pair)], [len(pair[0])]]
+    arrays, _ = words.frame_words(inputs, [pair[0] + pair[1], pair[0]], counts=counts, last=last)
+    each = words.encode_words(inputs, pair)
+    pieces = [np.concatenate(text) for text in each]
+    for name, x in inputs.arrays([inputs.row(pieces), inputs.row(pieces[:1])]).items():
+        np.testing.assert_array_equal(arrays[name], x)
+    tokens = arrays["tokens_BLW" if inputs.W else "tokens_BL"][0][arrays["word_BL"][0]]
+    np.testing.assert_array_equal(tokens, [word[-1 if last else 0] for word in each[0] + each[1]])
+
+
+def test_texts_that_a_row_has_no_room_for_are_refused(made):
+    with pytest.raises(UserError, match=r"L=8: example 1 takes \d+ tokens, and texts whose words"):
+        words.frame_words(made("bert", 8), [["ba"] * 6], counts=[[3, 3]])
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_a_word_of_no_pieces_is_told_too(made, system):
     inputs = made(system, 12)
     arrays, _ = words.frame_words(inputs, [["", "ba"], [], ["\u00a0"]])

@@ -65,6 +65,16 @@ def test_an_example_is_exact_where_all_its_parts_are_right():
     assert case.data.scores(EXAMPLES, outputs)["exact"] == pytest.approx(1 / 3)
 
 
+def test_words_of_two_texts_are_tagged_in_the_row_of_the_pair():
+    pair = EXAMPLES[0] | {"texts": ["a b", "c"], "counts": [2, 1]}
+    case = build({"intent": CLASS, "slots": TAGS}, [pair, *EXAMPLES[1:]])
+    alone = build({"intent": CLASS, "other": CLASS}, [pair, *EXAMPLES[1:]])
+    for name in ("tokens_BL", "valid_BL", "segments_BL"):
+        np.testing.assert_array_equal(case.batch[name], alone.batch[name])
+    assert case.batch["segments_BL"][0].any()
+    assert case.batch["slots.label_BL"][0, [1, 2, 4]].tolist() == [0, 1, 0]
+
+
 def test_a_sentence_of_several_rows_has_no_one_label():
     long = EXAMPLES[0] | {"words": ["a"] * 30, "labels": ["X"] * 30, "texts": [" ".join("a" * 30)]}
     with pytest.raises(UserError, match=r"batches\.L=12 is too short: 3 sentences are read in 5"):

@@ -11,6 +11,7 @@ from pretrain.runtime.errors import UserError
 from tests.support import choice_data as cases
 from tests.support.choice_data import SYSTEMS
 from tests.support.compiler import quick_jit
+from tests.support.rank_losses import write_out
 
 CANDIDATES = ["the dog", "a wet cat", "rain came", "home", "why", "the sun went out", "a dry dog"]
 
@@ -105,41 +106,6 @@ def test_a_row_of_one_and_unknown_gains_are_refused():
         cases.task(form(), loss={"name": "ranknet"})
 
 
-# --- the losses, by loops over lists in float64 ---------------------------------------------------
-
-
-def brute(name, scores, relevance, margin=1.0):
-    log = scores - np.log(np.exp(scores).sum())
-    if name == "softmax":
-        return -sum(r / sum(relevance) * x for r, x in zip(relevance, log, strict=True))
-    if name == "listnet":
-        share = np.exp(relevance) / np.exp(relevance).sum()
-        return -float(share @ log)
-    leads = [
-        scores[i] - scores[j]
-        for i, j in itertools.permutations(range(len(scores)), 2)
-        if relevance[i] > relevance[j]
-    ]
-    one = {"hinge": lambda x: max(0, margin - x), "logistic": lambda x: np.log1p(np.exp(-x))}[name]
-    return np.mean([one(x) for x in leads])
-
-
-@pytest.mark.parametrize("name", rank.LOSSES)
-def test_the_losses_are_those_of_lists_written_out(name):
-    rng = np.random.default_rng(0)
-    lengths = [5, 2, 3]
-    there_BO = np.arange(5) < np.array(lengths)[:, None]
-    logits_BO = rng.normal(0, 2, (3, 5)).astype(np.float32)
-    relevance_BO = np.where(there_BO, [[0, 1, 3, 0, 1], [0, 2, 9, 9, 9], [1, 0, 0, 9, 9]], 0.0)
-    masked_BO = np.where(there_BO, logits_BO, np.finfo(np.float32).min)
-    ours = rank.LOSSES[name](masked_BO, relevance_BO.astype(np.float32), there_BO, 1.5)
-    theirs = [
-        brute(name, logits_BO[b, :n].astype(float), relevance_BO[b, :n], 1.5)
-        for b, n in enumerate(lengths)
-    ]
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
-
-
 @pytest.fixture(scope="module")
 def ready():
     made = form()
@@ -165,7 +131,7 @@ def test_rows_of_unknown_or_equal_relevance_and_fillers_weigh_nothing(ready, lea
     logits = cases.predictor(module, params)(rows).astype(float)
     grads, sums = learned(params, rows)
     expected = [
-        brute("logistic", logits[b, :n], rows["relevance_BO"][b, :n])
+        write_out("logistic", logits[b, :n], rows["relevance_BO"][b, :n])
         for b, n in ((0, 4), (1, 3), (2, 2), (3, 4))
     ]
     assert [float(x) for x in jax.tree.leaves(sums["loss"])] == pytest.approx(
