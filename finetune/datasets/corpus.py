@@ -3,7 +3,7 @@
     --config.corpus.source=finetune.datasets.corpus --config.corpus.data.path=TREC.train
 
 ULMFiT's second stage trains a language model on the text of the task (Howard & Ruder 2018, arXiv
-1801.06146, section 3.2).
+1801.06146, section 3.2).  With its label a document is one of `pretrain.data.batches.clicks`.
 """
 
 from collections.abc import Iterator
@@ -16,11 +16,15 @@ from pretrain.data.corpus.sources import Document, Source
 from pretrain.runtime.errors import UserError
 
 
-def find_source(*, format: str, path: str, **fields: Any) -> Source:
+def find_source(*, format: str, path: str, with_label: bool = False, **fields: Any) -> Source:
     """Finds the texts of the examples that `datasets.read` finds in a file or folder.
 
+    Args:
+        with_label: the label of an example is the last line of its document.
+        fields: of the format.
+
     Raises:
-        UserError: there is no such file, or as `datasets.read`.
+        UserError: there is no such file, an example has no label, or as `datasets.read`.
     """
     place = Path(path)
     files = sorted(x for x in place.rglob("*") if x.is_file()) if place.is_dir() else [place]
@@ -30,6 +34,9 @@ def find_source(*, format: str, path: str, **fields: Any) -> Source:
     def read() -> Iterator[Document]:
         for example in datasets.read(format, path, **fields).examples:
             # A text is a line, whatever line ends it has: a blank one would end the document.
-            yield [" ".join(text.split("\n")) + "\n" for text in parts.iter_texts([example])]
+            lines = [" ".join(text.split("\n")) + "\n" for text in parts.iter_texts([example])]
+            if with_label and example.get("label") is None:
+                raise UserError(f"{example['where']}: with_label=True, and there is no label")
+            yield [*lines, f"{example['label']}\n"] if with_label else lines
 
     return Source(place.name.split(".")[0].lower(), files, read)

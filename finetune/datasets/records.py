@@ -27,11 +27,13 @@ class Layout:
     titles: Sequence[Column] = ()  # the texts' names in errors, if other than `texts`
     until: str = ""
     needs_label: bool = True
+    extra: Sequence[Column] = ()
 
     def columns(self) -> list[Column]:
         """Lists the columns that have to be there."""
         label = self.label if self.needs_label else ""
-        return [*self.texts, *(column for column in (label, self.id) if column != "")]
+        named = (column for column in (label, self.id) if column != "")
+        return [*self.texts, *named, *self.extra]
 
     def may_lack_label(self, names: Sequence[Column]) -> bool:
         """Returns whether the label's column is named, is not among these, and need not be."""
@@ -48,6 +50,8 @@ class Layout:
             "label": self._label(row, where),
             "where": where,
         }
+        if self.extra:
+            example["extra"] = [plain_name(row[column], where) for column in self.extra]
         return example if self.id == "" else {**example, "id": plain_name(row[self.id], where)}
 
     # Before the label is checked: SNLI's "-" is not among the permitted ones.

@@ -37,6 +37,7 @@ def read(
     strict: bool = True,
     empty: bool = False,
     needs_label: bool = True,
+    extra: Sequence[Column] = (),
 ) -> Read:
     """Reads rows of texts and a label, for classification and regression.
 
@@ -57,6 +58,7 @@ def read(
         strict: whether a malformed row is an error; else it is left out and counted.
         empty: whether a text may be empty, as where no row may be lost.
         needs_label: whether the label's column has to be there.
+        extra: columns whose cells are the example's "extra", as text.
 
     Raises:
         UserError: the file is malformed; names the file and the line.
@@ -78,6 +80,7 @@ def read(
         empty,
         until=until,
         needs_label=needs_label,
+        extra=tuple(extra),
     )
     rows: Iterator[Row]
     cells: Callable[[Any, str], Any]
@@ -189,5 +192,6 @@ def _number_columns(
         titles=layout.texts,
         label=index(layout.label),
         id=index(layout.id),
+        extra=tuple(map(index, layout.extra)),
     )
     return layout, check_width, rows if header else itertools.chain([(first, cells)], rows)

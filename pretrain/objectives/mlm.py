@@ -33,7 +33,8 @@ class Objective(nn.Module):
         max_gram: longest run of tokens, or of words, picked together (ALBERT).
         geometric: chance of a run to end after each unit (SpanBERT: 0.2); 0: a run of n has
             odds of 1 / n.
-        nsp: predicts whether B follows A, too; without it the batch needs no pairs (RoBERTa).
+        nsp: predicts whether B follows A, too, or of `clicks` whether it was clicked; without it
+            the batch needs no pairs (RoBERTa).
         loss_chunks: chunks in which the vocabulary's softmax is computed.
         special: the tokenizer's special ids: "mask", and those that are never predicted.
     """
@@ -155,7 +156,9 @@ class Objective(nn.Module):
     def _next_sentence(self, first_BD, batch):
         """Computes loss and accuracy of predicting, from the first position, if B follows A."""
         if "consecutive_B" not in batch:
-            raise UserError("objective.nsp=True needs batches.name='pairs' with next_sentence=True")
+            raise UserError(
+                "objective.nsp=True needs batches.name='pairs' with next_sentence=True, or 'clicks'"
+            )
         if not getattr(self.backbone, "pooler", False):
             raise UserError("objective.nsp=True needs model.pooler=True")
         pooled_BD = self.backbone.pool(first_BD).astype(jnp.float32)

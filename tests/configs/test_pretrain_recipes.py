@@ -53,6 +53,10 @@ EXPECTED = {
     "gpt": GPT,
     "gpt2": GPT,
     "gpt3": GPT,
+    "search_bert": (
+        BERT | {"pool_bias_D", "next_bias_C"},
+        NORMS | {"token_VD", "position_LD", "segment_SD"},
+    ),
     "xlnet": (NORMS | FFN | {"bias_V"}, {"token_VD"}),
 }
 
@@ -88,7 +92,8 @@ ROUNDED |= {f"gpt3:{preset}": (0, size, 0.02 * size) for preset, size in GPT3.it
 def build(recipe, preset):
     """(a preset, the shapes of its parameters, what they say of themselves)."""
     config = importlib.import_module(f"configs.{recipe}").get_config(preset)
-    corpus = synthetic_data.build_corpus(config.model.V, 50_000)
+    texts = config.batches.get("texts", 0)
+    corpus = synthetic_data.build_corpus(config.model.V, 50_000, texts=texts)
     train = build_training(
         corpus, 0, config.optim.steps, {**config.batches, "B": 2}, config.get("first_phase")
     )

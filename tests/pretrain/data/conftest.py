@@ -32,6 +32,17 @@ def corpus_of_words(source, tmp_path_factory) -> Corpus:
     return corpora.load(source, folder, tokens={"name": "words"}, held_out=0.2)
 
 
+@pytest.fixture(scope="session")
+def corpus_of_clicks(tmp_path_factory) -> Corpus:
+    """Documents of two texts and a label; a fifth of them is held out."""
+    folder = tmp_path_factory.mktemp("clicks")
+    lines = corpora.prose(0, sentences=240, per_paragraph=2).split("\n\n")[:-1]
+    texts = [f"{document}\n{number % 3 % 2}" for number, document in enumerate(lines)]
+    (folder / "clicks.txt").write_text("\n\n".join(texts))
+    fields = dict(documents="blank", sentences="line", tokens={"name": "wordpiece", "V": 150})
+    return corpora.load(f"text:{folder}/clicks.txt", folder, held_out=0.2, **fields)
+
+
 @pytest.fixture
 def cache(corpus, tmp_path) -> Path:
     """A copy of the cache of `corpus`, to be damaged."""

@@ -24,6 +24,7 @@ LAYOUTS = {
     "bptt": ("bptt", {"L": 24, "bptt": 20}),
     "bptt, cut": ("bptt", {"L": 24, "bptt": 20, "lengths": (20, 22)}),
     "bptt, backward": ("bptt", {"L": 24, "bptt": 24, "std": 0.0, "backward": True}),
+    "clicks": ("clicks", {"L": 24, "texts": 2}),
     "bidirectional": ("bidirectional", {"L": 7, "characters": 12}),
     "bidirectional, words": ("bidirectional", {"L": 7, "characters": 0}),
 }
@@ -33,13 +34,13 @@ splits = pytest.mark.parametrize("split", SPLITS)
 
 
 @pytest.fixture
-def build(corpus, corpus_of_words):
+def build(corpus, corpus_of_words, corpus_of_clicks):
     """Returns a function of (case, **changes) that builds the layout anew."""
+    texts = {"bidirectional": corpus_of_words, "clicks": corpus_of_clicks}
 
     def build(case, **changes):
         name, fields = LAYOUTS[case]
-        text = corpus_of_words if name == "bidirectional" else corpus
-        return batches.build(name, text, **{"B": 8, **fields, **changes})
+        return batches.build(name, texts.get(name, corpus), **{"B": 8, **fields, **changes})
 
     return build
 
@@ -160,6 +161,10 @@ REFUSED = [
     ("pairs", {"short_seq_prob": 1.5}, "short_seq_prob=1.5: it is a share"),
     ("pairs", {"short_seq_prob": -0.1}, "short_seq_prob=-0.1"),
     ("pairs", {"B": 10**5}, r"training split makes \d+ rows of L=32 but batch has 100000: use a"),
+    ("clicks", {"B": 0}, "B=0"),
+    ("clicks", {"L": 4}, "L=4, texts=2: a row has <cls>, and of each text a token and a <sep>"),
+    ("clicks", {"B": 1000}, r"training split has \d+ documents but batch has 1000 rows"),
+    ("clicks", {"texts": 3}, "document 1 is not to be read as clicks: it needs 3 texts"),
     ("bidirectional", {"B": 0}, "B=0, L=7: a batch needs a row"),
     ("bidirectional", {"L": 0}, "B=8, L=0: a batch needs a row"),
     ("bidirectional", {"characters": 2}, "characters=2: "),
@@ -189,5 +194,5 @@ def test_words_start_where_the_tokenizer_says(case, build):
 def test_unknown_layouts_and_misspelt_fields_are_refused():
     with pytest.raises(plugins.FieldError, match="reuze"):
         batches.configure("lanes", B=8, L=32, reuse_len=3, reuze=3)
-    with pytest.raises(plugins.FieldError, match=r"name='loader'.* has bidirectional, bptt, lanes"):
+    with pytest.raises(plugins.FieldError, match=r"name=.loader.: .* bptt, clicks, lanes"):
         batches.configure("loader", B=8, L=32)
