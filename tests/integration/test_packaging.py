@@ -53,10 +53,7 @@ def test_an_installed_package_trains_outside_the_checkout(wheel, tmp_path):
     words = ["pretrain", "--config=xlnet:mini", "--config.optim.steps=2", "--workdir=run"]
     environment = {**os.environ, "PYTHONPATH": str(place)}
     subprocess.run(
-        [sys.executable, "-m", "quartet.command", *words],
-        cwd=tmp_path,
-        env=environment,
-        check=True,
+        [sys.executable, "-m", "quartet.command", *words], cwd=tmp_path, env=environment, check=True
     )
     assert (tmp_path / "run" / "checkpoints" / "2").is_dir()
 

@@ -127,8 +127,7 @@ def test_a_jobset_that_is_there_already_is_followed(cluster):
 
 
 @pytest.mark.parametrize(
-    ("states", "said"),
-    [(("", "bert Failed"), "has failed"), (("", "bert", ""), "is gone")],
+    ("states", "said"), [(("", "bert Failed"), "has failed"), (("", "bert", ""), "is gone")]
 )
 def test_a_jobset_that_fails_or_is_deleted_is_our_failure(cluster, states, said):
     becomes(cluster, *states)

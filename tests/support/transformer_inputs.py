@@ -18,14 +18,7 @@ SIZES: dict[str, Any] = dict(
 )
 
 # What the recipes say of each system.
-BERT = dict(
-    attention="bi",
-    norm="post",
-    S=2,
-    normed_embedding=True,
-    pooler=True,
-    epsilon=1e-12,
-)
+BERT = dict(attention="bi", norm="post", S=2, normed_embedding=True, pooler=True, epsilon=1e-12)
 GPT1 = dict(attention="causal", norm="post")
 GPT2 = dict(attention="causal", norm="pre")
 
@@ -34,11 +27,7 @@ def tiny(**fields):
     return modules.build("transformer", **(SIZES | fields))
 
 
-DECODERS = {
-    "pre": tiny(**GPT2),
-    "post": tiny(**GPT1),
-    "banded": tiny(**GPT2, window=3),
-}
+DECODERS = {"pre": tiny(**GPT2), "post": tiny(**GPT1), "banded": tiny(**GPT2, window=3)}
 
 
 def golden_gpt2(flags):

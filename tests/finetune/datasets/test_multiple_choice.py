@@ -10,11 +10,7 @@ def test_choices_keep_their_order_also_when_lettered(tmp_path):
     one = {"query": "He ran, so", "choices": ["he won.", "he sat."], "gold": 1}
     assert (
         read_written(tmp_path, "multiple_choice", one).examples[0].items()
-        >= {
-            "texts": ["He ran, so"],
-            "choices": ["he won.", "he sat."],
-            "label": 1,
-        }.items()
+        >= {"texts": ["He ran, so"], "choices": ["he won.", "he sat."], "label": 1}.items()
     )
     assert read_written(tmp_path, "multiple_choice", one, gold="").examples[0]["label"] is None
     spelt = {

@@ -132,10 +132,7 @@ def test_a_broken_rule_is_named(tags, kind, message):
         (lambda: tag_schemes.entities(["O-X"]), "tag 'O-X'"),
         (lambda: tag_schemes.entities(["Bx"]), "tag 'Bx'"),
         (lambda: tag_schemes.entities([""]), "tag ''"),
-        (
-            lambda: tag_schemes.allowed_transitions(["O"], "iob3"),
-            "scheme='iob3': choose one",
-        ),
+        (lambda: tag_schemes.allowed_transitions(["O"], "iob3"), "scheme='iob3': choose one"),
         (lambda: tag_schemes.to_tags([Entity("X", 0, 2), Entity("Y", 1, 3)], 3, "bio"), "overlaps"),
         (lambda: tag_schemes.to_tags([Entity("X", 1, 4)], 3, "bio"), "leaves the 3 words"),
     ],

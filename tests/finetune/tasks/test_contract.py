@@ -86,9 +86,7 @@ CASES = {
         {"mrr": 1.0},
     ),
     "contrast": Case(
-        [{"texts": [text, text[:9]], "label": i / 2} for i, text in enumerate(SENTENCES)],
-        {},
-        {},
+        [{"texts": [text, text[:9]], "label": i / 2} for i, text in enumerate(SENTENCES)], {}, {}
     ),
 }
 # What only some backbones can do, on one task each.

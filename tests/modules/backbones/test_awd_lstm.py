@@ -46,9 +46,7 @@ def test_states_of_two_windows_are_the_original_s_under_its_masks():
 def test_parameters_are_as_many_as_published_and_begin_as_pytorch_s():
     model = modules.build("awd_lstm", V=33_278)
     shapes = jax.eval_shape(
-        functools.partial(model.init, mask=CAUSAL, train=False),
-        jax.random.key(0),
-        model.example(),
+        functools.partial(model.init, mask=CAUSAL, train=False), jax.random.key(0), model.example()
     )["params"]
     # With the softmax's bias, as PyTorch counts them.
     assert sum(x.size for x in jax.tree.leaves(shapes)) + 33_278 == 33_556_078

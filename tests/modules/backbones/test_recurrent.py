@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from modules.backbones import recurrent, text_mask
+from modules.layers.rnn import Recurrent
 from modules.masks import Mask
 from tests.support.compiler import quick_jit
-from tests.support.differences import numeric_gradients
 from tests.support.tiny_models import drawn
-from tests.support.xlnet_inputs import off
 
 V, D, U, L = 11, 4, 5, 6
 LENGTHS = np.array([6, 2, 4])
@@ -40,15 +39,21 @@ def read(backbone, params, train=False):
 
 
 @pytest.mark.parametrize("merge", recurrent.MERGES)
-def test_merges_and_their_gradients_are_numpy_s(merge):
-    h_BLZU = np.random.default_rng(1).normal(size=(2, 3, 2, 4))
-    h_BLZU[0, 0, 0] = 0  # a product has a gradient there, too
-    with jax.enable_x64(True):
-        ours = recurrent.MERGES[merge](jnp.asarray(h_BLZU))
-        grads = jax.grad(lambda h: jnp.sin(recurrent.MERGES[merge](h)).sum())(h_BLZU)
-    np.testing.assert_allclose(ours, NUMPY[merge](h_BLZU), atol=1e-12)
-    (expected,) = numeric_gradients(lambda h: np.sin(NUMPY[merge](h)).sum(), h_BLZU)
-    np.testing.assert_allclose(grads, expected, atol=1e-8)
+def test_every_layer_reads_the_merged_directions_beneath_it(merge):
+    backbone = model(merge=merge, N=2)
+    params = drawn(backbone)
+    expected_BLD = params["token_VD"][TOKENS_BL]
+    for n in range(2):
+        layer = {"params": params[f"layer_{n}"]}
+        h_BLZU, _ = quick_jit(Recurrent(U, Z=2).apply)(layer, expected_BLD, valid=VALID_BL)
+        expected_BLD = NUMPY[merge](h_BLZU)
+    np.testing.assert_allclose(read(backbone, params), expected_BLD, atol=1e-6)
+
+
+def test_a_product_has_a_gradient_where_a_direction_is_zero():
+    h_BLZU = jnp.array([0.0, 3.0]).reshape(1, 1, 2, 1)
+    grad_BLZU = jax.grad(lambda h_BLZU: recurrent.MERGES["mul"](h_BLZU).sum())(h_BLZU)
+    np.testing.assert_array_equal(grad_BLZU.ravel(), [3, 0])
 
 
 def test_dropout_is_of_outputs_or_of_each_direction_s_inputs():
@@ -79,56 +84,3 @@ def test_documents_of_a_row_are_read_apart_from_left_to_right():
     rest = apply(TOKENS_BL[:, 3:], mask=Mask(is_causal=True), memory=first.memory).h
     at_once = apply(TOKENS_BL, mask=Mask(is_causal=True)).h
     np.testing.assert_allclose(at_once[:, 3:], rest, rtol=1e-5)
-
-
-@pytest.mark.parametrize("merge", recurrent.MERGES)
-@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
-def test_states_and_gradients_are_pytorch_s_of_packed_sequences(torch, cell, merge):
-    torch.manual_seed(0)
-    kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU, "lstm": torch.nn.LSTM}[cell]
-    embedding, layer = torch.nn.Embedding(V, D), kind(D, U, batch_first=True, bidirectional=True)
-    weights = {"token": embedding.weight, **dict(layer.named_parameters())}
-    tokens = torch.from_numpy(TOKENS_BL)
-    packed = torch.nn.utils.rnn.pack_padded_sequence(
-        embedding(tokens), torch.from_numpy(LENGTHS), batch_first=True, enforce_sorted=False
-    )
-    h, _ = torch.nn.utils.rnn.pad_packed_sequence(layer(packed)[0], batch_first=True)
-    h = h.reshape(*TOKENS_BL.shape, 2, U)
-    theirs = {
-        "sum": lambda: h.sum(2),
-        "mean": lambda: h.mean(2),
-        "mul": lambda: h.prod(2),
-        "concat": lambda: h.reshape(*TOKENS_BL.shape, 2 * U),
-    }[merge]()
-    weigh = np.random.default_rng(5).normal(size=theirs.shape).astype("f")
-    (theirs * torch.from_numpy(weigh)).sum().backward()
-    order = {"rnn": (0,), "gru": (0, 1, 2), "lstm": (0, 2, 1, 3)}[cell]
-
-    def gates(get, name):
-        both = [get(weights[f"{name}_l0{end}"]) for end in ("", "_reverse")]
-        return np.stack([x.reshape(len(order), U, *x.shape[1:])[list(order)] for x in both])
-
-    def arrange(get, share):
-        b = {k: gates(get, f"bias_{k}h") for k in "ih"}
-        own = {
-            f"w{ours}_ZDGU": np.moveaxis(gates(get, f"weight_{k}h"), -1, 1)
-            for ours, k in (("x", "i"), ("h", "h"))
-        }
-        own["b_ZGU"] = (b["i"] + b["h"]) * share
-        if cell == "gru":  # the candidate's two biases stand inside and outside of the reset
-            own["b_ZGU"][:, 2], own["bh_ZU"] = b["i"][:, 2], b["h"][:, 2]
-        if cell == "lstm":
-            own["b_ZGU"][:, 2] -= 1.0 if share == 1 else 0  # ours adds a forget bias
-        return {"token_VD": get(weights["token"]), "layer_0": own}
-
-    params = arrange(lambda x: x.detach().numpy().copy(), 1)
-    expected = arrange(lambda x: x.grad.numpy().copy(), 0.5)  # both biases have one gradient
-
-    def loss(params):
-        h_BLD = states(model(cell=cell, merge=merge), False, params)
-        return (h_BLD * weigh).sum(), h_BLD
-
-    (_, ours), grads = quick_jit(jax.value_and_grad(loss, has_aux=True))(params)
-    assert off(ours, theirs.detach().numpy()) < 1e-6
-    offs = jax.tree.map(off, grads, expected)
-    assert max(jax.tree.leaves(offs)) < 1e-5, offs

@@ -1,14 +1,12 @@
 """A state is its word between two contexts that have not read the word itself."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from modules.backbones import text_rcnn
 from modules.masks import Mask
 from tests.support.compiler import quick_jit
-from tests.support.differences import numeric_gradients
 from tests.support.tiny_models import drawn
 
 V, D, U, F, L = 9, 3, 4, 5, 6
@@ -40,24 +38,16 @@ def lai(token_VD, end_ZU, wx_ZDU, wh_ZUU, w_DF, bias_F):
     return h_BLF
 
 
-def test_states_and_gradients_are_those_of_the_equations():
-    backbone = model(dtype="float64")
+def test_states_are_those_of_the_equations():
+    backbone = model()
     rng = np.random.default_rng(1)
     params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape), drawn(backbone))
-    assert set(params["contexts"]) == {"wx_ZDGU", "wh_ZDGU"}  # no bias
-
-    def arrange(p):
-        cell = p["contexts"]
-        inner = cell["wx_ZDGU"][:, :, 0], cell["wh_ZDGU"][:, :, 0]
-        return p["token_VD"], p["end_ZU"], *inner, p["w_DF"], p["bias_F"]
-
-    with jax.enable_x64(True):
-        loss = lambda p: (jnp.sin(h_BLF := states(backbone, p)).sum(), h_BLF)  # noqa: E731
-        grads, ours = quick_jit(jax.grad(loss, has_aux=True))(params)
-    np.testing.assert_allclose(ours, lai(*arrange(params)), atol=1e-6)
-    expected = numeric_gradients(lambda *given: np.sin(lai(*given)).sum(), *arrange(params))
-    for own, their in zip(arrange(grads), expected, strict=True):
-        np.testing.assert_allclose(own, their, atol=1e-5)
+    cell = params["contexts"]
+    assert set(cell) == {"wx_ZDGU", "wh_ZDGU"}  # no bias
+    inner = cell["wx_ZDGU"][:, :, 0], cell["wh_ZDGU"][:, :, 0]
+    rest = params["end_ZU"], *inner, params["w_DF"], params["bias_F"]
+    ours = quick_jit(lambda p: states(backbone, p))(params)
+    np.testing.assert_allclose(ours, lai(params["token_VD"], *rest), atol=1e-5)
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm"])

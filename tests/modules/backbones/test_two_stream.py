@@ -1,8 +1,7 @@
-"""Every switch gives the numbers and the gradients of the slow reference."""
+"""Every switch gives the numbers of the slow reference."""
 
 import functools
 import math
-import re
 
 import jax
 import numpy as np
@@ -35,8 +34,6 @@ CASES = {
         {},
     ),
     "memory shorter than what is reused, one layer": (dict(mem_len=3, reuse_len=7, n_layer=1), {}),
-}
-WITH_GRADIENTS = {
     "biases tied over layers, some queries know their token": (
         dict(untie_r=False),
         dict(mixed=True),
@@ -56,7 +53,7 @@ WITH_GRADIENTS = {
 
 def draw_case(case):
     """(flags, weights, inputs, fields of ours) of a case."""
-    flags, extra = (CASES | WITH_GRADIENTS)[case]
+    flags, extra = CASES[case]
     fields = {k: x for k, x in extra.items() if k in ("block", "shared_distances")}
     extra = {k: x for k, x in extra.items() if k not in fields}
     cfg, rng = reference.Config(**flags), np.random.default_rng(len(case))
@@ -77,68 +74,12 @@ def test_numbers_are_the_reference_s(case):
     cfg, weights, inputs, fields = draw_case(case)
     model, given = backbone(cfg, **fields), arguments(cfg, inputs)
     run = quick_jit(lambda p: model.apply({"params": p}, **given, train=False))
-    check_numbers(cfg, run(reference.ours(weights, cfg)), reference_outputs(cfg, weights, inputs))
-
-
-@pytest.mark.parametrize("case", WITH_GRADIENTS)
-def test_numbers_and_gradients_are_the_reference_s(case):
-    cfg, weights, inputs, fields = draw_case(case)
-    expected = reference_outputs(cfg, weights, inputs)
-    weigh = np.random.default_rng(2).normal(0, 1, expected[0].shape)
-    weigh[:, -1] = 0  # the prediction that is none
-    model, given = backbone(cfg, **fields), arguments(cfg, inputs)
-
-    def loss(params):
-        out = model.apply({"params": params}, **given, train=False)
-        return (out.h * weigh).sum(), out
-
-    grads, out = quick_jit(jax.grad(loss, has_aux=True))(reference.ours(weights, cfg))
-    check_numbers(cfg, out, expected)
-
-    def theirs(w):
-        return (reference_outputs(cfg, w, inputs)[0] * weigh).sum()
-
-    check_gradients(cfg, weights, grads, theirs)
-
-
-def check_numbers(cfg, out, expected):
-    states, memories = expected
-    real = slice(-1) if states.shape[1] == P else slice(None)
+    out = run(reference.ours(weights, cfg))
+    states, memories = reference_outputs(cfg, weights, inputs)
+    real = slice(-1) if states.shape[1] == P else slice(None)  # the last prediction is none
     assert off(out.h[:, real], states[:, real]) < 2e-6
     if cfg.mem_len:
         assert off(np.moveaxis(np.asarray(out.memory.h_NBMD), 1, 0), np.array(memories)) < 2e-6
-
-
-def check_gradients(cfg, weights, grads, theirs):
-    """Our gradient against central differences of the reference, one kind of weight at a time."""
-    rng = np.random.default_rng(3)
-    weights = {name: w.astype(np.float64) for name, w in weights.items()}
-    grads = jax.tree.map(lambda x: np.asarray(x, np.float64), grads)
-    whole = np.sqrt(dot(grads, grads))
-    for kind in sorted({kind_of(name) for name in weights} - {"model/lm_loss/bias"}):
-        way = {
-            name: rng.normal(0, 1, w.shape)
-            * (re.sub(r"transformer/layer_\d+", "layers", name) == kind)
-            for name, w in weights.items()
-        }
-        length = np.sqrt(sum((x**2).sum() for x in way.values()))
-        way = {name: x / length for name, x in way.items()}
-        ahead, behind = (
-            theirs({k: w + sign * 1e-5 * way[k] for k, w in weights.items()}) for sign in (1, -1)
-        )
-        mapped = reference.ours(way, cfg)
-        own = jax.tree.map(lambda g, x: g * (x != 0), grads, mapped)
-        size = max(np.sqrt(dot(own, own)), 1e-3 * whole)
-        assert abs(dot(grads, mapped) - (ahead - behind) / 2e-5) < 1e-5 * size, kind
-
-
-def kind_of(name):
-    """A variable's name without the number of its layer."""
-    return re.sub(r"transformer/layer_\d+", "layers", name)
-
-
-def dot(a, b):
-    return sum(jax.tree.leaves(jax.tree.map(lambda x, y: (x * y).sum(), a, b)))
 
 
 # --- how weights begin -----------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """Likelihoods, gradients and decoding are those of a sum over all paths."""
 
-import functools
 import itertools
 
 import jax
@@ -68,26 +67,6 @@ def log_sum(scores):
     return np.log(np.exp(scores - scores.max()).sum()) + scores.max()
 
 
-def counts(path, weight=1.0):
-    """How often a path has each tag at each position, begins and ends with it, and moves."""
-    own_LC, start_C, end_C, moves_CC = (np.zeros(s) for s in ((len(path), C), C, C, (C, C)))
-    for i, tag in enumerate(path):
-        own_LC[i, tag] = weight
-    for pair in itertools.pairwise(path):
-        moves_CC[pair] += weight
-    if path:
-        start_C[path[0]] = end_C[path[-1]] = weight
-    return own_LC, Chain(start_C, end_C, moves_CC)
-
-
-def expected(x_LC, chain, allowed=None):
-    """The same on average over all paths."""
-    every, scores = paths(x_LC, chain, allowed)
-    shares = np.exp(scores - log_sum(scores))
-    each = [counts(path, share) for path, share in zip(every, shares, strict=True)]
-    return jax.tree.map(lambda *x: sum(x), *each)
-
-
 @pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["free", "constrained"])
 def test_likelihood_is_the_tags_share_among_all_allowed_paths(allowed):
     x_BLC, chain, tags_BL = draw()
@@ -98,28 +77,6 @@ def test_likelihood_is_the_tags_share_among_all_allowed_paths(allowed):
         own = score(x_BLC[b, valid_L], chain, tuple(tags_BL[b, valid_L]))
         wanted = own - log_sum(paths(x_BLC[b, valid_L], chain, allowed)[1])
         np.testing.assert_allclose(found_B[b], wanted, atol=1e-5, err_msg=list(ROWS)[b])
-
-
-@pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["free", "constrained"])
-def test_gradients_are_expected_counts_less_the_tags_own(allowed):
-    x_BLC, chain, tags_BL = draw(1)
-    tags_BL = np.zeros_like(tags_BL) if allowed else tags_BL  # all 0: allowed
-
-    @functools.partial(quick_jit, static_argnums=2)
-    @functools.partial(jax.grad, argnums=(0, 1))
-    def grad(x_BLC, chain, held):
-        chain = crf.forbid(chain, ALLOWED) if held else chain
-        return crf.loss(x_BLC, tags_BL, chain, VALID_BL).total
-
-    found_BLC, found = grad(x_BLC, chain, allowed is not None)
-    wanted_BLC, wanted = np.zeros((B, L, C)), Chain(np.zeros(C), np.zeros(C), np.zeros((C, C)))
-    for b, valid_L in enumerate(VALID_BL):
-        mean_LC, mean = expected(x_BLC[b, valid_L], chain, allowed)
-        own_LC, own = counts(tuple(tags_BL[b, valid_L]))
-        wanted_BLC[b, valid_L] = mean_LC - own_LC
-        wanted = jax.tree.map(lambda x, y, z: x + y - z, wanted, mean, own)
-    np.testing.assert_allclose(found_BLC, wanted_BLC, atol=1e-5)
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), found, wanted)
 
 
 @pytest.mark.parametrize("allowed", [None, ALLOWED], ids=["free", "constrained"])

@@ -1,7 +1,5 @@
 """What a loop over words in float64 computes, the layers compute."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 
 from modules.layers.rnn import Recurrent, State
 from tests.support.compiler import quick_jit
-from tests.support.differences import numeric_gradients
 from tests.support.jaxpr import scans_in
 from tests.support.xlnet_inputs import off
 
@@ -147,27 +144,6 @@ def test_outputs_and_states_are_those_of_a_loop_over_words(name, one_text):
         assert 0.05 < np.mean(np.abs(expected_state.c_BZU) == model.clip_cell) < 0.8
 
 
-def test_gradients_of_the_paper_s_gru_are_those_of_differences():
-    model = layer("gru_paper", Z=1, dtype="float64")
-    params, state = wide(draw_params(model))
-    x_BZLX, (valid_BZL, reset_BZL) = wide(draw_text(directions=1)), (m[:, :1] for m in masks(False))
-
-    def total(*given):
-        own = dict(zip(params, given, strict=False))
-        y_BZLD, new = read_rows(model, own, given[-1], state, valid_BZL, reset_BZL)
-        return np.sin(y_BZLD).sum() + np.sin(new.h_BZD).sum()
-
-    def loss(params, x_BZLX):
-        y_BZLD, new = forward(model, params, x_BZLX, state, valid=valid_BZL, reset=reset_BZL)
-        return jnp.sin(y_BZLD).sum() + jnp.sin(new.h_BZD).sum()
-
-    with jax.enable_x64(True):
-        found = quick_jit(jax.grad(loss, (0, 1)))(params, x_BZLX)
-    expected = numeric_gradients(total, *params.values(), x_BZLX)
-    for own, their in zip([*(found[0][name] for name in params), found[1]], expected, strict=True):
-        np.testing.assert_allclose(own, their, atol=1e-5)
-
-
 def weigh_outputs(y, new):
     """A number that depends on every output."""
     draws = np.random.default_rng(4)
@@ -268,75 +244,3 @@ def test_weights_begin_as_glorot_s_of_the_joined_product():
 def test_a_wrong_field_is_named(fields, message):
     with pytest.raises(ValueError, match=message):
         Recurrent(U, **fields)
-
-
-# --- PyTorch -----------------------------------------------------------------------------------
-
-GATES = {
-    "lstm": (0, 2, 1, 3),
-    "lstm_free": (0, 2, 1, 3),
-    "gru": (0, 1, 2),
-    "tanh": (0,),
-    "relu": (0,),
-}
-
-
-def peer(torch, name: str):
-    """PyTorch's layer; its gates are those of `GATES` in order."""
-    kind = {"lstm": torch.nn.LSTM, "lstm_free": torch.nn.LSTM, "gru": torch.nn.GRU}
-    fields = dict(nonlinearity=name) if name not in kind else {}
-    fields |= dict(proj_size=D) if name == "lstm_free" else {}
-    made = kind.get(name, torch.nn.RNN)(X, U, batch_first=True, bidirectional=True, **fields)
-    for w in made.parameters():
-        torch.nn.init.normal_(w, std=0.7)
-    return made
-
-
-def from_peer(name: str, get):
-    """Its weights, or their gradients, as ours are arranged."""
-
-    def gates(kind: str, z: int):
-        x = get(f"{kind}_l0" + "_reverse" * z)
-        return x.reshape(len(GATES[name]), U, *x.shape[1:])[list(GATES[name])]
-
-    def both(make):
-        return np.stack([make(z) for z in range(2)])
-
-    tree = {
-        f"w{k}_ZDGU": both(lambda z, k=k: np.moveaxis(gates(f"weight_{k}h", z), -1, 0))
-        for k in "ih"
-    }
-    tree["wx_ZDGU"] = tree.pop("wi_ZDGU")
-    inner, outer = (both(functools.partial(gates, f"bias_{k}h")) for k in "ih")
-    tree["b_ZGU"] = inner + outer
-    if name == "gru":  # the candidate's two biases stand inside and outside of the reset
-        tree["b_ZGU"][:, 2], tree["bh_ZU"] = inner[:, 2], outer[:, 2]
-    if name == "lstm_free":
-        tree["wp_ZUD"] = both(lambda z: get("weight_hr_l0" + "_reverse" * z).T)
-    return tree
-
-
-@pytest.mark.parametrize("name", GATES)
-def test_outputs_and_gradients_are_pytorch_s(torch, name):
-    torch.manual_seed(0)
-    made = peer(torch, name)
-    model = layer(name, **dict(forget_bias=0.0) if "lstm" in name else {})
-    x_BLX = draw_text()
-    theirs, _ = made(torch.from_numpy(x_BLX))
-    weigh = np.random.default_rng(5).normal(0, 1, theirs.shape).astype(np.float32)
-    (theirs * torch.from_numpy(weigh)).sum().backward()
-    named = dict(made.named_parameters())
-    params = from_peer(name, lambda key: named[key].detach().numpy().copy())
-
-    def loss(params):
-        y_BLZD, _ = forward(model, params, x_BLX)
-        return (y_BLZD.reshape(B, L, -1) * weigh).sum(), y_BLZD
-
-    (_, y_BLZD), grads = quick_jit(jax.value_and_grad(loss, has_aux=True))(params)
-    assert off(y_BLZD.reshape(B, L, -1), theirs.detach().numpy()) < 1e-6
-    expected = from_peer(name, lambda key: named[key].grad.numpy().copy())
-    expected["b_ZGU"] = expected["b_ZGU"] / (1 if name == "gru" else 2)  # both biases' are the same
-    if name == "gru":
-        expected["b_ZGU"][:, :2] /= 2
-    offs = jax.tree.map(off, grads, expected)
-    assert max(jax.tree.leaves(offs)) < 1e-5, offs

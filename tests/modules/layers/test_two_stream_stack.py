@@ -16,7 +16,6 @@ pytestmark = pytest.mark.usefixtures("exactly")
 PLAIN = reference.Config(n_token=40)
 WEIGHTS = jax.tree.map(jnp.asarray, reference.ours(reference.random_weights(PLAIN, 1), PLAIN))
 EVERYTHING = Mask()
-LOOPED = reference.Config(n_layer=3)
 
 
 def close(a, b, tolerance=2e-6):
@@ -95,35 +94,3 @@ def test_no_gradient_flows_into_the_memory_that_is_kept():
 
     grads = quick_jit(jax.grad(kept))(params)
     assert all(not np.any(x) for x in jax.tree.leaves(grads))
-
-
-# --- what changes nothing --------------------------------------------------------------------
-
-
-def loss_and_grads(given, **fields):
-    model = backbone(LOOPED, **fields)
-    params = reference.ours(reference.random_weights(LOOPED, 5), LOOPED)
-
-    def loss(params):
-        out = model.apply(
-            {"params": params}, **given, train=True, rngs={"dropout": jax.random.key(0)}
-        )
-        return jnp.square(out.h[:, :-1] + 1).sum()
-
-    return quick_jit(jax.value_and_grad(loss))(params)
-
-
-@pytest.fixture(scope="module")
-def with_dropout():
-    given = arguments(LOOPED, draw_inputs(LOOPED, np.random.default_rng(0), 6, masked=False))
-    with jax.default_matmul_precision("highest"):
-        return given, loss_and_grads(given, dropout=0.3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fields", [dict(remat="full"), dict(remat="dots", unroll=2)])
-def test_remat_and_unrolling_repeat_loss_gradients_and_dropout(with_dropout, fields):
-    given, (loss, grads) = with_dropout
-    again, again_grads = loss_and_grads(given, dropout=0.3, **fields)
-    close(again, loss)
-    jax.tree.map(lambda a, b: close(a, b + 0.0, 1e-5) if np.any(b) else None, again_grads, grads)

@@ -4,18 +4,13 @@ contrast/losses.npz holds what ConSERT's own function gave in float64 for two si
 a and b at temperature t), and SimCSE's formula (s5, s16) for the same.
 """
 
-import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from benchmarks.contest.options import has_packages
 from modules.losses import contrastive
 from tests.support.compiler import quick_jit
 
@@ -68,26 +63,3 @@ def test_a_vector_of_zeros_has_finite_gradients():
     a_BD, b_BD, _ = draw(3)
     grad = quick_jit(jax.grad(lambda a_BD: contrastive.nt_xent(a_BD, b_BD, 0.1).sum()))
     assert np.isfinite(grad(a_BD.at[1].set(0))).all()
-
-
-PEER = """
-import json, sys, torch
-from sentence_transformers.losses import MultipleNegativesRankingLoss as Loss
-a, b, n = torch.tensor(json.load(sys.stdin), dtype=torch.float64)
-parts = iter([a, b, n])
-loss = Loss(lambda _: {"sentence_embedding": next(parts)}, scale=20.0)
-print(loss([{}, {}, {}], torch.zeros(1)).item())
-"""
-
-
-def test_it_is_the_multiple_negatives_ranking_loss():
-    python = os.environ.get("PEER_PYTHON", sys.executable)
-    if not has_packages(python, "sentence_transformers"):
-        pytest.skip("sentence-transformers is not there")
-    vectors = np.asarray(draw(8))
-    run = subprocess.run(
-        [python, "-c", PEER], input=json.dumps(vectors.tolist()), text=True, capture_output=True
-    )
-    assert run.returncode == 0, run.stderr[-2000:]
-    ours = contrastive.in_batch_softmax(vectors[0], vectors[1], 1 / 20, vectors[2]).mean()
-    assert ours == pytest.approx(float(run.stdout), rel=1e-5)

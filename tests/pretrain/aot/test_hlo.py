@@ -44,8 +44,7 @@ def test_data_dependent_loops_are_named():
 
 
 @pytest.mark.parametrize(
-    ("attributes", "names"),
-    [("body=%a", ["a"]), ("body=a, condition=%c", ["a"]), ("x={%y}", [])],
+    ("attributes", "names"), [("body=%a", ["a"]), ("body=a, condition=%c", ["a"]), ("x={%y}", [])]
 )
 def test_callees_are_those_of_the_attributes_asked_for(attributes, names):
     assert hlo.Instruction("i", "while", (), "", attributes).callees("body") == names

@@ -240,10 +240,7 @@ def test_a_workdir_reached_through_a_link_is_fine(saved, tmp_path):
 def other(tree, **changes):
     """`tree` with entries of the backbone replaced, or left out where None."""
     backbone = {**tree["params"]["backbone"], **changes}
-    return {
-        **tree,
-        "params": {"backbone": {k: v for k, v in backbone.items() if v is not None}},
-    }
+    return {**tree, "params": {"backbone": {k: v for k, v in backbone.items() if v is not None}}}
 
 
 MISFITS = {

@@ -96,11 +96,7 @@ def test_a_whole_import_leaves_nothing_whichever_operation_fails(release, tmp_pa
     shutil.rmtree(tmp_path / "tried")
     tried = sorted({*range(0, count, 5), *range(count - 20, count)})
     for after in tried:
-        said = refused(
-            tmp_path,
-            importing(release, tmp_path / "new/run"),
-            after,
-        )
+        said = refused(tmp_path, importing(release, tmp_path / "new/run"), after)
         assert "No space left on device" in said
     print(f"{len(tried)} of {len(tried)} left nothing, of {count} operations")
 
@@ -142,11 +138,7 @@ def test_the_command_says_of_a_full_disk_one_line(release, tmp_path):
         words = [sys.executable, "-m", "pretrain.convert", f"--source={release}"]
         words = ["bash", "-c", f'trap "" XFSZ; ulimit -f {blocks}; exec "$@"', "bash", *words]
         done = subprocess.run(
-            [*words, f"--workdir={tmp_path}/run"],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
+            [*words, f"--workdir={tmp_path}/run"], cwd=ROOT, env=env, capture_output=True, text=True
         )
         assert done.returncode == 1
         assert len(done.stderr.splitlines()) == 1, done.stderr

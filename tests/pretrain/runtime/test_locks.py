@@ -143,8 +143,7 @@ def test_a_linked_lock_is_refused_and_its_target_untouched(tmp_path, there):
 
 
 @pytest.mark.parametrize(
-    ("call", "why"),
-    [("open", errno.EACCES), ("ftruncate", errno.EIO), ("pwrite", errno.ENOSPC)],
+    ("call", "why"), [("open", errno.EACCES), ("ftruncate", errno.EIO), ("pwrite", errno.ENOSPC)]
 )
 def test_a_lock_that_cannot_be_written_is_named_and_free(tmp_path, monkeypatch, call, why):
     def fail(*args):
