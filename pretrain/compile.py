@@ -24,6 +24,7 @@ from pretrain.aot.tpu_specs import Slice
 from pretrain.distributed.sharding import AXES
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
+from pretrain.training.state_sizes import count_device_bytes
 
 flags.declare_key_flag("config")
 TOPOLOGY = flags.DEFINE_string("topology", None, "Chips and their grid, as v5e:4x4, v5p:4x4x4.")
@@ -70,7 +71,7 @@ def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
     try:
         steps = step_memory.build_steps(config, target)
         # The state's size is known without compiling, which takes minutes.
-        if (size := step_memory.count_state_bytes(steps)) > target.chip.memory:
+        if (size := count_device_bytes(steps.like)) > target.chip.memory:
             return refuse_size(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
         step = step_memory.compile_step(steps, step_memory.build_batch_shapes(config)[-1])
     except UserError as error:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 import pathlib
 import re
 import tempfile
@@ -28,6 +27,7 @@ from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from pretrain.training.gradient_norms import choose_norms
+from pretrain.training.state_sizes import count_device_bytes, count_numbers
 from pretrain.training.train_config import TrainConfig
 
 
@@ -166,24 +166,14 @@ def count_memory(program: Program, stats: Any = None) -> dict[str, float]:
     return sizes
 
 
-def count_state_bytes(steps: Steps) -> int:
-    return sum(
-        _count_bytes(x, x.sharding.shard_shape(x.shape)) for x in jax.tree.leaves(steps.like)
-    )
-
-
 def _count_replicated(tree) -> int:
     # On a mesh of one chip every array is whole, which says nothing.
     leaves = [x for x in jax.tree.leaves(tree) if x.sharding.mesh.size > 1]
-    return sum(_count_bytes(x, x.shape) for x in leaves if x.sharding.is_fully_replicated)
-
-
-def _count_bytes(x, shape) -> int:
-    return math.prod(shape) * x.dtype.itemsize
+    return count_device_bytes([x for x in leaves if x.sharding.is_fully_replicated])
 
 
 def count_parameters(steps: Steps) -> int:
-    return _count_numbers(steps.like.params)
+    return count_numbers(steps.like.params)
 
 
 def count_recipe_parameters(config) -> int:
@@ -195,8 +185,4 @@ def count_recipe_parameters(config) -> int:
     objective, data = build_objective(config), build_batch_shapes(config)[-1]
     rngs = {name: jax.random.key(0) for name in ("params", "dropout", "corrupt")}
     init = functools.partial(objective.init, train=False)
-    return _count_numbers(jax.eval_shape(init, rngs, data.shapes())["params"])
-
-
-def _count_numbers(tree: Any) -> int:
-    return sum(math.prod(x.shape) for x in jax.tree.leaves(tree))
+    return count_numbers(jax.eval_shape(init, rngs, data.shapes())["params"])

@@ -35,6 +35,7 @@ from pretrain.training.reports.goodput import Goodput
 from pretrain.training.reports.meter import Meter
 from pretrain.training.reports.metrics_file import Writer
 from pretrain.training.reports.metrics_logger import MetricsLogger, StepMonitor
+from pretrain.training.reports.opening import describe_run
 from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_config import TrainConfig
 from pretrain.training.train_state import State
@@ -116,6 +117,8 @@ def run(
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
         report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
+        for line in describe_run(steps.like, steps.layout, train, last):
+            progress.say(line)
         begin = f"continuing from step {state.step}" if position else "beginning at step 0"
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
