@@ -7,7 +7,7 @@ dimension that the name leaves out.
 
     B batch          L positions of a sequence      P predicted positions of a sequence
     M memory         J what is attended to: memory, then the sequence
-    R distances      S same segment or another (2)
+    R distances      S same segment or another (2); scenes
     D width          H heads          K width of one head       F feed-forward
     V vocabulary     N layers         C classes        O options or orders of a row
     Z directions (0 forwards, 1 backwards)              G gates of a recurrent cell

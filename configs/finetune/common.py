@@ -106,6 +106,7 @@ KINDS: dict[str, dict] = {  # sections and fields that a kind of task has beside
     "regress": dict(head=SUMMED, both=False),
     "choice": dict(head=SUMMED),
     "rank": dict(head=SUMMED),
+    "scenes": dict(head=SUMMED | dict(text=True, U=64, layers=1, heads=4)),
     "tag": dict(
         head=dict(crf=False, constrained=False), min_count=0, zero_digits=False, own_characters=0
     ),

@@ -31,6 +31,8 @@ An example has, by kind of task,
     span                "id", "question", "context", "answers": [{"text", "start"}], "impossible"
     choice              "texts": [str, ...], "choices": [str, ...], "label": int | None
     rank                "query", "candidates": [str, ...], "relevance": [float, ...] | None
+    scenes              besides, "features": [[float, ...], ...] of the candidates, "scene": str,
+                        and "history": [str, ...]
 
 Each has "where", its place for error messages, and "id" where the file has one.
 """

@@ -40,7 +40,7 @@ def read(
     """Reads a row for each result that was shown; searches without a click are left out.
 
     An example has "texts", the query and the result's, and "label", "1" or "0"; with `lists` it is
-    one of `finetune.tasks.rank`, of all results of a search.
+    one of `finetune.tasks.rank` and `.scenes`, of all results of a search.
 
     Args:
         texts: columns of the result; a list's candidate is these with a blank between.

@@ -11,6 +11,7 @@ import numpy as np
 from flax import linen as nn
 
 from finetune import encoders, tasks
+from finetune.encoders.given import Given
 from finetune.inputs.rows import RowBuilder
 from finetune.several.shared_tasks import weigh_metrics
 from finetune.tasks import Arrays, Defaults
@@ -147,24 +148,6 @@ def select_part(name: str, arrays: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arrays of a part, under the names that it gave them."""
     begin = f"{name}."
     return {k.removeprefix(begin): x for k, x in arrays.items() if k.startswith(begin)}
-
-
-class Given(nn.Module):
-    """Stands for an encoder where states are there: `finetune.encoders.Encoder`."""
-
-    has_backbone_states: bool
-
-    def __call__(self, batch, *, train: bool):
-        del train
-        return batch["h_BLD"]
-
-    def each(self, batch, *, train: bool):
-        return self(batch, train=train)[None]
-
-    def add_losses(self, metrics, h_BLD, rows, *, train: bool):
-        # Those of the encoder are added once, for all parts.
-        del h_BLD, rows, train
-        return metrics
 
 
 class Task(nn.Module):

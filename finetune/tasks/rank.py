@@ -18,8 +18,8 @@ from finetune.inputs.rows import Row, RowBuilder
 from finetune.inputs.texts import note_cuts
 from finetune.metrics.ranking import GAINS, rank_scores
 from finetune.tasks import Defaults
-from finetune.tasks.choice import score_options
 from finetune.tasks.classify import build_classifier
+from finetune.tasks.option_scores import score_options
 from modules import plugins
 from modules.heads.classifier import Classifier
 from modules.layers import params
@@ -194,9 +194,9 @@ class Task(nn.Module):
         margin, sigma, mu: of its `Constants`.
     """
 
-    backbone: nn.Module
+    backbone: nn.Module | None
     encoder: nn.Module
-    head: Classifier
+    head: Classifier | None
     loss: str = "softmax"
     margin: float = Constants().margin
     sigma: float = Constants().sigma
@@ -225,7 +225,8 @@ class Task(nn.Module):
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
 
     def score(self, batch, *, train: bool):
-        """Scores the candidates, see `finetune.tasks.choice.score_options`."""
+        """Scores the candidates, see `finetune.tasks.option_scores`."""
+        assert self.head is not None
         return score_options(self.encoder, self.head, batch, train=train)
 
     def predict(self, batch):

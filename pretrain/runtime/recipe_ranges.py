@@ -118,7 +118,7 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "task": {
         "stride max_query max_answer n_best ks": COUNT,
-        "min_count own_characters options rows": COUNT_OR_NONE,
+        "min_count own_characters options rows history": COUNT_OR_NONE,
         "seed": SEED,
         "language_model weight": NOT_NEGATIVE,
         "threshold": Range(-math.inf, 1),  # below 0: the one that does best
@@ -132,7 +132,7 @@ TABLE: dict[str, dict[str, Range]] = {
     "task.encoder.characters": {"E U filters": COUNT, "dropout": SHARE_BELOW_1},
     "task.head": {
         "dropout hidden_dropout": SHARE_BELOW_1,
-        "top C U": COUNT,
+        "top C U layers heads": COUNT,
         "pool_last": COUNT_OR_NONE,
         "scale": NOT_NEGATIVE,
     },

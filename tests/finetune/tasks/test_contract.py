@@ -85,6 +85,17 @@ CASES = {
         {"options": 3},
         {"mrr": 1.0},
     ),
+    "scenes": Case(
+        [
+            {"query": text, "candidates": ["lost", "koba", "way"], "relevance": relevance}
+            | {"features": [[0.0]] * 3, "scene": "ab"[i % 2], "history": ["x", "y"][: i % 2]}
+            for i, (text, relevance) in enumerate(
+                zip(SENTENCES, np.eye(3)[[0, 2, 1, 0]].tolist(), strict=True)
+            )
+        ],
+        {"options": 3, "history": 2},
+        {"mrr": 1.0},
+    ),
     "contrast": Case(
         [{"texts": [text, text[:9]], "label": i / 2} for i, text in enumerate(SENTENCES)], {}, {}
     ),
