@@ -20,13 +20,10 @@ from ml_collections import ConfigDict
 from finetune import job as jobs
 from finetune import main
 from finetune.prediction.predictor import TerminatedError
-from pretrain.checkpoint import verification
-from pretrain.checkpoint.errors import DamagedError
 from pretrain.distributed import processes
 from pretrain.inference.trained_run import load_run, weights_folder
 from pretrain.runtime.errors import UserError
 from pretrain.training import hooks, loop
-from pretrain.training.keep_best import KeepBest
 from tests.support.tiny_jobs import one_device, read_best, recipe, table, train
 from tests.support.tiny_models import run
 from tests.support.tiny_runs import ROOT, assert_same, written
@@ -79,25 +76,6 @@ def between_operations(workdir, call):
 
 
 OFTEN = {"train.best": "-dev/loss", "optim.steps": 8, "train.eval_every": 2, "optim.lr": 0.01}
-
-
-@pytest.mark.slow
-def test_the_best_is_on_disk_before_a_checkpoint_names_it(run, table, tmp_path):
-    checkpoints, is_there = tmp_path / "run" / "checkpoints", {}
-
-    def look(path):
-        names = os.listdir(checkpoints) if checkpoints.is_dir() else []
-        for name in filter(str.isdigit, names):
-            with contextlib.suppress(DamagedError):  # just being deleted
-                position = verification.read_record(checkpoints / name)["position"]
-                best = hooks.find_saved_state(position, KeepBest.name)["step"]
-                there = (tmp_path / "run" / "best" / "checkpoints" / str(best)).exists()
-                is_there[best] = there and is_there.get(best, True)
-
-    with between_operations(tmp_path / "run", look):
-        train(recipe(table, run("mlm").workdir, **OFTEN), tmp_path / "run")
-    assert len(is_there) > 1
-    assert all(is_there.values())
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Pretraining goes on from a run: it knows at first what that one knew, and resumes to the bit."""
 
 import functools
-import importlib
 import json
 import shutil
 from unittest import mock
@@ -23,7 +22,6 @@ from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from pretrain.training import loop, optimizer
 from pretrain.training.compiled_steps import Steps
-from pretrain.training.reports import metrics_file
 from tests.support import corpora, shared_steps
 from tests.support import tiny_runs as toys
 
@@ -84,28 +82,6 @@ def test_a_run_begins_with_what_another_knew(toy, first, pretrain, tmp_path, rec
     assert held_out(tmp_path / "run", toys.STEPS) != held_out(first(recipe), toys.STEPS)
 
 
-@pytest.mark.parametrize("recipe", toys.quickly("clm"))
-def test_the_loss_at_step_0_is_what_evaluate_says_of_the_start(
-    toy, first, pretrain, tmp_path, recipe
-):
-    changes = {
-        "train.eval_batches": 0,
-        "corpus.source": corpora.write_with_new_words(tmp_path / "b.txt"),
-    }
-    config = toy.config(recipe, changes)
-    config.init = str(first(recipe))
-    start = continuation.open_start(config, tmp_path / "run")
-    pretrain(config, tmp_path / "run")
-    config.corpus = start.corpus_fields()
-    text = toys.write_held_out(config, tmp_path / "held_out.txt")
-    asked = importlib.import_module("configs.evaluate.text").get_config()
-    fields = {"corpus.source": f"text:{text}", "corpus.cache": str(toy.cache), "batches.B": 8}
-    asked.update_from_flattened_dict(fields)
-    found = evaluate.evaluate_run(asked, first(recipe))
-    now = {name.split("/")[1]: x for name, x in held_out(tmp_path / "run", 0).items()}
-    assert {name: metrics_file.to_json(found[name]) for name in now} == now
-
-
 def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain, tmp_path):
     config = toy.config("clm")
     config.init, config.init_optimizer = str(first("clm")), True
@@ -124,30 +100,6 @@ def test_an_optimizer_is_carried_over_but_for_its_schedule(toy, first, pretrain,
     steps = Steps(objective, optimizer.make(**config.optim)[0], layout, [train], seed=0)
     with pytest.raises(UserError, match="another optimiser"):
         start.loop_options(start.run.tokenizer, print)["prepare"](steps.init())
-
-
-@pytest.mark.parametrize("recipe", toys.quickly("clm"))
-def test_another_text_is_read_in_the_runs_tokens_and_resumed_exactly(
-    toy, first, pretrain, tmp_path, monkeypatch, recipe
-):
-    config = toy.config(recipe, {"corpus.source": corpora.write_with_new_words(tmp_path / "b.txt")})
-    start = shutil.copytree(first(recipe), tmp_path / "start")
-    config.init = str(start)
-    assert pretrain(config, tmp_path / "straight") == 0
-
-    monkeypatch.setattr(processes, "Stop", StopSoon)
-    assert pretrain(config, tmp_path / "run") == 75
-    assert 0 < toys.checkpoints(tmp_path / "run")[-1] < toys.STEPS
-    monkeypatch.undo()
-    shutil.rmtree(start)  # what a run began with is not asked for again
-    assert pretrain(config, tmp_path / "run") == 0
-    one, other = (tmp_path / name for name in ("straight", "run"))
-    assert toys.sums(one, toys.STEPS) == toys.sums(other, toys.STEPS)
-    assert toys.written(one) == toys.written(other)
-    tokens = [json.loads((x / "config.json").read_text())["corpus"]["tokens"] for x in (one, other)]
-    assert tokens[0] == tokens[1]
-    same = {"name": "saved", "folder": f"{start}/tokenizer", "extend": 0}
-    assert same.items() <= tokens[0].items()
 
 
 @pytest.mark.parametrize("recipe", toys.quickly("clm"))

@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from pretrain.checkpoint.manager import Checkpoints
-from pretrain.data.batches.phases import Phases
 from pretrain.distributed.processes import multihost_utils
 from pretrain.runtime.errors import UserError
 from pretrain.training import hooks
-from tests.support import corpora
+from tests.support import corpora, regression
 from tests.support import tiny_runs as toys
 from tests.support.array_files import small_disk
 
@@ -137,19 +136,18 @@ def test_a_request_to_stop_is_heard_whatever_step_is_being_saved(toy, tmp_path):
 # --- a disk that is full ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", toys.ONE)
-def test_a_save_that_failed_ends_the_run_at_the_next_step(toy, tmp_path, monkeypatch, recipe):
+def test_a_save_that_failed_ends_the_run_at_the_next_step(tmp_path, monkeypatch):
     save = hooks.SaveCheckpoint.__call__
 
     def save_and_fail(self, *arguments):
-        with small_disk(2000):
+        with small_disk(1000):
             save(self, *arguments)
             while self.saved.manager.is_saving_in_progress():
                 time.sleep(0.01)
 
     monkeypatch.setattr(hooks.SaveCheckpoint, "__call__", save_and_fail)
     with pytest.raises(UserError, match="could not be written in"):
-        toys.train(toy.config(recipe, {"train.eval_every": 0}), tmp_path)
+        regression.run(tmp_path, train__eval_every=0)
     assert [line["step"] for line in toys.written(tmp_path)] == [1, 2]  # saved every 2
 
 
@@ -170,47 +168,27 @@ def test_a_save_that_failed_in_one_process_ends_all(toy, tmp_path):
 # --- numbers that explode --------------------------------------------------------------------
 
 
-class Poisoned:
-    """A layout whose batches of these steps have weights that no loss survives."""
+def train(workdir, poisoned, **changes):
+    """The final state of a run of whose batches these have weights that no loss survives."""
 
-    def __init__(self, layout, steps):
-        self.layout, self.poisoned = layout, set(steps)
+    def draw(seed):
+        infinite = {"weight_B": np.full(regression.B, np.inf, np.float32)}
+        return drawn(seed) | (infinite if seed in poisoned else {})
 
-    def __getattr__(self, name):
-        return getattr(self.layout, name)
-
-    def batch(self, step, rows=slice(None)):
-        batch = self.layout.batch(step, rows)
-        if step in self.poisoned:
-            batch["weight_B"] = np.full_like(batch["weight_B"], np.inf)
-        return batch
-
-
-def poison(layout, steps):
-    """The same layout, or each of two in turn, with these batches poisoned."""
-    if not isinstance(layout, Phases):
-        return Poisoned(layout, steps)
-    then = Poisoned(layout.then, {step - layout.steps for step in steps})
-    return Phases(Poisoned(layout.first, steps), then, layout.steps)
-
-
-def train(config, workdir, poisoned):
-    """A run whose batches of these numbers are poisoned."""
+    drawn = regression.draw
     with pytest.MonkeyPatch.context() as patch:
-        objective, layout, evals = toys.build(config)
-        patch.setattr(toys, "build", lambda _: (objective, poison(layout, poisoned), evals))
-        return toys.train(config, workdir)
+        patch.setattr(regression, "draw", draw)
+        return regression.run(workdir, **{"train__eval_every": 0} | changes).state
 
 
 def events(workdir) -> list[dict]:
     return [line for line in toys.written(workdir) if line.get("event") == "skipped"]
 
 
-@pytest.mark.parametrize("recipe", toys.ONE)
 @pytest.mark.parametrize("log_every", [1, 4])
-def test_a_step_that_is_not_finite_is_skipped_counted_and_named(toy, tmp_path, recipe, log_every):
-    config = toy.config(recipe, {"train.log_every": log_every})
-    state = train(config, tmp_path, [2, 3])  # batches are counted from 0: steps 3 and 4
+def test_a_step_that_is_not_finite_is_skipped_counted_and_named(tmp_path, log_every):
+    # Batches are counted from 0: steps 3 and 4.
+    state = train(tmp_path, [2, 3], train__log_every=log_every)
     assert (int(state.step), int(state.skipped), int(state.consecutive_skips)) == (6, 2, 0)
     assert events(tmp_path) == [
         {"step": 3, "event": "skipped", "batch": 2, "consecutive_skips": 1},
@@ -219,39 +197,32 @@ def test_a_step_that_is_not_finite_is_skipped_counted_and_named(toy, tmp_path, r
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state.params)))
 
 
-@pytest.mark.parametrize("recipe", toys.ONE)
-def test_a_skipped_step_changes_nothing_but_the_counters(toy, tmp_path, recipe):
-    config = toy.config(recipe, {"train.save_every": 1, "train.keep": 9})
-    train(config, tmp_path, [3, 4, 5])
+def test_a_skipped_step_changes_nothing_but_the_counters(tmp_path):
+    train(tmp_path, [3, 4, 5], train__save_every=1, train__keep=9)
     before, after = toys.sums(tmp_path, 3), toys.sums(tmp_path, 6)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"step", "skipped", "consecutive_skips"}
 
 
-@pytest.mark.parametrize("recipe", toys.ONE)
 @pytest.mark.parametrize("log_every", [1, 100])
-def test_when_too_many_steps_are_skipped_the_last_finite_state_can_be_resumed(
-    toy, tmp_path, recipe, log_every
-):
-    changes = {"train.max_skips": 2, "train.save_every": 100, "train.log_every": log_every}
-    config = toy.config(recipe, changes)
+def test_when_too_many_steps_are_skipped_the_last_finite_state_can_be_resumed(tmp_path, log_every):
+    changes = dict(train__max_skips=2, train__save_every=100, train__log_every=log_every)
     with pytest.raises(hooks.NotFiniteError, match=r"2 steps in a row, up to step 4.*optim\.lr"):
-        train(config, tmp_path, [2, 3, 4, 5])
+        train(tmp_path, [2, 3, 4, 5], **changes)
     # A step is looked at when the next is on its way, or before it is logged.
     assert [event["batch"] for event in events(tmp_path)] == [2, 3] + [4] * (log_every > 1)
     assert toys.checkpoints(tmp_path) == [4 if log_every == 1 else 5]
-    state = train(config, tmp_path, [])
+    state = train(tmp_path, [], **changes)
     assert (int(state.step), int(state.consecutive_skips)) == (6, 0)
 
 
-@pytest.mark.parametrize("recipe", toys.QUICKEST)
 @pytest.mark.parametrize(
     ("lr", "said"), [(1e30, "3 steps in a row"), (1e39, "not finite")], ids=["steps", "weights"]
 )
-def test_a_learning_rate_that_explodes_ends_the_run_in_a_line(toy, tmp_path, recipe, lr, said):
-    changes = {"train.max_skips": 3, "optim.steps": 20, "train.save_every": 100, "optim.lr": lr}
+def test_a_learning_rate_that_explodes_ends_the_run_in_a_line(tmp_path, lr, said):
+    changes = dict(train__max_skips=3, optim__steps=20, train__save_every=100, optim__lr=lr)
     with pytest.raises(UserError, match=said):
-        toys.train(toy.config(recipe, changes), tmp_path)
+        train(tmp_path, [], **changes)
     if said == "3 steps in a row":
         assert events(tmp_path)[-1]["consecutive_skips"] == 3
         assert toys.checkpoints(tmp_path)

@@ -8,8 +8,7 @@ import pytest
 
 from launch import local
 from launch.attempt import AGAIN
-from tests.support import tiny_runs as toys
-from tests.support.fake_clouds import has_ended, wait_for
+from tests.support.fake_clouds import has_ended
 from tests.support.tiny_runs import ROOT
 
 WHO = "import os; print(os.environ['JAX_PROCESS_ID'], 'of', os.environ['JAX_NUM_PROCESSES'])"
@@ -106,31 +105,3 @@ def test_gpus_are_counted_where_no_variable_names_them(monkeypatch, tmp_path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     assert local.list_gpus() == ["0", "1", "2"]
-
-
-@pytest.mark.slow
-def test_two_real_processes_train_save_when_told_to_and_go_on(toy, tmp_path):
-    def train(steps: int) -> subprocess.Popen:
-        changes = {"optim.steps": steps, "train.save_every": 0}
-        program = toy.command("bilm", tmp_path, changes, "--accept_changes")
-        command = [sys.executable, "-m", "launch.local", "-n", "2", "--devices=2", "--", *program]
-        return subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=toy.environment(),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-
-    process = train(100_000)
-    wait_for(lambda: toys.written(tmp_path), process)
-    process.terminate()
-    out, _ = process.communicate()
-    assert process.returncode == AGAIN, out
-    (step,) = toys.checkpoints(tmp_path)
-    assert f"[0] Stopped at step {step}" in out
-    process = train(step + 2)
-    out, _ = process.communicate()
-    assert process.returncode == 0, out
-    assert f"[0] Finished at step {step + 2}" in out

@@ -1,16 +1,11 @@
 """launch/tpu_vm.sh against a cloud played on this machine: pre-empted, refused, silent."""
 
-import shlex
-import shutil
 import signal
 from typing import NamedTuple
 
 import pytest
 
 from tests.support import fake_clouds
-from tests.support import tiny_runs as toys
-
-pytest_plugins = ["tests.support.tiny_runs"]
 
 WHERE = ("--zone", "z", "--poll", "0.02")
 HERE = (*WHERE, "--type", "v5litepod-16")
@@ -170,24 +165,3 @@ def test_stop_saves_and_an_interrupt_ends_the_launcher_alone(tpu, is_interrupted
     assert process.returncode == (130 if is_interrupted else 143), err
     assert ("the program goes on" in err) == is_interrupted
     assert is_interrupted or "[0] Stopped at step" in out
-
-
-@slow
-@pytest.mark.parametrize("event", ["preempt", "maintain"])
-def test_a_real_run_ends_with_the_same_bits(tpu, toy, tmp_path, event):
-    shutil.rmtree(tmp_path / "worker-1")
-    workdir = tpu.bucket / "run"
-    changes = {"optim.steps": 300, "train.save_every": 5}
-    words = ["python", *toy.command("bilm", workdir, changes)[1:]]
-    inside = f"cd {fake_clouds.ROOT}; exec {shlex.join(words)}"
-    tpu.play("at-follow", f"{event} 40")
-    own = {k: v for k, v in toy.environment().items() if k.startswith(("JAX_", "XLA_"))}
-    own["PROGRESS"] = str(workdir / "metrics.jsonl")
-    process = tpu.start("tpu_vm.sh", *HERE, "--", "sh", "-c", inside, **own)
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    assert len(tpu.calls("worker.sh start")) == 2
-    assert "[0] Finished at step 300 of 300." in out
-    straight = toy.run("bilm", tmp_path / "straight", changes)
-    assert straight.returncode == 0
-    assert toys.sums(workdir, 300) == toys.sums(tmp_path / "straight", 300)

@@ -13,6 +13,7 @@ from absl.testing import flagsaver
 from pretrain import main
 from pretrain.distributed import processes
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.locks import lock_workdir
 from tests.support import shared_steps
 from tests.support import tiny_runs as toys
 
@@ -158,15 +159,9 @@ def test_a_finished_run_says_so_and_changes_nothing(run, copy, capsys):
 # --- coming back to a workdir ----------------------------------------------------------------
 
 
-def test_a_second_job_in_the_same_workdir_is_refused(toy, tmp_path):
-    first = toy.start("clm", tmp_path, {"optim.steps": 100_000, "train.save_every": 100_000})
-    toys.wait_for(lambda: toys.written(tmp_path), first)
-    second = toy.run("clm", tmp_path)
-    assert second.returncode == 1
-    assert "Traceback" not in second.stdout + second.stderr
-    assert f"{tmp_path} is in use by pid {first.pid}" in second.stderr
-    assert first.poll() is None
-    first.kill()
+def test_a_second_job_in_the_same_workdir_is_refused(refused, tmp_path):
+    with lock_workdir(tmp_path / "run"):
+        assert f"{tmp_path}/run is in use by pid {os.getpid()}" in refused("clm", tmp_path / "run")
 
 
 def test_another_recipe_is_refused_with_what_differs_unless_accepted(run, refused, copy):

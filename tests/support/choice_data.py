@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import numpy as np
 
 from finetune.inputs.rows import RowBuilder
@@ -35,3 +36,13 @@ def predictor(module, params):
     """The logits of rows, compiled once for rows of a shape."""
     told = quick_jit(lambda p, b: module.apply({"params": p}, b, method="predict")["logits_BO"])
     return lambda rows: np.asarray(told(params, rows))
+
+
+def learner(module):
+    """(parameters, rows) -> (gradients of the summed loss, sums)."""
+
+    def loss(params, rows):
+        sums = module.apply({"params": params}, rows, train=False)
+        return sums["loss"].total, sums
+
+    return quick_jit(jax.grad(loss, has_aux=True))

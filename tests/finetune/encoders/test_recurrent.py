@@ -49,13 +49,15 @@ def test_the_lstm_reads_words_as_if_nothing_stood_around_them(case, found):
     mixes = own["features"]["mixed"]
     shares = np.exp(mixes["w_N"]) / np.exp(mixes["w_N"]).sum(1, keepdims=True)
     elmo_mBLD = np.einsum("m,mN,NBLD->mBLD", mixes["gamma"], shares, layers_NBLD)
-    lstm = Recurrent(5, Z=2)
-    for b, at in enumerate(rows["word_BL"][:2]):
-        x_LD = np.concatenate([own["word_VD"][rows["own_BL"][b, at]], elmo_mBLD[0, b, at]], -1)
-        for n in range(2):
-            y_BLZD, _ = lstm.apply({"params": own[f"lstm_{n}"]}, x_LD[None])
-            x_LD = np.asarray(y_BLZD[0].reshape(len(x_LD), -1))
-        expected = np.concatenate([x_LD, elmo_mBLD[1, b, at]], -1)
+    places = rows["word_BL"]
+    read = [
+        np.concatenate([own["word_VD"][rows["own_BL"][b, at]], elmo_mBLD[0, b, at]], -1)
+        for b, at in enumerate(places)
+    ]
+    for n in range(2):
+        read = read_words("lstm", own[f"lstm_{n}"], read)
+    for b, at in enumerate(places):
+        expected = np.concatenate([read[b], elmo_mBLD[1, b, at]], -1)
         np.testing.assert_allclose(h_BLD[b, at], expected, rtol=1e-4, atol=1e-5)
         assert not h_BLD[b, ~at].any()
 
@@ -80,6 +82,16 @@ def test_words_that_are_rare_share_a_vector(case):
     assert len(set(own)) == len(known) + 1
 
 
+def read_words(cell, params, rows):
+    """Both directions of a layer over words alone, row by row."""
+    lengths = [len(x_LD) for x_LD in rows]
+    padded = np.stack([np.pad(x, ((0, max(lengths) - len(x)), (0, 0))) for x in rows])
+    valid = np.arange(max(lengths)) < np.array(lengths)[:, None]
+    layer = Recurrent(params["wh_ZDGU"].shape[-1], cell, Z=2)
+    y_BLZD, _ = quick_jit(layer.apply)({"params": params}, padded, valid=valid)
+    return [y_LZD[:n].reshape(n, -1) for y_LZD, n in zip(np.asarray(y_BLZD), lengths, strict=True)]
+
+
 TAGGER = dict(
     name="recurrent",
     U=3,
@@ -91,27 +103,9 @@ TAGGER = dict(
 )
 
 
-def read_gru(own, x_LD):
-    """Both directions of a GRU in float64."""
-    both = []
-    for z, order in ((0, slice(None)), (1, slice(None, None, -1))):
-        wx_DGU, wh_DGU, b_GU, bh_U = (
-            np.asarray(own[name][z], float) for name in ("wx_ZDGU", "wh_ZDGU", "b_ZGU", "bh_ZU")
-        )
-        h_U, states = np.zeros(len(bh_U)), []
-        for x_D in x_LD[order]:
-            a_GU = np.einsum("D,DGU->GU", x_D, wx_DGU) + b_GU
-            r_GU = np.einsum("D,DGU->GU", h_U, wh_DGU)
-            reset, update = (1 / (1 + np.exp(-(a_GU[g] + r_GU[g]))) for g in (0, 1))
-            h_U = (1 - update) * np.tanh(a_GU[2] + reset * (r_GU[2] + bh_U)) + update * h_U
-            states.append(h_U)
-        both.append(np.stack(states)[order])
-    return np.concatenate(both, -1)
-
-
 @pytest.mark.parametrize(
     ("system", "join"),
-    [("bert", ()), ("gpt", (0,)), ("elmo", (1,)), ("xlnet", (2,)), ("bert", (0, 1))],
+    [("bert", ()), ("elmo", (1,)), ("gpt", (2,)), ("bert", (0, 1))],
 )
 def test_states_of_any_backbone_join_where_they_are_asked_for(system, join):
     form = tagging_data.form(system, min_count=1, own_characters=9)
@@ -130,13 +124,18 @@ def test_states_of_any_backbone_join_where_they_are_asked_for(system, join):
         quick_jit(lambda p: task.apply({"params": p}, method=parts))(params)
     )
     own = params["encoder"]
-    for b, at in enumerate(rows["word_BL"]):
-        states = {n: h_KBLD[k, b, at] for k, n in enumerate(join)}
-        x_LD = np.concatenate([chars_BLD[b, at], own["word_VD"][rows["own_BL"][b, at]]], -1)
-        for n in range(3):
-            x_LD = read_gru(own[f"gru_{n - 1}"], x_LD) if n else x_LD
-            x_LD = np.concatenate([x_LD, states[n]], -1) if n in states else x_LD
-        np.testing.assert_allclose(h_BLD[b, at], x_LD, rtol=1e-4, atol=1e-5)
+    places = rows["word_BL"]
+    read = [
+        np.concatenate([chars_BLD[b, at], own["word_VD"][rows["own_BL"][b, at]]], -1)
+        for b, at in enumerate(places)
+    ]
+    for n in range(3):
+        read = read_words("gru", own[f"gru_{n - 1}"], read) if n else read
+        if n in join:
+            states = h_KBLD[join.index(n)]
+            read = [np.concatenate([x, states[b, places[b]]], -1) for b, x in enumerate(read)]
+    for b, at in enumerate(places):
+        np.testing.assert_allclose(h_BLD[b, at], read[b], rtol=1e-4, atol=1e-5)
     if join == (1,):  # the paper's place
         loss = lambda p: task.apply({"params": p}, rows, train=False)["loss"].total  # noqa: E731
         grads = quick_jit(jax.grad(loss))(params)

@@ -1,7 +1,6 @@
 """Tags are checked, read, written and converted by the rules of a scheme."""
 
 import itertools
-import pathlib
 
 import hypothesis
 import numpy as np
@@ -12,7 +11,6 @@ from finetune.metrics import tag_schemes
 from finetune.metrics.tag_schemes import Entity
 from pretrain.runtime.errors import UserError
 
-DATA = pathlib.Path(__file__).parents[4] / "shared" / "data"
 KINDS = ("iob1", "iob2", "iobes", "bilou", "bmes")
 WORDS = [Entity("X", 0, 1), Entity("X", 1, 3), Entity("Y", 3, 6), Entity("X", 7, 8)]
 WRITTEN = {  # WORDS, of nine words, by hand
@@ -140,20 +138,3 @@ def test_a_broken_rule_is_named(tags, kind, message):
 def test_bad_tags_and_schemes_are_refused(call, message):
     with pytest.raises(UserError, match=message):
         call()
-
-
-@pytest.mark.parametrize(
-    ("path", "kind", "separator"),
-    [("wnut17/emerging.dev.conll", "bio", "\t"), ("zh/ner-resume/dev.char.bmes", "bmes", " ")],
-)
-def test_real_files_are_sound_and_convert_there_and_back(path, kind, separator):
-    if not (DATA / path).exists():
-        pytest.skip(f"needs {path} beside the repository")
-    text = (DATA / path).read_text(encoding="utf8").replace("\r", "")
-    sentences = [
-        [line.split(separator)[1] for line in block.split("\n") if line.strip()]
-        for block in text.replace("\n\t\n", "\n\n").split("\n\n")
-    ]
-    for tags in filter(None, sentences):
-        there = tag_schemes.convert(tags, kind, "iob1")
-        assert tag_schemes.convert(there, "iob1", kind) == tags

@@ -129,14 +129,7 @@ def test_place_in_the_batch_padding_and_other_examples_change_nothing(ready, sys
 
 @pytest.fixture(scope="module")
 def grad(ready):
-    """(parameters, rows) -> (gradients of the summed loss, sums)."""
-    module = ready("bert")[2]
-
-    def loss(params, rows):
-        sums = module.apply({"params": params}, rows, train=False)
-        return sums["loss"].total, sums
-
-    return quick_jit(jax.grad(loss, has_aux=True))
+    return cases.learner(ready("bert")[2])
 
 
 def test_options_that_are_not_there_never_win_and_are_not_learned_from(ready, grad):

@@ -66,13 +66,6 @@ def test_loss_and_gradient_have_the_negatives_of_all_devices():
     assert_alike(Run(8, **unsupervised), Run(1, **unsupervised))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("devices", [1, 4])
-def test_a_batch_read_in_parts_is_the_batch_at_once(devices):
-    plain = dict(features="difference", name="softmax", positives="texts")
-    assert_alike(Run(devices, parts=2, **plain), Run(1, **plain))
-
-
 @pytest.fixture(scope="module")
 def joint():
     """Both halves, a training batch, parameters, and what a step draws: (vectors, metrics)."""

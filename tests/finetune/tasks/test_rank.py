@@ -10,7 +10,6 @@ from finetune.tasks import rank
 from pretrain.runtime.errors import UserError
 from tests.support import choice_data as cases
 from tests.support.choice_data import SYSTEMS
-from tests.support.compiler import quick_jit
 from tests.support.rank_losses import write_out
 
 CANDIDATES = ["the dog", "a wet cat", "rain came", "home", "why", "the sun went out", "a dry dog"]
@@ -116,14 +115,7 @@ def ready():
 
 @pytest.fixture(scope="module")
 def learned(ready):
-    """(parameters, rows) -> (gradients of the summed loss, sums)."""
-    module = ready[2]
-
-    def loss(params, rows):
-        sums = module.apply({"params": params}, rows, train=False)
-        return sums["loss"].total, sums
-
-    return quick_jit(jax.grad(loss, has_aux=True))
+    return cases.learner(ready[2])
 
 
 def test_rows_of_unknown_or_equal_relevance_and_fillers_weigh_nothing(ready, learned):

@@ -162,20 +162,6 @@ def test_a_leaf_gone_from_the_list_of_leaves_is_damage(saved, tmp_path, leaf):
     assert "_METADATA: " in found.refused[2]
 
 
-@pytest.mark.slow
-def test_flipped_bits_in_the_list_of_leaves_fall_back(saved, tmp_path):
-    folder = saved(tmp_path, 1, 2)
-    path, draw = folder / "2" / "state" / "_METADATA", np.random.default_rng(0)
-    whole = path.read_bytes()
-    for bit in draw.integers(len(whole) * 8, size=90):
-        broken = bytearray(whole)
-        broken[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(broken)
-        found = newest(folder)
-        expected = named_leaves.flatten(state(found.step))
-        jax.tree.map(np.testing.assert_array_equal, found.leaves, expected)
-
-
 def test_a_checkpoint_without_a_format_is_refused_and_stays(saved, tmp_path):
     folder = saved(tmp_path, 1, 2)
     path = folder / "2" / "record" / "metadata"

@@ -4,10 +4,7 @@ import errno
 import functools
 import json
 import os
-import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -18,9 +15,7 @@ from pretrain.formats import safetensors
 from pretrain.formats.base import explain_write_errors
 from pretrain.runtime.errors import UserError
 from tests.support import array_files, bert_release
-from tests.support.failing_disk import DISK, FOREVER, digests, refused
-
-ROOT = pathlib.Path(__file__).parents[3]
+from tests.support.failing_disk import DISK, FOREVER, refused
 
 
 def importing(source, workdir):
@@ -90,17 +85,6 @@ def test_an_export_leaves_nothing_whichever_operation_fails(run, tmp_path, plain
     exporting(run, tmp_path / "new/out", kind=kind)()
 
 
-@pytest.mark.slow
-def test_a_whole_import_leaves_nothing_whichever_operation_fails(release, tmp_path):
-    count = count_operations(tmp_path / "tried", importing(release, tmp_path / "tried/run"))
-    shutil.rmtree(tmp_path / "tried")
-    tried = sorted({*range(0, count, 5), *range(count - 20, count)})
-    for after in tried:
-        said = refused(tmp_path, importing(release, tmp_path / "new/run"), after)
-        assert "No space left on device" in said
-    print(f"{len(tried)} of {len(tried)} left nothing, of {count} operations")
-
-
 # --- a full disk ---------------------------------------------------------------------------------
 
 
@@ -111,39 +95,11 @@ def test_an_import_to_a_full_disk_leaves_nothing(release, tmp_path, room):
     assert os.strerror(errno.EFBIG) in said
 
 
-@pytest.mark.slow
-def test_an_import_leaves_nothing_however_full_the_disk_is(release, tmp_path):
-    importing(release, tmp_path / "run")()
-    sizes = {x.stat().st_size for x in (tmp_path / "run").rglob("*") if x.is_file()}
-    shutil.rmtree(tmp_path / "run")
-    rooms = sorted({size - 1 for size in sizes if 0 < size < 0.9 * max(sizes)})  # the rest vary
-    for room in rooms:
-        with array_files.small_disk(room):
-            refused(tmp_path, importing(release, tmp_path / "run"))
-    print(f"{len(rooms)} of {len(rooms)} left nothing")
-
-
 @pytest.mark.parametrize("room", [0, 300, 3000])
 def test_an_export_to_a_full_disk_leaves_nothing(run, tmp_path, room):
     with array_files.small_disk(room):
         said = refused(tmp_path, exporting(run, tmp_path / "out"))
     assert os.strerror(errno.EFBIG) in said
-
-
-@pytest.mark.slow
-def test_the_command_says_of_a_full_disk_one_line(release, tmp_path):
-    # Without the cache of compiled programs, in which the limit would leave halves of files.
-    env = {name: x for name, x in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
-    for blocks in (0, 1, 2, 8):
-        words = [sys.executable, "-m", "pretrain.convert", f"--source={release}"]
-        words = ["bash", "-c", f'trap "" XFSZ; ulimit -f {blocks}; exec "$@"', "bash", *words]
-        done = subprocess.run(
-            [*words, f"--workdir={tmp_path}/run"], cwd=ROOT, env=env, capture_output=True, text=True
-        )
-        assert done.returncode == 1
-        assert len(done.stderr.splitlines()) == 1, done.stderr
-        assert done.stderr.startswith("error: ")
-        assert digests(tmp_path) == {}
 
 
 # --- sources and places that are not what they should be -----------------------------------------

@@ -1,12 +1,10 @@
 """A folder for sentence-transformers gives the vectors that `pretrain.embed` writes."""
 
 import functools
-import subprocess
 
 import numpy as np
 import pytest
 
-from benchmarks.contest.options import has_packages
 from pretrain.conversion import exporter
 from pretrain.conversion.sentence_transformers import SentenceForm, check_form
 from pretrain.formats import safetensors
@@ -16,18 +14,10 @@ from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json
 from tests.support.tiny_models import layout
-from tests.support.torch_peer import PEER_PYTHON
 from tests.support.xlnet_inputs import off
 
 pytest_plugins = ["tests.support.tiny_models"]
 TEXTS = ["a b c d", "bad", "", "face cab", "x y z"]
-CODE = """
-import sys, numpy as np
-from sentence_transformers import SentenceTransformer
-for folder in sys.argv[2:]:
-    vectors = SentenceTransformer(folder, device="cpu").encode(sys.argv[1].split("|"))
-    np.save(folder + ".npy", vectors)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -92,18 +82,6 @@ def test_the_steps_give_the_vectors_of_the_embedder(run, embed, tmp_path, pool):
         assert off(follow_steps(folder, h_NLD), expected_D) < 1e-5
     longest = read_json(folder / "sentence_bert_config.json")["max_seq_length"]
     assert longest == loaded.backbone.L
-
-
-@pytest.mark.slow
-def test_sentence_transformers_gives_the_same_vectors(run, embed, tmp_path):
-    if not has_packages(PEER_PYTHON, "sentence_transformers"):
-        pytest.skip(f"no sentence-transformers in {PEER_PYTHON}: name another in PEER_PYTHON")
-    forms = [SentenceForm(pool, pool != "mean") for pool in SENTENCE_POOLS]
-    folders = [export(run, tmp_path / form.pool, form) for form in forms]
-    subprocess.run([PEER_PYTHON, "-c", CODE, "|".join(TEXTS), *map(str, folders)], check=True)
-    for form, folder in zip(forms, folders, strict=True):
-        found = np.load(f"{folder}.npy")
-        assert off(found, np.stack(embed(run, form))) < 1e-5, form
 
 
 def test_what_it_would_pool_otherwise_is_refused(run, tmp_path):

@@ -4,7 +4,6 @@ And what befalls one of them - lost, stopped, too slow - is told by the others i
 costs nothing but the steps since the last checkpoint.
 """
 
-import contextlib
 import functools
 import json
 import os
@@ -21,10 +20,7 @@ import jax
 import numpy as np
 import pytest
 
-from pretrain.checkpoint import named_leaves, verification
-from pretrain.checkpoint.manager import Checkpoints
-from pretrain.distributed.processes import join
-from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.checkpoint import verification
 from pretrain.runtime.errors import TRY_AGAIN
 from tests.support import fake_clouds
 from tests.support import tiny_runs as toys
@@ -207,8 +203,8 @@ MORE = [("bilm", 2), ("plm", 2), ("plm", 4), ("mlm", 4), ("clm", 2)]
     ("recipe", "devices"),
     [("bilm", 4), *(pytest.param(*case, marks=pytest.mark.slow) for case in MORE)],
 )
-def test_one_process_goes_on_and_remembers_what_two_do(toy, lost, tmp_path, recipe, devices):
-    two = lost(recipe, 1).workdir
+def test_one_process_goes_on_and_remembers_what_two_do(toy, straight, tmp_path, recipe, devices):
+    two = straight(recipe, 2, 2, 6)
     one = copied(two, tmp_path / "run", 4)
     go_on(toy, recipe, one, 6, count=1, devices=devices)
     np.testing.assert_allclose(losses(one, 6), losses(two, 6), rtol=1e-5)
@@ -229,40 +225,6 @@ def test_two_processes_go_on_with_what_one_began(toy, straight, tmp_path, recipe
     resumed = copied(whole, tmp_path / "run", 4)
     go_on(toy, recipe, resumed, 6)
     np.testing.assert_allclose(losses(resumed, 6), losses(whole, 6), rtol=1e-5)
-
-
-def move(source: str, target: str) -> None:
-    """Restores the newest checkpoint of one run, spread over all devices, and saves it in another.
-
-    Each process of some calls it.
-    """
-    join()
-    layout = Layout(make_mesh(data=1, fsdp=-1))
-    step = toys.checkpoints(pathlib.Path(source))[-1]
-    described = toys.sums(pathlib.Path(source), step)
-    shapes = {
-        name: jax.ShapeDtypeStruct(tuple(x["shape"]), x["dtype"]) for name, x in described.items()
-    }
-    found = Checkpoints(source).restore(layout.add_shardings(named_leaves.nest(shapes)))
-    assert found
-    assert not all(x.is_fully_replicated for x in jax.tree.leaves(found[0]))
-    with contextlib.closing(Checkpoints(target)) as saved:
-        saved.save(step, found[0], {})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", toys.RECIPES)
-def test_every_bit_is_restored_by_any_number_of_processes(toy, lost, tmp_path, recipe):
-    step = lost(recipe, 1).step
-    places = [copied(lost(recipe, 1).workdir, tmp_path / "2x2", step)]
-    for count, devices in ((1, 4), (2, 1)):
-        target = tmp_path / f"{count}x{devices}"
-        call = f"test_multiprocess.move({str(places[-1])!r}, {str(target)!r})"
-        code = f"from tests.pretrain.distributed import test_multiprocess; {call}"
-        for process in toy.together([sys.executable, "-c", code], count, devices):
-            toys.finish(process)
-        places.append(target)
-    assert toys.sums(places[0], step) == toys.sums(places[1], step) == toys.sums(places[2], step)
 
 
 @pytest.mark.slow

@@ -11,9 +11,7 @@ import time
 import pytest
 
 from pretrain.distributed import watchdog as watches
-from tests.support import tiny_runs as toys
-
-pytest_plugins = ["tests.support.tiny_runs"]
+from tests.support import regression
 
 
 @contextlib.contextmanager
@@ -153,27 +151,17 @@ def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path):
     assert not watch.thread.is_alive()
 
 
-def test_a_step_that_hangs_in_a_run_is_told_of(toy, tmp_path, monkeypatch, capsys):
-    free, slow = threading.Event(), 8
+def test_a_step_that_hangs_in_a_run_is_told_of(tmp_path, monkeypatch, capsys):
+    drawn, slow = regression.draw, 8
 
-    class Hanging:
-        def __init__(self, layout):
-            self.layout = layout
+    def draw(seed):
+        if seed == slow:
+            assert eventually(lambda: stacks(tmp_path))
+        return drawn(seed)
 
-        def __getattr__(self, name):
-            return getattr(self.layout, name)
-
-        def batch(self, step, rows=slice(None)):
-            if step == slow and not free.is_set():
-                free.wait(60)
-            return self.layout.batch(step, rows)
-
-    objective, layout, evals = toys.build(toy.config("clm"))
-    monkeypatch.setattr(toys, "build", lambda _: (objective, Hanging(layout), evals))
+    monkeypatch.setattr(regression, "draw", draw)
     monkeypatch.setattr(watches, "LEAST", 0.5)
-    threading.Thread(target=lambda: (eventually(lambda: stacks(tmp_path)), free.set())).start()
-    changes = {"optim.steps": slow + 2, "train.eval_every": 0}
-    state = toys.train(toy.config("clm", changes), tmp_path)
+    state = regression.run(tmp_path, optim__steps=slow + 2, train__eval_every=0).state
     assert int(state.step) == slow + 2
     assert "step 9: waiting for a batch has taken" in capsys.readouterr().err
     assert "batch" in stacks(tmp_path)

@@ -1,15 +1,11 @@
 """What the released AWD-LSTM's loss is over two windows, ours is, under the masks that it drew."""
 
-import functools
-
 import jax
 import numpy as np
 import pytest
 
 from modules.heads import language_model
-from modules.layers.params import recording
 from pretrain.objectives import clm
-from pretrain.training import optimizer, train_state
 from pretrain.training.train_state import total_loss
 from tests.support import awd_lstm_original as original
 from tests.support.compiler import quick_jit
@@ -79,30 +75,3 @@ def test_losses_penalties_states_and_gradients_of_two_windows_are_the_original_s
         assert max(jax.tree.leaves(offs)) < 2e-6, offs
         offs = jax.tree.map(off, grads, arrange(arrays, f"g{window}"))
         assert max(jax.tree.leaves(offs)) < 1e-5, offs
-
-
-def test_an_update_of_all_weights_is_that_of_the_released_code():
-    """`clip_grad_norm_`, then PyTorch's SGD with a weight decay, large enough to be seen."""
-    arrays, objective, rows = original.read(), build(), batch(original.read(), 0)
-    lr, clip, decay, L = 30.0, 0.25, 0.1, rows["valid_BL"][0].sum()
-    section = dict(lr=lr, steps=1, decay="constant", clip=clip, l2=decay, decay_all=True)
-    tx, _ = optimizer.make(name="sgd", lr_tokens=70 * 4, **section)
-    with recording() as record:
-        rngs = dict.fromkeys(("params", "dropout"), jax.random.key(0))
-        shapes = jax.eval_shape(lambda: objective.init(rngs, rows, train=True))["params"]
-    tx = optimizer.with_infos(tx, record.infos(shapes))
-    state = train_state.init(objective, tx, jax.random.key(0), rows)
-    state = train_state.replace_params(state, jax.tree.map(np.float32, arrange(arrays, "w")))
-    with original.recorded_masks(arrays, 0):
-        step = functools.partial(train_state.train_step, objective, tx, jax.random.key(0))
-        new, _ = quick_jit(step)(state, rows)
-    names = [name.removeprefix("w/") for name in arrays if name.startswith("w/")]
-    norm = np.sqrt(sum((arrays[f"g0/{name}"] ** 2).sum() for name in names))
-    assert norm > clip
-    updated = {
-        f"new/{name}": arrays[f"w/{name}"]
-        - lr * L / 70 * (arrays[f"g0/{name}"] * clip / norm + decay * arrays[f"w/{name}"])
-        for name in names
-    }
-    offs = jax.tree.map(off, new.params, arrange(updated, "new"))
-    assert max(jax.tree.leaves(offs)) < 1e-5, offs

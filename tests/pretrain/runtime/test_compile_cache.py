@@ -203,21 +203,3 @@ def test_another_process_compiles_nothing_anew(tmp_path):
     assert len([name for name in before if "program_" in name]) == 2
     assert stamps() == before
     assert (first.returncode, first.stdout, second.stderr) == (0, second.stdout, "")
-
-
-@pytest.mark.slow
-def test_a_hundred_flipped_bits_end_no_process(tmp_path):
-    def entries() -> list[pathlib.Path]:
-        paths = sorted(tmp_path.glob("*/jit_program_*-cache"))
-        assert len(paths) == 10
-        return paths
-
-    random, values = np.random.default_rng(0), run_programs(tmp_path, 10).stdout
-    for _ in range(10):
-        for entry in entries():
-            flip(entry, int(random.integers(entry.stat().st_size * 8)))
-        done = run_programs(tmp_path, 10)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == values
-        assert done.stderr.count("is compiled anew: the file is damaged") == 10
-        assert all(map(is_sealed, entries()))

@@ -1,4 +1,4 @@
-"""A hook of one's own stops a run, divides its rate and averages, and the loop stays as it is."""
+"""Hooks stop a run, divide its rate and average, and the loop stays as it is."""
 
 import contextlib
 
@@ -8,33 +8,10 @@ import pytest
 
 from pretrain.distributed import processes
 from pretrain.runtime.errors import UserError
-from pretrain.training import hooks
+from pretrain.training import anneal, hooks
 from pretrain.training.hooks import Hook, Report
 from tests.support import regression
 from tests.support import tiny_runs as toys
-
-
-class Plateau(Hook):
-    """Divides the learning rate by four when the held-out loss is not below all before it."""
-
-    name = "plateau"
-    scalars = {"lr_scale": 1.0}
-
-    def __init__(self, every=3, least=0.0):
-        self.every, self.least, self.scale = every, least, 1.0
-
-    def __call__(self, step, state, report):
-        loss = report.held_out["held_out/loss"]
-        if loss >= self.least:
-            self.scale /= 4
-            report.scalars["lr_scale"] = self.scale
-        self.least = min(loss, self.least)
-
-    def state_dict(self):
-        return {"least": self.least, "scale": self.scale}
-
-    def load_state_dict(self, state, report):
-        self.least, self.scale = state.get("least", self.least), state.get("scale", 1.0)
 
 
 class AverageFrom(Hook):
@@ -78,21 +55,30 @@ def rates(workdir) -> list[float]:
     return [line["lr"] for line in toys.written(workdir) if "lr" in line]
 
 
+def plateau(**fields):
+    """Of a loss that falls every second evaluation is no better."""
+    given = dict(metric="held_out/loss", patience=1, factor=1 / 4, cuts=2, length=2) | fields
+    return anneal.Hook(**given)
+
+
 def test_a_plateau_divides_the_rate_and_resumes_exactly(train, tmp_path, monkeypatch):
-    plain = train("plain")
-    rests = train("rests", Plateau(least=np.inf, every=0))  # called at the last step alone
+    often = dict(train__eval_every=1)
+    plain = train("plain", **often)
+    rests = train("rests", plateau(patience=9), **often)
     toys.assert_same((rests.params, rests.opt), (plain.params, plain.opt))
-    whole = train("whole", Plateau())
+    whole = train("whole", plateau(), **often)
     before, after = rates(tmp_path / "plain"), rates(tmp_path / "whole")
-    np.testing.assert_allclose(after, np.array(before) * ([1] * 3 + [1 / 4] * 3), rtol=1e-6)
+    np.testing.assert_allclose(
+        after, np.array(before) * np.repeat([1, 1 / 4, 1 / 16], 2), rtol=1e-6
+    )
     assert float(whole.scalars["lr_scale"]) == 1 / 16
 
-    # The third question whether to stop falls into the evaluation that the hook waits for.
+    # The fourth question whether to stop falls into the evaluation that the hook waits for.
     calls = iter(range(1, 99))
-    monkeypatch.setattr(processes.Stop, "__call__", lambda _: next(calls) >= 3)
-    assert int(train("resumed", Plateau()).step) == 3
+    monkeypatch.setattr(processes.Stop, "__call__", lambda _: next(calls) >= 4)
+    assert int(train("resumed", plateau(), **often).step) == 2
     monkeypatch.undo()
-    toys.assert_same(train("resumed", Plateau()), whole)
+    toys.assert_same(train("resumed", plateau(), **often), whole)
     assert toys.written(tmp_path / "resumed") == toys.written(tmp_path / "whole")
 
 

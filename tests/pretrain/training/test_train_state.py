@@ -6,7 +6,9 @@ import jax
 import numpy as np
 import optax
 import pytest
+from flax import linen as nn
 
+from modules.metrics import Sum
 from pretrain.training import train_state as states
 from tests.support.compiler import quick_jit
 from tests.support.regression import B, NormedObjective, Objective, draw
@@ -90,6 +92,25 @@ def test_an_update_is_multiplied_by_the_scale_of_the_rate():
     plain, _ = step()(jax.random.key(1), begin(), draw(2))
     np.testing.assert_array_equal(moves[0], plain.params["w_D"] - begin().params["w_D"])
     np.testing.assert_allclose(moves[1], moves[0] / 2, rtol=1e-4)
+
+
+class Drawing(nn.Module):
+    """A loss that is drawn, whatever the batch."""
+
+    @nn.compact
+    def __call__(self, batch, *, train: bool):
+        w = self.param("w", nn.initializers.ones, ())
+        return {"loss": Sum(w * jax.random.normal(self.make_rng("corrupt")), 1.0, train=True)}
+
+
+def test_draws_differ_by_step_and_repeat_for_a_step():
+    first = states.init(Drawing(), TX, jax.random.key(0), draw(0))
+    train = quick_jit(functools.partial(states.train_step, Drawing(), optax.sgd(0.0)))
+    second, _ = train(jax.random.key(1), first, draw(0))
+    losses = [
+        train(jax.random.key(1), at, draw(0))[1].sums["loss"].total for at in (first, first, second)
+    ]
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_a_batch_without_weight_moves_nothing_by_its_gradient():

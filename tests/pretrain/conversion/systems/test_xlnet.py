@@ -300,26 +300,16 @@ def alone(release, tokens, tmp_path):
 
 
 MARKS = ("cls", "sep", "pad", "mask", "eod", "eop")
-TEXTS = ["a bad cab, dédé", "abc\n  cab", "", "a <sep> <mask> b"]
+TEXTS = ["a bad cab, dédé", "abc\n  cab", ""]
 
 
-def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tokens, tmp_path):
-    described = xlnet.read_release(alone)
-    found = described.tokenizer
+def test_a_tokenizer_json_alone_cuts_text_as_its_library_does(alone, tmp_path):
+    described, path = xlnet.read_release(alone), str(tmp_path / "tokenizer.json")
     assert "not XLNet's own way: for that, put spiece.model" in described.notes[0]
-    fields = dict(name="unigram", model=str(tmp_path / "tokenizer.json"))
-    assert registry.learn(iter(()), **fields) == found
-    assert len(registry.settings(**fields)["model"]) == 64
-    theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    found.save(tmp_path / "saved")
-    for each in (found, registry.load(tmp_path / "saved")):
-        assert (each.pieces, each.special) == (tokens.pieces, tokens.special)
-        np.testing.assert_array_equal(each.word_start_V, tokens.word_start_V)
-        encoded = [ids.tolist() for ids in each.encode(TEXTS)]
-        assert encoded[:3] == [theirs.encode(text).ids for text in TEXTS[:3]]
-        assert not set(encoded[3]) & {each.special[name] for name in MARKS}
-        assert each.decode(encoded[0]) == "a bad cab<unk> dede"
-    assert found.offsets(TEXTS[:1])[0].ends[-1] == len(TEXTS[0])
+    assert registry.learn(iter(()), name="unigram", model=path) == described.tokenizer
+    theirs = library.Tokenizer.from_file(path)
+    encoded = [ids.tolist() for ids in described.tokenizer.encode(TEXTS)]
+    assert encoded == [theirs.encode(text).ids for text in TEXTS]
 
 
 def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):

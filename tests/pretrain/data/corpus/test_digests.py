@@ -149,22 +149,6 @@ def test_a_damaged_manifest_is_named(copy, is_old):
             prepared_corpus.open_corpus(copy, 0.1)
 
 
-@pytest.mark.slow
-def test_a_flipped_bit_of_a_manifest_changes_nothing_unsaid(copy):
-    path = copy / "manifest.json"
-    manifest, rng, named = prepared_corpus.open_corpus(copy, 0.1).manifest, random.Random(1), 0
-    for _ in range(300):
-        bit = rng.randrange(8 * path.stat().st_size)
-        flip_bit(path, bit)
-        try:
-            assert manifest.items() <= prepared_corpus.open_corpus(copy, 0.1).manifest.items()
-        except UserError:
-            named += 1
-        flip_bit(path, bit)
-    print(f"{named} of 300 flips of manifest.json named")
-    assert named > 250
-
-
 def test_the_broken_manifest_of_another_corpus_is_passed_over(source, cache, copy):
     (copy / "manifest.json").write_text('{"options"')
     assert load(source, cache, sentences="line").folder != copy
@@ -221,25 +205,6 @@ def test_damaged_parts_and_a_damaged_vocabulary_are_written_again(
     assert "tokenizer is damaged: it is made again" in message
     for path in (empty, cut, flipped):
         assert re.search(rf"{path.name} is damaged .*: it is made again", message)
-
-
-@pytest.mark.slow
-def test_flipped_bits_of_a_part_are_noticed_or_harmless(unfinished):
-    part = min(unfinished.glob("*.partial/part-*.npz"))
-    with np.load(part) as members:
-        before = {name: members[name] for name in members.files}
-    rng, noticed = random.Random(2), 0
-    for _ in range(1000):
-        bit = rng.randrange(8 * part.stat().st_size)
-        flip_bit(part, bit)
-        if writer.is_whole(part):
-            with np.load(part) as members:
-                for name, array in before.items():
-                    np.testing.assert_array_equal(members[name], array)
-        else:
-            noticed += 1
-        flip_bit(part, bit)
-    print(f"{noticed} of 1000 flips of a part noticed, the others harmless")
 
 
 def test_what_a_kill_after_the_renaming_left_is_removed(source, cache, copy):
