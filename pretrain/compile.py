@@ -1,11 +1,13 @@
-"""Compile a recipe's training step for TPUs that are not here, to know before renting:
+"""Compile a recipe's training step for chips that are not here, to know before renting:
 
     python -m pretrain.compile --config=configs/xlnet.py:large --topology=v5p:4x4x4
+    python -m pretrain.compile --config=configs/gpt2.py:124m --topology=h100:1 --config.batches.B=32
 
 prints, for each chip, what its memory is for, its collectives, its work and how long a step takes
-at least.  It needs the compiler, `pip install libtpu`, but no TPU and no text.  Exit code 1, with
-the compiler's line, where the step does not fit.  --search tries meshes, remat and batch sizes and
-prints those that fit, the quickest first.
+at least.  It needs the compiler, `pip install libtpu` or `pip install 'jax[cuda12]'`, but no chip
+and no text.  Exit code 1, with the compiler's line, where the step does not fit.  --by_line tells
+which lines of source the time is for.  --search tries meshes, remat and batch sizes and prints
+those that fit, the quickest first; --fit looks for the most rows that fit with each remat.
 """
 
 import functools
@@ -15,21 +17,24 @@ import jax
 from absl import flags
 
 from pretrain import cli
-from pretrain.aot import mesh_search, roofline, step_memory, tpu_specs
+from pretrain.aot import mesh_search, roofline, source_lines, step_memory, topologies
+from pretrain.aot.chips import Slice
 from pretrain.aot.hlo_cost import list_saved_activations
+from pretrain.aot.library_calls import count_calls
 from pretrain.aot.mesh_search import Candidate, Outcome, refuse_size
 from pretrain.aot.roofline import Estimate
 from pretrain.aot.step_memory import Step
-from pretrain.aot.tpu_specs import Slice
 from pretrain.distributed.sharding import AXES
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 from pretrain.training.state_sizes import count_device_bytes
 
 flags.declare_key_flag("config")
-TOPOLOGY = flags.DEFINE_string("topology", None, "Chips and their grid, as v5e:4x4, v5p:4x4x4.")
+TOPOLOGY = flags.DEFINE_string("topology", None, "Chips: v5e:4x4, v5p:4x4x4, h100:8.")
+BY_LINE = flags.DEFINE_bool("by_line", False, "Tell which lines of source the time is for.")
+FIT = flags.DEFINE_bool("fit", False, "Look for the most rows that fit, with each remat.")
 SEARCH = flags.DEFINE_bool("search", False, "Try meshes, remat and batch sizes.")
-MINUTES = flags.DEFINE_float("minutes", 60, "How long --search goes on.")
+MINUTES = flags.DEFINE_float("minutes", 60, "How long --search and --fit go on.")
 GIB = 2**30
 
 
@@ -43,19 +48,24 @@ def main(config) -> int:
         UserError: the step does not fit.
     """
     jax.config.update("jax_platforms", "cpu")  # whatever there is: these chips are described
-    place = tpu_specs.parse_topology(TOPOLOGY.value)
-    if SEARCH.value:
-        search = functools.partial(compile_candidate, config, place)
-        outcomes = mesh_search.search(config, len(place.devices), MINUTES.value, say, search)
+    place = topologies.parse_topology(TOPOLOGY.value)
+    if SEARCH.value or FIT.value:
+        look = mesh_search.fit_rows if FIT.value else mesh_search.search
+        candidate = functools.partial(compile_candidate, config, place)
+        outcomes = look(config, len(place.devices), MINUTES.value, say, candidate)
         print("\n".join(mesh_search.format_table(outcomes)))
         return int(not any(x.seconds for x in outcomes))
     steps = step_memory.build_steps(config, place)
     compiled = [
-        step_memory.compile_step(steps, data) for data in step_memory.build_batch_shapes(config)
+        step_memory.compile_step(steps, data, place)
+        for data in step_memory.build_batch_shapes(config)
     ]
     for step in compiled:
         work = roofline.estimate(step.program, place, list(steps.layout.mesh.devices.flat))
         print("\n".join(describe_step(step, work, place)), end="\n\n")
+        if BY_LINE.value:
+            shares = source_lines.list_shares(step.program, place.chip)
+            print("\n".join(source_lines.format_table(shares)), end="\n\n")
     if refused := [step.refusal for step in compiled if step.refusal]:
         raise UserError("does not fit: " + "; ".join(refused))
     return 0
@@ -73,7 +83,8 @@ def compile_candidate(config, target: Slice, candidate: Candidate) -> Outcome:
         # The state's size is known without compiling, which takes minutes.
         if (size := count_device_bytes(steps.like)) > target.chip.memory:
             return refuse_size(candidate, f"the state alone takes {size / 2**30:.0f} GiB")
-        step = step_memory.compile_step(steps, step_memory.build_batch_shapes(config)[-1])
+        data = step_memory.build_batch_shapes(config)[-1]
+        step = step_memory.compile_step(steps, data, target)
     except UserError as error:
         return Outcome(candidate, why=str(error))
     if step.refusal:
@@ -96,6 +107,7 @@ def describe_step(step: Step, work: Estimate, place: Slice) -> list[str]:
         f"compiled in {step.seconds:.0f} s",
         *_memory(step, place),
         *_collectives(work),
+        *_calls(step),
         *([] if step.refusal else _work(step, work, place)),
     ]
 
@@ -131,11 +143,19 @@ def _collectives(work: Estimate) -> list[str]:
     return lines if len(lines) > 1 else ["no collectives"]
 
 
+def _calls(step: Step) -> list[str]:
+    calls = count_calls(step.program)
+    return ["calls of libraries"] * bool(calls) + [
+        f"  {name:<40}{count:>8.0f}" for name, count in sorted(calls.items())
+    ]
+
+
 def _work(step: Step, work: Estimate, place: Slice) -> list[str]:
     chip, tokens = place.chip, step.data.B * step.data.L / step.steps.layout.mesh.size
     share = step.flops / (work.seconds * chip.peak)
     return [
         "work of a chip in a step",
+        f"  launches            {work.launches:>14,.0f} operations, one after the other",
         f"  model               {step.flops / 1e12:>14.3f} TFLOP, products of the recipe's sizes",
         f"  compiled            {work.flops / 1e12:>14.3f} TFLOP{_trust(step, work)}",
         f"  memory traffic      {work.bytes_accessed / 1e9:>14.3f} GB",

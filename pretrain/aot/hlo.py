@@ -18,6 +18,9 @@ ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^{}]*)\})?")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
 OPCODE = re.compile(r" ([a-z][a-z0-9-]*)\(([^()]*)\)?")
 HEADER = re.compile(r"(ENTRY )?%?([\w.-]+) .*-> .*\{$")
+FILE = re.compile(r'^(\d+) "(.*)"$', re.MULTILINE)
+LOCATION = re.compile(r"(\d+) \{file_name_id=(\d+) .*?line=(\d+)")
+FRAME = re.compile(r"(\d+) \{file_location_id=(\d+)")
 COUNTER_TEST = ["get-tuple-element", "constant"]  # the operands of `counter < bound`
 ITEM_BYTES = {"pred": 1, "bf16": 2, "f16": 2, "token": 0, "opaque": 0}
 
@@ -116,12 +119,14 @@ class Program:
         computations: name -> its instructions, by name and in the order of execution.
         roots: name -> the instruction that it returns.
         entry: the name of the computation that runs first.
+        sources: a stack frame's number -> (file, line) that it stands at.
     """
 
     def __init__(self, text: str):
         self.computations: dict[str, dict[str, Instruction]] = {}
         self.roots: dict[str, Instruction] = {}
         name = self.entry = ""
+        self.sources = _parse_sources(text)
         for line in text.splitlines():
             if header := HEADER.match(line):
                 name = header[2]
@@ -131,6 +136,11 @@ class Program:
                 self.computations[name][i.name] = i
                 if match[1]:
                     self.roots[name] = i
+
+    def find_source(self, i: Instruction) -> tuple[str, int]:
+        """Returns (file, line) that an instruction was traced at; ("", 0): that is not known."""
+        frame = re.search(r"stack_frame_id=(\d+)", i.attributes)
+        return self.sources.get(int(frame[1]), ("", 0)) if frame else ("", 0)
 
     def parameters(self, computation: str) -> list[Instruction]:
         """Returns a computation's parameters in the order of its arguments."""
@@ -200,3 +210,14 @@ def _parse_instruction(name: str, text: str) -> Instruction | None:
     # What stands before the opcode is the type of the result.
     arrays = tuple(parse_array(*groups) for groups in ARRAY.findall(text[: match.start()]))
     return Instruction(name, match[1], arrays, match[2], text[match.end() - 1 :])
+
+
+def _parse_sources(text: str) -> dict[int, tuple[str, int]]:
+    """Reads the tables before the computations: of files, of places in them, of stack frames."""
+    tables = text[: text.find("\n\n%") if "\n\n%" in text else None]
+    # Names of functions stand in a table of the same form, behind that of files.
+    files = {int(n): file for n, file in FILE.findall(tables.partition("FunctionNames")[0])}
+    places = {
+        int(n): (files.get(int(file), ""), int(line)) for n, file, line in LOCATION.findall(tables)
+    }
+    return {int(n): places.get(int(place), ("", 0)) for n, place in FRAME.findall(tables)}

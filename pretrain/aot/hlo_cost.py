@@ -12,6 +12,7 @@ import numpy as np
 
 from pretrain.aot.collectives import KINDS
 from pretrain.aot.hlo import Array, Instruction, Program
+from pretrain.aot.library_calls import count_call_flops, list_results
 
 # These move nothing themselves: they name an array, or run a computation that is counted itself.
 NO_TRAFFIC = {
@@ -44,10 +45,13 @@ def count_flops(program: Program, computation: str, i: Instruction) -> float:
     if i.op == "fusion":
         (inner,) = i.callees("calls")
         return sum(count_flops(program, inner, x) for x in program.computations[inner].values())
+    operands = [program.computations[computation][name].arrays[0] for name in i.operands]
+    if i.op == "custom-call":
+        return count_call_flops(i, operands)
     # Products of integers and of bools do not use the matrix units.
     if i.op not in ("dot", "convolution") or i.arrays[0].dtype[0] not in "bf":
         return 0.0
-    shapes = [program.computations[computation][name].arrays[0].shape for name in i.operands]
+    shapes = [x.shape for x in operands]
     return 2.0 * (_count_dot_products if i.op == "dot" else _count_convolution_products)(i, *shapes)
 
 
@@ -111,7 +115,7 @@ def count_bytes_accessed(program: Program, computation: str, i: Instruction) -> 
         return float(sum(x.bytes for x in i.arrays[:2] if x.space == 0))
     operands = [instructions[name] for name in i.operands]
     reads = [float(x.bytes * _in_main_memory(x)) for x in operands]
-    written = float(sum(x.bytes for x in i.arrays if x.space == 0))
+    written = float(sum(x.bytes for x in list_results(i) if x.space == 0))
     if i.op == "fusion":
         (inner,) = i.callees("calls")
         parts = [
@@ -169,6 +173,14 @@ def _count_bytes_written(program: Program, computation: str, i: Instruction, arr
         (inner,) = i.callees("calls")
         return _count_bytes_written(program, inner, program.roots[inner], arrays)
     return float(sum(x.bytes for x in arrays if x.space == 0))
+
+
+def count_launches(program: Program) -> float:
+    """Counts the operations that run in a step, each of which is a kernel on a GPU."""
+    return sum(
+        times * sum(i.op not in NO_TRAFFIC for i in program.computations[name].values())
+        for name, times in program.executions()
+    )
 
 
 # --- memory ----------------------------------------------------------------------------------

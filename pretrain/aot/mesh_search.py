@@ -1,6 +1,7 @@
-"""Searches meshes, remat policies and batch sizes on a slice by compiling one after another."""
+"""Searches meshes, remat policies and batch sizes on chips by compiling one after another."""
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -43,7 +44,7 @@ def list_candidates(config, chips: int) -> list[Candidate]:
     """Lists the candidates of a recipe, those most like the recipe first."""
     # Tensor parallelism splits heads, or an LSTM's units; whole ones only.
     heads = config.model.get("H") or config.model.get("U") or 1
-    remats = [""] if "remat" not in config.get("execution", {}) else ["none", "dots", "full"]
+    remats = list_remats(config)
     # The recipe's own size first: it is what the paper trained with.
     sizes = [int(config.batches.B * factor) for factor in BATCH_FACTORS]
     return [
@@ -53,6 +54,10 @@ def list_candidates(config, chips: int) -> list[Candidate]:
         for remat in remats
         if B % chips == 0  # else some chips would idle
     ]
+
+
+def list_remats(config) -> list[str]:
+    return ["none", "dots", "full"] if "remat" in config.get("execution", {}) else [""]
 
 
 def iter_meshes(chips: int, heads: int) -> Iterator[tuple[int, int, int]]:
@@ -88,6 +93,32 @@ def search(
             say(f"interrupted: {left}")
             break
         say(f"{number + 1}/{len(candidates)}  {format_row(outcomes[-1])}")
+    return outcomes
+
+
+def fit_rows(
+    config,
+    chips: int,
+    minutes: float,
+    say: Callable[[str], None],
+    compile_candidate: Callable[[Candidate], Outcome],
+) -> list[Outcome]:
+    """Compiles twice or half the rows with each remat, until the most that fit are known."""
+    end = time.monotonic() + 60 * minutes
+    outcomes: list[Outcome] = []
+    mesh = (config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
+    # A power of two of rows for each chip, the nearest below the recipe's.
+    begin = chips * 2 ** int(math.log2(max(config.batches.B / chips, 1)))
+    for remat in list_remats(config):
+        B, fitted = begin, set[bool]()
+        # Until one fits and twice as many do not.
+        while len(fitted) < 2 and chips <= B and time.monotonic() < end:
+            outcomes.append(compile_candidate(Candidate(mesh, remat, B)))
+            say(format_row(outcomes[-1]))
+            if outcomes[-1].why and not outcomes[-1].is_too_large:
+                break
+            fitted.add(not outcomes[-1].why)
+            B = B // 2 if outcomes[-1].why else B * 2
     return outcomes
 
 

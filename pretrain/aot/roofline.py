@@ -4,12 +4,13 @@ Latencies and elementwise work count as nothing: the real step is slower.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
+from pretrain.aot.chips import Chip, Slice
 from pretrain.aot.collectives import Collective, find_collectives
-from pretrain.aot.hlo import Program
-from pretrain.aot.hlo_cost import count_bytes_accessed, count_flops
-from pretrain.aot.tpu_specs import Chip, Slice
+from pretrain.aot.hlo import Instruction, Program
+from pretrain.aot.hlo_cost import count_bytes_accessed, count_flops, count_launches
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Estimate:
     """The work of one chip in a step, and the seconds that it takes at least.
 
     Attributes:
+        launches: operations that it starts, one after the other; on a GPU its kernels.
         flops: operations of its matrix products.
         bytes_accessed: traffic of its main memory.
         products_seconds, memory_seconds: the time of each of the two alone.
@@ -25,6 +27,7 @@ class Estimate:
         data_dependent_loops: op_names of the loops that are counted as one iteration.
     """
 
+    launches: float
     flops: float
     bytes_accessed: float
     products_seconds: float
@@ -40,33 +43,47 @@ class Estimate:
         return max(self.operations_seconds, self.links_seconds)
 
 
+class Cost(NamedTuple):
+    """An operation of a program, how often it runs in a step, and its work each time."""
+
+    instruction: Instruction
+    times: float
+    flops: float
+    bytes_accessed: float
+
+    def seconds(self, chip: Chip) -> float:
+        """Returns the least time of all its executions."""
+        # Products at the chip's peak and traffic at full bandwidth overlap within an operation;
+        # between two they do not.
+        return self.times * max(self.flops / chip.peak, self.bytes_accessed / chip.bandwidth)
+
+
+def list_costs(program: Program) -> list[Cost]:
+    return [
+        Cost(i, times, count_flops(program, name, i), count_bytes_accessed(program, name, i))
+        for name, times in program.executions()
+        for i in program.computations[name].values()
+    ]
+
+
 def estimate(program: Program, target: Slice, devices: Sequence) -> Estimate:
     """Estimates a program on a slice; `devices` are in the order of its mesh."""
-    chip, costs = target.chip, []
-    # Every instruction is costed once, and weighted by how often it runs.
-    for name, times in program.executions():
-        for i in program.computations[name].values():
-            costs.append(
-                (times, count_flops(program, name, i), count_bytes_accessed(program, name, i))
-            )
+    chip, costs = target.chip, list_costs(program)
     collectives = tuple(find_collectives(program, len(devices)))
-    operations, traffic = (sum(cost[0] * cost[k] for cost in costs) for k in (1, 2))
+    operations = sum(x.times * x.flops for x in costs)
+    traffic = sum(x.times * x.bytes_accessed for x in costs)
     return Estimate(
+        count_launches(program),
         operations,
         traffic,
         operations / chip.peak,
         traffic / chip.bandwidth,
-        _estimate_operations(costs, chip),
+        # Operations run one after the other.
+        sum(x.seconds(chip) for x in costs),
         sum(_estimate_collective(x, target, devices) for x in collectives),
         collectives,
         tuple(program.data_dependent_loops()),
     )
-
-
-def _estimate_operations(costs: Iterable[tuple[float, float, float]], chip: Chip) -> float:
-    # Operations run one after the other.  Within one products at the chip's peak and traffic at
-    # full bandwidth overlap, between two they do not.
-    return sum(n * max(work / chip.peak, moved / chip.bandwidth) for n, work, moved in costs)
 
 
 def _estimate_collective(collective: Collective, target: Slice, devices: Sequence) -> float:

@@ -15,9 +15,9 @@ from flax.core import FrozenDict
 import modules
 from modules import plugins
 from pretrain import objectives
+from pretrain.aot.chips import Slice
 from pretrain.aot.hlo import Program
 from pretrain.aot.hlo_cost import list_saved_activations
-from pretrain.aot.tpu_specs import Slice
 from pretrain.data.batches import BatchShapes
 from pretrain.data.batches.phases import configure_training
 from pretrain.data.tokenizers import SPECIAL_NAMES
@@ -113,7 +113,7 @@ def build_steps(config, place: Slice) -> Steps:
     )
 
 
-def compile_step(steps: Steps, data: BatchShapes) -> Step:
+def compile_step(steps: Steps, data: BatchShapes, place: Slice) -> Step:
     """Compiles the training step on such batches.
 
     Raises:
@@ -125,16 +125,23 @@ def compile_step(steps: Steps, data: BatchShapes) -> Step:
     with tempfile.TemporaryDirectory() as folder:
         dump: Any = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
         try:
-            stats = lowered.compile(compiler_options=dump).memory_analysis()
+            options = {**dump, **place.compiler_options}
+            stats = lowered.compile(compiler_options=options).memory_analysis()
         except jax.errors.JaxRuntimeError as error:
             refusal = str(error).splitlines()[0]
         # Not `as_text`: it fails on some large programs, and of those that do not fit is none.
         texts = list(pathlib.Path(folder).glob("*after_optimizations.txt"))
         if not texts or (refusal and "RESOURCE_EXHAUSTED" not in refusal):
             raise UserError(f"the compiler: {refusal or 'left no text of what it made'}")
-        program = Program(texts[0].read_text())
-    seconds = time.monotonic() - begin
-    return Step(steps, data, program, count_memory(program, stats), refusal, seconds)
+        # What is computed while compiling is compiled, too, and smaller.
+        largest = max(texts, key=lambda path: path.stat().st_size)
+        program = Program(largest.read_text())
+    memory = count_memory(program, stats)
+    # The compiler for GPUs takes any size; the card would not.
+    if not refusal and (total := sum(memory.values())) > place.chip.memory:
+        room = place.chip.memory / 2**30
+        refusal = f"the program ({total / 2**30:.1f}G) exceeds the {room:.1f}G of a card"
+    return Step(steps, data, program, memory, refusal, time.monotonic() - begin)
 
 
 KINDS = {  # an argument's name -> what it is for

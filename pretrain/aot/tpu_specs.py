@@ -3,43 +3,15 @@
 Peaks, sizes and bandwidths are those of cloud.google.com/tpu/docs (pages v4, v5e, v5p, v6e; 2025).
 """
 
-import dataclasses
 import importlib.util
 import math
 import os
-import re
 from collections.abc import Sequence
 
 from jax.experimental import topologies
 
-from pretrain.distributed.peak_flops import PEAKS
+from pretrain.aot.chips import Chip, Slice
 from pretrain.runtime.errors import UserError
-
-
-@dataclasses.dataclass(frozen=True)
-class Chip:
-    """One kind of TPU; where it has two cores, both are one device.
-
-    Attributes:
-        kind: its name in JAX (`device_kind`).
-        memory: bytes of HBM that the compiler gives a program.
-        bandwidth: bytes per second of that memory.
-        link: bytes per second to a neighbour, one way.
-        dimensions: number of dimensions of the torus.
-        ring_multiple: a dimension of a slice is a ring, not a line, if it is a multiple of this.
-    """
-
-    kind: str
-    memory: float
-    bandwidth: float
-    link: float
-    dimensions: int
-    ring_multiple: int
-
-    @property
-    def peak(self) -> float:
-        return PEAKS[self.kind]
-
 
 # A link's figure is for one direction: the documented "bidirectional bandwidth per chip" sums both
 # directions of 4 links (v5e, v6e) or of 6.  v4's is of Jouppi et al. 2023 (arXiv 2304.01433).
@@ -60,43 +32,18 @@ OFFLINE_ENVIRONMENT = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Slice:
-    """A part of a pod: chips in a grid, with a name like `v5p:4x4x4`."""
-
-    name: str
-    chip: Chip
-    shape: tuple[int, ...]
-    devices: Sequence
-
-    def count_links(self, members: Sequence) -> int:
-        """Counts the links over which each of some devices receives from the others at once."""
-        links = 0
-        for axis, size in enumerate(self.shape):
-            spanned = len({device.coords[axis] for device in members})
-            # Two along each dimension that they span as a ring, one where it is a line.  Part of a
-            # ring is a line: the link that closes it is another group's.
-            ring = spanned == size and size % self.chip.ring_multiple == 0
-            links += (2 if ring else 1) if spanned > 1 else 0
-        return links
-
-
-def parse_topology(name: str | None) -> Slice:
-    """Returns the slice of a name like `v5e:4x4` or `v5p:4x4x4`, with devices that are not here.
+def make_slice(name: str, kind: str, grid: str) -> Slice:
+    """Returns the slice `kind:grid`, as v5e:4x4, with devices that are not here.
 
     Raises:
-        UserError: there is no such chip or no such slice of it, or libtpu is not installed.
+        UserError: there is no such slice of this kind, or libtpu is not installed.
     """
-    match = re.fullmatch(r"(\w+):(\d+(?:x\d+)+)", name or "")
-    chip = CHIPS.get(match[1]) if match else None
-    if not name or not match or not chip:
-        raise UserError(f"topology={name!r}: want one of {', '.join(CHIPS)}, as in v5e:4x4")
-    shape = tuple(int(n) for n in match[2].split("x"))
+    chip, shape = CHIPS[kind], tuple(int(n) for n in grid.split("x"))
     if len(shape) != chip.dimensions:
         example = "x".join("4" * chip.dimensions)
         raise UserError(
-            f"topology={name!r}: slices of {match[1]} have {chip.dimensions} dimensions, "
-            f"as {match[1]}:{example}"
+            f"topology={name!r}: slices of {kind} have {chip.dimensions} dimensions, "
+            f"as {kind}:{example}"
         )
     return Slice(name, chip, shape, _describe_devices(name, chip, shape))
 

@@ -10,9 +10,17 @@ PEAKS = {
     "TPU v5 lite": 197e12,
     "TPU v5": 459e12,
     "TPU v6 lite": 918e12,
+    "NVIDIA A10": 125e12,
     "NVIDIA A100": 312e12,
+    "NVIDIA B200": 2250e12,
+    "NVIDIA GH200": 989e12,
     "NVIDIA H100": 989e12,
+    "NVIDIA H100 NVL": 835e12,
+    "NVIDIA H100 PCIe": 756e12,
     "NVIDIA H200": 989e12,
+    "NVIDIA L4": 121e12,
+    "NVIDIA L40": 181e12,
+    "NVIDIA L40S": 362e12,
     "Tesla V100": 125e12,
 }
 

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import jax
 import numpy as np
 
-from pretrain.aot import step_memory, tpu_specs
+from pretrain.aot import chips, step_memory, tpu_specs
 from tests.support import tiny_runs
 
 
-def make_slice(kind: str, *shape: int, devices=()) -> tpu_specs.Slice:
+def make_slice(kind: str, *shape: int, devices=()) -> chips.Slice:
     """Returns a slice of this shape."""
     name = f"{kind}:{'x'.join(map(str, shape))}"
-    return tpu_specs.Slice(name, tpu_specs.CHIPS[kind], shape, devices)
+    return chips.Slice(name, tpu_specs.CHIPS[kind], shape, devices)
 
 
 def grid_devices(*shape: int) -> list[SimpleNamespace]:
@@ -24,5 +24,6 @@ def compile_step(recipe: str, **mesh: int) -> step_memory.Step:
     """Compiles a tiny recipe's step for the devices of the tests."""
     config = tiny_runs.get_config(recipe)
     config.mesh.update(mesh)
-    steps = step_memory.build_steps(config, make_slice("v5e", 2, 4, devices=jax.devices()))
-    return step_memory.compile_step(steps, step_memory.build_batch_shapes(config)[-1])
+    place = make_slice("v5e", 2, 4, devices=jax.devices())
+    steps = step_memory.build_steps(config, place)
+    return step_memory.compile_step(steps, step_memory.build_batch_shapes(config)[-1], place)

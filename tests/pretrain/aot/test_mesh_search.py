@@ -58,3 +58,17 @@ def test_the_search_ends_when_its_time_is_over():
     said = []
     mesh_search.search(small_config(), 8, 0.0, said.append, compile_candidate=None)
     assert "were not tried" in said[-1]
+
+
+def test_the_most_rows_that_fit_are_looked_for_with_each_remat():
+    room = {"none": 8, "dots": 64, "full": 200}
+
+    def outcome(x: Candidate) -> Outcome:
+        fits = room[x.remat] >= x.B
+        return Outcome(x, 1.0, rate=1.0) if fits else mesh_search.refuse_size(x, "17G")
+
+    outcomes = mesh_search.fit_rows(small_config(B=48), 8, 1, print, outcome)
+    fitted = {x.candidate.remat: x.candidate.B for x in outcomes if not x.why}
+    refused = {x.candidate.remat: x.candidate.B for x in outcomes if x.why}
+    assert fitted == {"none": 8, "dots": 64, "full": 128}
+    assert refused == {"none": 16, "dots": 128, "full": 256}

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from modules.layers import layer_stack
-from pretrain.aot import collectives, step_memory, tpu_specs
+from pretrain.aot import chips, collectives, step_memory, tpu_specs
 from pretrain.data.batches.loader import list_phases
 from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.training import optimizer
@@ -264,7 +264,7 @@ def described(monkeypatch):
         mesh = AbstractMesh(shape, AXES, axis_types=(AxisType.Auto,) * len(AXES))
         monkeypatch.setattr(step_memory, "make_mesh", lambda **_: mesh)
         config = importlib.import_module(f"configs.{recipe}").get_config(preset)
-        place = tpu_specs.Slice("none", tpu_specs.CHIPS["v5e"], (1, 1), ())
+        place = chips.Slice("none", tpu_specs.CHIPS["v5e"], (1, 1), ())
         return step_memory.build_steps(config, place)
 
     return steps
