@@ -79,7 +79,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
     config.model.update(size)
     config.head = dict(tied=True)
     config.text_format = "gpt"
-    config.execution = dict(remat="none", unroll=1, loss_chunks=16)
+    config.execution = dict(remat="none", unroll=0, loss_chunks=16)
     config.objective = dict(name="clm", attend_across_documents=False)
     # Rates, betas, decay and clipping are those of Brown et al. 2020 for like sizes.
     config.optim = dict(

@@ -59,7 +59,7 @@ def large() -> ConfigDict:
     config.head = dict(tied=True, bias=True)
     config.text_format = "xlnet"
     # Of 512 tokens 85 are predicted, 17 in each chunk.
-    config.execution = dict(remat="full", unroll=1, block=128, loss_chunks=5)
+    config.execution = dict(remat="full", unroll=0, block=128, loss_chunks=5)
     config.objective = dict(
         name="plm",
         predict_every=6,  # the paper's K

@@ -5,14 +5,21 @@ Outside `sharding_context` nothing is constrained, so modules run as they are on
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Protocol, TypeVar
 
 import jax
+
+Form = TypeVar("Form")
 
 
 class ActivationSharding(Protocol):
     """Constrains and counts shards; `pretrain.distributed.sharding.Layout` is one."""
+
+    @property
+    def device(self) -> jax.Device:
+        """Returns one of the devices, which are all of a kind."""
+        ...
 
     def constrain(self, x: jax.Array, letters: str) -> jax.Array:
         """Returns `x`, constrained to the sharding of its letters."""
@@ -65,3 +72,19 @@ def reduce_to_shards(shares_B: jax.Array, letters: str) -> jax.Array:
     sharding = _current.get()
     # Without a layout there is one device, and one partial sum.
     return sharding.reduce_to_shards(shares_B, letters) if sharding else shares_B.sum(0)
+
+
+def find_device() -> jax.Device:
+    """Returns one of the devices, all of a kind, that what is traced now will run on."""
+    sharding = _current.get()
+    # They need not be here: a step may be compiled for machines that are elsewhere.
+    return sharding.device if sharding else jax.devices()[0]
+
+
+def choose_form(forms: Mapping[str, Form]) -> Form:
+    """Returns the form for the platform that is traced for.
+
+    `jax.lax.platform_dependent` traces all forms, and chooses when the program is lowered: it is
+    for forms that are traced quickly and that take and return arrays alone.
+    """
+    return forms.get(find_device().platform, forms["default"])

@@ -64,20 +64,25 @@ class Mask:
         seen = self._seen_by_position(L, J, slots_BP) + self._seen_by_all(L, J)
         return functools.reduce(jnp.logical_and, seen or [jnp.ones((1, 1, J), bool)])
 
-    def kernel_arguments(self, is_in_order: bool = True) -> dict[str, Any] | None:
-        """Translates to arguments of `jax.nn.dot_product_attention`; None where it has none.
+    def kernel_arguments(self, is_in_order: bool = True) -> tuple[dict[str, Any], bool]:
+        """Translates to arguments of `jax.nn.dot_product_attention`.
 
         Args:
             is_in_order: the queries are those of all keys in order: no slots, no memory.
+
+        Returns:
+            (arguments, whether they say all of the mask: what they do not, is to be written out).
         """
-        expressible = {"lengths_B"} | ({"is_causal"} if is_in_order else set())
+        is_causal = self.is_causal and is_in_order and self.prefix_B is None
+        arguments: dict[str, Any] = {"is_causal": True} if is_causal else {}
         # `hides_slots` says whose states are computed, for the backbone: it hides no key.
-        if set(self.fields()) - expressible - {"hides_slots"}:
-            return None
-        arguments: dict[str, Any] = {"is_causal": True} if self.is_causal else {}
+        if set(self.fields()) - {"lengths_B", "hides_slots", *arguments}:
+            # Of a mask that is written out causality alone is worth a word: it spares half the
+            # work.
+            return arguments, False
         if self.lengths_B is not None:  # a row of filler has length 0: no 0 / 0
             arguments["key_value_seq_lengths"] = jnp.maximum(self.lengths_B, 1)
-        return arguments
+        return arguments, True
 
     def fields(self) -> list[str]:
         """Lists the fields that hide anything."""

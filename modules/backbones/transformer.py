@@ -41,7 +41,7 @@ class Backbone(nn.Module):
         residual_scale: what is added to the residual begins smaller by sqrt(2 N) (GPT-2).
         remat: what the backward pass computes again: "none", "dots" (all but products of
             weights) or "full".
-        unroll: steps taken together of the scan over layers.
+        unroll: layers per step of the scan over layers; 0: what suits the platform.
     """
 
     FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"attention"}
@@ -68,7 +68,7 @@ class Backbone(nn.Module):
     residual_scale: bool = False
     dtype: str = "float32"
     remat: str = "none"
-    unroll: int = 1
+    unroll: int = 0
 
     def __post_init__(self):
         super().__post_init__()

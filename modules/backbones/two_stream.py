@@ -42,7 +42,7 @@ class Backbone(nn.Module):
         block: query rows whose distances are scored together.
         remat: what the backward pass computes again: "none", "dots" (all but products of
             weights) or "full".
-        unroll: layers per step of the scan over layers.
+        unroll: layers per step of the scan over layers; 0: what suits the platform.
     """
 
     FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"M", "reuse_len"}
@@ -68,7 +68,7 @@ class Backbone(nn.Module):
     dtype: str = "float32"
     block: int = 128
     remat: str = "none"
-    unroll: int = 1
+    unroll: int = 0
 
     def __post_init__(self):
         super().__post_init__()

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from modules.activation_sharding import find_device
 from modules.kernels.softmax import softmax
 from modules.masks import Mask
 
@@ -15,13 +16,13 @@ class AttentionMask(NamedTuple):
 
     Attributes:
         visible: bool, broadcasts to [B, H, L, J].
-        kernel_kwargs: the same as arguments of `jax.nn.dot_product_attention`; None where it
-            has none.
+        kernel_kwargs: the same as arguments of `jax.nn.dot_product_attention`; with "mask" where
+            it has to be written out.
         local_band: bool, as `visible`; True where a banded layer sees.  None: no layer is banded.
     """
 
     visible: jax.Array
-    kernel_kwargs: dict[str, Any] | None = None
+    kernel_kwargs: dict[str, Any]
     local_band: jax.Array | None = None
 
     def restrict_to_band(self, is_banded) -> "AttentionMask":
@@ -30,7 +31,9 @@ class AttentionMask(NamedTuple):
             return self
         # The scan over layers traces one program for both kinds, so the narrowed mask is written
         # out: whether a layer is banded is not known when the kernel's arguments are chosen.
-        return AttentionMask(self.visible & (self.local_band | ~is_banded))
+        visible = self.visible & (self.local_band | ~is_banded)
+        causal = {name: x for name, x in self.kernel_kwargs.items() if name == "is_causal"}
+        return AttentionMask(visible, causal | {"mask": visible})
 
 
 def make_attention_mask(
@@ -47,7 +50,9 @@ def make_attention_mask(
     visible = mask.dense(L, slots_BP=slots_BP)[:, None]  # one mask for all heads
     is_in_order = slots_BP is None if is_in_order is None else is_in_order
     band = Mask(is_causal=True, window=window).dense(L, slots_BP=slots_BP) if window else None
-    kernel_kwargs = mask.kernel_arguments(is_in_order)
+    kernel_kwargs, is_whole = mask.kernel_arguments(is_in_order)
+    # Arguments rather than the written-out mask wherever they say all: no [L, J] is read then.
+    kernel_kwargs |= {} if is_whole else {"mask": visible}
     return AttentionMask(visible, kernel_kwargs, band if band is None else band[:, None])
 
 
@@ -72,19 +77,28 @@ def attend_plainly(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask, dropout: Callabl
 
 
 def attend_fused(q_BLHK, k_BJHK, v_BJHK, mask: AttentionMask):
-    """Computes it by cuDNN's kernel, which holds no [L, J] if the mask has kernel arguments."""
-    # Arguments rather than the written-out mask wherever there are some: no [L, J] is read then.
-    kwargs = {"mask": mask.visible} if mask.kernel_kwargs is None else mask.kernel_kwargs
-    return jax.nn.dot_product_attention(q_BLHK, k_BJHK, v_BJHK, implementation="cudnn", **kwargs)
+    """Computes it by cuDNN's kernel, which holds no [L, J] if the mask is not written out."""
+    kernel_kwargs = dict(mask.kernel_kwargs)
+    if "mask" in kernel_kwargs:
+        # The kernel broadcasts over rows and heads, not over queries.
+        shape = (*mask.visible.shape[:2], q_BLHK.shape[1], k_BJHK.shape[1])
+        kernel_kwargs["mask"] = jnp.broadcast_to(kernel_kwargs["mask"], shape)
+    return jax.nn.dot_product_attention(
+        q_BLHK, k_BJHK, v_BJHK, implementation="cudnn", **kernel_kwargs
+    )
 
 
 def is_fusable(q_BLHK, k_BJHK, mask: AttentionMask) -> bool:
     """Checks if cuDNN's kernel takes these on this machine: half precision, Ampere or later."""
-    if jax.default_backend() != "gpu" or q_BLHK.dtype not in (jnp.bfloat16, jnp.float16):
+    device, (_, L, _, K) = find_device(), q_BLHK.shape
+    if device.platform != "gpu" or q_BLHK.dtype not in (jnp.bfloat16, jnp.float16):
         return False
     # A mask that is written out goes in as a bias, which cuDNN reads in tiles of 128 only.
-    tiles = q_BLHK.shape[1] % 128 == k_BJHK.shape[1] % 128 == 0
-    K, card = q_BLHK.shape[-1], str(getattr(jax.devices()[0], "compute_capability", ""))
-    is_recent = card.replace(".", "", 1).isdigit() and float(card) >= 8  # Ampere; not "gfx90a"
-    # Its heads are at most 128 wide, in multiples of 8.
-    return is_recent and K % 8 == 0 and K <= 128 and (tiles or mask.kernel_kwargs is not None)
+    is_tiled = L % 128 == k_BJHK.shape[1] % 128 == 0
+    capability = str(getattr(device, "compute_capability", ""))
+    # Ampere; not "gfx90a".
+    is_recent = capability.replace(".", "", 1).isdigit() and float(capability) >= 8
+    # Its heads are at most 128 wide, in multiples of 8.  The one position that makes a layer's
+    # parameters is under `vmap`, which the kernel does not take everywhere.
+    is_wide = K % 8 == 0 and K <= 128 and L > 1
+    return is_recent and is_wide and (is_tiled or "mask" not in mask.kernel_kwargs)

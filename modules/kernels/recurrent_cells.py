@@ -17,7 +17,7 @@ class CellConfig(NamedTuple):
         cell: a key of `CELLS`.
         activation: a key of `RNN_ACTIVATIONS`, of the plain RNN.
         clip_cell, clip_projection: limits of an LSTM's cell and projection; 0: none.
-        unroll: positions per step of the scan.
+        unroll: positions per step of the scan; 0: what suits the platform.
     """
 
     cell: str

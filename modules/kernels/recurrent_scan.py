@@ -85,7 +85,7 @@ def _forward(config: CellConfig, x_LBD, weights: CellWeights, state, not_reset_L
     # The inputs' product is one for all positions; only the state's waits for the position before.
     a_LBGU = constrain_sharding(jnp.einsum("LBD,DGU->LBGU", x_LBD, w.wx_DGU), "LBGU")
     inputs = (a_LBGU, not_reset_LB, valid_LB)
-    state, (y_LBD, old, saved) = jax.lax.scan(step, state, inputs, unroll=config.unroll)
+    state, (y_LBD, old, saved) = jax.lax.scan(step, state, inputs, unroll=config.unroll or 1)
     # Kept for the backward pass: the activated gates, and the state before each step.
     return (y_LBD, state), (x_LBD, y_LBD, old, saved, weights, not_reset_LB, valid_LB)
 
@@ -117,7 +117,7 @@ def _backward(config: CellConfig, residuals, grads):
         return mask_rows(not_reset_B, dold), _cast((da_BGU, dr_BGU, projected), dtype)
 
     inputs = (mask_rows(valid_LB, dy_LBD), y_LBD, old, saved, not_reset_LB, valid_LB)
-    dstate, out = jax.lax.scan(step, dstate, inputs, reverse=True, unroll=config.unroll)
+    dstate, out = jax.lax.scan(step, dstate, inputs, reverse=True, unroll=config.unroll or 1)
     dx_LBD = jnp.einsum("LBGU,DGU->LBD", out[0], w.wx_DGU)  # one product, after the scan
     # One product after the scan, where autodiff would add up a gradient of the weights' size in
     # each step.

@@ -39,5 +39,5 @@ def _scan_direction(unroll: int, x_LBD, w, state, not_reset_LB, valid_LB):
     # One product for all positions; only what waits for the state is within the scan.
     a_LBGU = multiply("LBD,DGU->LBGU", x_LBD, w.wx_DGU) + w.b_GU
     inputs = (a_LBGU, not_reset_LB, valid_LB)
-    h_BD, y_LBD = jax.lax.scan(step, state.h_BD, inputs, unroll=unroll)
+    h_BD, y_LBD = jax.lax.scan(step, state.h_BD, inputs, unroll=unroll or 1)
     return y_LBD, CellState(h_BD)

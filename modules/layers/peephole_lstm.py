@@ -95,7 +95,7 @@ def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1):
 
     zeros_ZBU = jnp.zeros((Z, B, U), a_ZBLGU.dtype)
     inputs = jnp.moveaxis(a_ZBLGU, 2, 0), jnp.moveaxis(valid_ZBL, 2, 0)[..., None]
-    _, h_LZBU = jax.lax.scan(step, (zeros_ZBU, zeros_ZBU), inputs, unroll=unroll)
+    _, h_LZBU = jax.lax.scan(step, (zeros_ZBU, zeros_ZBU), inputs, unroll=unroll or 1)
     return jnp.moveaxis(h_LZBU, 0, 2)
 
 

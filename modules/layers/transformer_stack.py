@@ -2,12 +2,14 @@
 those alone."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.kernels.attention import AttentionMask, make_attention_mask
+from modules.kernels.layer_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.attention import Block, KVCache
 from modules.layers.norm import Norm
@@ -59,17 +61,18 @@ class TransformerStack(nn.Module):
         make_mask = functools.partial(make_attention_mask, mask, L, window=self.window)
         layer = layer_stack.REMAT[self.remat](self._layer(make_mask(), train))
         stack = self._stack_inputs(train)
+        execution: dict[str, Any] = dict(unroll=self.unroll, remat=self.remat)
 
         def step(x_BLD, inputs):
             x_BLD = layer(x_BLD, inputs)
             return x_BLD, x_BLD if every else None
 
         if slots_BP is None:
-            x_BLD, h_NBLD = jax.lax.scan(step, x_BLD, stack, unroll=self.unroll)
+            x_BLD, h_NBLD = scan_layers(step, x_BLD, stack, self.N, **execution)
             return self._norm(x_BLD), h_NBLD
         # The last layer has other shapes than those below, so it stands outside of the scan.
         below, top = layer_stack.split_layers(stack, (self.N - 1, 1))
-        x_BLD, _ = jax.lax.scan(step, x_BLD, below, self.N - 1, unroll=self.unroll)
+        x_BLD, _ = scan_layers(step, x_BLD, below, self.N - 1, **execution)
         top = jax.tree.map(lambda x: x[0], top)
         # Without remat: its backward pass comes first, before anything is computed again.
         layer = self._layer(make_mask(slots_BP=slots_BP), train, slots_BP)

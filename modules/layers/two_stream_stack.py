@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules.kernels.layer_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.relative_attention import AttentionView, Biases, Block, Distances
 from modules.layers.segment_memory import update_memory
@@ -82,8 +83,8 @@ class TwoStreamStack(nn.Module):
         inputs = (self.layers, memory_NBMD, rngs)
         below, top = layer_stack.split_layers(inputs, (self.N - 1, 1))
         top = jax.tree.map(lambda x: x[0], top)
-        streams, (below_NBMD, h_NBLD) = jax.lax.scan(
-            step, streams, below, self.N - 1, unroll=self.unroll
+        streams, (below_NBMD, h_NBLD) = scan_layers(
+            step, streams, below, self.N - 1, unroll=self.unroll, remat=self.remat
         )
         content_BLD = streams[0]
         if memory_NBMD is not None:

@@ -67,6 +67,10 @@ class Layout:
     def __init__(self, mesh: Mesh):
         self.mesh = mesh
 
+    @property
+    def device(self) -> jax.Device:
+        return self.mesh.devices.flat[0]
+
     def make_spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
         """Gives each axis to the first dimension that asks for it and that it divides."""
         if len(letters) > len(shape):

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from modules.activation_sharding import constrain_sharding
+from modules.kernels.branch import choose_result
 from modules.layers.params import STATISTICS
 from modules.metrics import Metrics, Sum
 from pretrain.data.batches import split_tasks
@@ -174,13 +175,12 @@ def train_step(
         return params, carry, opt, new_average, norms
 
     def skip():
-        # Both branches of a cond return the same shapes.
+        # Both results have the same shapes.
         shapes = jax.eval_shape(measure, state.params, grads, state.params, norm)
         norms = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
         return state.params, state.carry, state.opt, state.average, norms
 
-    # A branch, not a select: the moments are updated in place, with no second pass over them.
-    params, carry, opt, new_average, norms = jax.lax.cond(is_finite, update, skip)
+    params, carry, opt, new_average, norms = choose_result(is_finite, update, skip)
     skips = jnp.where(is_finite, 0, state.consecutive_skips + 1)
     # A skipped step counts as a step: its batch is not read again.
     number, skipped = state.step + 1, state.skipped + ~is_finite

@@ -9,6 +9,8 @@ from modules import activation_sharding as sharding
 class Halves:
     """Splits every dimension over two devices, and marks what it constrains."""
 
+    device = "a half"
+
     def constrain(self, x, letters):
         return x + len(letters)
 
@@ -25,13 +27,14 @@ def ask_all():
         sharding.constrain_sharding(x_BD, "BD"),
         sharding.reduce_to_shards(x_BD, "D"),
         sharding.num_shards("B"),
+        sharding.find_device() == Halves.device,
     )
 
 
 def test_the_layout_is_asked_inside_its_context_alone():
-    plain = (np.ones((2, 3)), np.full(3, 2), 1)
+    plain = (np.ones((2, 3)), np.full(3, 2), 1, False)
     with sharding.sharding_context(Halves()):
         inside = ask_all()
-    for results, expected in ((inside, (plain[0] + 2, plain[1] + 1, 2)), (ask_all(), plain)):
+    for results, expected in ((inside, (plain[0] + 2, plain[1] + 1, 2, True)), (ask_all(), plain)):
         for result, value in zip(results, expected, strict=True):
             np.testing.assert_array_equal(result, value)

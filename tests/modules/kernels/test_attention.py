@@ -36,21 +36,20 @@ def attend(mask, slots_BP=None, rate=0.0, values=None):
 
 
 WHOLE = attention.AttentionMask(jnp.ones((1, 1, 4, 4), bool), {})
-DENSE = attention.AttentionMask(jnp.ones((1, 1, 4, 4), bool))
+DENSE = attention.AttentionMask(WHOLE.visible, {"mask": WHOLE.visible})
 
 
 FITS = [dict(), dict(dtype="float16", K=128), dict(mask=DENSE), dict(L=3)]
 FITS_NOT = [dict(L=192, mask=DENSE), dict(J=5, mask=DENSE), dict(dtype="float32")]
 FITS_NOT += [dict(backend="cpu"), dict(backend="tpu"), dict(card="7.5"), dict(card="gfx90a")]
-FITS_NOT += [dict(K=12), dict(K=256)]
+FITS_NOT += [dict(K=12), dict(K=256), dict(L=1)]
 
 
 @pytest.mark.parametrize("change", FITS + FITS_NOT, ids=",".join)
 def test_cudnn_is_asked_on_a_gpu_for_what_it_takes(monkeypatch, change):
     now = dict(backend="gpu", card="9.0", dtype="bfloat16", K=64, L=256, J=128, mask=WHOLE) | change
-    monkeypatch.setattr(jax, "default_backend", lambda: now["backend"])
-    card = types.SimpleNamespace(compute_capability=now["card"])
-    monkeypatch.setattr(jax, "devices", lambda: [card])
+    card = types.SimpleNamespace(platform=now["backend"], compute_capability=now["card"])
+    monkeypatch.setattr(attention, "find_device", lambda: card)
     q, k = (jnp.zeros((1, now[length], 1, now["K"]), now["dtype"]) for length in "LJ")
     assert attention.is_fusable(q, k, now["mask"]) == (change in FITS)
 
@@ -62,6 +61,8 @@ def gpu(monkeypatch):
 
     def kernel(*arrays, implementation, **words):
         assert implementation == "cudnn"
+        # cuDNN's bias has a row for each query.
+        assert "mask" not in words or words["mask"].shape[2] == arrays[0].shape[1]
         asked.append({name for name, word in words.items() if word is not None})
         return plain(*arrays, implementation="xla", **words)
 
@@ -81,6 +82,11 @@ MASKS = {
         {"is_causal", "key_value_seq_lengths"},
     ),
     "padded anywhere": (Mask(valid_BL=GROUPS % 2 == 0), None, {"mask"}),
+    "causal, documents": (
+        Mask(is_causal=True, lengths_B=LENGTHS, groups_BL=GROUPS),
+        None,
+        {"is_causal", "mask"},
+    ),
     "a prefix": (Mask(is_causal=True, prefix_B=LENGTHS - 3), None, {"mask"}),
     "documents": (Mask(groups_BL=GROUPS), None, {"mask"}),
     "slots": (Mask(), SLOTS, set()),
@@ -113,7 +119,7 @@ def test_the_kernel_sees_a_band_where_there_is_one(gpu, monkeypatch, banded, slo
     fused = attend(narrowed, slots_BP)
     monkeypatch.setattr(attention, "is_fusable", lambda *_: False)
     assert off(fused, np.asarray(attend(narrowed, slots_BP), np.float64)) < 1e-6
-    assert gpu == [{"mask"}]
+    assert gpu == [{"mask"} | ({"is_causal"} if slots_BP is None else set())]
 
 
 def test_dropout_takes_out_probabilities_by_our_own_path_alone(gpu):
