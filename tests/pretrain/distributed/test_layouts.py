@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import itertools
 import math
 
 import jax
@@ -72,15 +73,13 @@ def run(toy):
 
 
 def cases():
-    """Every layout; of `make test`, one with something of everything."""
-    quick = ("clm", "mixed", 2, "dots")
+    """Every layout in one part and in two, remats in turn; of `make test`, one of everything."""
+    yield "clm", "mixed", 2, "dots"
     for recipe in toys.RECIPES:
-        remats = ("none", "dots", "full") if recipe in DEEP else ("none",)
-        for mesh in MESHES:
-            for parts in (1, 2):
-                for remat in remats:
-                    case = recipe, mesh, parts, remat
-                    yield pytest.param(*case, marks=() if case == quick else pytest.mark.slow)
+        remats = layer_stack.REMAT if recipe in DEEP else ("none",)
+        for n, (mesh, parts) in enumerate(itertools.product(MESHES, (1, 2))):
+            case = recipe, mesh, parts, tuple(remats)[n % len(remats)]
+            yield pytest.param(*case, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("recipe", "mesh", "parts", "remat"), cases())
