@@ -126,9 +126,11 @@ def start_from(
         UserError: the model would be of another size, or reads in another direction.
     """
     model = run.config.model.to_dict()
-    free = modules.load_backbone(model["name"]).FREE_FIELDS if changes else ()
-    if wrong := [x for x in changes if x not in free and model.get(x) != changes[x]]:
-        what = ", ".join(f"{x}={changes[x]!r} instead of {model.get(x)!r}" for x in wrong)
+    kind = modules.load_backbone(model["name"])
+    # A field that the run's recipe leaves out has its default there.
+    fixed = {x: model.get(x, getattr(kind, x, None)) for x in changes if x not in kind.FREE_FIELDS}
+    if wrong := {x: value for x, value in fixed.items() if value != changes[x]}:
+        what = ", ".join(f"{x}={changes[x]!r} instead of {value!r}" for x, value in wrong.items())
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
     text_format = text_format or format_name(run.config)
     check_direction(run, text_format)

@@ -30,6 +30,7 @@ coupled books and music.  The paper's third step, a task alone from the shared n
 The paper learned vectors of 64 numbers on Wikipedia; here they are GloVe's.  It does not say how
 large a batch is, nor that LSTMs have biases: 16 rows, and none.  Its IMDB has 25,000 reviews to
 learn from, the file of the eight domains 1,600; its Subj is of ten folds, here of the first.
+`configs/textrnn.py` is the language model.
 """
 
 import functools

@@ -12,7 +12,12 @@ from flax import linen as nn
 from modules.backbones import Edit, Output, refuse_arguments
 from modules.layers import char_cnn, params, word_inputs
 from modules.layers.lstm_stack import LSTMStack
-from modules.layers.recurrent_masks import group_starts, refuse_mask, valid_positions
+from modules.layers.recurrent_masks import (
+    group_starts,
+    refuse_mask,
+    refuse_separate_texts,
+    valid_positions,
+)
 from modules.layers.rnn import State
 from modules.masks import Mask, at
 from modules.plugins import shared_fields
@@ -117,8 +122,8 @@ class Backbone(nn.Module):
             all_BLD, memory = self._read_text(x, mask, memory, train=train)
             return Output(at(all_BLD[-1], slots_BP), memory)
         refuse_arguments("a reader of a text for each direction", edit=edit)
-        if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
-            raise ValueError("a text for each direction is read under a causal mask of documents")
+        if reason := refuse_separate_texts(mask):
+            raise ValueError(reason)
         starts_BZL = group_starts(mask.groups_BL)
         all_BZLD, memory = self.stack(x, memory, None, starts_BZL, train=train)
         # Dropped out before a softmax reads it, and not where a task does.

@@ -127,6 +127,14 @@ class WordNetwork(nn.Module):
         """Returns the words' vectors, [V, D]."""
         return self.token_VD
 
+    def embed(self, tokens, valid, *, train: bool, **which: Any):
+        """Embeds words [B, ..., L] for the first layer: [B, ..., L, D], 0 where none is valid."""
+        x = params.reshard_embedding_rows(self.look_up(tokens, **which), self.V)
+        x = params.mark_inputs(self, x)
+        # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
+        x = x * valid[..., None].astype(self.dtype)
+        return self.drop_words(x, tokens, train=train)
+
     def look_up(self, tokens_BL):
         """Looks up the words' vectors, [B, L, D]."""
         return self.token_VD[tokens_BL].astype(self.dtype)
@@ -136,16 +144,7 @@ class WordNetwork(nn.Module):
         del tokens_BL
         return self.drop(x_BLD, train=train)
 
-    def _read(
-        self,
-        tokens_BL,
-        mask: Mask,
-        memory,
-        edit: Edit | None = None,
-        *,
-        train: bool,
-        **which: Any,
-    ):
+    def _read(self, tokens_BL, mask: Mask, memory, edit=None, *, train: bool, **which):
         # All layers together, the words' vectors first: a call wants the last, `layer_states` all.
         if reason := self.refusal(mask):
             raise ValueError(reason)
@@ -153,11 +152,7 @@ class WordNetwork(nn.Module):
             # What has read a text from its end has nothing to hand on to the text behind it.
             refuse_arguments("a network that reads what comes", memory=memory)
         valid_BL = valid_positions(mask, *tokens_BL.shape)
-        x_BLD = params.reshard_embedding_rows(self.look_up(tokens_BL, **which), self.V)
-        x_BLD = params.mark_inputs(self, x_BLD)
-        # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
-        x_BLD = x_BLD * valid_BL[..., None].astype(self.dtype)
-        x_BLD = self.drop_words(x_BLD, tokens_BL, train=train)
+        x_BLD = self.embed(tokens_BL, valid_BL, train=train, **which)
         x_BLD = x_BLD if edit is None else edit(x_BLD)
         states, memory = self.read_layers(
             x_BLD, valid_BL, mask=mask, memory=memory, train=train, **which

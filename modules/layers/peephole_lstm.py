@@ -62,7 +62,7 @@ class PeepholeLSTM(nn.Module):
         return Gates(a_BLGU, wh_DGU, peep_GU.astype(wide))
 
 
-def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1):
+def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1, *, reset_ZBL=None, state=None):
     """Runs LSTMs side by side, each on its own input and order of reading.
 
     Where the gates have a fifth, the candidate of LSTM j is mixed of the states of all: it has the
@@ -70,9 +70,11 @@ def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1):
 
     Args:
         valid_ZBL: False: no word here; the state passes by and the output is 0.
+        reset_ZBL: True: the states are cleared before this word; None: nowhere.
+        state: (h_ZBU, c_ZBU) to go on from; None: zeros.
 
     Returns:
-        h_ZBLU, in the dtype of the gates.
+        (h_ZBLU, the state behind the last word), in the dtype of the gates.
     """
     a_ZBLGU, wh_ZDGU, peep_ZGU = (jnp.stack(x) for x in zip(*lstms, strict=True))
     Z, B, _, G, U = a_ZBLGU.shape
@@ -80,7 +82,8 @@ def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1):
     in_Z1U, forget_Z1U, out_Z1U = jnp.moveaxis(peep_ZGU, 1, 0)[:, :, None]
 
     def step(state, inputs):
-        (h_ZBU, c_ZBU), (a_ZBGU, valid_ZB1) = state, inputs
+        a_ZBGU, valid_ZB1, reset_ZB1 = inputs
+        h_ZBU, c_ZBU = state if reset_ZB1 is None else (jnp.where(reset_ZB1, 0, x) for x in state)
         products = h_ZBU.astype(wh_ZDGU.dtype), wh_ZDGU
         r_ZBGU = jnp.einsum("ZBD,ZDGU->ZBGU", *products, preferred_element_type=a_ZBGU.dtype)
         s_GZBU = jnp.moveaxis(a_ZBGU[:, :, :3] + r_ZBGU[:, :, :3], 2, 0)
@@ -93,10 +96,15 @@ def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1):
         after = jnp.where(valid_ZB1, out_ZBU, h_ZBU), jnp.where(valid_ZB1, new_ZBU, c_ZBU)
         return after, jnp.where(valid_ZB1, out_ZBU, 0)
 
-    zeros_ZBU = jnp.zeros((Z, B, U), a_ZBLGU.dtype)
-    inputs = jnp.moveaxis(a_ZBLGU, 2, 0), jnp.moveaxis(valid_ZBL, 2, 0)[..., None]
-    _, h_LZBU = jax.lax.scan(step, (zeros_ZBU, zeros_ZBU), inputs, unroll=unroll or 1)
-    return jnp.moveaxis(h_LZBU, 0, 2)
+    if state is None:
+        state = (jnp.zeros((Z, B, U), a_ZBLGU.dtype),) * 2
+    # Positions in front, as a scan takes them.
+    inputs = jax.tree.map(
+        lambda x: jnp.moveaxis(x, 2, 0),
+        (a_ZBLGU, *(x if x is None else x[..., None] for x in (valid_ZBL, reset_ZBL))),
+    )
+    state, h_LZBU = jax.lax.scan(step, state, inputs, unroll=unroll or 1)
+    return jnp.moveaxis(h_LZBU, 0, 2), state
 
 
 def mix_candidates(a_ZBGU, r_ZBGU):

@@ -35,6 +35,13 @@ def refuse_all_but_lengths(mask: Mask, reader: str) -> str:
     return ""
 
 
+def refuse_separate_texts(mask: Mask) -> str:
+    """Says in a line why a text for each direction cannot be read under a mask; "" if it can."""
+    if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
+        return "a text for each direction is read under a causal mask of documents"
+    return ""
+
+
 def valid_positions(mask: Mask, B: int, L: int):
     """Returns where a mask has text: bool [B, L]."""
     valid_BL = jnp.ones((B, L), bool) if mask.valid_BL is None else mask.valid_BL

@@ -82,7 +82,7 @@ def prepare(
         "tokens": registry.settings(**tokens),
     }
     if data and source_lib.is_module(source):
-        options["data"] = {name: x for name, x in data.items() if name != "path"}
+        options["data"] = _drop_paths(data)
     if texts.has_links:  # an older corpus may hold a text once for each link to it
         options["links"] = "once"
     _create_cache(cache)
@@ -103,6 +103,15 @@ def prepare(
     if corpus.manifest["documents"] != len(names):
         raise UserError(f"held_out_files={held_out_files!r} needs documents='file', none empty")
     return corpus
+
+
+def _drop_paths(data: Mapping[str, Any]) -> dict[str, Any]:
+    # A module's fields may be of several data sets, a section of a recipe each.
+    return {
+        name: _drop_paths(x) if hasattr(x, "items") else x
+        for name, x in data.items()
+        if name != "path"
+    }
 
 
 def _create_cache(cache: str) -> None:

@@ -86,7 +86,7 @@ class Objective(nn.Module):
             return ""
         return (
             "a bidirectional LM needs layers of its own for each direction, which share nothing "
-            "but the embedding: set model.name='elmo'"
+            "but the embedding: set model.name='elmo', or 'text_rnn' with sharing='shared'"
         )
 
     def flops(self, B: int, L: int) -> float:

@@ -5,6 +5,7 @@ import importlib
 import json
 import math
 import pathlib
+import re
 
 import jax
 import numpy as np
@@ -49,6 +50,7 @@ EXPECTED = {
         HIGHWAYS | WORDS | {*FILTERS[:4], *KERNELS[:4]},
     ),
     "awd_lstm": ({"b_ZGU", "bh_ZGU", "bias_V"}, {"token_VD"}),
+    "textrnn": ({"peep_GU", "bias_V"}, {"token_VD"}),
     "ulmfit": ({"b_ZGU", "bh_ZGU", "bias_V"}, {"token_VD"}),
     "gpt": GPT,
     "gpt2": GPT,
@@ -132,11 +134,12 @@ def test_every_preset_builds(recipe, preset):
     assert {x.dtype for x in jax.tree.leaves(params)} == {np.dtype("float32")}
     assert counted(params) > config.model.V * config.model.D
     of = lambda test: {leaf(path) for path, info in by_path(infos) if test(info)}  # noqa: E731
-    below = config.model.N
-    found = of(lambda info: not info.decay), of(lambda info: info.layers_above == below)
+    N = config.model.get("N", 1)
+    found = of(lambda info: not info.decay), of(lambda info: info.layers_above == N)
     assert found == (EXPECTED.get(f"{recipe}:{preset}") or EXPECTED[recipe])
-    stacks = {info.layers_above for path, info in by_path(infos) if "layer" in str(path)}
-    together = {tuple(range(config.model.N - 1, -1, -1))}
+    layers = [x for path, x in by_path(infos) if re.search("layer|shared_", str(path))]
+    stacks = {info.layers_above for info in layers}
+    together = {tuple(range(N - 1, -1, -1))}
     assert stacks in (together, set(*together))  # as one array, or each by itself
 
 

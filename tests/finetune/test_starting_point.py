@@ -34,3 +34,9 @@ def test_the_vocabulary_grows_by_the_marks_that_pretraining_never_showed():
 def test_a_model_of_another_size_is_refused():
     with pytest.raises(UserError, match=r"runs/toy was pretrained with another: D=16 instead of 8"):
         start_from(RUN, dict(D=16))
+
+
+def test_a_field_that_the_run_left_out_has_its_default_there():
+    assert start_from(RUN, dict(norm="post")).model["norm"] == "post"
+    with pytest.raises(UserError, match="norm='pre' instead of 'post'"):
+        start_from(RUN, dict(norm="pre"))

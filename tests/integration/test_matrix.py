@@ -25,6 +25,8 @@ BACKBONES = {
     ),
     "CNN": dict(name="text_cnn", V=V, D=8, filters=((2, 4), (3, 4)), activation="tanh"),
     "RCNN": dict(name="text_rcnn", V=V, D=8, U=4, F=8),
+    "TextRNN I": dict(name="text_rnn", V=V, D=8, U=8),
+    "TextRNN III": dict(name="text_rnn", V=V, D=8, U=8, sharing="shared"),
 }
 OBJECTIVES = {
     "mlm": dict(nsp=False),
@@ -51,9 +53,13 @@ EMPTY = {
     ("plm", "merged GRUs"): "has read what came before and nothing else",
     ("plm", "CNN"): "sees the words around: it takes lengths",
     ("plm", "RCNN"): "has read the words around: it takes lengths",
+    ("mlm", "TextRNN I"): "reads one way: it takes a causal mask",
+    ("clm", "TextRNN III"): "reads what comes, too",
+    ("plm", "TextRNN I"): "reads texts from end to end",
+    ("plm", "TextRNN III"): "reads texts from end to end",
     **{
         ("bilm", name): "layers of its own for each direction.* set model.name='elmo'"
-        for name in ("GRU", "merged GRUs", "AWD-LSTM", "CNN", "RCNN")
+        for name in ("GRU", "merged GRUs", "AWD-LSTM", "CNN", "RCNN", "TextRNN I")
     },
 }
 FULL = [(o, b) for o in OBJECTIVES for b in BACKBONES if (o, b) not in EMPTY]

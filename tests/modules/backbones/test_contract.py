@@ -99,7 +99,7 @@ REFUSED = [
     ("text_rcnn", {}, CAUSAL, "has read what comes"),
     ("text_rcnn", {}, GROUPED, "it takes lengths, not groups_BL"),
     ("text_rnn", dict(sharing="shared"), CAUSAL, "reads what comes, too"),
-    ("text_rnn", {}, CAUSAL & GROUPED, "no groups_BL"),
+    ("text_rnn", dict(sharing="shared"), GROUPED, "no groups_BL"),
     ("recurrent", dict(Z=2), CAUSAL, "the second direction .* sees what comes"),
     ("recurrent", dict(Z=1), Mask(), "sees nothing of what comes"),
     ("recurrent", dict(Z=2), GROUPED, "documents in one row are read in one direction"),
