@@ -162,7 +162,8 @@ FINETUNING = {"optim.steps": COUNT_OR_NONE}  # 0: as many as the epochs have
 # What is a section by another name, and what a mapping's keys are no names of fields in.
 ALIASES = (
     (r"^(first_phase|evals\.[^.]+)\.", "batches."),
-    (r"^corpus\.(tokens|data)\.", r"\1."),
+    (r"^corpus\.tokens\.", "tokens."),
+    (r"^corpus\.data\.([^.]+\.)?", "data."),  # of one data set, or of several by name
     (r"^tasks\.[^.]+\.weight$", "task.weight"),
     (r"^tasks\.[^.]+\.", ""),
     (r"^task\.parts\.[^.]+\.", "task."),
