@@ -38,8 +38,6 @@ def test_the_command_judges_runs_and_words_side_by_side(run, toy, tmp_path):
     printed = [f"{x['all']:.2f}" for x in saved["runs"].values()]
     assert next(row for row in rows if row.startswith("all ")).split()[1:] == printed
     assert out.with_suffix(".png").exists()
-    again = commands.run(*command, environment=toy.environment())
-    assert (again.returncode, "out.json is there already" in again.stderr) == (1, True)
 
 
 def test_a_run_without_that_pooling_is_refused(run):

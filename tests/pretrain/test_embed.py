@@ -1,8 +1,6 @@
 """`pretrain.embed`: all lines of a text come to the file, also after a kill or an error."""
 
 import json
-import signal
-import sys
 
 import h5py
 import jax
@@ -13,6 +11,7 @@ from pretrain import embed
 from pretrain.distributed.sharding import make_mesh
 from pretrain.inference import embedding_file, vector_tables
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.locks import lock_workdir
 from tests.support import commands
 from tests.support import tiny_runs as toys
 from tests.support.tiny_models import STEP, drawn, save
@@ -71,10 +70,9 @@ def test_the_file_is_as_readers_of_elmo_files_expect_it(run, write, text, lines,
     assert not (tmp_path / "out.h5.partial").exists()
 
 
-def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
-    write, text, tmp_path, monkeypatch
-):
+def test_after_an_error_or_a_kill_finished_blocks_are_kept(write, text, tmp_path, monkeypatch):
     write(text, tmp_path / "straight.h5")
+    out, partial = tmp_path / "out.h5", embedding_file.partial_folder(tmp_path / "out.h5")
     add = embedding_file.add_sentence
 
     def fails(file, number, *rest):
@@ -84,10 +82,14 @@ def test_after_an_error_finished_blocks_are_kept_and_the_others_made(
 
     monkeypatch.setattr(embedding_file, "add_sentence", fails)
     with pytest.raises(UserError, match=r"00000002.h5: cannot be written: no space left"):
-        write(text, tmp_path / "out.h5")
+        write(text, out)
     monkeypatch.setattr(embedding_file, "add_sentence", add)
-    assert write(text, tmp_path / "out.h5")[-1].startswith("3 sentences")
-    toys.assert_same(read(tmp_path / "out.h5"), read(tmp_path / "straight.h5"))
+    (partial / ".00000002.h5.draft").write_bytes(b"what a killed process leaves")
+    with lock_workdir(partial), pytest.raises(UserError, match="in use by pid"):
+        write(text, out)
+    assert not out.exists()
+    assert write(text, out)[-1].startswith("3 sentences")
+    toys.assert_same(read(out), read(tmp_path / "straight.h5"))
 
 
 def fail(*_):
@@ -122,37 +124,6 @@ def test_a_table_of_several_vectors_a_line_is_refused(write, text, tmp_path):
     for options in (dict(), dict(layers="top"), dict(pool="mean", layers="all")):
         with pytest.raises(UserError, match=r"out.npy: holds a vector for each line: say --pool"):
             write(text, tmp_path / "out.npy", **options)
-
-
-KILLED = """
-import sys, time
-from pathlib import Path
-from pretrain import embed
-from pretrain.inference import embedding_file as vectors
-from pretrain.inference import trained_run as finished
-add = vectors.add_sentence
-def slowly(*sentence):
-    add(*sentence)
-    time.sleep(0.2)
-vectors.add_sentence, embed.LINES = slowly, 3
-workdir, text, out = map(Path, sys.argv[1:])
-embed.embed(finished.load_run(workdir), text, out, tokens=64)
-"""
-
-
-def test_a_kill_in_mid_write_loses_one_block_and_changes_nothing(run, write, toy, text, tmp_path):
-    write(text, tmp_path / "straight.h5")
-    out, workdir = tmp_path / "out.h5", run("clm").workdir
-    process = toy.begin([sys.executable, "-c", KILLED, workdir, text, out], devices=1)
-    begun = embedding_file.partial_folder(out) / ".00000001.h5.draft"
-    toys.wait_for(begun.exists, process)
-    with pytest.raises(UserError, match="in use by pid"):
-        write(text, out)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert not out.exists()
-    assert write(text, out)[-1].startswith(f"{9 - 3 * 1} sentences")
-    toys.assert_same(read(out), read(tmp_path / "straight.h5"))
 
 
 def test_what_was_begun_from_something_else_is_refused_by_name(

@@ -1,4 +1,4 @@
-"""Corpora of chosen sizes, and the loop of BERT's own code written out, for the tests of pairs."""
+"""Corpora of chosen sizes, and how BERT's own code cuts a pair, for the tests of pairs."""
 
 import itertools
 import types
@@ -51,74 +51,6 @@ def sentences_of(corpus, documents):
         cuts = [*(int(i) for i in inside), int(end) - 1]
         spans.append([(i, j) for i, j in itertools.pairwise(cuts) if i < j])
     return spans
-
-
-# --- the original's loop, one sentence at a time -------------------------------------------------
-
-
-def sample_plainly(layout, epoch):
-    """Lists (A, B, follows) before truncation; A and B are lists of sentences' spans."""
-    rng = make_rng(layout.seed, pairs.INSTANCES, epoch)
-    documents = sentences_of(layout.corpus, layout.documents)
-    fixed = sample_targets(layout, rng, len(documents)) if layout.faithful else None
-    live, rows = [(d, 0) for d in range(len(documents))], []
-    while live:
-        sizes = [fixed[d] for d, _ in live] if fixed else sample_targets(layout, rng, len(live))
-        chances = rng.random((4, len(live))).T
-        chunks = [take_chunk(documents[d], i, n) for (d, i), n in zip(live, sizes, strict=True)]
-        owed = (len(rows) + len(live)) / 2 - sum(follows for *_, follows in rows)
-        odds = 0.5 if layout.faithful else owed / max(1, sum(len(c) > 1 for c in chunks))
-        new = [
-            lay_row(documents, d, *each, odds)
-            for (d, _), *each in zip(live, chunks, sizes, chances, strict=True)
-        ]
-        live = [
-            (d, i + len(a) + follows * len(b))
-            for (d, i), (a, b, follows) in zip(live, new, strict=True)
-        ]
-        live = [(d, i) for d, i in live if i < len(documents[d])]
-        rows += new
-    return rows
-
-
-def lay_row(documents, own, sentences, size, chances, odds):
-    """Splits a chunk into A and B, or takes it as A with a B of another document."""
-    where, coin, *elsewhere = chances
-    cut = 1 + int(where * (len(sentences) - 1))
-    a, b = sentences[:cut], sentences[cut:]
-    follows = bool(b) and coin < odds
-    return (
-        a,
-        b if follows else take_elsewhere(documents, own, size - count_tokens(a), *elsewhere),
-        follows,
-    )
-
-
-def sample_targets(layout, rng, count):
-    full = layout.L - 3
-    coins, sizes = rng.random((2, count))
-    return [
-        2 + int(size * (full - 1)) if coin < layout.short_seq_prob else full
-        for coin, size in zip(coins, sizes, strict=True)
-    ]
-
-
-def count_tokens(spans):
-    return sum(j - i for i, j in spans)
-
-
-def take_chunk(sentences, first, size):
-    """Takes whole sentences until `size` tokens are reached, or there are no more."""
-    taken = []
-    while first + len(taken) < len(sentences) and (not taken or count_tokens(taken) < size):
-        taken.append(sentences[first + len(taken)])
-    return taken
-
-
-def take_elsewhere(documents, own, size, which, where):
-    others = [sentences for d, sentences in enumerate(documents) if d != own]
-    sentences = others[int(which * len(others))]
-    return take_chunk(sentences, int(where * len(sentences)), size)
 
 
 def truncate_plainly(a, b, size):

@@ -8,7 +8,7 @@ import pytest
 from modules.backbones import text_mask
 from pretrain.diagnostics.run_gradients import measure_rows, measure_run
 from pretrain.runtime.errors import UserError
-from tests.support.tiny_models import KINDS, drawn
+from tests.support.tiny_models import drawn
 
 pytest_plugins = ["tests.support.tiny_models"]
 WORDS = "the state of the union is not what we were and so on "
@@ -34,7 +34,7 @@ def test_gradients_by_inputs_are_those_by_rows_of_the_table(run, kind):
     assert not backbone.is_causal or not expected_L[last + 1 :].any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["mlm", "bilm"])
 def test_a_runs_gradients_reach_every_token_before_the_last(run, kind, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(8 * f"{WORDS}\n")
