@@ -101,6 +101,7 @@ def list_recipes(config) -> dict[str, ConfigDict]:
     has_folds = folds > 0 and data.get("fold") is None
     recipes = {}
     for number, fold in itertools.product(range(count), range(folds if has_folds else 1)):
+        # A copy: a job writes into its recipe what follows from its own data, as the steps.
         recipe = config.copy_and_resolve_references()
         recipe.seed = config.seed + number
         if has_folds:
@@ -121,6 +122,7 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     for name, section in sections.items():
         tell = name_lines(name, say)
         examples[name] = read_examples(section.data, tell, config.get("max_train_examples", 0))
+    # After the data: a mistake in them is told before a model is opened.
     pretrained = load_run(Path(config.init).expanduser()) if config.init else None
     start = begin(config, pretrained, sections, examples)
     backbone, parts = start.backbone(), {}

@@ -44,6 +44,7 @@ def main(_) -> None:
     out = pathlib.Path(OUT.value) if OUT.value else None
     if out and out.suffix != ".json":
         raise UsageError(f"--out={out}: want a name that ends in .json")
+    # Before minutes of reading, of which nothing could then be written.
     if out:
         arguments.check_unused(out)
     pairs, notes = judgement.read_pairs(PAIRS.value)

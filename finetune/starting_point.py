@@ -144,6 +144,7 @@ def start_from(
 def check_direction(run: Run, text_format: str) -> None:
     """Raises a UserError if a language model was trained in the other direction."""
     backward = run.config.get("batches", {}).get("backward")
+    # Only language models of one direction say it; all others read both ways, or do not mind.
     if backward is not None and backward != load_format(text_format).backward:
         raise UserError(
             f"text_format={text_format!r}: {run.workdir} was trained with "

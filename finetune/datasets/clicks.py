@@ -82,8 +82,10 @@ def read(
         searches.setdefault(row["id"], []).append(row)
     examples, skipped = list[Example](), Skipped()
     for number, shown in enumerate(searches.values()):
+        # The order of a log is that of writing; users saw that of the page.
         if position != "":
             shown.sort(key=lambda row: parse_number(row["position"], row["where"]))
+        # Whoever clicked nothing may have read nothing: of that nothing is learned.
         if not any(row["label"] > 0 for row in shown):
             skipped.add("searches without a click", shown[0]["where"])
             continue
@@ -97,9 +99,11 @@ def _choose_results(
 ) -> list[Example]:
     """Chooses what was clicked and what counts as irrelevant, in their order."""
     clicks = [i for i, row in enumerate(shown) if row["label"] > 0]
+    # What stands below the last click may never have been seen.
     end = clicks[-1] if negatives == "skip_above" else len(shown)
     others = np.array([i for i in range(end) if i not in clicks], int)
     if ratio:
+        # By seed and search, so that every process draws the same.
         others = shuffle_array(others, *key)[: ratio * len(clicks)]
     return [shown[i] for i in sorted([*clicks, *others.tolist()])]
 
@@ -115,6 +119,7 @@ def _add_scores(rows: list[Example], path: str) -> None:
         raise UserError(f"{path}: {len(lines):,} predictions of {len(rows):,} rows")
     for row, (number, line) in zip(rows, lines, strict=True):
         prediction, where = files.parse_json(line, path), f"{path}, line {number}"
+        # A regression has a value; of a classification the last class is the relevant one.
         value = prediction.get("value")
         if value is None:
             value = [*files.field(prediction, "probabilities", dict, where).values()][-1]
@@ -140,6 +145,7 @@ def _join_list(rows: list[Example]) -> Example:
     return {
         "query": first["texts"][0],
         "candidates": [" ".join(row["texts"][1:]) for row in rows],
+        # Below 0 logs mean nothing worse than not clicked, and gains would be negative.
         "relevance": [max(row["label"], 0.0) for row in rows],
         "features": [row["features"] for row in rows],
         "scene": first["scene"],

@@ -79,11 +79,13 @@ def judge(
     Returns:
         JSON.  Correlations are times 100, as they are published; "cosines" are by file.
     """
+    # Each text once: files of STS repeat many sentences.
     numbers = {text: 0 for x in pairs for pair in x.texts for text in pair}
     numbers = {text: i for i, text in enumerate(numbers)}
     places = [np.array([[numbers[t] for t in pair] for pair in x.texts]) for x in pairs]
     all_texts = [text for x in pairs for pair in x.texts for text in pair]
     ranked = metrics.rank_tokens(reader.list_tokens(all_texts)) if reader.averages else []
+    # Only of an average can single tokens be left out.
     counts = LEFT_OUT if reader.averages else LEFT_OUT[:1]
     vectors_KND = reader.read(list(numbers), [frozenset(ranked[:k]) for k in counts])
     process = post.fit(vectors_KND[0])
@@ -131,6 +133,7 @@ def score_files(
 def measure_room(x_ND: np.ndarray) -> dict[str, Any]:
     """Measures how much of the sphere vectors take: little, where they have collapsed."""
     shares_D = metrics.singular_shares(x_ND)
+    # The same ones for every run, so that runs can be compared.
     some = np.random.default_rng(0).permutation(len(x_ND))[:SENTENCES]
     return {
         "sentences": len(x_ND),

@@ -70,10 +70,12 @@ class Mixture:
         self.seed, self.kind, self.power = seed, kind, power
         parts = list(layouts.values())
         self.B = parts[0].B
+        # A step of all tasks reads a batch of each.
         self.L = (sum if kind == "all" else max)(x.L for x in parts)
         self.size = (max if kind == "all" else sum)(x.size for x in parts)
         self.counts_T = count_steps([x.steps_per_epoch for x in parts], kind, power)
         self.steps_per_epoch = -(-self.size // self.B)
+        # Two: batches are read ahead, over the end of a block.
         self._draw_order = functools.lru_cache(2)(self._shuffle_block)
 
     def shapes(self) -> Shapes:
@@ -87,6 +89,7 @@ class Mixture:
         block, place = divmod(step, int(self.counts_T.sum()))
         order = self._draw_order(block)
         task = order[place]
+        # How often the task came before is the number of its batch: none is read twice or left out.
         before = block * self.counts_T[task] + (order[:place] == task).sum()
         return {self.names[task]: int(before)}
 

@@ -53,6 +53,7 @@ class TaskData(Defaults):
                 of the examples, sorted.
             metrics: of `classification.METRICS`, of held-out pairs whose labels are numbers.
         """
+        # A file may number its classes; a recipe names them by strings.
         present = {str(x["label"]) for x in examples if x["label"] is not None}
         self.inputs, self.metrics = inputs, check_metrics(metrics)
         self.labels = list(labels) or sorted(present)
@@ -80,6 +81,7 @@ class TaskData(Defaults):
         if features and len(self.labels) < 2:
             raise UserError(f"task.loss.features={features!r}: the training pairs have no classes")
         classifier = PairClassifier(len(self.labels), features, dropout) if features else None
+        # Systems differ in the state that speaks for a text: BERT's first, XLNet's last.
         head["pool"] = head.get("pool") or self.inputs.format.pool
         vector = plugins.construct(SentenceVector, backbone, **head)
         named = {"loss": loss.pop("name")} if "name" in loss else {}
@@ -101,11 +103,13 @@ class TaskData(Defaults):
         Raises:
             UserError: examples have unequally many texts.
         """
+        # Arrays [B, O, L] have equally many texts of every example.
         count = len(examples[0]["texts"])
         if others := [x for x in examples if len(x["texts"]) != count]:
             raise UserError(
                 f"{others[0]['where']}: {len(others[0]['texts'])} texts, and the first has {count}"
             )
+        # Each by itself: a sentence's vector must not depend on what it is compared with.
         single = [{"texts": [text]} for x in examples for text in x["texts"]]
         arrays, notes = frame_texts(self.inputs, single)
         self.notes += notes
@@ -223,6 +227,7 @@ class Task(nn.Module):
         """Computes the loss of a training batch; held-out pairs have `TaskData.scores` alone."""
         if train or self.is_initializing():
             return self.compare_rows(self.encode_rows(batch, train=train), batch, train=train)
+        # Not a loss, which would depend on the other rows that the batch happens to have.
         return {}
 
     def encode_rows(self, batch, *, train: bool):
@@ -232,9 +237,11 @@ class Task(nn.Module):
         """
         rows, _ = flatten_options(batch)
         kinds = self.views if self.positives == "views" else self.views[:1]
+        # A key for each: equal cuts in both views would make a pair alike for nothing.
         keys, views = jax.random.split(self.make_rng("corrupt"), len(kinds)), []
         for kind, rate, key in zip(kinds, self.rates, keys, strict=False):
             view = augmentations.draw_view(kind, key, rows["valid_BL"], self.backbone.D, rate)
+            # Not while parameters are made, of which its gradient would have none.
             if kind == augmentations.ADVERSARIAL and not self.is_initializing():
                 view = view._replace(noise_BLD=self.find_noise(batch, train=train))
             views.append(view)
@@ -249,6 +256,7 @@ class Task(nn.Module):
         h_BLD, valid_BL = encode_views(
             self.backbone, get_tokens(rows), views, segments_BL=segments_BL, train=train
         )
+        # Always the pooling of training: held-out pairs, read by `eval_pool`, come by `predict`.
         z_BD = self.head(h_BLD[None], valid_BL, train=True).astype(jnp.float32)
         return z_BD.reshape(-1, options, len(views), z_BD.shape[-1])
 
@@ -263,6 +271,7 @@ class Task(nn.Module):
 
         none_BLD = jnp.zeros((*rows["valid_BL"].shape, self.backbone.D))
         (grads_BLD,) = nn.grad(total, self, none_BLD)
+        # A constant of the loss: the way to the noise is not learned through.
         return jax.lax.stop_gradient(augmentations.normalize_noise(grads_BLD, self.noise_norm))
 
     def compare_rows(self, vectors: Mapping[str, Any], batch, *, train: bool):
@@ -290,6 +299,7 @@ class Task(nn.Module):
             return sum(compute_loss(self, *pair, None, weight_B) for pair in pairs)
         if options == 1 and not self.is_initializing():
             raise UserError("task.loss.positives='texts': an example of one text has no positive")
+        # min: the example that parameters are made with may have one text.
         positives_BD = z_BOD[:, min(1, options - 1)]
         negatives_BD = z_BOD[:, 2] if options > 2 else None
         return compute_loss(self, z_BOD[:, 0], positives_BD, negatives_BD, weight_B)
@@ -300,6 +310,7 @@ class Task(nn.Module):
         logits_BC = self.classifier(z_BOD[:, 0], z_BOD[:, -1], train=train)
         label_B = batch.get("label_B", jnp.zeros(len(z_BOD), jnp.int32))
         known_B = (label_B >= 0).astype(jnp.float32)
+        # -1 would be taken from the end of the logits; what 0 gives instead weighs nothing.
         label_B = jnp.maximum(label_B, 0)
         nats_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, label_B)
         return nats_B * known_B, logits_BC.argmax(-1) == label_B, known_B

@@ -75,6 +75,7 @@ class TaskData(Defaults):
         by_part = {name: part.arrays(examples) for name, part in self.parts.items()}
         for part in self.parts.values():
             self.notes += part.notes
+            # Or the next split would say them again.
             part.notes.clear()
         # Rows of those parts whose labels have places in them.
         placed = [name for name, arrays in by_part.items() if has_places(arrays)]
@@ -87,6 +88,7 @@ class TaskData(Defaults):
                 f"{rows:,} rows, and each has one label"
             )
         for name in placed:
+            # A label would otherwise stand at another part's word.
             if any((by_part[name][x] != shared[x]).any() for x in ROWS if x in shared):
                 raise UserError(f"task.parts.{name} frames texts otherwise than {placed[0]} does")
         labels = {
@@ -174,6 +176,7 @@ class Task(nn.Module):
 
     def _rows(self, name: str, batch, h_BLD) -> dict[str, Any]:
         shared = {k: x for k, x in batch.items() if "." not in k}
+        # The states in place of what was read: no part reads the row again.
         return {**shared, **select_part(name, batch), "h_BLD": h_BLD}
 
     def predict(self, batch):

@@ -117,6 +117,7 @@ class TaskData(Defaults):
                 dev, and 0.5 until that is known.
             n_best: answers listed for each question, with probabilities; 1: no list.
         """
+        # As the authors of the format scored it, whose numbers are to be met.
         if conditional is None:
             conditional = inputs.format.conditional_end
         if unanswerable is None:
@@ -133,6 +134,7 @@ class TaskData(Defaults):
             n_best=n_best,
         )
         self.conditional, self.unanswerable = conditional, unanswerable
+        # The even odds, until dev has told a better one.
         self.threshold = threshold if threshold >= 0 else 0.5
         self.finder = AnswerFinder(self.questions, max_answer, conditional)
         self.n_best = n_best
@@ -204,6 +206,7 @@ class TaskData(Defaults):
         best = [next(iter(answer.texts), "") for answer in answers]
         truth = [[answer["text"] for answer in x["answers"]] for x in examples]
         if not self.unanswerable:
+            # Of a question without an answer SQuAD 1.1 knows nothing: it counts as an error.
             right = [answer if texts else None for answer, texts in zip(best, truth, strict=True)]
             return question_answering.squad1(right, [texts or [""] for texts in truth])
         none = [answer.none for answer in answers]
@@ -216,6 +219,7 @@ class TaskData(Defaults):
         return [self._format(x, answer) for x, answer in zip(examples, answers, strict=True)]
 
     def _format(self, example: dict, answer: Answer) -> dict:
+        # Nor is there one where no permitted span has any text.
         silent = not answer.texts or (self.unanswerable and answer.none > self.threshold)
         line = {
             "id": example["id"],
@@ -224,6 +228,7 @@ class TaskData(Defaults):
         }
         if self.n_best == 1:
             return line
+        # Less the highest, so that none overflows.
         share = np.exp(np.array(answer.scores) - max(answer.scores, default=0.0))
         pairs = zip(answer.texts, (share / share.sum()).tolist(), strict=True)
         return line | {"n_best": [{"text": x, "probability": p} for x, p in pairs]}

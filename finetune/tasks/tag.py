@@ -128,6 +128,7 @@ class TaskData(Defaults):
         chain = CRF(len(self.labels)) if fields.pop("crf", False) else None
         constrained = fields.pop("constrained", False)
         emissions = plugins.construct(Emissions, len(self.labels), **fields)
+        # A tuple: the fields of a module are hashed.
         labels, learned = tuple(self.labels), self.tag_set.learned
         return plugins.construct(
             Task, backbone, encoder, emissions, chain, labels, learned, constrained, **loss

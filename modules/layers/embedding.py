@@ -80,6 +80,7 @@ class Embedding(nn.Module):
         """
         L = tokens_BL.shape[1]
         if L > self.L:
+            # JAX would clamp the index, and give the last position to all of the rest.
             raise ValueError(f"a row of {L} tokens is longer than the model's L={self.L} positions")
         positions_BL = jnp.arange(L)[None] if positions_BL is None else positions_BL
         x_BLD = self.token_VD[tokens_BL] + self.position_LD[positions_BL]

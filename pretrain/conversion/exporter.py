@@ -58,9 +58,11 @@ def export_weights(
     module = find_system(run, kind, system)
     kind = choose_kind(module, run, kind)
     dtype = dtype or read_dtype(workdir)
+    # Before the shapes are read: what cannot be pooled there is refused at once.
     if sentences:
         check_form(run, sentences, module.KINDS[kind].model_type)
     shapes = read_shapes(run)
+    # A fine-tuned run has a task in its place, for which no release has room.
     if "objective" not in run.config:
         whole, shapes = shapes, {k: x for k, x in shapes.items() if k.startswith("backbone/")}
         say(f"left behind: {len(whole) - len(shapes)} parameters of the task")
@@ -162,6 +164,7 @@ def read_shapes(run: Run) -> dict[str, tuple[int, ...]]:
     for step in list_steps(folder):
         try:
             leaves = verification.read_record(folder / str(step))["leaves"]
+        # An older one has the same shapes, and whoever reads the weights falls back on it, too.
         except DamagedError:
             continue
         return {
@@ -180,6 +183,7 @@ def group_arrays(table: Table) -> Iterator[tuple[list[str], list[str]]]:
         names: dict[str, None] = {}
         for ours in group:  # grows
             names |= {link.theirs: None for link in left.pop(ours)}
+            # An array of theirs may hold parts of several parameters, as ELMo's kernels do.
             also = (link.ours for name in names for link in theirs[name])
             group += [x for x in dict.fromkeys(also) if x in left and x not in group]
         yield group, list(names)
@@ -221,6 +225,7 @@ def read_pooler(run: Run, form: SentenceForm, shapes: Shapes) -> list[np.ndarray
 
 
 def read_parameter(run: Run, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    # On one device, whatever mesh the run was trained on: it is written from there.
     like = jax.ShapeDtypeStruct(
         shape, jnp.float32, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])
     )

@@ -41,6 +41,7 @@ def detect_release(path: Path, kind: str = "", system: str = "") -> tuple[str, s
     """
     if not os.path.exists(path):
         raise UserError(f"{path} does not exist")
+    # A configuration lies beside a file of weights.
     folder = path if path.is_dir() else path.parent
     with explain_read_errors(folder):
         os.listdir(folder)  # patterns are silent about a folder that cannot be read
@@ -54,6 +55,7 @@ def detect_release(path: Path, kind: str = "", system: str = "") -> tuple[str, s
         return fits[0]
     if not fits:
         raise UserError(f"{folder} holds no weights of a kind that is known: see the README")
+    # The one name that settles it: of a kind where the system is clear, else of the system.
     option = "--kind" if len({system_name for system_name, _ in fits}) == 1 else "--system"
     names = ", ".join(sorted({fit[option == "--kind"] for fit in fits}))
     what = "kinds" if option == "--kind" else "systems"
@@ -64,6 +66,7 @@ def _is_kind(folder: Path, kind: systems.Kind) -> bool:
     markers = [path for path in folder.glob(kind.marker_file) if path.is_file()]
     if not markers or (kind.weights and not any(folder.glob(kind.weights))):
         return False
+    # Every model of Hugging Face's has a config.json: what it says inside tells them apart.
     if not kind.model_type:
         return True
     config = read_json(markers[0])
@@ -98,6 +101,7 @@ def import_weights(
     """
     system, kind = detect_release(path, kind, system)
     module = systems.load_system(system)
+    # Before gigabytes are read for a folder that will not take them.
     drafts.check_vacant(workdir, PARTS[-1:])
     with _open_arrays(path, module.KINDS[kind]) as arrays:
         folder = path if path.is_dir() else path.parent
@@ -108,6 +112,7 @@ def import_weights(
         shapes = _read_shapes(release)
         table = module.build_table(kind, shapes, list(arrays.specs))
         reconciliation = reconcile(table, shapes, arrays.specs, ignore, arrays.others)
+        # Before the draft: a broken tie is told without a byte written.
         _check_copies(arrays, reconciliation)
         origin = _describe_origin(system, source, reconciliation, release)
         with drafts.draft_run(workdir, PARTS, say) as draft:
@@ -123,6 +128,7 @@ def import_weights(
 
 def _open_arrays(path: Path, kind: systems.Kind) -> Arrays:
     where = path
+    # TensorFlow's reader finds its index itself; without a pattern the folder is the release.
     if path.is_dir() and kind.weights and kind.format != "tensorflow":
         where = sorted(path.glob(kind.weights))[0]
     return importlib.import_module(f"pretrain.formats.{kind.format}").open_arrays(where)
@@ -134,6 +140,7 @@ def _read_shapes(release: ReleaseSpec) -> dict[str, tuple[int, ...]]:
         head = language_model.build(backbone, **release.head)
     except (TypeError, ValueError) as error:
         raise UserError(f"its configuration makes no model of ours: {error}") from error
+    # Shapes alone: the machine may have room for the weights once, and not twice.
     parts = {
         "backbone": jax.eval_shape(lambda: init_params(backbone)),
         "head": language_model.param_shapes(head),
@@ -149,6 +156,7 @@ def _check_copies(arrays: Arrays, reconciliation: Reconciliation) -> None:
 
 
 def _write(draft: Path, arrays: Arrays, reconciliation: Reconciliation, shapes: Shapes) -> None:
+    # A generator: one parameter at a time is in memory.
     leaves = (
         (f"params/{name}", assemble(arrays, reconciliation.mapped.get(name, []), shape))
         for name, shape in shapes.items()
@@ -162,6 +170,7 @@ def _write(draft: Path, arrays: Arrays, reconciliation: Reconciliation, shapes: 
 def assemble(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
     """Assembles a parameter, float32, of the arrays that its parts are in; of none: zeros."""
     whole = allocate_aligned(shape)
+    # What no array has is zeros, as `Table.absent` says to the user.
     whole[...] = 0
     for link in links:
         whole[link.at] = link.read(arrays.read(link.theirs), shape[len(link.at) :])
@@ -205,9 +214,11 @@ def _describe_origin(
         system=system,
         kind=source.kind,
         folder=str(source.folder.resolve()),
+        # Of which download a run was made can be told for as long as it is there.
         files={path.name: _hash_file(path) for path in _list_files(source.folder)},
         options={name: value for name, value in source.options.items() if value is not None},
         switches=release.model | {"padding": load_format(release.text_format).padding},
+        # In what an export writes; of several types in the one that holds all.
         dtype=types.pop() if len(types) == 1 else "float32",
         ignored=reconciliation.ignored,
         copies=reconciliation.copies,

@@ -134,6 +134,7 @@ def merge_models(
     Returns:
         (the section, notes that name what differs)
     """
+    # Fields of another architecture say nothing about this one.
     if wanted.get("name") != model["name"]:
         wanted = {"name": wanted.get("name")}
     free = modules.load_backbone(model["name"]).FREE_FIELDS
@@ -195,6 +196,7 @@ def restore_params(
 
     def prepare(params: dict[str, Any]) -> dict[str, Any]:
         old, step = load_params(run)
+        # A head is of its objective: scores of one mean nothing to another.
         used = {name: x for name, x in old.items() if is_same or name.startswith("backbone/")}
         moved = [name for name in used if rows and _has_vocabulary(name)]
         merged, table = transfer.merge(named_leaves.flatten(params), used, grow, moved)
@@ -232,6 +234,7 @@ def restore_optimizer(
     def prepare(opt: Any) -> Any:
         new = named_leaves.flatten({"opt": opt})
         old = transfer.describe_leaves(run.workdir, "opt/")
+        # Compared before gigabytes of averages are read.
         if {name: x.shape for name, x in new.items()} != {name: x.shape for name, x in old.items()}:
             raise UserError("init_optimizer: the run has another optimiser, or other parameters")
         saved, _ = transfer.load({"opt": opt}, run.workdir, "opt/")

@@ -29,11 +29,13 @@ def load_run(workdir: str | pathlib.Path, *, needs_backbone: bool = True) -> Run
     Raises:
         UserError: the folder holds no run, or one without a backbone that is needed.
     """
+    # Orbax takes no relative path.
     workdir = pathlib.Path(workdir).absolute()
     if not (workdir / "config.json").exists():
         raise UserError(f"{workdir} holds no run: it has no config.json")
     config = ConfigDict(read_config(workdir))
     backbone = None
+    # A task's own network may read words without a backbone.
     if config.model or needs_backbone:
         execution = config.get("execution")
         backbone = call_section("model", modules.build, config.model, execution=execution)
@@ -95,6 +97,7 @@ def load_named_params(run: Run, layout: Layout, within: str = "") -> tuple[Leave
         UserError: there is no checkpoint, or none verifies.
     """
     folder, key = weights_folder(run), f"{weights_key(run)}/"
+    # As the checkpoint has them, which need not be as the recipe would make them.
     like = layout.add_shardings(nest(describe_leaves(folder, key + within)))
     state, step = load(like, folder, key + within)
     return {name.removeprefix(key): x for name, x in flatten(state).items()}, step

@@ -49,6 +49,7 @@ class Objective(nn.Module):
 
     def __call__(self, batch, *, train: bool):
         h_BLD, dropped_BLD, next_BL, weights_BL = self._predict(batch, train=train)
+        # Held-out numbers are without penalties, which belong to no likelihood.
         if not train:
             return self._evaluate(batch, h_BLD, next_BL, weights_BL)
         states = dropped_BLD, next_BL, weights_BL, self.backbone.table()
@@ -85,6 +86,7 @@ class Objective(nn.Module):
         B, _, D = h_BLD.shape
         shape = B, self.cache_window, D, h_BLD.dtype
         state = self.variable("state", "cache", neural_cache.init_cache, *shape)
+        # A row that does not go on has an empty cache, whatever its place held before.
         count_B = jnp.where(batch["continues_B"], state.value.count_B, 0)
         cache, next_BL = state.value._replace(count_B=count_B), batch["next_BL"]
         p_BL, is_filled_BL, new = neural_cache.predict(
@@ -118,6 +120,7 @@ class Objective(nn.Module):
             batch["tokens_BL"], mask=mask, memory=state and state.value, train=train
         )
         save_memory(self, state, new)
+        # `tar` is of the states as they are, `ar` of what the softmax reads, as the paper has it.
         dropped_BLD = Dropout(self.dropout, shared=(1,))(h_BLD, train=train)
         return h_BLD, dropped_BLD, next_BL, batch["loss_mask_BL"] * batch["weight_B"][:, None]
 

@@ -151,6 +151,7 @@ def load_hooks(hooks: Sequence[Hook], position: Mapping[str, Any]) -> Report:
     report = Report(pending=list(position.get("pending", ())), finished_by=finished_by)
     for hook in hooks:
         hook.load_state_dict(find_saved_state(position, hook.name), report)
+    # All hooks first: one of them may take its name back.
     if report.finished_by:
         report.finish()
     return report
@@ -210,6 +211,7 @@ class Evaluate(Hook):
         held_out: dict[str, float] = {}
         for name, data in self.evals.items():
             values = self._evaluate(name, state.evaluated_params, data)
+            # Half of an evaluation is none: whoever resumes repeats it.
             if values is None:
                 return report.interrupt()
             held_out |= {f"{name}/{k}": v for k, v in values.items()}
@@ -231,6 +233,7 @@ class Evaluate(Hook):
 
     def _evaluate(self, name: str, params, data) -> dict[str, float] | None:
         total = self.steps.evaluate(params, data, self.stop, self.batches)
+        # None: a request to stop broke it off.
         if total is None or not self.score:
             return total and metrics.compute_means(total)
         outputs = self.steps.predict(params, data, self.stop)

@@ -123,6 +123,7 @@ def run(
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
+        # Of each batch a process reads the rows of its own devices.
         batches = read_training(train, int(state.step), lambda data: steps.layout.find_rows(data.B))
         for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
             with watch(f"training on {describe_batch(batch)}", step), profile(step):
@@ -203,6 +204,7 @@ def restore_or_init(
     Raises:
         UserError: the checkpoint belongs to other data.
     """
+    # By shapes and shardings alone: beside a state of numbers there may be no room for it.
     restored = saved.restore(steps.like)
     if restored is None:
         state = steps.init()
@@ -227,6 +229,7 @@ def repeat_evaluation(
     """
     if not report.pending:
         return state
+    # Its numbers come again, and are to stand in the file once.
     writer.forget_evaluation(int(state.step))
     # The evaluation always: the pending hooks read its numbers in the report.
     pending = [hook for hook in hooks if hook is evaluate or hook.name in report.pending]

@@ -127,6 +127,7 @@ def read_release(source: Source) -> ReleaseSpec:
     if V:
         tokens = read_vocabulary(source, lower)
         notes = fields.check_vocabulary(tokens, V, source.folder)
+    # A sample of as many words as there are is the full softmax.
     samples = fields.read_size(options, "n_negative_samples_batch", where)
     sampled = fields.map_value(options, "sample_softmax", SWITCH, where) and samples < V
     samples = samples if sampled else 0

@@ -98,6 +98,7 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     """
     there = set(names)
     rows = HUGGING_FACE if kind == "hugging_face" else TENSORFLOW
+    # A bare XLNetModel is saved without the name that models around it give it.
     if kind == "hugging_face" and there and not any(name.startswith(PREFIX) for name in there):
         rows = {ours: (row[0].removeprefix(PREFIX), *row[1:]) for ours, row in rows.items()}
     absent = {ours: why for ours, why in OPTIONAL.items() if there and rows[ours][0] not in there}
@@ -113,6 +114,7 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
 
 def repeat_for_layers(links: list[Link], shapes: Shapes) -> list[Link]:
     """Repeats biases that all our layers have in common for each of theirs."""
+    # Layer 0's are in the table: they are what is read.
     later = range(1, shapes[f"{LAYERS}attention/segment_SHK"][0])
     shared = [link for link in links if link.ours.startswith("backbone/biases/")]
     return links + [
@@ -184,6 +186,7 @@ def read_release(source: Source) -> ReleaseSpec:
         activation=fields.map_value(
             config, "ff_activation", hugging_face.ACTIVATIONS_BY_CODE[theirs], where
         ),
+        # The released code has one rate for both.
         dropout=dropout,
         attention_dropout=dropout,
         init_scale=fields.read_nonnegative(config, "initializer_range", where),
@@ -208,6 +211,7 @@ def read_sizes(config: dict[str, Any], theirs: str, source: Source, where: Path)
     names = dict(V=vocabulary, D="d_model", H="n_head", F="d_inner")
     sizes = {ours: fields.read_size(config, name, where) for ours, name in names.items()}
     sizes |= dict(N=fields.read_layers(config, "n_layer", source, where))
+    # transformers computes it, and its newer files do not say it.
     if theirs == "hugging_face" and config.get("d_head") is None:
         return sizes | dict(K=sizes["D"] // sizes["H"])
     return sizes | dict(K=fields.read_size(config, "d_head", where))
@@ -271,9 +275,11 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         ),
     )
     if theirs == "tensorflow":
+        # Their file has no fields for these, which are flags of their programs.
         fields.require_fields(ours, dict(attention="bi", same_length=False, clamp_len=-1))
         config |= dict(n_token=ours.V, untie_r=ours.untie_r)
     else:
+        # transformers has heads of no other width.
         fields.require_fields(ours, dict(K=ours.D / ours.H))
         config |= build_config_json(ours, run.tokenizer.special.get("pad"), dtype)
     write_tokenizer(run, folder, theirs)

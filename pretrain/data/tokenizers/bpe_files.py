@@ -50,6 +50,7 @@ class WholeWordEncoder(Encoder):
     ending: ClassVar[str] = ""
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
+        # The library alone is much faster, and right where no word stands for itself.
         if not self.whole:
             return super().encode(texts)
         return [span.ids for span in self._words.encode(texts)]
@@ -63,6 +64,7 @@ class WholeWordEncoder(Encoder):
     @functools.cached_property
     def _words(self) -> WholeWords:
         first = len(self.pieces) - self.whole
+        # Texts have words without the mark of a word's end, which pieces bear.
         words = [piece.removesuffix(self.ending) for piece in self.pieces[first:]]
         return WholeWords(self._library, {word: i for i, word in enumerate(words, first)})
 
@@ -131,6 +133,7 @@ class MergeEncoder(WholeWordEncoder):
             piece = word + self.ending
             if piece in old or not is_cut(word, self._library, unknown):
                 return False
+            # As text: a piece of bytes is spelled in letters, whatever it stands for.
             return has_letter(self._library.decoder.decode([piece]))
 
         new = select_words(rank_words(texts, self._library), is_new, most)
