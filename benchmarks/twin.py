@@ -46,6 +46,7 @@ def main(config: ConfigDict) -> None:
         entry = report[name] = train_twin(recipe)
         scores = "  ".join(f"{metric} {value:.4f}" for metric, value in entry["values"].items())
         print(f"{name or 'twin'}: step {entry['step']} of {entry['steps']}: {scores}", flush=True)
+        # After every job: what was trained in hours outlasts a later failure.
         if JSON.value:
             Path(JSON.value).write_text(json.dumps({"jobs": report}, indent=1))
     if len(report) > 1:
@@ -96,6 +97,7 @@ def export_arrays(job: Job) -> dict[str, np.ndarray]:
         if rows.keys() != {"tokens_BL", "valid_BL", "label_B"}:
             raise UserError(f"a twin reads rows of one text, not {', '.join(rows)}")
         lengths_B = rows["valid_BL"].sum(1)
+        # Lengths are all that a packed sequence of PyTorch's knows of a row.
         if (rows["valid_BL"] != (np.arange(job.train.L) < lengths_B[:, None])).any():
             raise UserError("a twin reads rows that are padded at their ends")
         # PyTorch packs no row without a word: it reads a word of padding there.
@@ -109,6 +111,7 @@ def export_arrays(job: Job) -> dict[str, np.ndarray]:
 
 def describe(recipe: ConfigDict, job: Job) -> dict[str, Any]:
     """Returns what PyTorch is to do, as JSON; all fields are set, also those left to a default."""
+    # Fields that are off say nothing: they need no twin.
     section = {name: x for name, x in job.only.section["encoder"].items() if x}
     if section != {"name": "backbone"} or not hasattr(job.task, "head"):
         raise UserError("task: a twin classifies the states of a backbone and nothing else")

@@ -225,6 +225,7 @@ def find_heads(pretrained: Run | None, parts: Mapping[str, Part]) -> tuple[str, 
     return tuple(
         name
         for name, part in parts.items()
+        # Other labels, or another order of theirs, would need other rows of the head.
         if name in known and known[name].get("labels") == part.data.to_config().get("labels")
     )
 
@@ -238,6 +239,7 @@ def load_job(workdir: Path, name: str = "") -> TunedRun:
     Raises:
         UserError: it holds none, or no such task.
     """
+    # A network of the task's own has nothing beneath it.
     run = load_run(workdir, needs_backbone=False)
     if not (workdir / TASK).exists():
         raise UserError(f"{workdir} holds a run that was not fine-tuned: it has no {TASK}")
@@ -248,6 +250,7 @@ def load_job(workdir: Path, name: str = "") -> TunedRun:
     batches = list_sections(run.config)[name].batches if name else run.config.batches
     backbone = start.backbone()
     data, task = build_task(start, fields, batches["L"], backbone=backbone, name=name)
+    # With the same names as in training: the weights are found by these.
     module = SharedTasks(backbone, {name: task}, {name: 1.0}) if name else task
     return TunedRun(run, data, module, name)
 
@@ -302,6 +305,7 @@ def build_task(
         head = backbone and language_model.build(backbone, **start.head)
     with name_section(f"tasks.{name}.task" if name else "task"):
         data = tasks.build_data(inputs, examples, **fields)
+        # Where tasks have networks of their own, each is read by its task's.
         network = name if getattr(backbone, "tasks", ()) else ""
         return data, tasks.build_task(
             backbone, data, language_model_head=head, network=network, **fields

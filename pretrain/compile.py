@@ -66,6 +66,7 @@ def main(config) -> int:
         if BY_LINE.value:
             shares = source_lines.list_shares(step.program, place.chip)
             print("\n".join(source_lines.format_table(shares)), end="\n\n")
+    # After all are shown: of a step that does not fit the numbers say by how much.
     if refused := [step.refusal for step in compiled if step.refusal]:
         raise UserError("does not fit: " + "; ".join(refused))
     return 0

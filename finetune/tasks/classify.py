@@ -117,6 +117,7 @@ class TaskData(Defaults):
 
     def average(self, outputs: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Averages the probabilities of the classes: their logarithms, as logits."""
+        # Of probabilities, not logits: a model that is sure of itself has larger ones.
         share_BC = np.mean([compute_shares(x["logits_BC"]) for x in outputs], 0)
         return {"logits_BC": np.log(np.maximum(share_BC, np.finfo(np.float64).tiny))}
 
@@ -192,6 +193,7 @@ class Task(nn.Module):
         # An unseen label is in no loss, as it has no logit, but a miss in the accuracy.
         missed_B = weight_B * (batch["label_B"] == UNSEEN)
         nats_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, label_B)
+        # The mean's denominator, too, is weighed: the loss stays one of a mean example.
         each_B = known_B * jnp.array(self.weights or (1.0,) * self.head.C)[label_B]
         hits_B = logits_BC.argmax(-1) == label_B
         metrics = {

@@ -67,6 +67,7 @@ class Backbone(WordNetwork):
         if self.own_D:
             self._make_own_vectors()
         self.reader = self._reader()
+        # Its parameters stand among the backbone's, whichever kind reads.
         nn.share_scope(self, self.reader)
 
     def _make_own_vectors(self) -> None:
@@ -89,6 +90,7 @@ class Backbone(WordNetwork):
 
     @property
     def width(self) -> int:
+        # Without tasks there is the shared biLSTM alone, whose directions stand side by side.
         return self.U if self.tasks else 2 * self.U
 
     @property

@@ -54,6 +54,7 @@ def read_config(source: Source, model_type: str) -> dict[str, Any]:
         UserError: it says two things under two names of one.
     """
     given = source.read_json("config.json")
+    # Newer files repeat a number under its general name: both are taken, if they agree.
     config = {name: value for name, value in given.items() if name not in ALIASES[model_type]}
     for alias, name in ALIASES[model_type].items():
         if alias in given and config.setdefault(name, given[alias]) != given[alias]:
@@ -133,6 +134,7 @@ def join_added_tokens(source: Source, pieces: list[str]) -> tuple[list[str], lis
                 f"{source.folder}: {piece['content']!r} is added as piece {i}, and there are "
                 f"{len(joint)} pieces before it, of which it is none"
             )
+        # A special piece of the vocabulary stands for itself, never for text that spells it.
         if i >= len(pieces) or not piece["special"]:
             extra.append(piece)
     return joint, extra
@@ -148,6 +150,7 @@ def read_vocabulary(source: Source, kind: str) -> list[str]:
     """Reads the pieces in a tokenizer.json, by id; UserError if it is of another kind."""
     ids: Any = read_model(source, kind).get("vocab")
     numbers = list(ids.values()) if isinstance(ids, dict) else []
+    # True and 1 are equal to Python, and would be two pieces of one id.
     is_whole = {*map(type, numbers)} == {int} and sorted(numbers) == list(range(len(numbers)))
     if not is_whole:
         raise UserError(

@@ -218,6 +218,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         UserError: the run computes what theirs cannot.
     """
     required = dict(attention="bi", norm="post", normed_embedding=True)
+    # Their head has both or none: the transform and a bias are one module.
     ours = fields.require_parts(run, required, dict(tied=True, bias=run.head.transform))
     pieces = fields.require_tokenizer(run, wordpiece.Tokenizer, "WordPiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
@@ -252,6 +253,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         usual = {name: x for name, x in wordpiece.USUAL.items() if name != "longest"}
         fields.require_fields(pieces, usual, "tokenizer")
     write_json(folder / KINDS[kind].marker_file, config)
+    # Without the added pieces, which a vocab.txt cannot tell from those of text.
     wordpiece.write_vocabulary(pieces.pieces[: pieces.base], folder / "vocab.txt")
 
 

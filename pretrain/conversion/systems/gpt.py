@@ -97,6 +97,7 @@ IGNORED = {
 def number_array(name: str) -> str:
     if name in TABLES:
         return str(TABLES.index(name))
+    # The order in which OpenAI's train.py made its variables, and saved them.
     layer, _, name = name.removeprefix("h").partition("/")
     return str(len(TABLES) + len(ORDER) * int(layer) + ORDER.index(name))
 
