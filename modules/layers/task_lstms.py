@@ -12,7 +12,7 @@ from modules.layers.peephole_lstm import Gates, PeepholeLSTM, scan_lstms
 
 
 class TaskLSTMs(nn.Module):
-    """What reads a task's texts; a subclass defines `__call__` and `products`.
+    """Reads the texts of tasks; a subclass defines `__call__` and `products`.
 
     Attributes:
         tasks: their names.

@@ -126,6 +126,7 @@ def write_tokenizer(folder: Path, pieces: wordpiece.Tokenizer, L: int) -> None:
             strip_accents=not pieces.keep_accents,
             tokenize_chinese_chars=pieces.handle_chinese_chars,
             model_max_length=L,
+            model_input_names=hugging_face.INPUT_NAMES,
             **{f"{name}_token": piece for name, piece in wordpiece.SPECIAL.items()},
         ),
     )

@@ -288,7 +288,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
 
 def write_tokenizer(run: Run, folder: Path, theirs: str) -> None:
     """Writes the vocabulary, and for Hugging Face's code how text is prepared."""
-    tokens: dict[str, Any] = dict(remove_space=True)
+    tokens: dict[str, Any] = dict(remove_space=True, model_input_names=hugging_face.INPUT_NAMES)
     if theirs == "hugging_face" and isinstance(run.tokenizer, unigram.Tokenizer):
         marks = {
             f"{x}_token": run.tokenizer.pieces[i]

@@ -321,8 +321,9 @@ def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):
     for kind in ("hugging_face", "npz"):
         (tmp_path / kind).mkdir()
     xlnet.write_config_and_tokenizer(run, tmp_path / "hugging_face", "hugging_face", "float32")
-    again = xlnet.read_release(Source(tmp_path / "hugging_face", "hugging_face", {}))
-    assert again.tokenizer == described.tokenizer
+    again = Source(tmp_path / "hugging_face", "hugging_face", {})
+    assert xlnet.read_release(again).tokenizer == described.tokenizer
+    assert "token_type_ids" in again.read_json("tokenizer_config.json")["model_input_names"]
     with pytest.raises(UserError, match="is SentencePiece: this run has another"):
         xlnet.write_config_and_tokenizer(run, tmp_path / "npz", "npz", "float32")
 
