@@ -28,12 +28,12 @@ from benchmarks.contest import options
 from benchmarks.contest.options import JSON, PEER_PYTHON, THREADS
 from benchmarks.contest.runner import run_job
 from benchmarks.contest.sections import resolve_fields, resolve_optim
-from finetune import results
 from finetune.job import Job, build_job, list_recipes
 from pretrain import cli
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 from pretrain.training.metrics import split_direction
+from pretrain.training.reports import results
 
 flags.declare_key_flag("config")
 flags.adopt_module_key_flags(options)

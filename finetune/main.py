@@ -6,38 +6,44 @@ python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/ber
 from pathlib import Path
 
 import jax
-from absl import flags
 from jax.experimental import multihost_utils
+from ml_collections import ConfigDict
 
-from finetune import initialize, results
+from finetune import initialize
 from finetune import job as jobs
 from finetune.prediction import submissions
 from finetune.prediction.predictor import Predictor
-from pretrain import cli
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import TRY_AGAIN, TerminatedError
+from pretrain.runtime.job_options import DEFAULTS, JobOptions
 from pretrain.runtime.json_files import write_json
 from pretrain.runtime.progress import say
 from pretrain.training import loop
 from pretrain.training.hooks import Evaluation
 from pretrain.training.recipe_hooks import build_hooks
-from pretrain.training.reports import summary
+from pretrain.training.reports import results, summary
 from pretrain.training.train_state import replace_params
-
-flags.adopt_module_key_flags(cli)
+from pretrain.training.workdir import open_workdir
 
 STATS = "stats.json"  # means and deviations over seeds and folds, beside their folders
+SECTIONS = (  # that a recipe is to have
+    *("seed", "init", "random_init", "epochs", "batches.B", "batches.L", "optim.lr"),
+    *("train.best", "train.stop_after", "mesh"),
+)
 
 
-def main(config, workdir) -> int:
+def main(config: ConfigDict, workdir: Path, options: JobOptions = DEFAULTS) -> int:
     """Trains a job for each seed and each fold of a recipe, and prints their scores.
 
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
+
+    Raises:
+        UserError: see `jobs.build_job`.
     """
     recipes, scores = jobs.list_recipes(config), {}
     for name, recipe in recipes.items():
-        values, is_done = train_job(recipe, workdir / name)
+        values, is_done = train_job(recipe, workdir / name, options)
         if not is_done:
             return TRY_AGAIN
         scores[name] = values
@@ -49,7 +55,9 @@ def main(config, workdir) -> int:
     return 0
 
 
-def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
+def train_job(
+    config: ConfigDict, workdir: Path, options: JobOptions = DEFAULTS
+) -> tuple[dict[str, float | None], bool]:
     """Trains the job of one seed, and writes the predictions of its best weights.
 
     Returns:
@@ -61,7 +69,7 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
     # First: a name that is wrong ends here, before the data are read.
     hooks = build_hooks(config.get("hooks", {}))
     job = jobs.build_job(config, say)
-    with cli.open_workdir(jobs.resolve_recipe(job, config), workdir) as keep_recipe:
+    with open_workdir(jobs.resolve_recipe(job, config), workdir, options) as keep_recipe:
 
         def save_recipe_and_job():
             keep_recipe()
@@ -75,7 +83,7 @@ def train_job(config, workdir) -> tuple[dict[str, float | None], bool]:
             job.train,
             job.evals,
             lambda state: replace_params(state, restore(state.params)),
-            cli.ACCEPT_CHANGES.value,
+            options.accept_changes,
             job.score,
             keep=save_recipe_and_job,
             extra_hooks=hooks,
@@ -140,9 +148,13 @@ def print_summary(config, workdir: Path, step: int, best: Evaluation | None, is_
 
 
 if __name__ == "__main__":
-    sections = ["seed", "init", "random_init", "epochs"]
-    sections += ["batches.B", "batches.L", "optim.lr", "train.best", "train.stop_after", "mesh"]
-    interrupted = "training goes on from its last checkpoint"
+    from absl import flags
+
+    from pretrain import cli  # not above: a caller from Python has flags of its own
+
+    flags.adopt_module_key_flags(cli)
     cli.run(
-        lambda config: main(config, cli.resolve_workdir()), recipe=sections, interrupted=interrupted
+        lambda config: main(config, cli.resolve_workdir(), cli.read_options()),
+        recipe=SECTIONS,
+        interrupted="training goes on from its last checkpoint",
     )

@@ -1,19 +1,18 @@
 """The command line of every main: its flags, the recipe that they name, and words beside them."""
 
-import difflib
-import functools
 import importlib
-import pathlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from absl import flags
 from ml_collections import ConfigDict
 
+from pretrain.data.corpus import text_files
 from pretrain.distributed import lost_processes
 from pretrain.inference.layer_selection import SENTENCE_POOLS
-from pretrain.runtime import recipe_files, recipe_meanings, usual_names
+from pretrain.runtime import recipe_check, recipe_files
 from pretrain.runtime.errors import UsageError, UserError
 
 RECIPE = re.compile(r"--?config(=|$)")
@@ -83,7 +82,7 @@ def check_recipe(argv: list[str]) -> None:
     if named := _find_recipe(argv):
         config = recipe_files.load(named)
         for key in keys:
-            check_key(config, key)
+            recipe_check.check_key(config, key)
     elif keys:
         raise UsageError(f"--config.{keys[0]}: name the recipe, too, as --config=configs/bert.py")
 
@@ -99,7 +98,20 @@ def check_words(words: Iterable[str], has_words: bool) -> None:
             raise UsageError(f"{word} is no flag, and this command takes nothing else: see --help")
 
 
-def parse_files(words: list[str], example: str) -> tuple[str, pathlib.Path]:
+def read_texts(words: Sequence[str]) -> list[str]:
+    """Returns the texts of --text, and the lines of the files that words name.
+
+    Raises:
+        UsageError: there are none.
+        UserError: a file cannot be read.
+    """
+    lines = [line.rstrip("\r\n") for path in words for line in text_files.read_lines(Path(path))]
+    if not (texts := [*TEXT.value, *lines]):
+        raise UsageError("name a text, as --text='The state of the Union', or a file of them")
+    return texts
+
+
+def parse_files(words: list[str], example: str) -> tuple[str, Path]:
     """Returns the file to read, and the one to write.
 
     Args:
@@ -112,42 +124,16 @@ def parse_files(words: list[str], example: str) -> tuple[str, pathlib.Path]:
     """
     if len(words) != 2:
         raise UsageError(f"name two files, the one to read and the one to write: {example}")
-    source, out = words[0], pathlib.Path(words[1])
+    source, out = words[0], Path(words[1])
     check_unused(out)
     return source, out
 
 
-def check_unused(out: pathlib.Path) -> None:
+def check_unused(out: Path) -> None:
     """Raises a UserError if a file to write is there, and --overwrite is not given."""
     # Before the weights are read, which takes longer.
     if out.exists() and not OVERWRITE.value:
         raise UserError(f"{out} is there already: take another name, or --overwrite")
-
-
-def check_key(config: ConfigDict, key: str) -> None:
-    """Raises a UsageError if a recipe lacks this dotted key, naming the nearest one."""
-    section, parts = config, key.split(".")
-    for number, name in enumerate(parts):
-        above = ".".join(parts[:number])
-        if not isinstance(section, ConfigDict):
-            raise UsageError(f"--config.{key}: {above} is a value, not a section")
-        if name not in section:
-            has = f"{above or 'the recipe'} has {', '.join(section) or 'none'}"
-            meant = _describe_meant(config, parts, number)
-            raise UsageError(f"--config.{key}: there is no such key{meant} {has}")
-        section = section[name]
-
-
-def _describe_meant(config: ConfigDict, parts: list[str], number: int) -> str:
-    """Says which key could be meant by a dotted name whose part of this number is none."""
-    there = dict(recipe_meanings.iter_leaves(config))
-    if known := usual_names.find_keys(parts[number], there.__contains__):
-        return f", here it is called {' or '.join(known)};"
-    section = functools.reduce(lambda values, name: values[name], parts[:number], config)
-    if nearest := difflib.get_close_matches(parts[number], list(section), 1):
-        return f", did you mean {'.'.join([*parts[:number], *nearest, *parts[number + 1 :]])}?"
-    elsewhere = [key for key in there if key.rpartition(".")[2] == parts[number]]
-    return f", did you mean {' or '.join(elsewhere[:3])}?" if elsewhere else ";"
 
 
 def _put_recipe_first(argv: list[str]) -> None:
@@ -161,7 +147,7 @@ def _put_recipe_first(argv: list[str]) -> None:
 def _name_recipe_in_full(argv: list[str]) -> None:
     """Replaces the name of a recipe, as bert:base, by its path: config_flags takes files."""
     if named := _find_recipe(argv):
-        command = pathlib.Path(argv[0]).parent.name
+        command = Path(argv[0]).parent.name
         argv[1 : 2 if "=" in argv[1] else 3] = [f"--config={recipe_files.find(named, command)}"]
 
 

@@ -2,26 +2,21 @@
 
 import contextlib
 import functools
-import json
 import pathlib
-import re
 import runpy
-import shutil
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 
-import jax
 from absl import app, flags, logging
-from ml_collections import ConfigDict, config_flags
+from ml_collections import config_flags
 
 from pretrain import arguments
 from pretrain.checkpoint.paths import find_folder
-from pretrain.distributed import lost_processes, processes
-from pretrain.runtime import compile_cache, malloc, recipe_meanings, recipe_ranges
+from pretrain.distributed import lost_processes
+from pretrain.runtime import malloc, recipe_meanings
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import find_unused_path
-from pretrain.runtime.locks import lock_workdir
-from pretrain.runtime.run_config import diff_configs, read_config, write_config
+from pretrain.runtime.job_options import JobOptions
+from pretrain.runtime.recipe_check import check_recipe
 
 CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -43,22 +38,6 @@ HEARTBEAT = flags.DEFINE_integer(
 )
 JOIN_TIMEOUT = flags.DEFINE_integer(
     "join_timeout", 300, "Seconds to wait until all processes of the run have joined.", 1
-)
-
-# What a run may change its mind about: where and how often, not what is computed.
-FREE = (
-    "mesh",
-    "execution",
-    "evals",
-    "profile",
-    "corpus.cache",
-    "train.log_every",
-    "train.norms",
-    "train.eval_every",
-    "train.eval_batches",
-    "train.save_every",
-    "train.keep",
-    "train.keep_every",
 )
 
 
@@ -92,37 +71,13 @@ def run(
             if EXPLAIN.value is not None:
                 print("\n".join(recipe_meanings.explain(CONFIG.value, EXPLAIN.value)))
                 return 0
-            check(CONFIG.value, recipe)
+            path = config_flags.get_config_filename(flags.FLAGS["config"])
+            check_recipe(CONFIG.value, recipe, path)
             return main(CONFIG.value, argv[1:]) if has_words else main(CONFIG.value)
 
     malloc.keep_memory()  # before JAX starts its threads
     flags.mark_flags_as_required([*required, *(["config"] if recipe is not None else [])])
     app.run(run_main, flags_parser=functools.partial(arguments.read, has_words=has_words))
-
-
-def check(config: ConfigDict, keys: Iterable[str]) -> None:
-    """Looks at a recipe before any work.
-
-    Raises:
-        UserError: it lacks a key, a number is out of range, or a part's name is none.
-    """
-    there = dict(recipe_meanings.iter_leaves(config))
-    # The dot at the end: "optim" is in "optim.lr", and not in "optimizer".
-    if missing := [key for key in keys if not any(f"{x}.".startswith(f"{key}.") for x in there)]:
-        path = config_flags.get_config_filename(flags.FLAGS["config"])
-        raise UserError(f"{path} has no {', '.join(missing)}: it is no recipe for this command")
-    for key, name in there.items():
-        # Such a name is imported, so a path is refused here, with what a name is.
-        if (
-            key.endswith(".name")
-            and name is not None
-            and not re.fullmatch(r"[A-Za-z]\w*(\.\w+)*", str(name))
-        ):
-            raise UserError(
-                f"{key}={name!r}: a name is a file's, as 'transformer', or a module's, "
-                "as 'my_models.rwkv'"
-            )
-    recipe_ranges.check_config(config)
 
 
 @contextlib.contextmanager
@@ -168,51 +123,12 @@ def recipe_name() -> str:
     return "-".join([pathlib.Path(path).stem, *([preset] if preset else defaults[:1])])
 
 
-@contextlib.contextmanager
-def open_workdir(config: ConfigDict, workdir: pathlib.Path) -> Iterator[Callable[[], None]]:
-    """Joins the processes of the job and locks the workdir.
-
-    Yields:
-        The function that writes the recipe into the workdir.
-
-    Raises:
-        UserError: another job is using the workdir, or the run there has another recipe.
-    """
-    processes.join(HEARTBEAT.value, JOIN_TIMEOUT.value)
-    compile_cache.keep(workdir.parent / ".compiled" / recipe_name())
-    # One lock for the whole job: on a shared disk its processes would refuse one another.
-    lock = lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext()
-    with lock, lost_processes.watch_peers(workdir, HEARTBEAT.value):
-        recipe = json.loads(config.to_json_best_effort())
-        changed = _find_changes(recipe, workdir)
-        # Written only once nothing can be refused: a refused job leaves the old recipe in place.
-        yield lambda: _keep_recipe(recipe, workdir, bool(changed))
-
-
-def _find_changes(recipe: dict, workdir: pathlib.Path) -> list[str]:
-    """Lists where the recipe differs from the workdir's; UserError if in what is computed."""
-    changed = []
-    # A run that never saved has nothing that another recipe could contradict.
-    if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
-        changed = diff_configs(read_config(workdir), recipe)
-        if (grave := [x for x in changed if not is_free(x)]) and not ACCEPT_CHANGES.value:
-            lines = "".join(f"\n  {line}" for line in grave)
-            raise UserError(
-                f"{workdir} holds a run of another recipe; take another --workdir, or continue "
-                f"it under this one with --accept_changes:{lines}"
-            )
-    return changed
-
-
-def is_free(difference: str) -> bool:
-    """Checks whether a run may resume with such a difference, as "mesh.data: 1 -> 2"."""
-    key = difference.partition(":")[0]
-    # With the dots a whole section is free by its name, but train.keep does not free train.keeper.
-    return any(f"{key}.".startswith(f"{free}.") for free in FREE)
-
-
-def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
-    if jax.process_index() == 0:
-        if is_changed:  # the results so far were computed under the old recipe
-            shutil.copy(workdir / "config.json", find_unused_path(workdir / "config-before.json"))
-        write_config(workdir, recipe)
+def read_options() -> JobOptions:
+    """Returns what the flags say of a job beside its recipe."""
+    return JobOptions(
+        name=recipe_name(),
+        accept_changes=ACCEPT_CHANGES.value,
+        verify=VERIFY.value,
+        heartbeat=HEARTBEAT.value,
+        join_timeout=JOIN_TIMEOUT.value,
+    )

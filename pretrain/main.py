@@ -1,29 +1,39 @@
 """Pretrain a model:  python -m pretrain.main --config=configs/xlnet.py"""
 
-from absl import flags
+import pathlib
+
 from flax.core import FrozenDict
+from ml_collections import ConfigDict
 
 import modules
-from pretrain import cli, objectives
+from pretrain import objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import list_phases
 from pretrain.data.batches.phases import build_training
 from pretrain.inference import continuation
 from pretrain.runtime.errors import TRY_AGAIN
+from pretrain.runtime.job_options import DEFAULTS, JobOptions
 from pretrain.runtime.progress import say
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import loop
 from pretrain.training.recipe_hooks import build_hooks
 from pretrain.training.reports import summary
+from pretrain.training.workdir import open_workdir
 
-flags.adopt_module_key_flags(cli)
+SECTIONS = (  # that a recipe is to have
+    *("seed", "corpus.tokens.name", "batches.name", "batches.B", "batches.L", "evals"),
+    *("model.name", "objective.name", "optim.lr", "optim.steps", "train", "mesh"),
+)
 
 
-def main(config, workdir) -> int:
+def main(config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAULTS) -> int:
     """Prepares the corpus, then trains on it; the same command again resumes.
 
     Returns:
         The exit code: 0, or 75 if training was stopped before its end.
+
+    Raises:
+        UserError: see `loop.run`, or the recipe does not build.
     """
     start = continuation.open_start(config, workdir)
     config = start.config
@@ -32,7 +42,7 @@ def main(config, workdir) -> int:
     parts = dict(backbone=backbone, head=config.get("head"), execution=execution)
     objective = call_section("objective", objectives.build, config.objective, **parts)
     hooks = build_hooks(config.get("hooks", {}))  # refused before a corpus is prepared
-    corpus = call_section("corpus", prepare.prepare, start.corpus_fields(), verify=cli.VERIFY.value)
+    corpus = call_section("corpus", prepare.prepare, start.corpus_fields(), verify=options.verify)
     # The ids are the tokenizer's, which is known only once the corpus is prepared.
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
     with name_section("batches"):
@@ -45,7 +55,7 @@ def main(config, workdir) -> int:
             evals[name] = batches.build(corpus=corpus, **{**config.batches, **changes})
     for layout in (*list_phases(train), *evals.values()):
         objectives.check_length(backbone, layout.L)
-    with cli.open_workdir(config, workdir) as keep_recipe:
+    with open_workdir(config, workdir, options) as keep_recipe:
         for note in start.notes:
             say(note)
 
@@ -59,7 +69,7 @@ def main(config, workdir) -> int:
             objective,
             train,
             evals,
-            accept_changes=cli.ACCEPT_CHANGES.value,
+            accept_changes=options.accept_changes,
             keep=keep,
             extra_hooks=hooks,
             **start.loop_options(corpus.tokenizer, say),
@@ -69,9 +79,13 @@ def main(config, workdir) -> int:
 
 
 if __name__ == "__main__":
-    sections = ["seed", "corpus.tokens.name", "batches.name", "batches.B", "batches.L", "evals"]
-    sections += ["model.name", "objective.name", "optim.lr", "optim.steps", "train", "mesh"]
-    interrupted = "training goes on from its last checkpoint"
+    from absl import flags
+
+    from pretrain import cli  # not above: a caller from Python has flags of its own
+
+    flags.adopt_module_key_flags(cli)
     cli.run(
-        lambda config: main(config, cli.resolve_workdir()), recipe=sections, interrupted=interrupted
+        lambda config: main(config, cli.resolve_workdir(), cli.read_options()),
+        recipe=SECTIONS,
+        interrupted="training goes on from its last checkpoint",
     )

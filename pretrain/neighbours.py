@@ -109,7 +109,7 @@ def embed_text(table: VectorTable, path: str, text: str) -> np.ndarray:
     choice = Choice(**{k: _freeze(x) for k, x in made_from["choice"].items()})
     _, kind = parse_pool(made_from["pool"], count=run.backbone.N + 1)
     how: dict[str, Any] = dict(params=params, pool=kind, normalize=made_from["normalize"])
-    [sentence] = Embedder(run, layout, choice, **how)([(0, [text.strip()])])
+    [sentence] = Embedder(run, layout, choice, **how).read([text.strip()])
     return sentence.vectors
 
 

@@ -43,6 +43,7 @@ def read(
     one of `finetune.tasks.rank` and `.scenes`, of all results of a search.
 
     Args:
+        query: column of the query.
         texts: columns of the result; a list's candidate is these with a blank between.
         clicked: column: above 0, clicked or bought, perhaps by how much it counts in a list.
         search: column that tells searches apart.

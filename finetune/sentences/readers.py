@@ -28,12 +28,12 @@ class RunReader:
         return [row.tokens for rows in block.batches for row in rows]
 
     def read(self, texts: Sequence[str], left_out: Sequence[frozenset[str]]) -> np.ndarray:
-        sentences = self.embedder([(0, list(texts))])
         if self.averages:
+            # As they come: all tokens' vectors together could be more than memory holds.
+            sentences = self.embedder([(0, list(texts))])
             parts = ((x.number, x.vectors, x.tokens) for x in sentences)
             return average_tokens(parts, len(texts), left_out)
-        ordered = sorted(sentences, key=lambda sentence: sentence.number)
-        return np.stack([sentence.vectors for sentence in ordered])[None]
+        return np.stack([sentence.vectors for sentence in self.embedder.read(texts)])[None]
 
 
 class WordReader:

@@ -4,12 +4,12 @@ All of it is:
 
     run = load_run("runs/bert-mini")
     embedder = Embedder(run, Layout(make_mesh()), parse_layers("all", count=run.backbone.N + 1))
-    for sentence in embedder([(0, ["The state of the Union", "We"])]):
+    for sentence in embedder.read(["The state of the Union", "We"]):
         print(sentence.number, sentence.tokens, sentence.vectors.shape)
 """
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -99,6 +99,10 @@ class Embedder:
                 waiting = started
         if waiting:
             yield from self._finish(*waiting)
+
+    def read(self, texts: Sequence[str]) -> list[Sentence]:
+        """Embeds texts as one block, and returns them in their order."""
+        return sorted(self([(0, list(texts))]), key=lambda sentence: sentence.number)
 
     def _read_words(self, chars_VW: np.ndarray) -> np.ndarray:
         # What a word is from its characters is found once for all its places in a block.

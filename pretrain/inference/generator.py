@@ -37,6 +37,14 @@ class Piece(NamedTuple):
     last: bool
 
 
+def join_pieces(pieces: Iterable[Piece], count: int) -> list[str]:
+    """Joins the pieces of `count` rows to their texts."""
+    texts = [""] * count  # rows grow in turn
+    for row, text, _ in pieces:
+        texts[row] += text
+    return texts
+
+
 class Speed:
     """Counts the tokens of prompts read and of texts written, and the time of both."""
 

@@ -52,6 +52,11 @@ class Objective(Protocol):
         """
         ...
 
+    # One that can predict chosen tokens of a text has, besides,
+    # predicts_slots_together: whether all of a row's tokens may be asked for at once, and
+    # slot_states(batch) -> h_BPD, the states that predict the tokens at `slots_BP` of `tokens_BL`
+    # without having seen them; `pretrain.inference.token_scorer` reads both.
+
     def refusal(self) -> str:
         """Says in a line why the backbone cannot be trained so; "" if it can."""
         ...

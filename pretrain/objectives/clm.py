@@ -1,5 +1,7 @@
 """Causal LM (GPT, AWD-LSTM): predict every token from those before it."""
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 from flax import linen as nn
 
@@ -47,6 +49,8 @@ class Objective(nn.Module):
     loss_chunks: int = 4
     special: Special = SPECIAL
 
+    predicts_slots_together: ClassVar[bool] = True
+
     def __call__(self, batch, *, train: bool):
         h_BLD, dropped_BLD, next_BL, weights_BL = self._predict(batch, train=train)
         # Held-out numbers are without penalties, which belong to no likelihood.
@@ -80,6 +84,12 @@ class Objective(nn.Module):
         h_BLD, _, next_BL, weights_BL = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks), weights_BL
+
+    def slot_states(self, batch):
+        """Computes the states before slots, which have seen nothing of them: [B, P, D]."""
+        mask = Mask(is_causal=True, lengths_B=count_lengths(batch["valid_BL"]))
+        h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=False).h
+        return jnp.take_along_axis(h_BLD, batch["slots_BP"][..., None] - 1, axis=1)
 
     @nn.compact
     def _predict_by_cache(self, batch, h_BLD, nats_BL, weights_BL) -> Metrics:

@@ -1,6 +1,7 @@
 """Masked LM (BERT): hide 15% of the tokens and predict them from both sides."""
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +53,8 @@ class Objective(nn.Module):
     loss_chunks: int = 1
     special: Special = SPECIAL
 
+    predicts_slots_together: ClassVar[bool] = False
+
     def setup(self):
         # A backbone without one is refused in `_next_sentence`, by name.
         if self.nsp and getattr(self.backbone, "pooler", False):
@@ -75,6 +78,15 @@ class Objective(nn.Module):
         _, h_BPD, ids_BP, weights_BP = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BPD, ids_BP, table_VD, chunks=self.loss_chunks), weights_BP
+
+    def slot_states(self, batch):
+        """Computes the states of positions that are masked, by slots: [B, P, D]."""
+        tokens_BL, slots_BP = batch["tokens_BL"], batch["slots_BP"]
+        rows_B1 = jnp.arange(len(tokens_BL))[:, None]
+        hidden_BL = tokens_BL.at[rows_B1, slots_BP].set(special_id(self.special, "mask"))
+        mask = Mask(lengths_B=count_lengths(batch["valid_BL"]))
+        more = dict(segments_BL=batch.get("segments_BL"), slots_BP=slots_BP, train=False)
+        return self.backbone(hidden_BL, mask=mask, **more).h
 
     def _predict(self, batch, *, train: bool):
         """Computes states; returns (those of <cls>, those of hidden tokens, targets, weights)."""

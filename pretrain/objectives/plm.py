@@ -1,12 +1,14 @@
 """Permutation LM (XLNet): guess a few tokens of a window in a random order."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from modules import plugins
 from modules.losses import cross_entropy
-from modules.masks import Mask
+from modules.masks import Mask, count_lengths
 from pretrain.objectives import SPECIAL, Special, corruption, is_special
 from pretrain.objectives.window_order import WindowOrder
 
@@ -40,6 +42,8 @@ class Objective(nn.Module):
     loss_chunks: int = 4
     special: Special = SPECIAL
 
+    predicts_slots_together: ClassVar[bool] = False
+
     def __call__(self, batch, *, train: bool):
         states = self._predict(batch, train=train)
         _, ids_BP, weights_BP = states
@@ -53,6 +57,17 @@ class Objective(nn.Module):
         h_BPD, ids_BP, weights_BP = self._predict(batch, train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BPD, ids_BP, table_VD, chunks=self.loss_chunks), weights_BP
+
+    def slot_states(self, batch):
+        """Computes query states of slots that nothing else of the row sees: [B, P, D]."""
+        tokens_BL, slots_BP = batch["tokens_BL"], batch["slots_BP"]
+        rows_B1 = jnp.arange(len(tokens_BL))[:, None]
+        # The slots come last in the order: all positions see the others, and none sees them.
+        rank_BL = jnp.zeros_like(tokens_BL).at[rows_B1, slots_BP].set(1)
+        order = Mask(rank_BL=rank_BL, sees_below_BL=jnp.ones_like(rank_BL), hides_slots=True)
+        mask = order & Mask(lengths_B=count_lengths(batch["valid_BL"]))
+        more = dict(segments_BL=batch.get("segments_BL"), slots_BP=slots_BP, train=False)
+        return self.backbone(tokens_BL, mask=mask, **more).h
 
     @nn.compact
     def _predict(self, batch, *, train: bool):

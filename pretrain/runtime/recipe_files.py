@@ -5,7 +5,9 @@ import difflib
 import re
 import runpy
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from ml_collections import ConfigDict
 
@@ -58,6 +60,15 @@ def list_files() -> list[Path]:
     """Lists the recipes that come with the code, from `ROOT`."""
     there = sorted(file.relative_to(ROOT) for file in (ROOT / "configs").rglob("*.py"))
     return [file for file in there if file.stem not in NO_RECIPES]
+
+
+def iter_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields every value of a recipe with its dotted name; an empty section is a value."""
+    for name, value in config.items():
+        if isinstance(value, ConfigDict) and value:
+            yield from iter_leaves(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}", value
 
 
 def read_title(path: Path) -> str:

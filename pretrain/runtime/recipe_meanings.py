@@ -13,7 +13,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from modules import plugins
-from pretrain.runtime import recipe_ranges
+from pretrain.runtime import recipe_files, recipe_ranges
 from pretrain.runtime.errors import UsageError
 
 STUDIES = "pretrain.diagnostics.studies.study"
@@ -42,6 +42,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "hooks": ("{name}.Hook",),
     "data": (
         "finetune.datasets.{name}.read",
+        "finetune.datasets.table.read",  # which others hand their fields on to
+        "finetune.datasets.corpus.find_source",
         "finetune.several.parts.part_data_section",
         "finetune.inputs.splits.draw_splits",
     ),
@@ -85,7 +87,9 @@ def explain(config: ConfigDict, section: str = "") -> Iterator[str]:
     Raises:
         UsageError: the recipe has no such section.
     """
-    keys = {key: value for key, value in iter_leaves(config) if _is_within(key, section)}
+    keys = {
+        key: value for key, value in recipe_files.iter_leaves(config) if _is_within(key, section)
+    }
     if not keys:
         raise UsageError(f"--explain={section}: the recipe has {', '.join(config)}")
     # An empty ConfigDict would be printed over two lines.
@@ -98,15 +102,6 @@ def explain(config: ConfigDict, section: str = "") -> Iterator[str]:
         lines = textwrap.wrap(meaning, width - len(indent)) or [""]
         first = [value.ljust(len(indent)) + lines.pop(0)] if len(value) < len(indent) else [value]
         yield "\n".join([*first, *(indent + line for line in lines)])
-
-
-def iter_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields every value of a recipe with its dotted name; an empty section is a value."""
-    for name, value in config.items():
-        if isinstance(value, ConfigDict) and value:
-            yield from iter_leaves(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", value
 
 
 def find_meaning(config: ConfigDict, key: str) -> str:

@@ -13,20 +13,18 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 from ml_collections import ConfigDict
 
 from finetune import job as jobs
 from finetune import main
 from finetune.prediction.predictor import TerminatedError
-from pretrain.distributed import processes
 from pretrain.inference.trained_run import load_run, weights_folder
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.job_options import JobOptions
 from pretrain.training import hooks, loop
 from tests.support.tiny_jobs import one_device, read_best, recipe, table, train
 from tests.support.tiny_models import run
-from tests.support.tiny_runs import ROOT, assert_same, written
+from tests.support.tiny_runs import assert_same, written
 
 pytest_plugins = ["tests.support.tiny_runs"]
 __all__ = ["run", "table"]
@@ -125,12 +123,7 @@ def test_training_ends_without_progress_and_the_best_is_what_is_opened(run, tabl
     assert int(train(config, tmp_path / "run").step) == 6
 
 
-@contextlib.contextmanager
-def as_a_command():
-    """`main.main` may be called, on one device."""
-    with one_device(), mock.patch.object(processes, "join"), flagsaver.flagsaver():
-        flags.FLAGS(["main", f"--config={ROOT / 'configs' / 'finetune' / 'sst2.py'}"])
-        yield
+ALONE = JobOptions(joins=False)
 
 
 def test_a_job_whose_steps_were_all_skipped_is_no_success(run, table, tmp_path):
@@ -141,18 +134,18 @@ def test_a_job_whose_steps_were_all_skipped_is_no_success(run, table, tmp_path):
         return loop.Result(mock.Mock(step=2, skipped=2), finished=True, best=None)
 
     with (
-        as_a_command(),
+        one_device(),
         mock.patch.object(loop, "run", side_effect=finished),
         pytest.raises(UserError, match="all 2 steps were skipped"),
     ):
-        main.main(config, tmp_path / "run")
+        main.main(config, tmp_path / "run", ALONE)
 
 
 @pytest.mark.slow
 def test_seeds_are_runs_of_their_own_with_mean_and_deviation(run, table, tmp_path, capsys):
     config = recipe(table, run("mlm").workdir, **{"num_seeds": 2, "optim.steps": 2})
-    with as_a_command():
-        main.main(config, tmp_path / "runs")
+    with one_device():
+        main.main(config, tmp_path / "runs", ALONE)
     assert capsys.readouterr().out.count("of 2 seeds") == 3
     for seed in ("seed-0", "seed-1"):
         assert (tmp_path / "runs" / seed / "checkpoints" / "2").exists()
@@ -165,7 +158,7 @@ def test_the_mean_over_folds_is_printed_and_written(tmp_path, capsys):
     config = ConfigDict(dict(seed=5, num_seeds=1, data=data))
     scores = [({"test/accuracy": x}, True) for x in (0.5, 0.7, 0.9)]
     with mock.patch.object(main, "train_job", side_effect=scores):
-        main.main(config, tmp_path)
+        main.main(config, tmp_path, ALONE)
     assert capsys.readouterr().out == "test/accuracy: 0.7000 +- 0.2000 of 3 folds\n"
     written = json.loads((tmp_path / main.STATS).read_text())
     assert written["jobs"]["fold-2"] == {"test/accuracy": 0.9}

@@ -8,8 +8,6 @@ from unittest import mock
 import jax
 import optax
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from pretrain import evaluate, main
 from pretrain.checkpoint import checksums
@@ -20,6 +18,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import continuation
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.job_options import JobOptions
 from pretrain.training import loop, optimizer
 from pretrain.training.compiled_steps import Steps
 from tests.support import corpora, shared_steps
@@ -36,11 +35,8 @@ def pretrain():
         shared_steps.train_on(1),
         mock.patch.object(continuation, "make_mesh", one),
         mock.patch.object(evaluate, "make_mesh", one),
-        mock.patch.object(processes, "join"),
-        flagsaver.flagsaver(),
     ):
-        flags.FLAGS(["main", "--config=tests/support/tiny_runs.py:clm"])
-        yield main.main
+        yield functools.partial(main.main, options=JobOptions(joins=False))
 
 
 @pytest.fixture(scope="module")

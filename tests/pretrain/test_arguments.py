@@ -7,9 +7,6 @@ import pytest
 from absl import app, flags
 from absl.testing import flagsaver
 
-import finetune.main
-import pretrain.evaluate
-import pretrain.main
 from pretrain import arguments
 from pretrain.runtime.errors import UsageError, UserError
 from tests.support import commands
@@ -31,12 +28,14 @@ MAINS = {
     "pretrain.data.prepare": 0,
     "pretrain.embed": 2,
     "pretrain.evaluate": 0,
+    "pretrain.fill": 1,
     "pretrain.generate": 0,
     "pretrain.gradients": 0,
     "pretrain.main": 0,
     "pretrain.neighbours": 1,
     "pretrain.plot": 1,
     "pretrain.recipes": 0,
+    "pretrain.score": 1,
 }
 LAUNCH = ("launch.attempt", "launch.local", "launch.sweep")
 FOLDERS = ("benchmarks", "finetune", "launch", "pretrain")
@@ -175,16 +174,12 @@ def test_a_recipe_is_named_without_its_folder_from_anywhere(read, monkeypatch, t
     assert (flags.FLAGS.config.model.N, flags.FLAGS.config.seed) == (12, 3)
 
 
-@pytest.mark.parametrize("module", [pretrain.main, finetune.main, pretrain.evaluate])
-def test_help_lists_the_flags_of_a_job_and_ends_well(read, capsys, monkeypatch, module):
-    monkeypatch.setattr(sys, "argv", [module.__name__, "--help"])
-    with pytest.raises(SystemExit) as ended:
-        arguments.read(sys.argv)
-    assert ended.value.code == 0
-    said = capsys.readouterr().out
-    wanted = ["--config: ", "--config.optim.lr=", "--workdir: "]
-    for flag in [*wanted, *["--[no]accept_changes: "] * (module != pretrain.evaluate)]:
-        assert flag in said
+def test_help_lists_the_flags_of_a_job_and_ends_well():
+    done = command("finetune.main", "--help")
+    assert done.returncode == 0, done.stderr
+    flags = ["--config: ", "--config.optim.lr=", "--workdir: ", "--explain: ", "--[no]list: "]
+    for flag in [*flags, "--[no]accept_changes: "]:
+        assert flag in done.stdout
 
 
 def test_every_main_reads_its_command_line_so():

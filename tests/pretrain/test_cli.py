@@ -1,6 +1,5 @@
 """Where a run lives when nobody says so, and where it cannot."""
 
-import re
 import sys
 from unittest import mock
 
@@ -14,6 +13,7 @@ from pretrain.checkpoint import streaming_writer
 from pretrain.distributed import processes
 from pretrain.runtime import malloc, run_config
 from pretrain.runtime.errors import TerminatedError, UsageError, UserError
+from pretrain.runtime.job_options import JobOptions
 from tests.support.tiny_runs import ROOT
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -53,38 +53,15 @@ def test_a_workdir_that_is_an_address_is_refused_and_not_made(given):
         cli.resolve_workdir()
 
 
-def test_a_recipe_without_a_section_is_refused_by_what_it_lacks(given):
-    given("--config=configs/finetune/stsb.py")
-    with pytest.raises(UserError, match=r"configs/finetune/stsb\.py has no corpus, optim\.b3:"):
-        cli.check(cli.CONFIG.value, ["corpus", "optim", "optim.b2", "optim.b3", "model"])
-
-
-def test_a_recipe_is_looked_at_number_by_number(given):
-    given("--config=configs/gpt.py")
-    cli.CONFIG.value.optim.clip = float("nan")
-    with pytest.raises(UserError, match=r"optim\.clip=nan"):
-        cli.check(cli.CONFIG.value, ["optim"])
-
-
-@pytest.mark.parametrize("name", ["../../x", "", "__init__", "a."])
-@pytest.mark.parametrize("key", ["corpus.tokens.name", "model.name"])
-def test_the_name_of_a_part_is_no_path(given, key, name):
-    given("--config=configs/gpt.py")
-    cli.CONFIG.value.update_from_flattened_dict({key: name})
-    with pytest.raises(UserError, match=re.escape(f"{key}={name!r}")):
-        cli.check(cli.CONFIG.value, [])
-
-
-def test_a_refused_start_changes_nothing_in_the_workdir(given, toy, tmp_path, monkeypatch):
+def test_a_refused_start_changes_nothing_in_the_workdir(toy, tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "join", lambda *_: None)
     workdir = tmp_path / "run"
     streaming_writer.write(workdir, 0, [("params/x", np.ones(3, np.float32))])
     run_config.write_config(workdir, {"model": {"D": 3}})
     (workdir / "lock").touch()
-    given("--config=tests/support/tiny_runs.py:bilm", "--accept_changes")
     before = content(workdir)
     with pytest.raises(UserError, match="does not fit this recipe"):
-        main.main(toy.config("bilm"), workdir)
+        main.main(toy.config("bilm"), workdir, JobOptions(accept_changes=True))
     assert content(workdir) == before
 
 
@@ -99,14 +76,10 @@ def test_a_workdir_that_checkpoints_cannot_be_written_in_is_refused_at_the_door(
     assert not list(tmp_path.iterdir())
 
 
-FREE = ("mesh.data: 1 -> 2", "execution.remat: 'none' -> 'full'", "evals.dev.B: 8 -> 4")
-FREE += ("train.keep: 2 -> 3", "train.log_every: 1 -> 2", "profile: '' -> '1-2'")
-BOUND = ("model.D: 8 -> 4", "train.parts: 1 -> 2", "train.keeps: 1 -> 2", "profiles: 1 -> 2")
-
-
-def test_a_resumed_run_may_compute_otherwise_but_nothing_else():
-    assert all(cli.is_free(line) for line in FREE)
-    assert not any(cli.is_free(line) for line in BOUND)
+def test_the_flags_of_a_job_are_its_options(given):
+    given("--config=configs/bert.py:large", "--accept_changes", "--heartbeat=5")
+    options = cli.read_options()
+    assert options == JobOptions(name="bert-large", accept_changes=True, heartbeat=5)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.inference.generator import Writer
+from pretrain.inference.generator import Writer, join_pieces
 from pretrain.inference.sampling import Sampler
 from pretrain.inference.trained_run import load_run
 from tests.support import commands
@@ -24,10 +24,7 @@ def generate(toy, workdir, *words, devices: int = 1):
 
 def written(writer: Writer, prompts, tokens: int, **options) -> list[str]:
     """The whole texts, without the prompts."""
-    texts = [""] * len(prompts)
-    for row, text, _ in writer.generate(prompts, tokens=tokens, **options):
-        texts[row] += text
-    return texts
+    return join_pieces(writer.generate(prompts, tokens=tokens, **options), len(prompts))
 
 
 def assert_refused(done, *named) -> None:

@@ -7,13 +7,12 @@ import pathlib
 import shutil
 
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from pretrain import main
-from pretrain.distributed import processes
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.job_options import JobOptions
 from pretrain.runtime.locks import lock_workdir
+from pretrain.runtime.recipe_check import check_recipe
 from tests.support import shared_steps
 from tests.support import tiny_runs as toys
 
@@ -43,19 +42,16 @@ def copy(finished, tmp_path):
 
 
 @pytest.fixture
-def run(toy, monkeypatch):
-    """Runs the command in this process; the words are further flags."""
-    monkeypatch.setattr(processes, "join", lambda *_: None)
+def run(toy):
+    """Runs the command in this process; the options are those of `JobOptions`."""
 
-    def run(recipe, workdir, changes=None, *words, devices=1) -> int:
-        flags.FLAGS(["main", f"--config=tests/support/tiny_runs.py:{recipe}", *words])
+    def run(recipe, workdir, changes=None, devices=1, **options) -> int:
         config = toy.config(recipe, changes)
-        main.cli.check(config, ())
+        check_recipe(config, (), "")
         with shared_steps.train_on(devices):
-            return main.main(config, workdir)
+            return main.main(config, workdir, JobOptions(joins=False, **options))
 
-    with flagsaver.flagsaver():
-        yield run
+    return run
 
 
 @pytest.fixture
@@ -171,7 +167,7 @@ def test_another_recipe_is_refused_with_what_differs_unless_accepted(run, refuse
     for named in ("optim.lr: 0.01 -> 0.02", "optim.steps: 6 -> 8", "--accept_changes"):
         assert named in said
     assert (workdir / "config.json").read_text() == before
-    assert run("clm", workdir, changes, "--accept_changes") == 0
+    assert run("clm", workdir, changes, accept_changes=True) == 0
     assert toys.checkpoints(workdir)[-1] == 8
     assert (workdir / "config-before.json").read_text() == before
 
@@ -195,7 +191,7 @@ def test_a_corpus_changed_in_place_is_refused_unless_accepted(run, refused, toy,
     try:
         toy.text.write_text(change_text(original))
         said = refused("clm", workdir)
-        accepted = run("clm", workdir, {}, "--accept_changes")
+        accepted = run("clm", workdir, {}, accept_changes=True)
     finally:
         toy.text.write_text(original)
     assert "corpus:" in said

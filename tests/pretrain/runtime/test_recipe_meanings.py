@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.runtime import recipe_meanings
+from pretrain.runtime import recipe_files, recipe_meanings
 from pretrain.runtime.errors import UsageError
 from tests.pretrain.runtime.test_recipe_ranges import CASES, config_of
 
@@ -10,7 +10,7 @@ from tests.pretrain.runtime.test_recipe_ranges import CASES, config_of
 def test_every_key_of_every_recipe_has_a_meaning():
     configs = [config_of(*case) for case in CASES]
     # Of presets with the same keys one is enough.
-    distinct = {frozenset(dict(recipe_meanings.iter_leaves(x))): x for x in configs}
+    distinct = {frozenset(dict(recipe_files.iter_leaves(x))): x for x in configs}
     missing = {
         recipe_meanings.name_key(key)
         for keys, config in distinct.items()

@@ -1,11 +1,11 @@
 """Other libraries' names lead to keys that recipes have."""
 
-from pretrain.runtime import recipe_meanings, usual_names
+from pretrain.runtime import recipe_files, usual_names
 from tests.pretrain.runtime.test_recipe_ranges import RECIPES, config_of
 
 
 def test_every_usual_name_leads_to_a_key_of_some_recipe():
-    keys = {key for recipe in RECIPES for key, _ in recipe_meanings.iter_leaves(config_of(recipe))}
+    keys = {key for recipe in RECIPES for key, _ in recipe_files.iter_leaves(config_of(recipe))}
     assert usual_names.USUAL_NAMES.keys() <= keys
 
 

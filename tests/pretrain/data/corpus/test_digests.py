@@ -10,13 +10,12 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
 
 from pretrain import main
 from pretrain.data import prepare
 from pretrain.data.corpus import digests, prepared_corpus, writer
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.job_options import JobOptions
 from tests.support.corpora import flip_bit, hash_arrays, load
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -104,10 +103,8 @@ def test_a_run_is_refused_its_damaged_corpus(toy, tmp_path, large, monkeypatch, 
     config = toy.config("clm", {"corpus.cache": str(tmp_path), "batches.B": 10_000})
     flip_bit(prepare.prepare(**config.corpus).folder / "tokens.bin", 1234)
     named = r"tokens\.bin is not what was written" if is_asked else "batch has 10000 rows"
-    with flagsaver.flagsaver():
-        flags.FLAGS(["main", "--config=tests/support/tiny_runs.py:clm", *["--verify"] * is_asked])
-        with pytest.raises(UserError, match=named):
-            main.main(config, tmp_path / "run")
+    with pytest.raises(UserError, match=named):
+        main.main(config, tmp_path / "run", JobOptions(verify=is_asked, joins=False))
 
 
 # --- manifest, tokenizer ---------------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""Opens the folder of a run for a job: its processes, its lock, its recipe."""
+
+import contextlib
+import json
+import pathlib
+import shutil
+from collections.abc import Callable, Iterator
+
+import jax
+from ml_collections import ConfigDict
+
+from pretrain.distributed import lost_processes, processes
+from pretrain.runtime import compile_cache
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import find_unused_path
+from pretrain.runtime.job_options import DEFAULTS, JobOptions
+from pretrain.runtime.locks import lock_workdir
+from pretrain.runtime.run_config import diff_configs, read_config, write_config
+
+# What a run may change its mind about: where and how often, not what is computed.
+FREE = (
+    "mesh",
+    "execution",
+    "evals",
+    "profile",
+    "corpus.cache",
+    "train.log_every",
+    "train.norms",
+    "train.eval_every",
+    "train.eval_batches",
+    "train.save_every",
+    "train.keep",
+    "train.keep_every",
+    "train.trackers",
+)
+
+
+@contextlib.contextmanager
+def open_workdir(
+    config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAULTS
+) -> Iterator[Callable[[], None]]:
+    """Joins the processes of the job and locks the workdir.
+
+    Yields:
+        The function that writes the recipe into the workdir.
+
+    Raises:
+        UserError: another job is using the workdir, or the run there has another recipe.
+    """
+    if options.joins:
+        processes.join(options.heartbeat, options.join_timeout)
+    compile_cache.keep(workdir.parent / ".compiled" / (options.name or workdir.name))
+    # One lock for the whole job: on a shared disk its processes would refuse one another.
+    lock = lock_workdir(workdir) if jax.process_index() == 0 else contextlib.nullcontext()
+    with lock, lost_processes.watch_peers(workdir, options.heartbeat):
+        recipe = json.loads(config.to_json_best_effort())
+        changed = _find_changes(recipe, workdir, options.accept_changes)
+        # Written only once nothing can be refused: a refused job leaves the old recipe in place.
+        yield lambda: _keep_recipe(recipe, workdir, bool(changed))
+
+
+def _find_changes(recipe: dict, workdir: pathlib.Path, accepts: bool) -> list[str]:
+    """Lists where the recipe differs from the workdir's; UserError if in what is computed."""
+    changed = []
+    # A run that never saved has nothing that another recipe could contradict.
+    if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
+        changed = diff_configs(read_config(workdir), recipe)
+        if (grave := [x for x in changed if not is_free(x)]) and not accepts:
+            lines = "".join(f"\n  {line}" for line in grave)
+            raise UserError(
+                f"{workdir} holds a run of another recipe; take another --workdir, or continue "
+                f"it under this one with --accept_changes:{lines}"
+            )
+    return changed
+
+
+def is_free(difference: str) -> bool:
+    """Checks whether a run may resume with such a difference, as "mesh.data: 1 -> 2"."""
+    key = difference.partition(":")[0]
+    # With the dots a whole section is free by its name, but train.keep does not free train.keeper.
+    return any(f"{key}.".startswith(f"{free}.") for free in FREE)
+
+
+def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
+    if jax.process_index() == 0:
+        if is_changed:  # the results so far were computed under the old recipe
+            shutil.copy(workdir / "config.json", find_unused_path(workdir / "config-before.json"))
+        write_config(workdir, recipe)

@@ -1,0 +1,5 @@
+"""Runs `python -m quartet COMMAND` as `quartet COMMAND`."""
+
+from quartet.command import main
+
+main()

@@ -1,0 +1,180 @@
+"""Uses a trained run from Python: vectors, texts, masks, scores and predictions."""
+
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from finetune import job
+from finetune.prediction import plain_texts
+from finetune.prediction.predictor import Predictor
+from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.inference.embedder import Embedder
+from pretrain.inference.generator import Writer, join_pieces
+from pretrain.inference.layer_selection import parse_pool
+from pretrain.inference.run import Run
+from pretrain.inference.sampling import Sampler
+from pretrain.inference.token_scorer import Filling, Score, TokenScorer
+from pretrain.inference.trained_run import load_run
+
+Texts = str | Sequence[str]
+
+
+class TrainedRun:
+    """A run in a workdir, whose weights are read when they are first needed.
+
+    Each method takes a text or several, and returns one result or a list of them.
+
+    Attributes:
+        run: its recipe, tokenizer and backbone.
+    """
+
+    def __init__(self, workdir: str | pathlib.Path):
+        """Opens the run; raises a UserError if the folder holds none."""
+        self.workdir = pathlib.Path(workdir).expanduser().absolute()
+        self.run: Run = load_run(self.workdir, needs_backbone=False)
+        # What has read its weights is used again.
+        self._embedder = functools.cache(self._open_embedder)
+        self._writer = functools.cache(self._open_writer)
+        self._predictor = functools.cache(self._open_predictor)
+
+    def __repr__(self) -> str:
+        return f"quartet.load({str(self.workdir)!r})"
+
+    @functools.cached_property
+    def layout(self) -> Layout:
+        return Layout(make_mesh())
+
+    def embed(
+        self,
+        texts: Texts,
+        *,
+        pool: str = "mean",
+        layers: str = "",
+        mix: str = "",
+        normalize: bool = False,
+        cut: bool = True,
+    ) -> Any:
+        """Computes a vector of each text, or of each of its tokens.
+
+        Args:
+            pool: one of `layer_selection.SENTENCE_POOLS`; "": a vector for every token.
+            layers, mix: see `layer_selection.parse_pool`.
+            normalize: vectors are divided by their length.
+            cut: longer texts than the model reads lose their end; False: they are an error.
+
+        Returns:
+            [D] of one text and [N, D] of several; without a pool [tokens, D], or a list of these.
+        """
+        vectors = [
+            sentence.vectors
+            for sentence in self._embedder(pool, layers, mix, normalize, cut).read(as_list(texts))
+        ]
+        if isinstance(texts, str):
+            return vectors[0]
+        return np.stack(vectors) if pool and vectors else vectors
+
+    def similarity(self, first: Texts, second: Texts, *, pool: str = "mean") -> Any:
+        """Computes the cosines of texts' vectors, [N, M]; of two texts a number."""
+        a_ND, b_MD = (
+            np.atleast_2d(self.embed(texts, pool=pool, normalize=True)) for texts in (first, second)
+        )
+        cosines_NM = a_ND @ b_MD.T
+        is_pair = isinstance(first, str) and isinstance(second, str)
+        return float(cosines_NM[0, 0]) if is_pair else cosines_NM
+
+    def generate(
+        self,
+        prompts: Texts = "",
+        *,
+        tokens: int = 100,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        stops: Sequence[str] = (),
+        seed: int = 0,
+        bos: bool = True,
+    ) -> Any:
+        """Continues prompts; returns the texts behind them.
+
+        Args:
+            temperature, top_k, top_p: see `Sampler`; a temperature of 0 takes the likeliest token.
+            tokens, stops, seed, bos: see `Writer.generate`.
+        """
+        writer = self._writer(Sampler(temperature, top_k, top_p))
+        rows = as_list(prompts)
+        pieces = writer.generate(rows, tokens=tokens, stops=stops, seed=seed, bos=bos)
+        return unwrap(join_pieces(pieces, len(rows)), prompts)
+
+    def fill(self, texts: Texts, *, top: int = 5) -> list[list[Filling]] | Any:
+        """Predicts the likeliest tokens at each mask, spelled [MASK], of texts."""
+        return unwrap(self._scorer.fill(as_list(texts), top), texts)
+
+    def score(self, texts: Texts) -> Score | list[Score]:
+        """Computes the log-likelihood of texts, token by token; see `TokenScorer`."""
+        return unwrap(self._scorer.score(as_list(texts)), texts)
+
+    def predict(self, examples: Any, *, task: str = "") -> Any:
+        """Predicts examples by a fine-tuned run, each as a dict.
+
+        Args:
+            examples: a text or several; of pairs, tuples of texts; or dicts, as of
+                `finetune.datasets`.
+            task: the one of several tasks.
+        """
+        predictor = self._predictor(task)
+        is_one = isinstance(examples, str | Mapping)
+        rows = [to_example(x, predictor.data) for x in ([examples] if is_one else examples)]
+        lines, *_ = predictor.predict_lines(rows)
+        return lines[0] if is_one else lines
+
+    @functools.cached_property
+    def _whole(self) -> Run:
+        # With its backbone, which a run of a task's own network alone lacks.
+        return load_run(self.workdir)
+
+    @functools.cached_property
+    def _scorer(self) -> TokenScorer:
+        return TokenScorer(self._whole, self.layout)
+
+    def _open_embedder(
+        self, pool: str, layers: str, mix: str, normalize: bool, cut: bool
+    ) -> Embedder:
+        choice, kind = parse_pool(pool, layers, mix, count=self._whole.backbone.N + 1)
+        options: dict[str, Any] = dict(pool=kind, normalize=normalize, cut=cut)
+        return Embedder(self._whole, self.layout, choice, **options)
+
+    def _open_writer(self, sampler: Sampler) -> Writer:
+        return Writer(self._whole, Layout(make_mesh(data=1, fsdp=-1)), sampler)
+
+    def _open_predictor(self, task: str) -> Predictor:
+        return Predictor(job.load_job(self.workdir, task), self.layout)
+
+
+def load(workdir: str | pathlib.Path) -> TrainedRun:
+    """Opens a run: one that was trained, fine-tuned, or imported by `pretrain.convert`.
+
+    Raises:
+        UserError: the folder holds none.
+    """
+    return TrainedRun(workdir)
+
+
+def as_list(texts: Texts) -> list[str]:
+    return [texts] if isinstance(texts, str) else list(texts)
+
+
+def unwrap(results: list[Any], texts: Texts) -> Any:
+    """Returns the only result of a text that was given by itself."""
+    return results[0] if isinstance(texts, str) else results
+
+
+def to_example(example: Any, data: Any) -> dict[str, Any]:
+    """Makes an example of a task of a text, or of a tuple of texts."""
+    if isinstance(example, Mapping):
+        return {"label": None, "labels": None, "where": "the example", **example}
+    line = example if isinstance(example, str) else "\t".join(example)
+    (read,) = plain_texts.read_blocks([line], data, "the example")
+    return read.examples[0]

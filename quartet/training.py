@@ -1,0 +1,66 @@
+"""Trains recipes from Python, without flags and as part of the caller's process."""
+
+import importlib
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from pretrain.runtime import recipe_files
+from pretrain.runtime.errors import TerminatedError
+from pretrain.runtime.job_options import JobOptions
+from pretrain.runtime.recipe_check import check_key, check_recipe
+from pretrain.training.reports.results import list_jobs
+from quartet.trained_run import TrainedRun, load
+
+
+def load_recipe(name: str, changes: Mapping[str, Any] | None = None) -> ConfigDict:
+    """Loads a recipe by its name, as "bert:mini", "finetune/sst2" or "mine/recipe.py".
+
+    Args:
+        changes: values by dotted name, as {"optim.lr": 1e-4}.
+
+    Raises:
+        UserError: there is no such recipe or key, or the recipe fails.
+    """
+    config = recipe_files.load(recipe_files.find(name))
+    for key in changes or {}:
+        check_key(config, key)
+    config.update_from_flattened_dict(dict(changes or {}))
+    return config
+
+
+def train(
+    recipe: ConfigDict | str,
+    workdir: str | pathlib.Path,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    accept_changes: bool = False,
+) -> TrainedRun:
+    """Trains a recipe in a workdir; called again, it goes on from the last checkpoint.
+
+    Args:
+        recipe: of pretraining or of fine-tuning, or its name.
+        changes: values by dotted name, of a recipe that is named.
+        accept_changes: resumes although the recipe or the data have changed.
+
+    Returns:
+        The run; the first, where the recipe asks for several seeds or folds.
+
+    Raises:
+        UserError: the recipe does not build, or the workdir holds a run of another.
+        TerminatedError: training was stopped before its end.
+    """
+    config = load_recipe(recipe, changes) if isinstance(recipe, str) else recipe
+    # What predicts text is pretraining; what has examples is fine-tuning.
+    room = "pretrain" if "objective" in config else "finetune"
+    job = importlib.import_module(f"{room}.main")
+    check_recipe(config, job.SECTIONS, "the recipe")
+    workdir = pathlib.Path(workdir).expanduser().absolute()
+    # The caller's process has its own life: it joins no others and keeps its signals.
+    options = JobOptions(accept_changes=accept_changes, joins=False)
+    if job.main(config, workdir, options):
+        raise TerminatedError(f"{workdir}: stopped before its end; the same call goes on")
+    # Of a run for each seed or fold the first.
+    return load(list_jobs(workdir)[0])
