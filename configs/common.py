@@ -43,6 +43,7 @@ def base() -> ConfigDict:
         keep=2,
         keep_every=0,  # steps between checkpoints that are kept for good; 0: none are
         best="",  # as "-held_out/loss": the weights that do best by it are kept, too
+        trackers=("tensorboard",),  # and "wandb", "mlflow": metrics.jsonl is always written
         stop_after=0,  # evaluations in a row without a better one that end the run; 0: none do
     )
     return config

@@ -20,6 +20,7 @@ LATER = {
     "init_tokens": "run",
     "corpus.tokens.extend": 0,
     "train.stop_after": 0,
+    "train.trackers": ["tensorboard"],
 }
 # Keys that runs have by another name, from before that was changed.
 RENAMED = {"train.patience": "train.max_skips"}
@@ -27,7 +28,7 @@ RENAMED = {"train.patience": "train.max_skips"}
 
 def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
     """Writes the recipe of a run to `config.json`, without credentials."""
-    public = {"format": FORMAT, **_redact(config)}
+    public = {"format": FORMAT, **redact_config(config)}
     # Others may read the file, to go on from the run, unless the recipe held credentials: removing
     # them is a matter of patterns, which may miss one.
     has_secrets = json.dumps(public) != json.dumps({"format": FORMAT, **config})
@@ -52,7 +53,7 @@ def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[s
     """Lists where two nested dictionaries differ, as "optim.lr: 0.0004 -> 0.001"."""
     # Through JSON, as the saved one came: tuples are lists there.  Without credentials, which may
     # have changed, and are not to be printed.
-    old, new = (flatten(_redact(json.loads(json.dumps(x)))) for x in (saved, present))
+    old, new = (flatten(redact_config(json.loads(json.dumps(x)))) for x in (saved, present))
     old = {RENAMED.get(name, name): value for name, value in old.items()}
     names = list(dict.fromkeys([*old, *new]))
     return [
@@ -63,11 +64,12 @@ def diff_configs(saved: Mapping[str, Any], present: Mapping[str, Any]) -> list[s
     ]
 
 
-def _redact(tree: Any) -> Any:
+def redact_config(tree: Any) -> Any:
+    """Returns a recipe, or a part of it, without the credentials of addresses."""
     if isinstance(tree, Mapping):
-        return {name: _redact(value) for name, value in tree.items()}
+        return {name: redact_config(value) for name, value in tree.items()}
     if isinstance(tree, list | tuple):
-        return [_redact(value) for value in tree]
+        return [redact_config(value) for value in tree]
     return remove_credentials(tree) if isinstance(tree, str) else tree
 
 

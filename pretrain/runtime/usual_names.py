@@ -46,6 +46,7 @@ USUAL_NAMES = {  # as of transformers, PyTorch Lightning, levanter and MaxText
     "train.eval_every": "eval_steps eval_interval steps_per_eval val_check_interval",
     "train.save_every": "save_steps save_interval checkpoint_every",
     "train.keep": "save_total_limit max_to_keep",
+    "train.trackers": "report_to logger loggers tracker",
     "profile": "profiler profile_steps",
 }
 

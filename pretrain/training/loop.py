@@ -1,6 +1,7 @@
 """The one training loop.  Pretraining and fine-tuning are two ways of calling it."""
 
 import contextlib
+import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.distributed.watchdog import Watch
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.run_config import diff_configs
+from pretrain.runtime.run_config import diff_configs, redact_config
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
@@ -37,6 +38,8 @@ from pretrain.training.reports.metrics_file import Writer
 from pretrain.training.reports.metrics_logger import MetricsLogger, StepMonitor
 from pretrain.training.reports.opening import describe_run
 from pretrain.training.reports.progress_line import Progress
+from pretrain.training.reports.totals import Totals
+from pretrain.training.reports.trackers import open_trackers
 from pretrain.training.train_config import TrainConfig
 from pretrain.training.train_state import State
 
@@ -105,8 +108,11 @@ def run(
         # After the checks: what is refused leaves no heartbeat or metrics behind.
         watch = stack.enter_context(contextlib.closing(Watch(workdir)))
         progress = Progress(last)
-        writer = stack.enter_context(contextlib.closing(Writer(workdir, int(state.step))))
-        monitor = StepMonitor(writer, progress, objective.flops, plan.max_skips)
+        totals, public = Totals(), redact_config(json.loads(config.to_json_best_effort()))
+        trackers = open_trackers(plan.trackers, workdir, int(state.step) + 1, public)
+        writer = Writer(workdir, int(state.step), trackers, totals)
+        stack.enter_context(contextlib.closing(writer))
+        monitor = StepMonitor(writer, progress, objective.flops, plan.max_skips, totals)
         logger = MetricsLogger(plan.log_every, monitor, rate, Goodput(watch.began))
         which = plan.eval_batches, score, plan.means
         evaluate = Evaluate(plan.eval_every, steps, evals, stop, writer, progress, *which)

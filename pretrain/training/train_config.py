@@ -23,6 +23,8 @@ class TrainConfig:
             kept in `workdir/best`, too; "": none.
         means: names of held-out numbers, as ("sst1/dev/accuracy", "sst2/dev/accuracy"), by the name
             of their mean: that of `accuracy` is "mean/accuracy", which may be the `best`.
+        trackers: where the metrics go besides: files of `reports.trackers`, as ("tensorboard",
+            "wandb"), or modules of your own.
         stop_after: evaluations in a row without a better one that end the run; 0: none do.
     """
 
@@ -39,3 +41,4 @@ class TrainConfig:
     best: str = ""
     means: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     stop_after: int = 0
+    trackers: Sequence[str] = ("tensorboard",)

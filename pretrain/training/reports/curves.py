@@ -1,48 +1,145 @@
-"""Draws the loss curves of runs."""
+"""Draws curves of runs: a metric by steps, tokens, seconds or operations."""
 
 import itertools
 import pathlib
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.run_config import flatten, read_config
 from pretrain.training.reports import metrics_file
+from pretrain.training.reports.results import group_recipes, list_jobs
+
+AXES = {  # keys of a line of metrics: what they count
+    "step": "steps",
+    "tokens": "tokens trained on",
+    "seconds": "seconds of training",
+    "flops": "floating-point operations of the model",
+}
 
 
-def draw_curves(runs, out) -> None:
-    """Draws loss by step of every run: lines are training, dots held out, dashes a constant guess.
+class Curve(NamedTuple):
+    """Points of a metric, of a run or the mean of several.
+
+    Attributes:
+        low, high: the mean less and plus a standard deviation; None: of one run.
+    """
+
+    x: list[float]
+    y: list[float]
+    low: list[float] | None = None
+    high: list[float] | None = None
+
+
+def draw_curves(
+    runs: Sequence[Any], out: Any, metric: str = "loss", x: str = "step", band: bool = False
+) -> None:
+    """Draws a metric of every run: lines are training, dots held out, dashes a constant guess.
 
     Args:
-        runs: workdirs with a metrics.jsonl.
+        runs: workdirs with a metrics.jsonl, or folders of runs for each seed.
         out: the PNG to write.
+        metric: name of a number, as "loss", "accuracy" or "dev/f1"; those of all held-out texts
+            are drawn beside that of training.
+        x: of `AXES`.
+        band: runs that differ in nothing but their seed are one curve, their mean, in a band of a
+            standard deviation to either side.
 
     Raises:
-        UserError: a run has written no metrics yet.
+        UserError: a run has written no metrics yet, or none such.
     """
     import matplotlib  # slow, and few need it
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
+    lines = {job: read_run(job) for run in runs for job in list_jobs(pathlib.Path(run))}
+    # A run whose steps were all skipped has no loss, and still a picture.
+    if metric != "loss" and not any(find_names(x, metric) for x in lines.values()):
+        raise UserError(f"--metric={metric}: there are {', '.join(list_metrics(lines.values()))}")
+    groups = group_seeds(list(lines)) if band else {name_run(job, lines): [job] for job in lines}
     figure, axes = plt.subplots(figsize=(9, 5.5), layout="constrained")
-    for number, run in enumerate(map(pathlib.Path, runs)):
-        color = f"C{number % 10}"
-        lines = metrics_file.read_lines(run / "metrics.jsonl")
-        if not lines:
-            raise UserError(f"{run} holds no metrics.jsonl with a line in it")
-        axes.plot(
-            *metrics_file.select_series(lines, "loss"),
-            color=color,
-            alpha=0.6,
-            label=f"{run.name}: training",
-        )
-        names = sorted({k[: -len("/loss")] for line in lines for k in line if "/loss" in k})
-        for name, marker in zip(names, itertools.cycle("os^vD")):
-            held_out = metrics_file.select_series(lines, f"{name}/loss")
-            axes.plot(*held_out, f"{marker}-", color=color, label=f"{run.name}: {name}")
-            guess = metrics_file.select_series(lines, f"{name}/unigram")[1]
-            if guess:
-                axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{run.name}: unigram")
-    axes.set(xlabel="step", ylabel="loss (nats per predicted token)")
+    for number, (label, jobs) in enumerate(groups.items()):
+        draw_group(axes, f"C{number % 10}", label, [lines[job] for job in jobs], metric, x)
+    unit = " (nats per predicted token)" if metric == "loss" else ""
+    axes.set(xlabel=AXES[x], ylabel=f"{metric}{unit}")
     axes.grid(alpha=0.3)
     axes.legend()
     figure.savefig(out, dpi=120)
     plt.close(figure)
+
+
+def draw_group(
+    axes: Any, color: str, label: str, runs: Sequence[list[dict]], metric: str, x: str
+) -> None:
+    """Draws the curves of a run, or the means of several, in one colour."""
+    markers = itertools.cycle("os^vD")
+    for name in find_names(runs[0], metric):
+        curve = average_curves([read_curve(lines, name, x) for lines in runs])
+        stream = name.removesuffix(f"/{metric}")
+        style = dict(ls="-", marker=next(markers)) if "/" in name else dict(alpha=0.6)
+        title = f"{label}: {stream if '/' in name else 'training'}"
+        axes.plot(curve.x, curve.y, color=color, label=title, **style)
+        if curve.low is not None:
+            axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.15, lw=0)
+        guess = metrics_file.select_series(runs[0], f"{stream}/unigram")[1]
+        if guess and metric == "loss":
+            axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{label}: unigram")
+
+
+def name_run(job: pathlib.Path, jobs: Collection[pathlib.Path]) -> str:
+    """Names a run by its folder, by the whole path where another one's is called so, too."""
+    return job.name if [x.name for x in jobs].count(job.name) == 1 else str(job)
+
+
+def read_run(workdir: pathlib.Path) -> list[dict]:
+    """Reads the metrics of a run; raises a UserError if there are none."""
+    lines = metrics_file.read_lines(workdir / "metrics.jsonl")
+    if not lines:
+        raise UserError(f"{workdir} holds no metrics.jsonl with a line in it")
+    return lines
+
+
+def find_names(lines: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
+    """Lists the numbers of a metric: that of training, and those of held-out texts."""
+    names = {name for line in lines for name in line}
+    return [metric] * (metric in names) + sorted(x for x in names if x.endswith(f"/{metric}"))
+
+
+def list_metrics(runs: Any) -> list[str]:
+    names = {name.rpartition("/")[2] for lines in runs for line in lines for name in line}
+    return sorted(names - {*AXES, "event"})
+
+
+def read_curve(lines: Sequence[dict], name: str, x: str) -> Curve:
+    """Reads the points of a number; raises a UserError if the run did not count so."""
+    points = [line for line in lines if metrics_file.is_number(line.get(name))]
+    if not all(x in line for line in points):
+        raise UserError(f"--x={x}: a run is of before its metrics had {x}; --x=step")
+    return Curve([line[x] for line in points], [line[name] for line in points])
+
+
+def average_curves(curves: Sequence[Curve]) -> Curve:
+    """Averages curves point by point, as far as all of them go."""
+    if len(curves) == 1:
+        return curves[0]
+    xs = [statistics.mean(points) for points in zip(*(curve.x for curve in curves), strict=False)]
+    rows = list(zip(*(curve.y for curve in curves), strict=False))
+    means, deviations = ([f(row) for row in rows] for f in (statistics.mean, statistics.stdev))
+    low = [mean - deviation for mean, deviation in zip(means, deviations, strict=True)]
+    high = [mean + deviation for mean, deviation in zip(means, deviations, strict=True)]
+    return Curve(xs, means, low, high)
+
+
+def group_seeds(jobs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]:
+    """Groups the runs that differ in nothing but their seed, by a label of each group."""
+    recipes = {str(job): flatten(read_config(job)) for job in jobs}
+    groups = {}
+    for words, names in group_recipes(recipes):
+        first = pathlib.Path(names[0]).name
+        label = " ".join(words.values()) or first
+        groups[f"{label}, {len(names)} runs" if len(names) > 1 else first] = [
+            pathlib.Path(name) for name in names
+        ]
+    return groups

@@ -1,4 +1,4 @@
-"""Writes the metrics of a run to metrics.jsonl and TensorBoard, and reads them back."""
+"""Writes the metrics of a run to metrics.jsonl and to trackers, and reads them back."""
 
 import contextlib
 import json
@@ -6,7 +6,8 @@ import math
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -14,24 +15,37 @@ import numpy as np
 
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_file
+from pretrain.runtime.progress import say
 from pretrain.training.metrics import NORMS
-from pretrain.training.reports.tensorboard import Board
+from pretrain.training.reports.totals import Totals
 
 
 class Writer:
-    """A run's numbers: metrics.jsonl and TensorBoard events, from the first process only."""
+    """A run's numbers: metrics.jsonl and the trackers, from the first process only."""
 
-    def __init__(self, workdir, step: int):
-        """Raises UserError if the files cannot be read and written."""
-        self.first = jax.process_index() == 0
+    def __init__(
+        self,
+        workdir,
+        step: int,
+        trackers: Mapping[str, Any] = MappingProxyType({}),
+        totals: Totals | None = None,
+    ):
+        """Opens the file.
+
+        Args:
+            step: of the state that the run begins with.
+            trackers: by name, see `reports.trackers`; they are closed here.
+            totals: are written with every line; None: are not.
+
+        Raises:
+            UserError: the file cannot be read and written.
+        """
+        self.first, self.totals, self.trackers = jax.process_index() == 0, totals, dict(trackers)
         if not self.first:
             return
-        workdir = pathlib.Path(workdir)
-        self.path = workdir / "metrics.jsonl"
+        self.path = pathlib.Path(workdir, "metrics.jsonl")
         # What an earlier life wrote beyond the restored step is done again, and written again.
         self._keep_lines(lambda line: line["step"] <= step)
-        with _report_write_errors(self.path):
-            self.board = Board(workdir / "tensorboard", step + 1)
 
     def forget_evaluation(self, step: int) -> None:
         """Removes the line of the evaluation at `step`, the latest: it is repeated."""
@@ -47,34 +61,45 @@ class Writer:
         """Writes a line; numbers that are not finite become null, as JSON has no other word."""
         if not self.first:
             return
+        values |= self.totals.state_dict() if self.totals else {}
         line = {"step": step} | {k: to_json(v) for k, v in values.items()}
-        with _report_write_errors(self.path):
-            # Opened anew each time: a killed process leaves no line in a buffer.
-            with self.path.open("a") as f:
-                f.write(json.dumps(line) + "\n")
-            for name, value in line.items():
-                if name != "step" and isinstance(value, float):
-                    self.board.add(step, name, value)
+        # Opened anew each time: a killed process leaves no line in a buffer.
+        with _report_write_errors(self.path), self.path.open("a") as f:
+            f.write(json.dumps(line) + "\n")
+        numbers = {k: x for k, x in line.items() if k != "step" and isinstance(x, float)}
+        self._call_trackers(lambda tracker: tracker.add(step, numbers))
 
     def flush(self) -> None:
         """Puts on disk what was written: a checkpoint counts it as done for good."""
         if not self.first:
             return
+        self._call_trackers(lambda tracker: tracker.flush())
         with _report_write_errors(self.path):
-            self.board.flush()
             # Synced, as the checkpoint is: else a lost machine may keep a step without its line.
             if self.path.exists():
                 with self.path.open("rb") as f:
                     os.fsync(f.fileno())
 
     def close(self) -> None:
-        """Writes what TensorBoard lacks; never raises, which would hide why a run ended."""
-        if self.first:
+        """Writes what trackers lack; never raises, which would hide why a run ended."""
+        for name, tracker in self.trackers.items():
             try:
-                self.board.close()
-            except OSError as error:
-                text = f"TensorBoard lacks the last points: {error.strerror}"
-                print(f"{self.path.parent}: {text}", file=sys.stderr)
+                tracker.close()
+            except Exception as error:
+                why = error.strerror if isinstance(error, OSError) else error
+                say(f"{self.path.parent}: {name} lacks the last points: {why}")
+
+    def _call_trackers(self, call: Callable[[Any], None]) -> None:
+        for name, tracker in list(self.trackers.items()):
+            try:
+                with _report_write_errors(self.path):
+                    call(tracker)
+            # Of another's service anything may be raised, and training is worth more.
+            except Exception as error:
+                if not tracker.is_remote:
+                    raise
+                say(f"{name} fails, and the run goes on without it: {error}")
+                del self.trackers[name]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ from pretrain.training.reports.goodput import Goodput
 from pretrain.training.reports.meter import Meter, measure_length
 from pretrain.training.reports.metrics_file import Writer
 from pretrain.training.reports.progress_line import Progress
+from pretrain.training.reports.totals import Totals
 from pretrain.training.train_state import State, StepMetrics
 
 
@@ -19,15 +20,16 @@ class StepMonitor:
         meter: sums and times since they were last written down.
     """
 
-    def __init__(self, writer: Writer, progress: Progress, flops, max_skips: int):
+    def __init__(self, writer: Writer, progress: Progress, flops, max_skips: int, totals: Totals):
         """
         Args:
             flops: (B, L) -> floating-point operations of a step on such a batch.
             max_skips: skipped steps in a row after which the run ends.
+            totals: of the run, to which each step adds.
         """
         self.writer, self.progress = writer, progress
         self.flops, self.max_skips = flops, max_skips
-        self.meter = Meter()
+        self.meter, self.totals = Meter(), totals
         self.step, self.report = 0, Report()
         self.shapes = set[str]()  # that a step was compiled for
 
@@ -39,7 +41,9 @@ class StepMonitor:
         self.step, self.report = step, Report(metrics)
         # A step is looked at when the next is on its way, so that the device never waits for the
         # host.
-        done = self.meter.add(metrics, data.B * L, self.flops(data.B, L))
+        work = data.B * L, self.flops(data.B, L)
+        self.totals.add(*work)
+        done = self.meter.add(metrics, *work)
         self._check(step - 1, done)
         return self.report
 
@@ -95,8 +99,13 @@ class MetricsLogger(Hook):
         # A checkpoint counts these lines as written, and a resumed run does not repeat them.
         self.monitor.writer.flush()
         meter = self.monitor.meter
-        return {"sums": meter.state_dict(), "time": self.goodput.state_dict(meter.busy)}
+        return {
+            "sums": meter.state_dict(),
+            "time": self.goodput.state_dict(meter.busy),
+            "totals": self.monitor.totals.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any], report: Report) -> None:
         self.monitor.meter.load_state_dict(state.get("sums", {}))
         self.goodput.load_state_dict(state.get("time", {}))
+        self.monitor.totals.load_state_dict(state.get("totals", {}))

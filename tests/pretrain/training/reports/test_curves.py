@@ -2,31 +2,42 @@
 
 import pytest
 
+from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 from pretrain.training.reports.curves import draw_curves
 from pretrain.training.reports.metrics_file import Writer
 
 
-def run_of(folder, name):
+def run_of(folder, name, loss=3.0, **recipe):
     """A workdir with the metrics of a short run."""
     writer = Writer(folder / name, 0)
     for step in (1, 2):
-        writer.write(step, loss=3.0 / step)
-        writer.write(step, **{"held_out/loss": 4.0 / step, "held_out/unigram": 2.5})
+        spent = dict(tokens=100 * step, seconds=step + loss)
+        writer.write(step, loss=loss / step, **spent)
+        writer.write(step, **{"held_out/loss": 4.0 / step, "held_out/unigram": 2.5}, **spent)
     writer.close()
+    run_config.write_config(folder / name, recipe)
     return folder / name
 
 
-def test_runs_are_drawn_together(tmp_path, monkeypatch):
+@pytest.fixture
+def drawn(monkeypatch):
+    """(label, x, y) of every line, and what is filled."""
     from matplotlib.axes import Axes
 
-    drawn, plain = [], Axes.plot
+    seen = []
+    for name in ("plot", "fill_between"):
+        plain = getattr(Axes, name)
 
-    def spy(self, *args, **kwargs):
-        drawn.append((kwargs["label"], *args[:2]))
-        return plain(self, *args, **kwargs)
+        def spy(self, *args, plain=plain, **kwargs):
+            seen.append((kwargs.get("label"), *args))
+            return plain(self, *args, **kwargs)
 
-    monkeypatch.setattr(Axes, "plot", spy)
+        monkeypatch.setattr(Axes, name, spy)
+    return seen
+
+
+def test_runs_are_drawn_together(tmp_path, drawn):
     draw_curves([run_of(tmp_path, "a"), run_of(tmp_path, "b")], tmp_path / "both.png")
     training, held_out = [3.0, 1.5], [4.0, 2.0]
     assert drawn == [
@@ -36,6 +47,34 @@ def test_runs_are_drawn_together(tmp_path, monkeypatch):
         ("b: held_out", [1, 2], held_out),
     ]
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_a_metric_is_drawn_by_what_the_run_has_spent(tmp_path, drawn):
+    draw_curves([run_of(tmp_path, "a")], tmp_path / "a.png", "unigram", "tokens")
+    assert drawn == [("a: held_out", [100, 200], [2.5, 2.5])]
+    with pytest.raises(UserError, match="--metric=f1: there are loss, unigram"):
+        draw_curves([tmp_path / "a"], tmp_path / "a.png", "f1")
+    with pytest.raises(UserError, match="--x=flops: a run is of before"):
+        draw_curves([tmp_path / "a"], tmp_path / "a.png", x="flops")
+
+
+def test_seeds_are_one_curve_in_a_band(tmp_path, drawn):
+    recipes = dict(a=(1.0, 0, 0.1), b=(3.0, 1, 0.1), c=(5.0, 0, 0.2))
+    runs = [
+        run_of(tmp_path, name, loss, seed=seed, optim=dict(lr=lr))
+        for name, (loss, seed, lr) in recipes.items()
+    ]
+    draw_curves(runs, tmp_path / "all.png", x="seconds", band=True)
+    labels = [label for label, *_ in drawn]
+    assert labels[:2] == ["optim.lr=0.1, 2 runs: training", None]
+    assert "c: training" in labels
+    assert drawn[0][1:] == ([3.0, 4.0], [2.0, 1.0])  # the means
+    _, x, low, high = drawn[1]
+    assert (x, low[0], high[0]) == (
+        [3.0, 4.0],
+        pytest.approx(2 - 2**0.5),
+        pytest.approx(2 + 2**0.5),
+    )
 
 
 def test_a_run_without_metrics_cannot_be_drawn(tmp_path):

@@ -10,6 +10,7 @@ from tensorboardX import record_writer
 from pretrain.runtime.errors import UserError
 from pretrain.training.reports import metrics_file
 from pretrain.training.reports.metrics_file import Writer
+from tests.support.tracking_service import open_writer
 
 
 def lines_of(workdir):
@@ -98,18 +99,18 @@ def test_a_run_without_metrics_has_no_lines(tmp_path):
 
 @pytest.mark.parametrize("full", ["metrics.jsonl", "tensorboard"])
 def test_a_full_disk_is_named_and_closing_does_not_hide_it(tmp_path, full, capsys):
-    writer = Writer(tmp_path, 0)
+    writer = open_writer(tmp_path, 0, "tensorboard")
     if full == "metrics.jsonl":
         (tmp_path / full).unlink()
         (tmp_path / full).symlink_to("/dev/full")
     else:
-        writer.board.record.close()
-        writer.board.record = record_writer.RecordWriter("/dev/full")
+        writer.trackers["tensorboard"].record.close()
+        writer.trackers["tensorboard"].record = record_writer.RecordWriter("/dev/full")
     writes = [lambda: writer.write(1, loss=1.0), writer.flush]
     with pytest.raises(UserError, match=r"cannot write .*: No space left"):
         [write() for write in writes]
     writer.close()
     said = capsys.readouterr().err
-    assert said.count("TensorBoard lacks the last points: No space left") == (
+    assert said.count("tensorboard lacks the last points: No space left") == (
         full != "metrics.jsonl"
     )

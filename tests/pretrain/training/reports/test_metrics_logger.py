@@ -10,6 +10,7 @@ from pretrain.training.hooks import NotFiniteError
 from pretrain.training.reports.metrics_file import Writer, read_lines
 from pretrain.training.reports.metrics_logger import StepMonitor
 from pretrain.training.reports.progress_line import Progress
+from pretrain.training.reports.totals import Totals
 from pretrain.training.train_state import StepMetrics
 
 DATA = types.SimpleNamespace(B=2, L=3)
@@ -19,7 +20,7 @@ DATA = types.SimpleNamespace(B=2, L=3)
 def observe(tmp_path):
     """(step, skipped steps in a row) -> the report of the step, to a monitor that takes one."""
     writer = Writer(tmp_path, 0)
-    monitor = StepMonitor(writer, Progress(9), lambda B, L: 1.0, max_skips=2)
+    monitor = StepMonitor(writer, Progress(9), lambda B, L: 1.0, 2, Totals())
 
     def observe(step, skips, L=3, task=""):
         batch = name_arrays(task, {"tokens_BL": np.zeros((DATA.B, L))})
@@ -56,6 +57,7 @@ def test_a_cut_batch_counts_as_long_as_it_is_and_new_lengths_are_not_timed(obser
             pass
         observe(step, 0, L)
     assert (meter.steps, meter.tokens) == (2, 2 * 3 + 2 * 2)  # the first of each was compiled
+    assert (observe.monitor.totals.tokens, observe.monitor.totals.flops) == (2 * 10, 4)
     with meter.measure_wait():
         pass
     observe(5, 0, 3, "sst1")  # another task's step, though it is as long

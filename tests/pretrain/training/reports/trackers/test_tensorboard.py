@@ -7,9 +7,10 @@ from tensorboardX.proto import event_pb2
 
 from pretrain.runtime.errors import UserError
 from pretrain.training.reports import goodput
-from pretrain.training.reports.metrics_file import Writer
 from pretrain.training.reports.metrics_logger import MetricsLogger, StepMonitor
 from pretrain.training.reports.progress_line import Progress
+from pretrain.training.reports.totals import Totals
+from tests.support.tracking_service import open_writer
 
 
 def points(workdir) -> list[tuple[int, str, float]]:
@@ -28,7 +29,7 @@ def points(workdir) -> list[tuple[int, str, float]]:
 
 
 def test_what_was_flushed_outlives_a_killed_run(tmp_path):
-    writer = Writer(tmp_path, 0)
+    writer = open_writer(tmp_path, 0, "tensorboard")
     for step in range(1, 40):
         writer.write(step, loss=step / 2)
         writer.write(step, **{"dev/loss": step / 4})
@@ -38,8 +39,8 @@ def test_what_was_flushed_outlives_a_killed_run(tmp_path):
 
 
 def test_what_a_checkpoint_counts_as_done_is_on_disk_before_it(tmp_path):
-    writer = Writer(tmp_path, 0)
-    monitor = StepMonitor(writer, Progress(9), flops=None, max_skips=1)
+    writer = open_writer(tmp_path, 0, "tensorboard")
+    monitor = StepMonitor(writer, Progress(9), flops=None, max_skips=1, totals=Totals())
     logger = MetricsLogger(1, monitor, None, goodput.Goodput(0.0))
     writer.write(7, loss=0.5)
     logger.state_dict()  # for the checkpoint
@@ -49,7 +50,7 @@ def test_what_a_checkpoint_counts_as_done_is_on_disk_before_it(tmp_path):
 @pytest.mark.parametrize("step", [0, 3])
 def test_tensorboard_shows_no_step_of_two_lives_twice(tmp_path, step):
     for life, begin in enumerate((0, step)):
-        writer = Writer(tmp_path, begin)
+        writer = open_writer(tmp_path, begin, "tensorboard")
         for each in range(begin + 1, 6):
             writer.write(each, loss=float(life))
         writer.flush()
@@ -59,4 +60,4 @@ def test_tensorboard_shows_no_step_of_two_lives_twice(tmp_path, step):
 def test_a_tensorboard_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "tensorboard").write_text("")
     with pytest.raises(UserError, match=r"cannot write .*tensorboard: File exists"):
-        Writer(tmp_path, 0)
+        open_writer(tmp_path, 0, "tensorboard")

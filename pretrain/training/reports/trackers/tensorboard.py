@@ -1,15 +1,18 @@
 """A run's numbers as TensorBoard reads them."""
 
-import pathlib
 import socket
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 
-class Board:
-    """One life's file of events in a folder."""
+class Tracker:
+    """One life's file of events in the folder `tensorboard`."""
 
-    def __init__(self, folder: pathlib.Path, step: int):
+    is_remote = False
+
+    def __init__(self, workdir: Path, step: int, config: Mapping[str, Any]):
         """Opens the file; hides what earlier lives wrote of `step`, the first to come, and later.
 
         Raises:
@@ -19,6 +22,7 @@ class Board:
         from tensorboardX.proto import event_pb2
 
         self.event, self.scalar = event_pb2.Event, summary.scalar
+        folder = workdir / "tensorboard"
         folder.mkdir(parents=True, exist_ok=True)
         now = time.time_ns()  # readers take the files in the order of their names
         name = f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{now}"
@@ -29,8 +33,9 @@ class Board:
         self._write(file_version="brain.Event:2")
         self._write(step=step, session_log=start)
 
-    def add(self, step: int, name: str, value: float) -> None:
-        self._write(step=step, summary=self.scalar(name, value))
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._write(step=step, summary=self.scalar(name, value))
 
     def flush(self) -> None:
         self.record.flush()

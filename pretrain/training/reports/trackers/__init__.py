@@ -1,0 +1,89 @@
+"""Trackers: where a run's numbers go beside its metrics.jsonl, one a file.
+
+`train.trackers` names files of this folder, or modules of your own with a dot, that define a
+`Tracker`.  metrics.jsonl is always written: plots, results and resuming read it.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+import jax
+
+from modules import plugins
+from pretrain.runtime.errors import UserError
+from pretrain.runtime.json_files import read_json, write_json
+from pretrain.runtime.sections import name_section
+
+FOLDER = "pretrain.training.reports.trackers"
+IDS = "trackers.json"  # beside config.json: by tracker, the id of the run there
+
+
+class Tracker(Protocol):
+    """One life of a run, as a service or a file sees it: `Tracker(workdir, step, config)`.
+
+    Attributes:
+        is_remote: what goes wrong is told once, and the run goes on without it; else the run ends.
+    """
+
+    is_remote: bool
+
+    def add(self, step: int, values: Mapping[str, float]) -> None:
+        """Adds finite numbers of a step."""
+        ...
+
+    def flush(self) -> None:
+        """Puts on disk what was added: a checkpoint counts it as done."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_trackers(
+    names: Sequence[str], workdir: Path, step: int, config: Mapping[str, Any]
+) -> dict[str, Tracker]:
+    """Opens the trackers of these names.
+
+    Args:
+        step: the first to come; what earlier lives added of it and of later ones is done again.
+        config: the recipe, without credentials.
+
+    Returns:
+        Trackers by name; {} in all processes but the first.
+
+    Raises:
+        UserError: there is no such tracker, its package is not installed, or its file cannot be
+            written.
+    """
+    with name_section("train.trackers"):
+        kinds = {name: plugins.load(FOLDER, name, "Tracker").Tracker for name in names}
+    if jax.process_index():
+        return {}
+    try:
+        return {name: kind(Path(workdir), step, config) for name, kind in kinds.items()}
+    except OSError as error:
+        raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
+
+
+def import_package(name: str) -> ModuleType:
+    """Imports the package of a tracker; raises a UserError if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(
+            f"train.trackers: {name} cannot be imported ({error}); pip install {name}"
+        ) from error
+
+
+def find_id(workdir: Path, tracker: str) -> str:
+    """Returns the id of a run with a tracker; "": it has none yet."""
+    return str(read_json(workdir / IDS).get(tracker, "")) if (workdir / IDS).exists() else ""
+
+
+def save_id(workdir: Path, tracker: str, known: str) -> str:
+    """Keeps the id of a run with a tracker for its later lives, and returns it."""
+    ids = read_json(workdir / IDS) if (workdir / IDS).exists() else {}
+    write_json(workdir / IDS, {**ids, tracker: known})
+    return known
