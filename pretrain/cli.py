@@ -4,6 +4,8 @@ import contextlib
 import functools
 import pathlib
 import runpy
+import shlex
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 
@@ -14,6 +16,7 @@ from pretrain import arguments
 from pretrain.checkpoint.paths import find_folder
 from pretrain.distributed import lost_processes
 from pretrain.runtime import malloc, recipe_meanings
+from pretrain.runtime.addresses import remove_credentials
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.job_options import JobOptions
 from pretrain.runtime.recipe_check import check_recipe
@@ -127,6 +130,7 @@ def read_options() -> JobOptions:
     """Returns what the flags say of a job beside its recipe."""
     return JobOptions(
         name=recipe_name(),
+        command=remove_credentials(shlex.join(["python", *sys.orig_argv[1:]])),
         accept_changes=ACCEPT_CHANGES.value,
         verify=VERIFY.value,
         heartbeat=HEARTBEAT.value,

@@ -3,6 +3,8 @@
     python -m pretrain.convert --source=uncased_L-12_H-768_A-12 --workdir=runs/bert-base
     python -m pretrain.convert --workdir=runs/bert-mini --out=bert-mini-hf
     python -m pretrain.convert --workdir=runs/consert --out=consert-st --pool=last_two
+    python -m pretrain.convert --source=hub:google-bert/bert-base-uncased --workdir=runs/bert-base
+    python -m pretrain.convert --workdir=runs/mine --out=mine-hf --push=me/mine --license=mit
 
 The first makes a run of a folder with published weights of BERT, XLNet, GPT-1, GPT-2 or ELMo; the
 second writes a run's weights for other tools, as Hugging Face's by default; the third a folder that
@@ -15,14 +17,18 @@ import pathlib
 from absl import flags, logging
 
 from pretrain import arguments, cli
-from pretrain.conversion import exporter, importer
+from pretrain.conversion import exporter, hub, importer
 from pretrain.conversion.sentence_transformers import SentenceForm
 from pretrain.runtime.errors import UsageError
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("pool")  # written for sentence-transformers, which pools so
 flags.declare_key_flag("normalize")
-SOURCE = flags.DEFINE_string("source", None, "A folder of published weights, to make a run of.")
+SOURCE = flags.DEFINE_string(
+    "source", None, "A folder of published weights, or hub:org/name, to make a run of."
+)
+PUSH = flags.DEFINE_string("push", "", "Put what --out wrote on the Hugging Face Hub, as org/name.")
+LICENSE = flags.DEFINE_string("license", "", "Of what is written, for its card, as apache-2.0.")
 OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
 SYSTEM = flags.DEFINE_string("system", "", "Whose release: bert, gpt, xlnet, elmo, or a module.")
 KIND = flags.DEFINE_string("kind", "", "Of release: hugging_face, tensorflow, npz, hdf5, ...")
@@ -53,15 +59,25 @@ def main(_) -> None:
             system=SYSTEM.value,
             dtype=DTYPE.value or "",
             sentences=form,
+            license=LICENSE.value,
         )
+        if PUSH.value:
+            print(f"pushed to {hub.push(out, PUSH.value)}")
         return
+    if PUSH.value or LICENSE.value:
+        raise UsageError("--push and --license are of what is written, with --out")
     if pool:
         raise UsageError("--pool is of what is written, with --out")
     if DTYPE.value:
         raise UsageError("--dtype is of what is written: a run's own weights are float32")
+    source = str(SOURCE.value)
+    path, address = pathlib.Path(source).expanduser(), ""
+    if source.startswith(hub.PREFIX):
+        path, address = hub.download(source.removeprefix(hub.PREFIX))
     importer.import_weights(
-        pathlib.Path(str(SOURCE.value)).expanduser(),
+        path,
         workdir,
+        address=address,
         kind=KIND.value,
         system=SYSTEM.value,
         ignore=IGNORE.value,

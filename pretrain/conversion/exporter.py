@@ -15,6 +15,7 @@ from pretrain.checkpoint import named_leaves, verification
 from pretrain.checkpoint.errors import DamagedError
 from pretrain.checkpoint.paths import list_steps
 from pretrain.conversion import drafts, systems
+from pretrain.conversion.model_card import Facts, write_card
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
 from pretrain.conversion.sentence_transformers import SentenceForm, check_form, write_steps
 from pretrain.conversion.systems import ORIGIN, System
@@ -38,6 +39,7 @@ def export_weights(
     system: str = "",
     dtype: str = "",
     sentences: SentenceForm | None = None,
+    license: str = "",
 ) -> None:
     """Writes the weights of the run in `workdir` as others read them, all or nothing.
 
@@ -49,6 +51,7 @@ def export_weights(
             the run was imported as, or that can write it.
         dtype: of the arrays; "": as they came in, or float32.
         sentences: how sentence-transformers is to make vectors; None: the folder is not for it.
+        license: of the weights, for their card; "": as their origin says.
 
     Raises:
         UserError: there is no run, its system has no such kind, the run computes what theirs
@@ -73,6 +76,7 @@ def export_weights(
     order = list(itertools.chain.from_iterable(names for _, names in group_arrays(table)))
     theirs = table.specs(shapes, jnp.dtype(dtype))
     specs = {name: theirs[name] for name in order}
+    numbers = sum(math.prod(spec.shape) for spec in specs.values())
     with drafts.draft_folder(folder, say) as draft:
         with explain_write_errors(folder):
             module.write_config_and_tokenizer(run, draft, kind, dtype)
@@ -84,7 +88,10 @@ def export_weights(
         if sentences:
             with explain_write_errors(folder):
                 write_steps(run, draft, sentences, read_pooler(run, sentences, shapes))
-    numbers = sum(math.prod(spec.shape) for spec in specs.values())
+        pool = sentences.pool if sentences else ""
+        facts = Facts(folder.name, kind, form.model_type, numbers, dtype, pool, license)
+        with explain_write_errors(folder):
+            write_card(run, draft, facts)
     say(f"{len(specs)} arrays of {numbers:,} numbers, {dtype}, in {folder}")
     for name, why in table.absent.items():
         if name in shapes:

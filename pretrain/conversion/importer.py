@@ -16,6 +16,7 @@ from modules.backbones import init_params
 from modules.heads import language_model
 from pretrain.checkpoint import named_leaves, streaming_writer
 from pretrain.conversion import drafts, systems
+from pretrain.conversion.model_card import read_license
 from pretrain.conversion.name_map import Link, Reconciliation, Shapes, reconcile
 from pretrain.conversion.systems import ORIGIN, ReleaseSpec, Source
 from pretrain.formats import Arrays, Spec
@@ -84,6 +85,7 @@ def import_weights(
     system: str = "",
     ignore: str = "",
     check: bool = False,
+    address: str = "",
     **options: Any,
 ) -> None:
     """Imports into a run in `workdir` a folder of published weights, all or nothing.
@@ -94,6 +96,7 @@ def import_weights(
             say.
         ignore: a pattern of names of arrays to leave out.
         check: compare with what the release says that it computes, if it does.
+        address: where the folder was fetched from, as "org/name@commit"; "": it is the user's.
         options: see `systems.Source`.
 
     Raises:
@@ -115,6 +118,7 @@ def import_weights(
         # Before the draft: a broken tie is told without a byte written.
         _check_copies(arrays, reconciliation)
         origin = _describe_origin(system, source, reconciliation, release)
+        origin |= dict(address=address, license=read_license(folder))
         with drafts.draft_run(workdir, PARTS, say) as draft:
             _write(draft, arrays, reconciliation, shapes)
             with explain_write_errors(workdir):

@@ -8,6 +8,7 @@ class JobOptions(NamedTuple):
 
     Attributes:
         name: of the folder of its compiled programs; "": that of the workdir.
+        command: line that the job was started by, without credentials; "": from Python.
         accept_changes: resumes although the recipe or the data have changed.
         verify: reads all of the prepared corpus at the start.
         joins: the job is a process of its own, and joins those of its run.
@@ -16,6 +17,7 @@ class JobOptions(NamedTuple):
     """
 
     name: str = ""
+    command: str = ""
     accept_changes: bool = False
     verify: bool = False
     joins: bool = True

@@ -12,10 +12,10 @@ from ml_collections import ConfigDict
 from pretrain.distributed import lost_processes, processes
 from pretrain.runtime import compile_cache
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import find_unused_path
+from pretrain.runtime.files import find_unused_path, write_file
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
 from pretrain.runtime.locks import lock_workdir
-from pretrain.runtime.run_config import diff_configs, read_config, write_config
+from pretrain.runtime.run_config import COMMAND, diff_configs, read_config, write_config
 
 # What a run may change its mind about: where and how often, not what is computed.
 FREE = (
@@ -56,7 +56,7 @@ def open_workdir(
         recipe = json.loads(config.to_json_best_effort())
         changed = _find_changes(recipe, workdir, options.accept_changes)
         # Written only once nothing can be refused: a refused job leaves the old recipe in place.
-        yield lambda: _keep_recipe(recipe, workdir, bool(changed))
+        yield lambda: _keep_recipe(recipe, workdir, bool(changed), options.command)
 
 
 def _find_changes(recipe: dict, workdir: pathlib.Path, accepts: bool) -> list[str]:
@@ -81,8 +81,10 @@ def is_free(difference: str) -> bool:
     return any(f"{key}.".startswith(f"{free}.") for free in FREE)
 
 
-def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool) -> None:
+def _keep_recipe(recipe: dict, workdir: pathlib.Path, is_changed: bool, command: str) -> None:
     if jax.process_index() == 0:
         if is_changed:  # the results so far were computed under the old recipe
             shutil.copy(workdir / "config.json", find_unused_path(workdir / "config-before.json"))
         write_config(workdir, recipe)
+        if command:
+            write_file(workdir / COMMAND, f"{command}\n".encode())

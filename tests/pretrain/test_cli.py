@@ -79,6 +79,8 @@ def test_a_workdir_that_checkpoints_cannot_be_written_in_is_refused_at_the_door(
 def test_the_flags_of_a_job_are_its_options(given):
     given("--config=configs/bert.py:large", "--accept_changes", "--heartbeat=5")
     options = cli.read_options()
+    assert options.command.startswith("python ")
+    options = options._replace(command="")
     assert options == JobOptions(name="bert-large", accept_changes=True, heartbeat=5)
 
 

@@ -127,8 +127,10 @@ def test_a_workdir_that_cannot_be_written_is_refused(run):
 @pytest.mark.parametrize("recipe", toys.quickly("clm"))
 def test_a_run_leaves_everything_in_its_workdir(finished, recipe):
     workdir = finished(recipe)
-    there = "checkpoints config.json curves.png heartbeats lock metrics.jsonl tensorboard tokenizer"
+    there = "checkpoints command.txt config.json curves.png heartbeats lock metrics.jsonl"
+    there += " tensorboard tokenizer"
     assert sorted(path.name for path in workdir.iterdir()) == there.split()
+    assert " -m pretrain.main --config=" in (workdir / "command.txt").read_text()
     assert json.loads((workdir / "config.json").read_text())["optim"]["steps"] == toys.STEPS
     assert (workdir / "curves.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
     assert toys.checkpoints(workdir) == [4, 6]  # save_every=2, keep=2

@@ -1,0 +1,169 @@
+"""Writes the card of exported weights: what they are of, what they came to, and how to go on.
+
+Mitchell et al. 2019 (arXiv 1810.03993).  A card says what the run's folder says, and no more.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pretrain.conversion.systems import ORIGIN
+from pretrain.inference.run import Run
+from pretrain.runtime.files import write_file
+from pretrain.runtime.json_files import read_json
+from pretrain.runtime.run_config import COMMAND, flatten, read_config
+from pretrain.training.reports import results
+
+CARD = "README.md"
+LICENSE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*([\w.-]+)[ \t]*\n", re.MULTILINE)
+UNKNOWN = "not stated here: it is that of the data, and of the weights that training began with"
+
+
+class Facts(NamedTuple):
+    """Holds what a card says besides what the run's folder does.
+
+    Attributes:
+        title: of the card.
+        kind: of release, as "hugging_face".
+        model_type: of its config.json; "": it has none.
+        parameters: how many numbers were written.
+        dtype: of these.
+        pool: how sentence-transformers makes vectors of them; "": it does not.
+        license: of the weights, as "apache-2.0"; "": as their origin says, if it does.
+    """
+
+    title: str
+    kind: str
+    model_type: str
+    parameters: int
+    dtype: str
+    pool: str = ""
+    license: str = ""
+
+
+def write_card(run: Run, folder: Path, facts: Facts) -> None:
+    """Writes the card of a run's exported weights into their folder."""
+    text = "\n".join([*_list_front_matter(run, facts), *_list_sections(run, facts)])
+    write_file(folder / CARD, f"{text}\n".encode())
+
+
+def read_license(folder: Path) -> str:
+    """Reads the licence that the card in a folder of weights states; "": it states none."""
+    card = folder / CARD
+    match = LICENSE.match(card.read_text("utf-8", errors="replace")) if card.is_file() else None
+    return match[1] if match else ""
+
+
+def find_origin(run: Run) -> dict[str, Any]:
+    """Finds what the weights of a run were imported from, or those that it began with."""
+    folders = [run.workdir, Path(run.config.get("init") or run.workdir)]
+    for folder in folders:
+        if (folder / ORIGIN).exists() and isinstance(origin := read_json(folder / ORIGIN), dict):
+            return origin
+    return {}
+
+
+def find_metrics(run: Run) -> dict[str, str]:
+    """Finds the numbers of the evaluation that counts, with deviations over seeds and folds."""
+    if "train" not in run.config or (found := results.read_result(run.workdir)) is None:
+        return {}
+    jobs = _list_repetitions(run.workdir)
+    if len(jobs) < 2:
+        return {name: results.format_score(found.values[name]) for name in found.metrics}
+    values = [dict(x.values) for job in jobs if (x := results.read_result(job))]
+    stats = results.compute_stats(values)
+    return {
+        name: f"{results.format_score(found.values[name])} "
+        f"({results.format_score(stats['mean'][name])} ± "
+        f"{results.format_score(stats['deviation'][name])} of {len(values)} runs)"
+        for name in found.metrics
+    }
+
+
+def _list_repetitions(workdir: Path) -> list[Path]:
+    """Lists the runs of the other seeds and folds of a job, and this one."""
+    top = workdir
+    while top.name.startswith(("seed-", "fold-")):
+        top = top.parent
+    return results.list_jobs(top) if top != workdir else [workdir]
+
+
+def _list_front_matter(run: Run, facts: Facts) -> Iterator[str]:
+    yield "---"
+    if license := facts.license or find_origin(run).get("license", ""):
+        yield f"license: {license}"
+    if facts.model_type:
+        yield f"library_name: {'sentence-transformers' if facts.pool else 'transformers'}"
+    if base := str(find_origin(run).get("address", "")):
+        yield f"base_model: {base.partition('@')[0]}"
+    yield "tags:"
+    yield from (f"- {tag}" for tag in filter(None, ["quartet", facts.model_type]))
+    yield "---"
+
+
+def _list_sections(run: Run, facts: Facts) -> Iterator[str]:
+    objective = run.config.get("objective", {}).get("name", "")
+    what = f"pretrained by `{objective}`" if objective else "the backbone of a fine-tuned model"
+    yield f"# {facts.title}"
+    yield ""
+    yield (
+        f"A `{run.config.model.name}` of {facts.parameters:,} parameters ({facts.dtype}), {what}, "
+        "exported by Quartet."
+    )
+    yield from _format_section("Data", _describe_data(run))
+    if metrics := find_metrics(run):
+        rows = [f"| {name} | {value} |" for name, value in metrics.items()]
+        yield from _format_section("Metrics", ["| metric | value |", "|---|---|", *rows])
+    yield from _format_section("Use", _describe_use(facts))
+    yield from _format_section("Origin", _describe_origin(find_origin(run)))
+    license = facts.license or find_origin(run).get("license", "")
+    yield from _format_section("Licence", [str(license) or UNKNOWN])
+    command = run.workdir / COMMAND
+    if command.exists():
+        yield from _format_section("Command", [f"    {command.read_text('utf-8').strip()}"])
+    recipe = flatten(read_config(run.workdir))
+    lines = [f"    {key}={json.dumps(value)}" for key, value in recipe.items() if key != "format"]
+    yield from _format_section("Recipe", lines)
+
+
+def _format_section(title: str, lines: list[str]) -> Iterator[str]:
+    yield from ("", f"## {title}", "", *lines)
+
+
+def _describe_data(run: Run) -> list[str]:
+    corpus, data = run.config.get("corpus", {}), run.config.get("data", {})
+    if "source" in corpus:
+        share = corpus.get("held_out", 0)
+        return [f"Text: `{corpus['source']}`, of which {share:.1%} is held out."]
+    named = {name: data[name] for name in ("train", "dev", "test") if data.get(name)}
+    splits = [f"{name}: `{_name_path(split)}`" for name, split in named.items()]
+    return [", ".join(splits)] if splits else ["None here: the weights were imported."]
+
+
+def _name_path(split: Any) -> str:
+    return str(split.get("path", split)) if isinstance(split, Mapping) else str(split)
+
+
+def _describe_use(facts: Facts) -> list[str]:
+    if not facts.model_type:
+        return [f"The files are a release of kind `{facts.kind}`."]
+    if facts.pool:
+        lines = ["from sentence_transformers import SentenceTransformer"]
+        lines += ['model = SentenceTransformer("this folder")']
+    else:
+        lines = ["from transformers import AutoModel, AutoTokenizer"]
+        lines += ['model = AutoModel.from_pretrained("this folder")']
+        lines += ['tokenizer = AutoTokenizer.from_pretrained("this folder")']
+    again = "python -m pretrain.convert --source=THIS_FOLDER --workdir=runs/again"
+    return [*(f"    {line}" for line in lines), "", f"Back in Quartet: `{again}`."]
+
+
+def _describe_origin(origin: Mapping[str, Any]) -> list[str]:
+    if not origin:
+        return ["Trained from random weights."]
+    place = origin.get("address") or Path(str(origin.get("folder", ""))).name
+    files = origin.get("files") or {}
+    lines = [f"Began with the weights of `{place}` ({origin.get('system')}, {origin.get('kind')})."]
+    return [*lines, "", *(f"- `{name}`: sha256 `{digest}`" for name, digest in files.items())]

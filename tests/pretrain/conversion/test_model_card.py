@@ -1,0 +1,66 @@
+"""A card says what a run's folder does: data, numbers, origin, licence, command, recipe."""
+
+import json
+
+import pytest
+
+from pretrain.conversion import model_card
+from pretrain.conversion.model_card import Facts
+from pretrain.conversion.systems import ORIGIN
+from pretrain.inference.trained_run import load_run
+from pretrain.runtime import run_config
+from pretrain.training.reports.metrics_file import Writer
+
+FACTS = Facts("mine", "hugging_face", "bert", 1234, "float32")
+
+
+@pytest.fixture
+def seeds(run, tmp_path):
+    """Two runs of seeds, as an import has begun them."""
+    config = json.loads((run / "config.json").read_text())
+    config["corpus"] = {"source": "text:a.txt", "held_out": 0.2}
+    for seed, loss in enumerate((2.0, 3.0)):
+        folder = tmp_path / "job" / f"seed-{seed}"
+        folder.mkdir(parents=True)
+        run_config.write_config(folder, {**config, "seed": seed})
+        (folder / "tokenizer").symlink_to(run / "tokenizer")
+        writer = Writer(folder, 0)
+        writer.write(4, **{"held_out/loss": loss})
+        writer.close()
+    origin = dict(system="gpt", kind="hugging_face", address="org/base@12", license="mit")
+    (tmp_path / "job" / "seed-0" / ORIGIN).write_text(json.dumps({**origin, "files": {"a": "ff"}}))
+    (tmp_path / "job" / "seed-0" / run_config.COMMAND).write_text("python -m pretrain.main\n")
+    return [load_run(tmp_path / "job" / f"seed-{seed}") for seed in (0, 1)]
+
+
+def test_a_card_says_what_the_folder_of_the_run_does(seeds, tmp_path):
+    model_card.write_card(seeds[0], tmp_path, FACTS)
+    card = (tmp_path / "README.md").read_text()
+    assert card.startswith("---\nlicense: mit\nlibrary_name: transformers\nbase_model: org/base\n")
+    for line in (
+        "| held_out/loss | 2.0000 (2.5000 ± 0.7071 of 2 runs) |",
+        "Began with the weights of `org/base@12` (gpt, hugging_face).",
+        "- `a`: sha256 `ff`",
+        "    python -m pretrain.main",
+        "    seed=0",
+        '    objective.name="mlm"',
+    ):
+        assert f"\n{line}\n" in card
+    assert "Text: `text:a.txt`, of which 20.0% is held out." in card
+    assert model_card.read_license(tmp_path) == "mit"
+
+
+def test_a_card_claims_nothing_that_is_not_known(seeds, tmp_path):
+    model_card.write_card(seeds[1], tmp_path, FACTS._replace(model_type="", kind="npz"))
+    card = (tmp_path / "README.md").read_text()
+    assert "license:" not in card
+    assert "Trained from random weights." in card
+    assert "## Command" not in card
+    assert f"## Licence\n\n{model_card.UNKNOWN}\n" in card
+    assert model_card.read_license(tmp_path) == ""
+
+
+def test_a_named_licence_counts_before_that_of_the_origin(seeds, tmp_path):
+    model_card.write_card(seeds[0], tmp_path, FACTS._replace(license="apache-2.0", pool="mean"))
+    assert model_card.read_license(tmp_path) == "apache-2.0"
+    assert "SentenceTransformer" in (tmp_path / "README.md").read_text()
