@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import signal
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ def read(argv: list[str], has_words: bool = False) -> list[str]:
         The program and the words that are no flags.
     """
     if any(map(LIST.fullmatch, argv[1:])):
-        importlib.import_module("pretrain.recipes").main([])
+        _print_recipes()
         sys.exit()
     # As a flag of absl's, --explain would take the next word for its value.
     argv[1:] = ["--explain=" if word == "--explain" else word for word in argv[1:]]
@@ -134,6 +135,13 @@ def check_unused(out: Path) -> None:
     # Before the weights are read, which takes longer.
     if out.exists() and not OVERWRITE.value:
         raise UserError(f"{out} is there already: take another name, or --overwrite")
+
+
+def _print_recipes() -> None:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the rows take seconds, and may go to `head`
+    # By name: it builds models, of which a command line knows nothing.
+    for row in importlib.import_module("pretrain.aot.recipe_list").list_rows():
+        print(row, flush=True)
 
 
 def _put_recipe_first(argv: list[str]) -> None:

@@ -89,7 +89,10 @@ class TaskData(rank.TaskData):
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task`; `head` has the fields of `Classifier` and of `SceneScorer`, and more.
 
-        These are `text`, whether texts are read, and `layers` and `heads` of the history's reader.
+        Keys:
+            text: whether texts are read.
+            U: units of a layer, and width of what has read the history.
+            layers, heads: of the history's reader.
         """
         own = {"text": True, "U": 64, "layers": 1, "heads": 4} | head
         is_read, U, layers, heads = (own.pop(name) for name in ("text", "U", "layers", "heads"))

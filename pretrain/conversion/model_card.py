@@ -67,18 +67,18 @@ def find_origin(run: Run) -> dict[str, Any]:
 
 def find_metrics(run: Run) -> dict[str, str]:
     """Finds the numbers of the evaluation that counts, with deviations over seeds and folds."""
-    if "train" not in run.config or (found := results.read_result(run.workdir)) is None:
+    if "train" not in run.config or (result := results.read_result(run.workdir)) is None:
         return {}
     jobs = _list_repetitions(run.workdir)
     if len(jobs) < 2:
-        return {name: results.format_score(found.values[name]) for name in found.metrics}
+        return {name: results.format_score(result.values[name]) for name in result.metrics}
     values = [dict(x.values) for job in jobs if (x := results.read_result(job))]
     stats = results.compute_stats(values)
     return {
-        name: f"{results.format_score(found.values[name])} "
+        name: f"{results.format_score(result.values[name])} "
         f"({results.format_score(stats['mean'][name])} ± "
         f"{results.format_score(stats['deviation'][name])} of {len(values)} runs)"
-        for name in found.metrics
+        for name in result.metrics
     }
 
 

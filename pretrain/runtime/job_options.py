@@ -1,4 +1,4 @@
-"""What a job is told beside its recipe."""
+"""Holds what a job is told beside its recipe."""
 
 from typing import NamedTuple
 

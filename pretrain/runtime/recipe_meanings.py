@@ -160,15 +160,14 @@ def read_entries(path: str) -> dict[str, str]:
     Returns:
         Meanings by argument; {}: there is no such object.
     """
-    if (found := _find_object(path)) is None:
-        return {}
-    # What a class inherits is told by its base.
-    kinds = found.__mro__ if isinstance(found, type) else [found]
+    owner = _find_object(path)
+    # What a class inherits is said by its base.
+    kinds = owner.__mro__ if isinstance(owner, type) else [owner]
     entries: dict[str, str] = {}
     for kind in kinds:
         init = vars(kind).get("__init__") if isinstance(kind, type) else None
-        told = parse_entries(kind.__doc__ or "") | parse_entries(getattr(init, "__doc__", "") or "")
-        for name, text in told.items():
+        docstrings = kind.__doc__ or "", getattr(init, "__doc__", "") or ""
+        for name, text in {k: x for y in docstrings for k, x in parse_entries(y).items()}.items():
             if match := REFERENCE.match(text):
                 text = read_entries(f"{kind.__module__}.{match[2]}").get(name, text)
             entries.setdefault(name, text)
@@ -176,15 +175,16 @@ def read_entries(path: str) -> dict[str, str]:
 
 
 def _find_object(path: str) -> Any:
+    """Imports the object of a dotted path; None: there is none."""
     parts = path.split(".")
     for count in range(len(parts) - 1, 0, -1):
         try:
-            found: Any = importlib.import_module(".".join(parts[:count]))
+            value: Any = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError:
             continue
         for name in parts[count:]:
-            found = getattr(found, name, None)
-        return found
+            value = getattr(value, name, None)
+        return value
     return None
 
 

@@ -45,6 +45,9 @@ def read_config(workdir: PathLike) -> dict:
     config = read_json(pathlib.Path(workdir) / "config.json")
     if not isinstance(config, dict):
         raise UserError(f"{workdir}: config.json holds no recipe")
+    if "model_type" in config and "format" not in config:
+        command = f"python -m pretrain.convert --source={workdir} --workdir=runs/imported"
+        raise UserError(f"{workdir} holds published weights; {command} makes a run of them")
     # Before a key is looked at: another format names them otherwise.
     check_format(config, workdir)
     return config

@@ -1,7 +1,6 @@
 """The one training loop.  Pretraining and fine-tuning are two ways of calling it."""
 
 import contextlib
-import json
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.distributed.watchdog import Watch
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.run_config import diff_configs, redact_config
+from pretrain.runtime.run_config import diff_configs
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
@@ -108,8 +107,7 @@ def run(
         # After the checks: what is refused leaves no heartbeat or metrics behind.
         watch = stack.enter_context(contextlib.closing(Watch(workdir)))
         progress = Progress(last)
-        totals, public = Totals(), redact_config(json.loads(config.to_json_best_effort()))
-        trackers = open_trackers(plan.trackers, workdir, int(state.step) + 1, public)
+        totals, trackers = Totals(), open_trackers(plan.trackers, workdir, state.step + 1, config)
         writer = Writer(workdir, int(state.step), trackers, totals)
         stack.enter_context(contextlib.closing(writer))
         monitor = StepMonitor(writer, progress, objective.flops, plan.max_skips, totals)
@@ -123,8 +121,7 @@ def run(
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
         report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
-        for line in describe_run(steps.like, steps.layout, train, last):
-            progress.say(line)
+        progress.say("\n".join(describe_run(steps.like, steps.layout, train, last)))
         begin = f"continuing from step {state.step}" if position else "beginning at step 0"
         progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)

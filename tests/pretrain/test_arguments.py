@@ -34,7 +34,6 @@ MAINS = {
     "pretrain.main": 0,
     "pretrain.neighbours": 1,
     "pretrain.plot": 1,
-    "pretrain.recipes": 0,
     "pretrain.score": 1,
 }
 LAUNCH = ("launch.attempt", "launch.local", "launch.sweep")

@@ -4,6 +4,7 @@ import sys
 import types
 
 import pytest
+from ml_collections import ConfigDict
 
 from pretrain.training.reports.metrics_file import Writer
 from pretrain.training.reports.trackers import open_trackers
@@ -13,7 +14,7 @@ CONFIG = {"optim": {"lr": 0.1}}
 
 def open_writer(workdir, step, *names):
     """Opens the metrics of a run with these trackers, as the loop does."""
-    return Writer(workdir, step, open_trackers(names, workdir, step + 1, CONFIG))
+    return Writer(workdir, step, open_trackers(names, workdir, step + 1, ConfigDict(CONFIG)))
 
 
 class Service(types.ModuleType):

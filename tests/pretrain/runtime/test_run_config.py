@@ -60,3 +60,6 @@ def test_a_config_that_is_no_recipe_is_refused(tmp_path):
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(UserError, match=r"config\.json holds no recipe"):
         run_config.read_config(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(UserError, match=r"holds published weights; python -m pretrain\.convert"):
+        run_config.read_config(tmp_path)

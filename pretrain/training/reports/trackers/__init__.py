@@ -5,16 +5,19 @@
 """
 
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 import jax
+from ml_collections import ConfigDict
 
 from modules import plugins
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
+from pretrain.runtime.run_config import redact_config
 from pretrain.runtime.sections import name_section
 
 FOLDER = "pretrain.training.reports.trackers"
@@ -42,13 +45,13 @@ class Tracker(Protocol):
 
 
 def open_trackers(
-    names: Sequence[str], workdir: Path, step: int, config: Mapping[str, Any]
+    names: Sequence[str], workdir: str | Path, step: Any, config: ConfigDict
 ) -> dict[str, Tracker]:
     """Opens the trackers of these names.
 
     Args:
         step: the first to come; what earlier lives added of it and of later ones is done again.
-        config: the recipe, without credentials.
+        config: the recipe, which trackers show without credentials.
 
     Returns:
         Trackers by name; {} in all processes but the first.
@@ -61,8 +64,9 @@ def open_trackers(
         kinds = {name: plugins.load(FOLDER, name, "Tracker").Tracker for name in names}
     if jax.process_index():
         return {}
+    public = redact_config(json.loads(config.to_json_best_effort()))
     try:
-        return {name: kind(Path(workdir), step, config) for name, kind in kinds.items()}
+        return {name: kind(Path(workdir), int(step), public) for name, kind in kinds.items()}
     except OSError as error:
         raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
 

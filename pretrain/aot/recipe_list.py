@@ -1,14 +1,8 @@
-"""Lists the recipes, their presets and their parameters:  python -m pretrain.recipes
+"""Lists the recipes, their presets and their parameters, as --list of the commands prints them."""
 
-Words name recipes, as `python -m pretrain.recipes bert gpt2`; without any all are listed.  A preset
-is given behind a colon: --config=bert:base.  A fine-tuning recipe has the model of its `init`.
-"""
-
-import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pretrain import cli
 from pretrain.aot import step_memory
 from pretrain.runtime import recipe_files
 from pretrain.runtime.errors import UsageError
@@ -41,13 +35,3 @@ def _describe_recipe(file: Path) -> Iterator[str]:
         has_model = "objective" in config and "name" in config.get("model", {})
         count = f"{step_memory.count_recipe_parameters(config):>19,}" if has_model else ""
         yield f"    {f'{file.stem}:{preset}'.rstrip(':'):<28}{count}".rstrip()
-
-
-def main(words: list[str]) -> None:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the rows take seconds, and may go to `head`
-    for line in list_rows(words):
-        print(line, flush=True)
-
-
-if __name__ == "__main__":
-    cli.run(main, has_words=True)

@@ -2,19 +2,19 @@
 
 import pytest
 
-from pretrain import recipes
+from pretrain.aot import recipe_list
 from pretrain.runtime.errors import UsageError
 
 
 def test_presets_are_listed_with_their_parameters():
-    title, *rows = recipes.list_rows(["xlnet"])
+    title, *rows = recipe_list.list_rows(["xlnet"])
     assert title.startswith("configs/xlnet.py  Pretrains XLNet")
     counts = {"xlnet:mini": "1,117,264", "xlnet:base": "116,750,336", "xlnet:large": "360,300,800"}
     assert dict(row.split() for row in rows) == counts
 
 
 def test_a_recipe_on_another_runs_model_is_listed_without():
-    assert [row.strip() for row in recipes.list_rows(["sst2"])][1:] == [
+    assert [row.strip() for row in recipe_list.list_rows(["sst2"])][1:] == [
         "sst2:tuned",
         "sst2:scratch",
     ]
@@ -22,4 +22,4 @@ def test_a_recipe_on_another_runs_model_is_listed_without():
 
 def test_an_unknown_recipe_is_refused_with_those_there_are():
     with pytest.raises(UsageError, match="'brt'; there are awd_lstm, bert"):
-        list(recipes.list_rows(["brt"]))
+        list(recipe_list.list_rows(["brt"]))
