@@ -116,6 +116,10 @@ def _list_sections(run: Run, facts: Facts) -> Iterator[str]:
     if metrics := find_metrics(run):
         rows = [f"| {name} | {value} |" for name, value in metrics.items()]
         yield from _format_section("Metrics", ["| metric | value |", "|---|---|", *rows])
+        yield from (
+            "",
+            "Of the evaluation that counts: the best where the recipe names one, else the last.",
+        )
     yield from _format_section("Use", _describe_use(facts))
     yield from _format_section("Origin", _describe_origin(find_origin(run)))
     license = facts.license or find_origin(run).get("license", "")

@@ -57,8 +57,8 @@ class Progress:
     def __call__(self, done: float, text: str) -> None:
         """Prints `text`, and the time left after so many units, unless it did so a moment ago."""
         now = time.monotonic()
-        # From the first call on: before it something was compiled, or was there already.
-        self.first = self.first or (now, done)
+        if self.first is None:  # before it something was compiled, or was there already
+            self.first, self.printed = (now, done), now
         if now - self.printed < INTERVAL:
             return
         self.printed, self.last = now, text

@@ -68,7 +68,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
 }
 # Beside those of `recipe_ranges`: sections by another name.
 ALIASES = (
-    (r"^(corpus\.data|data\.(train|dev|test))\.", "data."),
+    (r"^data\.(train|dev|test)\.", "data."),
     (r"^hooks\.[^.]+\.", "hooks."),
     (r"^train\.means\..*", "train.means"),
 )
