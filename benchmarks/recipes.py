@@ -43,7 +43,7 @@ def xlnet_small() -> ConfigDict:
     config.batches.update(B=8, L=128, reuse_len=64, bidirectional=False)
     # Memory and backward rows are no part of the peer's default; --config.model.M adds the one.
     config.model.M = 0
-    config.execution.loss_chunks = 2
+    config.execution.update(block=32, loss_chunks=1)
     return config
 
 
