@@ -93,7 +93,7 @@ def make_slice(name: str, kind: str, count: str) -> Slice:
     """
     if not count.isdigit() or int(count) < 1:
         raise UserError(f"topology={name!r}: GPUs are counted, as in {kind}:8")
-    if missing := [package for package in PACKAGES if not _has_package(package)]:
+    if missing := [package for package in PACKAGES if not has_package(package)]:
         raise UserError(
             f"to compile for GPUs that are not here, first: pip install 'jax[cuda12]' "
             f"({missing[0]} is not there)"
@@ -124,7 +124,8 @@ def describe_target(kind: str) -> str:
     )
 
 
-def _has_package(name: str) -> bool:
+def has_package(name: str) -> bool:
+    """Checks if a package is installed, without importing it."""
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:  # nor is there what it lies in
