@@ -13,7 +13,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from pretrain import arguments
-from pretrain.checkpoint.paths import find_folder
+from pretrain.checkpoint.paths import find_workdir
 from pretrain.distributed import lost_processes
 from pretrain.runtime import malloc, recipe_meanings
 from pretrain.runtime.addresses import remove_credentials
@@ -107,16 +107,9 @@ def resolve_workdir() -> pathlib.Path:
     """Returns the folder asked for, or one named after the recipe and its preset.
 
     Raises:
-        UserError: it is an address, or its path holds signs of a glob.
+        UserError: see `find_workdir`.
     """
-    if "://" in (WORKDIR.value or ""):
-        raise UserError(
-            f"--workdir={WORKDIR.value}: a workdir is a folder; mount the bucket, see "
-            "launch/README.md"
-        )
-    folder = pathlib.Path(WORKDIR.value or pathlib.Path("runs", recipe_name())).absolute()
-    find_folder(folder)  # refused before a corpus is prepared
-    return folder
+    return find_workdir(WORKDIR.value or pathlib.Path("runs", recipe_name()))
 
 
 def recipe_name() -> str:

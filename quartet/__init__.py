@@ -12,13 +12,15 @@ Nothing is imported before it is used, and no flags are read.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pretrain.runtime.errors import UserError
     from quartet.trained_run import TrainedRun, load
     from quartet.training import load_recipe, train
 
-__all__ = ["TrainedRun", "load", "load_recipe", "train"]
+__all__ = ["TrainedRun", "UserError", "load", "load_recipe", "train"]
 
 PLACES = {
     "TrainedRun": "quartet.trained_run",
+    "UserError": "pretrain.runtime.errors",
     "load": "quartet.trained_run",
     "load_recipe": "quartet.training",
     "train": "quartet.training",

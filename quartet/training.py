@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from pretrain.checkpoint.paths import find_workdir
 from pretrain.runtime import recipe_files
 from pretrain.runtime.errors import TerminatedError
 from pretrain.runtime.job_options import JobOptions
@@ -57,7 +58,7 @@ def train(
     room = "pretrain" if "objective" in config else "finetune"
     job = importlib.import_module(f"{room}.main")
     check_recipe(config, job.SECTIONS, "the recipe")
-    workdir = pathlib.Path(workdir).expanduser().absolute()
+    workdir = find_workdir(workdir)
     # The caller's process has its own life: it joins no others and keeps its signals.
     options = JobOptions(accept_changes=accept_changes, joins=False)
     if job.main(config, workdir, options):

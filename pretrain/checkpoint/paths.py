@@ -22,6 +22,21 @@ def find_folder(workdir: PathLike) -> pathlib.Path:
     return folder
 
 
+def find_workdir(path: PathLike) -> pathlib.Path:
+    """Returns the folder of a run, absolute, before anything is made there.
+
+    Raises:
+        UserError: it is an address, or checkpoints cannot be written there.
+    """
+    if "://" in str(path):
+        raise UserError(
+            f"workdir={path}: a workdir is a folder; mount the bucket, see launch/README.md"
+        )
+    workdir = pathlib.Path(path).expanduser().absolute()
+    find_folder(workdir)
+    return workdir
+
+
 def list_steps(folder: pathlib.Path) -> list[int]:
     """Lists the steps of the checkpoints in `folder`, newest first."""
     # Unfinished saves have names that are not numbers.

@@ -31,6 +31,7 @@ def test_vectors_are_those_of_the_embedder(loaded, run):
     np.testing.assert_allclose(np.diag(cosines[:, ::-1]), 1, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_texts_are_those_of_the_writer(loaded, run):
     writer = Writer(run("clm"), layout(), Sampler(top_k=5))
     expected = join_pieces(writer.generate(TEXTS, tokens=4, seed=1), 2)

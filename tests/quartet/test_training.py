@@ -49,6 +49,11 @@ def test_a_recipe_of_no_job_is_refused_before_work(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_workdir_that_is_an_address_is_refused_as_by_the_command():
+    with pytest.raises(quartet.UserError, match="mount the bucket"):
+        train("bert", "gs://bucket/run")
+
+
 def test_the_package_offers_what_it_promises_and_no_more():
     assert set(quartet.__all__) <= set(dir(quartet))
     assert quartet.load_recipe is load_recipe

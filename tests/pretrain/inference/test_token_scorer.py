@@ -80,7 +80,7 @@ def test_a_masked_model_scores_each_token_from_all_others(scorer):
     np.testing.assert_allclose(score.nats, expected, atol=2e-4)
 
 
-@pytest.mark.parametrize("kind", ["mlm", "plm"])
+@pytest.mark.parametrize("kind", ["mlm", pytest.param("plm", marks=pytest.mark.slow)])
 def test_a_mask_is_filled_by_what_scores_best_there(scorer, kind):
     scorer = scorer(kind)
     text = "the [MASK] of <mask>"
