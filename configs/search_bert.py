@@ -27,7 +27,9 @@ def get_config(preset: str = "chinese") -> ConfigDict:
 
 def chinese() -> ConfigDict:
     """Returns the recipe of BERT's Chinese model."""
-    return read_clicks(bert.get_config("base_chinese"), L=96)
+    config = read_clicks(bert.get_config("base_chinese"), L=96)
+    config.optim.update(lr=5e-5, steps=20_000, warmup=1_000, join="after")
+    return config
 
 
 def mini() -> ConfigDict:
@@ -65,5 +67,4 @@ def read_clicks(config: ConfigDict, L: int) -> ConfigDict:
     del config.first_phase
     config.evals = dict(held_out=dict(split="held_out"))
     config.objective.nsp = True
-    config.optim.update(lr=5e-5, steps=20_000, warmup=1_000, join="after")
     return config

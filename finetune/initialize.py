@@ -3,8 +3,11 @@
 The backbone's always; a task's own where the run has learned that task among several.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import jax
+import numpy as np
 
 from finetune.several.shared_tasks import TASKS
 from finetune.starting_point import Start
@@ -15,7 +18,9 @@ from pretrain.inference.trained_run import (
     load_head_params,
     load_named_params,
 )
+from pretrain.runtime.errors import UserError
 
+STACK = "layers"  # within the backbone: arrays whose first dimension is the layers
 # Where the parameters of `finetune.encoders.language_model` keep those of the run's head.
 LANGUAGE_MODEL_HEAD = "encoder/language_model_head/"
 
@@ -43,6 +48,7 @@ def restore_backbone(
         # Spread over all devices: the run's weights and the job's are in memory together.
         layout = Layout(make_mesh(data=1, fsdp=-1))
         backbone, step = load_backbone_params(start.run, layout)
+        backbone = take_layers(backbone, start.layers)
         new, old = named_leaves.flatten(params), named_leaves.flatten({"backbone": backbone})
         if any(name.startswith(LANGUAGE_MODEL_HEAD) for name in new):
             head = named_leaves.flatten(load_head_params(start.run, layout))
@@ -58,3 +64,17 @@ def restore_backbone(
         return named_leaves.nest(merged)
 
     return prepare
+
+
+def take_layers(backbone: dict[str, Any], layers: Sequence[int]) -> dict[str, Any]:
+    """Takes some layers of a backbone's stack, by their numbers from 1; (): all.
+
+    Raises:
+        UserError: the backbone has no stack of layers.
+    """
+    if not layers:
+        return backbone
+    if STACK not in backbone:
+        raise UserError("init_layers: this backbone has no stack of layers to choose from")
+    index = np.array(layers) - 1
+    return backbone | {STACK: jax.tree.map(lambda x: x[index], backbone[STACK])}

@@ -31,6 +31,7 @@ class Start(NamedTuple):
         head: the section of the pretrained run.
         vectors: what the words' embedding begins with; None: it is drawn, or pretrained.
         heads: tasks of the pretrained run whose own parameters are restored, too.
+        layers: of the run, from 1, that there are; (): all.
     """
 
     text_format: str
@@ -41,6 +42,7 @@ class Start(NamedTuple):
     head: dict[str, Any]
     vectors: word_vectors.Table | None = None
     heads: tuple[str, ...] = ()
+    layers: tuple[int, ...] = ()
 
     def backbone(self) -> nn.Module | None:
         if not self.model:
@@ -75,7 +77,8 @@ def open_start(
     if "tasks" in run.config.model:
         # The run's networks stay, as its weights have them; tasks that it has not get new ones.
         changes["tasks"] = tuple(dict.fromkeys((*run.config.model.tasks, *tasks)))
-    return start_from(run, changes, _set_execution(config), config.get("text_format", ""))
+    layers, execution = tuple(config.get("init_layers", ())), _set_execution(config)
+    return start_from(run, changes, execution, config.get("text_format", ""), layers)
 
 
 def _start_from_scratch(
@@ -115,15 +118,18 @@ def start_from(
     changes: Mapping[str, Any] = MappingProxyType({}),
     execution: Mapping[str, Any] = MappingProxyType({}),
     text_format: str = "",
+    layers: Sequence[int] = (),
 ) -> Start:
     """Begins with a pretrained run; V grows by the text format's new tokens.
 
     Args:
         changes, execution: fields of these sections that differ from the run's.
         text_format: in place of the run's; "": the run's.
+        layers: of the run's, from 1, which the model has in their place; (): all.
 
     Raises:
-        UserError: the model would be of another size, or reads in another direction.
+        UserError: there is no such layer, the model would be of another size, or it reads in
+            another direction.
     """
     model = run.config.model.to_dict()
     kind = modules.load_backbone(model["name"])
@@ -136,9 +142,20 @@ def start_from(
     check_direction(run, text_format)
     new = len(load_format(text_format).new_tokens)
     grown = {"V": model["V"] + new} if new else {}
+    if layers:
+        check_layers(layers, model, run)
+        grown["N"] = len(layers)
     execution = {**run.config.get("execution", {}), **execution}
     head = dict(run.config.get("head", {}))
-    return Start(text_format, {**model, **changes, **grown}, run.tokenizer, run, execution, head)
+    model = {**model, **changes, **grown}
+    return Start(text_format, model, run.tokenizer, run, execution, head, layers=tuple(layers))
+
+
+def check_layers(layers: Sequence[int], model: Mapping[str, Any], run: Run) -> None:
+    """Raises a UserError if the run's model has no such layers."""
+    N = model.get("N", 0)
+    if wrong := [n for n in layers if not 1 <= n <= N]:
+        raise UserError(f"init_layers: {run.workdir} has {N} layers, and no number {wrong[0]}")
 
 
 def check_direction(run: Run, text_format: str) -> None:

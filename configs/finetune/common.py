@@ -23,6 +23,7 @@ def base() -> ConfigDict:
     config = common.base()
     del config.init_optimizer, config.init_positions  # of pretraining alone
     config.random_init = False
+    config.init_layers = ()  # of that run, from 1, for a model of fewer; (): all
     config.num_seeds, config.epochs = 1, 3.0
     config.max_train_examples = 0
     config.model = ConfigDict()
@@ -103,6 +104,13 @@ def encoder(name: str = "backbone", **fields) -> dict:
 SUMMED: dict = dict(pool=placeholder(str), summary=placeholder(str))  # a row's states as one
 KINDS: dict[str, dict] = {  # sections and fields that a kind of task has besides
     "classify": dict(head=SUMMED, loss=dict(weights=()), both=False),
+    "distil": dict(
+        head=SUMMED,
+        loss=dict(weights=(), temperature=1.0, soft=0.5, hidden=0.0),
+        teacher_task="",
+        layers=(),
+        both=False,
+    ),
     "regress": dict(head=SUMMED, both=False),
     "choice": dict(head=SUMMED),
     "rank": dict(head=SUMMED),

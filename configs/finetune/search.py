@@ -47,7 +47,10 @@ from configs.finetune import common
 
 
 def get_config(preset: str = "joint") -> ConfigDict:
-    """Returns one of "relevance", "joint", "rows", "ranknet", "lambda", "scenes", "numbers"."""
+    """Returns one of "relevance", "joint", "rows", "ranknet", "lambda", "scenes", "numbers".
+
+    Without a pretrained model "relevance.scratch", "joint.scratch".
+    """
     return shared.choose(preset, PRESETS)
 
 
@@ -165,7 +168,32 @@ def scenes(text: bool) -> ConfigDict:
     return config
 
 
+def from_scratch(config: ConfigDict) -> ConfigDict:
+    """Returns the recipe with a BERT of four layers, 128 wide, from random weights."""
+    config.text_format = "bert"
+    config.tokens = dict(name="wordpiece", model="vocab.txt", V=21128, lower=True)
+    config.model = dict(
+        name="transformer",
+        V=None,
+        D=128,
+        H=2,
+        K=64,
+        N=4,
+        F=512,
+        L=64,
+        S=2,
+        normed_embedding=True,
+        pooler=True,
+        epsilon=1e-12,
+        init_scale=0.05,
+    )
+    config.optim.lr = 5e-4
+    return config
+
+
 PRESETS = {
+    "relevance.scratch": lambda: from_scratch(relevance()),
+    "joint.scratch": lambda: from_scratch(joint()),
     "relevance": relevance,
     "joint": joint,
     "rows": rows,

@@ -21,7 +21,7 @@ from finetune.metrics import classification
 from finetune.tasks import Defaults
 from modules import plugins
 from modules.heads.classifier import Classifier
-from modules.metrics import Sum
+from modules.metrics import Metrics, Sum
 from pretrain.runtime.errors import UserError
 
 
@@ -187,6 +187,11 @@ class Task(nn.Module):
 
     def __call__(self, batch, *, train: bool):
         logits_BC, h_BLD, rows = self.logits(batch, train=train)
+        metrics = self.measure(logits_BC, batch)
+        return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
+
+    def measure(self, logits_BC, batch) -> Metrics:
+        """Computes the loss of logits, and their accuracy."""
         # Below 0 are labels without a logit: whichever is read for them weighs nothing.
         label_B, weight_B = jnp.maximum(batch["label_B"], 0), batch["weight_B"]
         known_B = weight_B * (batch["label_B"] >= 0)
@@ -196,11 +201,10 @@ class Task(nn.Module):
         # The mean's denominator, too, is weighed: the loss stays one of a mean example.
         each_B = known_B * jnp.array(self.weights or (1.0,) * self.head.C)[label_B]
         hits_B = logits_BC.argmax(-1) == label_B
-        metrics = {
+        return {
             "loss": Sum((nats_B * each_B).sum(), each_B.sum(), train=True),
             "accuracy": Sum((hits_B * known_B).sum(), known_B.sum() + missed_B.sum(), "share"),
         }
-        return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
 
     def logits(self, batch, *, train: bool):
         """Computes (logits [B, C], states, the batch with both orders of a pair apart)."""

@@ -62,6 +62,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "num_seeds": COUNT,
         "epochs": POSITIVE,
         "max_train_examples": COUNT_OR_NONE,
+        "init_layers": COUNT,
     },
     "mesh": {"data fsdp tensor": dataclasses.replace(COUNT, besides=-1)},  # -1: what remains
     "corpus": {"held_out": SHARE_BELOW_1},
@@ -117,7 +118,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "average": SHARE_BELOW_1,
     },
     "task": {
-        "stride max_query max_answer n_best ks": COUNT,
+        "stride max_query max_answer n_best ks layers": COUNT,
         "min_count own_characters options rows history": COUNT_OR_NONE,
         "seed": SEED,
         "language_model weight": NOT_NEGATIVE,
@@ -137,7 +138,8 @@ TABLE: dict[str, dict[str, Range]] = {
         "scale": NOT_NEGATIVE,
     },
     "task.loss": {
-        "margin mu weights weight noise_norm": NOT_NEGATIVE,
+        "margin mu weights weight noise_norm hidden": NOT_NEGATIVE,
+        "soft": SHARE,
         "temperature sigma": POSITIVE,
         "rates": SHARE,
         "hard_negative_weight": Range(-math.inf),  # added to a logit

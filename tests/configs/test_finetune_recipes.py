@@ -24,7 +24,8 @@ from tests.support.bert_release import PIECES
 from tests.support.tiny_jobs import TRANSFORMER
 
 HERE = pathlib.Path(__file__).parents[2] / "configs" / "finetune"
-ELSEWHERE = {"__init__", "common", "author"}  # "author" has a corpus for its file
+# "author" has a corpus for its file, and "distil" a teacher.
+ELSEWHERE = {"__init__", "common", "author", "distil"}
 RECIPES = sorted({path.stem for path in HERE.glob("*.py")} - ELSEWHERE)
 LSTM = dict(name="elmo", inputs="words", V=None, D=8, U=12, N=1)
 AWD_LSTM = dict(name="awd_lstm", V=None, D=8, U=12, N=1)
@@ -175,7 +176,10 @@ FILES = {
         alike(lines(*map(json.dumps, SHOWN)), "log.jsonl"),
     ),
     **dict.fromkeys(
-        ("search:relevance", "search:joint", "search:ranknet", "search:lambda"),
+        (
+            *("search:relevance", "search:relevance.scratch", "search:joint"),
+            *("search:joint.scratch", "search:ranknet", "search:lambda"),
+        ),
         alike(SOUGHT_LINES, "dev.json", "test_public.json")
         | alike(TITLES, *(f"{part}.txt" for part in parts.SPLITS)),
     ),
@@ -230,6 +234,8 @@ def recipe(tmp_path, monkeypatch):
         elif name == "ulmfit":  # of whose model the recipe says what differs
             config.tokens = ConfigDict(dict(name="words"))
             config.model = ConfigDict({**config.model.to_dict(), **AWD_LSTM})
+        elif config.tokens.get("model"):  # a published vocabulary
+            config.tokens.V = len(PIECES)
         elif not config.tokens and not preset.endswith(".none"):  # which has no backbone
             own = dict(name="wordpiece", model="vocab.txt", V=len(PIECES))
             config.text_format, config.tokens = "bert", ConfigDict(own)

@@ -47,6 +47,16 @@ def test_the_backbone_is_restored_to_the_bit_and_named(run, table, kind):
     assert of_backbone == {"restored"} | ({"restored, and 3 new rows"} if kind == "clm" else set())
 
 
+def test_layers_are_taken_by_their_numbers():
+    backbone = {"layers": {"w_DF": np.arange(8.0).reshape(4, 2, 1)}, "token_VD": np.ones(3)}
+    taken = initialize.take_layers(backbone, (1, 3))
+    np.testing.assert_array_equal(taken["layers"]["w_DF"][..., 0], [[0, 1], [4, 5]])
+    assert taken["token_VD"] is backbone["token_VD"]
+    assert initialize.take_layers(backbone, ()) is backbone
+    with pytest.raises(UserError, match="no stack of layers"):
+        initialize.take_layers({"layer_0": {}}, (1,))
+
+
 def test_a_network_from_scratch_learns_a_task(table, tmp_path):
     model = tiny_jobs.TRANSFORMER | dict(
         L=tiny_jobs.L,

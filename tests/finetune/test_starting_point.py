@@ -31,6 +31,15 @@ def test_the_vocabulary_grows_by_the_marks_that_pretraining_never_showed():
     assert start_from(RUN, text_format="gpt").model["V"] == 13
 
 
+def test_a_student_has_as_many_layers_as_are_chosen():
+    sections = SECTIONS | {"model": SECTIONS["model"] | {"N": 12}}
+    run = Run(Path("runs/toy"), ConfigDict(sections), "tokenizer", None, None)  # type: ignore[arg-type]
+    start = start_from(run, layers=(1, 7))
+    assert (start.model["N"], start.layers) == (2, (1, 7))
+    with pytest.raises(UserError, match="runs/toy has 12 layers, and no number 13"):
+        start_from(run, layers=(13,))
+
+
 def test_a_model_of_another_size_is_refused():
     with pytest.raises(UserError, match=r"runs/toy was pretrained with another: D=16 instead of 8"):
         start_from(RUN, dict(D=16))

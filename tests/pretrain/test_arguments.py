@@ -17,6 +17,7 @@ MAINS = {
     "benchmarks.data": 0,
     "benchmarks.embed": 0,
     "benchmarks.language_model_twin": 0,
+    "benchmarks.predict": 1,
     "benchmarks.step": 0,
     "benchmarks.twin": 0,
     "finetune.main": 0,

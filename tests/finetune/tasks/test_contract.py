@@ -50,6 +50,11 @@ CASES = {
         {},
         {"accuracy": 1.0},
     ),
+    "distil": Case(
+        [{"texts": [text], "label": "ab"[i % 2]} for i, text in enumerate(SENTENCES)],
+        {"teacher": "runs/none", "layers": (1,)},
+        {"accuracy": 1.0},
+    ),
     "regress": Case(
         [{"texts": [text, "the mone"], "label": i / 2} for i, text in enumerate(SENTENCES)],
         {},
