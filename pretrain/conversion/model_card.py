@@ -17,7 +17,7 @@ from pretrain.runtime.run_config import COMMAND, flatten, read_config
 from pretrain.training.reports import results
 
 CARD = "README.md"
-LICENSE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*([\w.-]+)[ \t]*\n", re.MULTILINE)
+LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license:[ \t]*([\w.-]+)[ \t]*\n", re.MULTILINE)
 UNKNOWN = "not stated here: it is that of the data, and of the weights that training began with"
 
 

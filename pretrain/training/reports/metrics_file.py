@@ -61,12 +61,13 @@ class Writer:
         """Writes a line; numbers that are not finite become null, as JSON has no other word."""
         if not self.first:
             return
-        values |= self.totals.state_dict() if self.totals else {}
-        line = {"step": step} | {k: to_json(v) for k, v in values.items()}
+        totals = self.totals.state_dict() if self.totals else {}
+        line = {"step": step} | {k: to_json(v) for k, v in {**values, **totals}.items()}
         # Opened anew each time: a killed process leaves no line in a buffer.
         with _report_write_errors(self.path), self.path.open("a") as f:
             f.write(json.dumps(line) + "\n")
-        numbers = {k: x for k, x in line.items() if k != "step" and isinstance(x, float)}
+        # Of whole numbers the totals alone are worth a curve.
+        numbers = {k: float(x) for k, x in line.items() if k in totals or isinstance(x, float)}
         self._call_trackers(lambda tracker: tracker.add(step, numbers))
 
     def flush(self) -> None:

@@ -58,6 +58,8 @@ def test_a_card_claims_nothing_that_is_not_known(seeds, tmp_path):
     assert "## Command" not in card
     assert f"## Licence\n\n{model_card.UNKNOWN}\n" in card
     assert model_card.read_license(tmp_path) == ""
+    (tmp_path / "README.md").write_text("---\nlanguage: en\n---\nlicense: mit\n")
+    assert model_card.read_license(tmp_path) == ""
 
 
 def test_a_named_licence_counts_before_that_of_the_origin(seeds, tmp_path):

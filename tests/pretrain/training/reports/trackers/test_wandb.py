@@ -6,6 +6,7 @@ import pytest
 
 from pretrain.runtime.errors import UserError
 from pretrain.training.reports import metrics_file
+from pretrain.training.reports.totals import Totals
 from tests.support.tracking_service import check_two_lives, open_writer
 
 pytest_plugins = ["tests.support.tracking_service"]
@@ -13,6 +14,15 @@ pytest_plugins = ["tests.support.tracking_service"]
 
 def test_a_resumed_run_goes_on_under_its_id(service, tmp_path):
     check_two_lives(service, "wandb", tmp_path)
+
+
+def test_a_tracker_gets_the_totals_too(service, tmp_path):
+    writer = open_writer(tmp_path, 0, "wandb")
+    writer.totals = Totals(lambda: 0.0)
+    writer.totals.add(1 << 24, 2.0)
+    writer.write(1, loss=0.5, batch=3)
+    spent = {"tokens": 2.0**24, "flops": 2.0, "seconds": 0.0}
+    assert service.logged == [{"step": 1, "loss": 0.5, **spent}]
 
 
 def test_a_tracker_that_fails_is_named_and_left_out(service, tmp_path, monkeypatch, capsys):
