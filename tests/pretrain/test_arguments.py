@@ -7,7 +7,7 @@ import pytest
 from absl import app, flags
 from absl.testing import flagsaver
 
-from pretrain import arguments
+from pretrain import arguments, cli
 from pretrain.runtime.errors import UsageError, UserError
 from tests.support import commands
 from tests.support.tiny_runs import ROOT
@@ -39,6 +39,7 @@ MAINS = {
 }
 LAUNCH = ("launch.attempt", "launch.local", "launch.sweep")
 FOLDERS = ("benchmarks", "finetune", "launch", "pretrain")
+CONFIG = cli.CONFIG.name  # that defines the flags
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ def refused(read, capsys):
     return refused
 
 
-BERT = "--config=configs/bert.py"
+BERT = f"--{CONFIG}=configs/bert.py"
 
 
 @pytest.mark.parametrize(
