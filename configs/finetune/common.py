@@ -13,6 +13,7 @@ def base() -> ConfigDict:
     """Returns a recipe without data and task: AdamW at 2e-5 for three epochs, as BERT's were.
 
     Keys:
+        init_layers: of that run, from 1, for a model of fewer, as (1, 7); (): all.
         random_init: begins without the weights of `init`: what are they worth?
         num_seeds: jobs, each with another seed, whose mean and deviation are printed.
         epochs: readings of the training examples; may be a fraction.
@@ -23,7 +24,7 @@ def base() -> ConfigDict:
     config = common.base()
     del config.init_optimizer, config.init_positions  # of pretraining alone
     config.random_init = False
-    config.init_layers = ()  # of that run, from 1, for a model of fewer; (): all
+    config.init_layers = ()
     config.num_seeds, config.epochs = 1, 3.0
     config.max_train_examples = 0
     config.model = ConfigDict()

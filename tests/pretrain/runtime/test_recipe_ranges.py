@@ -1,4 +1,4 @@
-"""Every number of every recipe has a range, and no recipe's own is refused."""
+"""Every number of every recipe has a range, and every key a meaning; no recipe's own is refused."""
 
 import dataclasses
 import importlib
@@ -14,7 +14,7 @@ from modules import plugins
 from modules.heads.classifier import Classifier
 from modules.heads.language_model import LanguageModelHead
 from pretrain.distributed import sharding
-from pretrain.runtime import recipe_ranges
+from pretrain.runtime import recipe_files, recipe_meanings, recipe_ranges
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer, schedules
 from pretrain.training.train_config import TrainConfig
@@ -63,6 +63,19 @@ def test_every_number_of_every_recipe_has_a_range_and_is_in_it(recipe, preset):
     unknown = {key for key in numbers if not recipe_ranges.find_range(key)}
     assert {recipe_ranges.name_section(key) for key in unknown} <= ANY.keys()
     recipe_ranges.check_config(config)
+
+
+def test_every_key_of_every_recipe_has_a_meaning():
+    configs = [config_of(*case) for case in CASES]
+    # Of presets with the same keys one is enough.
+    distinct = {frozenset(dict(recipe_files.iter_leaves(x))): x for x in configs}
+    missing = {
+        recipe_meanings.name_key(key)
+        for keys, config in distinct.items()
+        for key in keys
+        if not recipe_meanings.find_meaning(config, key)
+    }
+    assert not missing
 
 
 @pytest.mark.parametrize(
