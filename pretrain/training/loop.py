@@ -121,9 +121,8 @@ def run(
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
         report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
-        progress.say("\n".join(describe_run(steps.like, steps.layout, train, last)))
-        begin = f"continuing from step {state.step}" if position else "beginning at step 0"
-        progress.say(f"{begin} in {workdir}; the first step compiles, which can take a minute")
+        where = workdir, int(state.step) if position else None
+        progress.say("\n".join(describe_run(steps.like, steps.layout, train, last, *where)))
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
         # Of each batch a process reads the rows of its own devices.

@@ -9,7 +9,9 @@ from pretrain.training.state_sizes import count_device_bytes, count_numbers
 from pretrain.training.train_state import State
 
 
-def describe_run(like: State, layout: Layout, train, steps: int) -> list[str]:
+def describe_run(
+    like: State, layout: Layout, train, steps: int, workdir, resumed: int | None
+) -> list[str]:
     """Describes a run in lines for a person, before its first step.
 
     Args:
@@ -17,7 +19,9 @@ def describe_run(like: State, layout: Layout, train, steps: int) -> list[str]:
         layout: of the state and the batches on the devices.
         train: what is trained on, a layout of batches or two in turn.
         steps: that the run takes.
+        resumed: the step that a resumed run goes on from; None: it is new.
     """
+    begin = "beginning at step 0" if resumed is None else f"continuing from step {resumed}"
     devices = list(layout.mesh.devices.flat)
     axes = " ".join(f"{axis}={size}" for axis, size in layout.mesh.shape.items())
     over = f" of {jax.process_count()} processes" if jax.process_count() > 1 else ""
@@ -28,6 +32,7 @@ def describe_run(like: State, layout: Layout, train, steps: int) -> list[str]:
         "activations not counted",
         f"{steps:,} steps of {_describe_tokens(train)} tokens: {count_epochs(train, steps):.3g} "
         "epochs",
+        f"{begin} in {workdir}; the first step compiles, which can take a minute",
     ]
 
 
