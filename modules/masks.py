@@ -78,7 +78,7 @@ class Mask:
         # `hides_slots` says whose states are computed, for the backbone: it hides no key.
         if set(self.fields()) - {"lengths_B", "hides_slots", *arguments}:
             # Of a mask that is written out causality alone is worth a word: it spares half the
-            # work.
+            # work.  cuDNN takes it beside a bias, as Transformer Engine's tests have it.
             return arguments, False
         if self.lengths_B is not None:  # a row of filler has length 0: no 0 / 0
             arguments["key_value_seq_lengths"] = jnp.maximum(self.lengths_B, 1)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.kernels.attention import AttentionMask, make_attention_mask
-from modules.kernels.layer_scan import scan_layers
+from modules.kernels.unrolled_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.attention import Block, KVCache
 from modules.layers.norm import Norm

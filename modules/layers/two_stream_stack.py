@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.kernels.layer_scan import scan_layers
+from modules.kernels.unrolled_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.relative_attention import AttentionView, Biases, Block, Distances
 from modules.layers.segment_memory import update_memory

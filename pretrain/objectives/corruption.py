@@ -5,6 +5,7 @@ import math
 import jax
 import jax.numpy as jnp
 
+from modules.kernels.unrolled_scan import scan_numbers
 from modules.sampling import sample_positions
 
 
@@ -41,28 +42,36 @@ def sample_spans(
     next_start = jax.lax.cummin(jnp.where(starts_L, place_L, L), reverse=True)
     next_start = jnp.append(next_start, jnp.full(1, L))  # next_start[L] is the end
     before = jnp.append(0, jnp.cumsum(eligible_L))  # eligible pieces before each place
+    # The end of n words, or pieces, from each place: a run then looks up one number.
+    ends = [jnp.arange(L + 1)]
+    for _ in range(max_gram):
+        end = jnp.minimum(ends[-1] + 1, L)
+        ends.append(end if faithful else next_start[end])
+    end_of = jnp.stack(ends)
 
     # A scan over as many runs as can be needed: shapes on device cannot depend on what is drawn.
+    # It carries numbers and no row: the places are marked after it, all at once.
     def place_run(state, draw):
-        picked_L, done, here = state
+        done, here = state
         # As the released code: the last run is no longer than what the goal leaves.
         n = jnp.minimum(draw[0], goal - done)
         context = n * alpha // beta
         left = jnp.floor(draw[1] * context).astype(jnp.int32)
         begin = next_start[jnp.minimum(here + left, L)]
-        end = jnp.minimum(begin + n, L) if faithful else begin
-        for word in range(0 if faithful else max_gram):
-            end = jnp.where(word < n, next_start[jnp.minimum(end + 1, L)], end)
+        end = end_of[n, begin]
         # A run that would reach the end is discarded, and nothing follows it.
         fits = (n > 0) & (end < L)
-        inside_L = (place_L >= begin) & (place_L < end) & eligible_L & fits
         # Words are several pieces, so n of them may exceed the goal: the run stops there.
-        inside_L &= before[:-1] - before[begin] < goal - done
+        pieces = jnp.where(fits, jnp.minimum(before[end] - before[begin], goal - done), 0)
         here = jnp.where(fits, end + context - left, L)
-        return (picked_L | inside_L, done + inside_L.sum(), here), None
+        return (done + pieces, here), (begin, before[begin] + pieces)
 
-    nothing = (jnp.zeros(L, bool), jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
-    (picked_L, done, _), _ = jax.lax.scan(place_run, nothing, (grams, wheres))
+    zero = jnp.zeros((), jnp.int32)
+    runs = scan_numbers(place_run, (zero, zero), (grams, wheres), trips)
+    (done, _), (begins, stops) = runs
+    # From a run's beginning up to the eligible piece that it ends with.
+    is_inside = (place_L >= begins[:, None]) & (before[:-1] < stops[:, None])
+    picked_L = is_inside.any(0) & eligible_L
     # What the runs leave over is drawn singly.
     return picked_L | sample_positions(single_rng, eligible_L & ~picked_L, goal - done)
 

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from modules.kernels import layer_scan
+from modules.kernels import unrolled_scan
 from tests.support.kernel_cases import B, Case, D, L, assert_is_reference, every_form
 
 N = 3
@@ -16,10 +16,10 @@ def step(x_BLD, w_DD):
 
 RNG = np.random.default_rng(0)
 CASE = Case(
-    lambda a: layer_scan.scan_layers(step, a["x_BLD"], a["w_DD"], N),
-    lambda a: layer_scan.reference(step, a["x_BLD"], a["w_DD"], N),
+    lambda a: unrolled_scan.scan_layers(step, a["x_BLD"], a["w_DD"], N),
+    lambda a: unrolled_scan.reference(step, a["x_BLD"], a["w_DD"], N),
     {"x_BLD": RNG.normal(size=(B, L, D)), "w_DD": RNG.normal(size=(N, D, D))},
-    (layer_scan,),
+    (unrolled_scan,),
 )
 
 
