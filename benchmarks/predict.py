@@ -19,16 +19,16 @@ from absl import flags
 from finetune import datasets, job, predict
 from finetune.prediction.predictor import Predictor
 from finetune.several import parts
-from pretrain import cli
+from pretrain import arguments, cli
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UsageError
 from pretrain.runtime.sections import call_section
 
 for name in ("workdir", "format", "fields", "task", "split", "rows"):
     flags.declare_key_flag(name)
-AGAINST = flags.DEFINE_list("against", [], "Runs to measure in turns with that of --workdir.")
+flags.declare_key_flag("against")
 QUERIES = flags.DEFINE_integer("queries", 200, "Examples to predict one by one.", 2)
-ROUNDS = flags.DEFINE_integer("rounds", 5, "How often each run predicts all examples.", 1)
+ROUNDS = flags.DEFINE_integer("repeats", 5, "How often each run predicts all examples.", 1)
 
 
 class Contender(NamedTuple):
@@ -58,7 +58,7 @@ def main(words: list[str]) -> None:
         raise UsageError("name the file to read")
     if (load := os.getloadavg()[0]) > 1:
         print(f"warning: a load of {load:.1f} before the start", file=sys.stderr)
-    contenders = [open_contender(str(x)) for x in (cli.WORKDIR.value, *AGAINST.value)]
+    contenders = [open_contender(str(x)) for x in (cli.WORKDIR.value, *arguments.AGAINST.value)]
     tuned = contenders[0].alone
     section = parts.list_sections(tuned.run.config)[tuned.name].data
     format, fields = predict.resolve_format(

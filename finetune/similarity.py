@@ -27,10 +27,10 @@ from pretrain.runtime.progress import say
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("overwrite")
+flags.declare_key_flag("against")
 flags.declare_key_flag("pool")
 flags.declare_key_flag("normalize")
 PAIRS = flags.DEFINE_list("pairs", [], "Files of scored pairs, or folders: sts-test.csv,STS16")
-AGAINST = flags.DEFINE_list("against", [], "Further runs, judged alike.")
 VECTORS = flags.DEFINE_list("vectors", [], "Files of words' vectors, judged by their means.")
 WHITEN = flags.DEFINE_integer("whiten", 0, "Keep and whiten so many directions; 0: all as is.", 0)
 POSITIVE = flags.DEFINE_float("positive", 4.0, "Pairs scored higher mean the same (alignment).")
@@ -38,7 +38,8 @@ OUT = flags.DEFINE_string("out", "", "A JSON file of all numbers; the picture is
 
 
 def main(_) -> None:
-    workdirs = [str(x) for x in ([cli.WORKDIR.value] if cli.WORKDIR.value else []) + AGAINST.value]
+    named = [*filter(None, [cli.WORKDIR.value]), *arguments.AGAINST.value]
+    workdirs = [str(x) for x in named]
     if not PAIRS.value or not (workdirs or VECTORS.value):
         raise UsageError("say --pairs=FILE, and --workdir=RUN or --vectors=FILE")
     out = pathlib.Path(OUT.value) if OUT.value else None

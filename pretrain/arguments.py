@@ -24,6 +24,7 @@ HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
 POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "How a sentence becomes one vector.")
 NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide sentences' vectors by their length.")
 TEXT = flags.DEFINE_multi_string("text", [], "A text in place of a file; may be repeated.")
+AGAINST = flags.DEFINE_list("against", [], "Further runs, beside that of --workdir: runs/b,runs/c")
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
 UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
 
