@@ -61,21 +61,19 @@ class TaskData(Defaults):
             labels: in order of their ids; none: those of the examples, sorted; with a scheme all
                 tags of their types that it has.
             metrics: "accuracy" of words, "f1", "precision", "recall" of entities, "macro_f1" over
-                their types; none: f1, precision and recall with a scheme, else accuracy.
+                their types; none: with a scheme f1, precision and recall, else accuracy.
             scheme: of `tag_schemes.SCHEMES`, in which the labels mark entities; "": they do not.
             convert_to: the scheme to learn; "": the same.
             strict: only well-formed entities count, see `tagging.entity_counts`.
-            piece: the token of a word that its tag is predicted from, "first" or "last" (the only
-                one that has read the whole word in a causal model).
-            min_count: words that occur so often in the examples have vectors of their own, of
-                width `task.encoder.word_D`; 0: none have.
+            piece: the token of a word that predicts its tag, "first" or "last", which alone has
+                read the whole word in a causal model.
+            min_count: words so frequent in the examples have vectors of their own, of width
+                `task.encoder.word_D`; 0: none have.
             vocabulary: these words, in lower case; none: found in the examples.
-            zero_digits: all digits are 0 in these words (Peters et al. 2017).
-            own_characters: characters of a word, with its two ends, that `task.encoder.characters`
-                read; 0: none.
-            closed: a label that is none of these is refused; False: it counts as an error, and its
-                word, with a CRF its row, is left out of the loss; None: refused if `labels`
-                are named.
+            zero_digits: their digits are 0 (Peters et al. 2017).
+            own_characters: of a word, with its ends, for `task.encoder.characters`; 0: none.
+            closed: other labels are refused; False: they count as errors, and their words, with a
+                CRF their rows, are left out of the loss; None: refused if `labels` are named.
         """
         self.inputs, self.piece, self.notes = inputs, piece, list[str]()
         self.metrics = tuple(metrics) or (ENTITIES[:3] if scheme else ("accuracy",))
@@ -118,21 +116,19 @@ class TaskData(Defaults):
         return fields | ({"char_W": self.own_characters} if self.own_characters else {})
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
-        """Builds a `Task`; `head` has the fields of `Emissions`, and two more.
+        """Builds a `Task` with the `Emissions` that `head` describes.
 
         Keys:
-            crf: the tags of a sentence are learned as a path, by a CRF.
+            crf: a sentence's tags are a path of a CRF.
             constrained: only transitions that the scheme allows are predicted.
         """
-        fields = {"dropout": 0.1, **head}
+        fields = {"dropout": 0.1, "constrained": False, **head}
         chain = CRF(len(self.labels)) if fields.pop("crf", False) else None
-        constrained = fields.pop("constrained", False)
+        constrained = fields.pop("constrained")
         emissions = plugins.construct(Emissions, len(self.labels), **fields)
         # A tuple: the fields of a module are hashed.
-        labels, learned = tuple(self.labels), self.tag_set.learned
-        return plugins.construct(
-            Task, backbone, encoder, emissions, chain, labels, learned, constrained, **loss
-        )
+        given = emissions, chain, tuple(self.labels), self.tag_set.learned, constrained
+        return plugins.construct(Task, backbone, encoder, *given, **loss)
 
     def arrays(self, examples: Sequence[dict]) -> dict[str, np.ndarray]:
         """Builds rows in the system's format, several of a long sentence.

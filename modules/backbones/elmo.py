@@ -15,7 +15,7 @@ from modules.layers.lstm_stack import LSTMStack
 from modules.layers.recurrent_masks import (
     group_starts,
     refuse_mask,
-    refuse_separate_texts,
+    separate_starts,
     valid_positions,
 )
 from modules.layers.rnn import State
@@ -122,9 +122,7 @@ class Backbone(nn.Module):
             all_BLD, memory = self._read_text(x, mask, memory, train=train)
             return Output(at(all_BLD[-1], slots_BP), memory)
         refuse_arguments("a reader of a text for each direction", edit=edit)
-        if reason := refuse_separate_texts(mask):
-            raise ValueError(reason)
-        starts_BZL = group_starts(mask.groups_BL)
+        starts_BZL = separate_starts(mask)
         all_BZLD, memory = self.stack(x, memory, None, starts_BZL, train=train)
         # Dropped out before a softmax reads it, and not where a task does.
         return Output(self.stack.drop(all_BZLD[-1], train=train), memory)

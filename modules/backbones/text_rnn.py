@@ -15,7 +15,7 @@ from modules.backbones import Output, refuse_arguments
 from modules.backbones.word_network import WordNetwork
 from modules.layers import params, task_lstms
 from modules.layers.peephole_bilstm import PeepholeBiLSTM
-from modules.layers.recurrent_masks import group_starts, refuse_separate_texts
+from modules.layers.recurrent_masks import group_starts, separate_starts
 from modules.layers.rnn import State
 from modules.masks import Mask
 
@@ -122,10 +122,8 @@ class Backbone(WordNetwork):
         if tokens.ndim == 2:
             return super().__call__(tokens, mask=mask, memory=memory, train=train, **others)
         refuse_arguments("a reader of a text for each direction", **others)
-        if reason := refuse_separate_texts(mask):
-            raise ValueError(reason)
+        starts_BZL = separate_starts(mask)
         x_BZLD = self.embed(tokens, jnp.ones_like(tokens, bool), train=train)
-        starts_BZL = group_starts(mask.groups_BL)
         return Output(*self.reader.bilstm.read_separately(x_BZLD, starts_BZL, memory))
 
     def initial_memory(self, B: int) -> State | None:

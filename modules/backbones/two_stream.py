@@ -36,12 +36,10 @@ class Backbone(nn.Module):
         activation: of the feed-forward layers: "gelu" (its tanh form), "gelu_erf" or "relu".
         dropout, attention_dropout: dropout of the layers' outputs, of the attention's weights.
         dtype: of products; parameters, norms and the softmax are float32.
-        shared_distances: one dropout mask on the distances for the whole batch, which are then
-            projected once.  False draws one per example, as the released code.
+        shared_distances: the distances of a batch have one dropout; False: each row its own.
         initializer, init_scale: "normal" and its deviation, or "uniform" and its range.
         block: query rows whose distances are scored together.
-        remat: what the backward pass computes again: "none", "dots" (all but products of
-            weights) or "full".
+        remat: computed again backwards: "none", "dots" (all but weights' products), "full".
         unroll: layers per step of the scan over layers; 0: what suits the platform.
     """
 
@@ -148,9 +146,8 @@ class Backbone(nn.Module):
         views, last = make_views(mask, _pad_segments(segments_BL, B, L, 0), L, None)
         distances = self._embed_distances(B, L, 0, None, train=False)
         x_BLD = embed_tokens(self, self.token_VD, tokens_BL, self.dtype)
-        h_BLD, _, h_NBLD = self.stack(
-            [x_BLD], views, last, None, distances, train=False, every=True
-        )
+        rows = [x_BLD], views, last, None, distances
+        h_BLD, _, h_NBLD = self.stack(*rows, train=False, every=True)
         # The first is the tokens' embedding; the last is what a call gives.
         return Output(jnp.concatenate([h_NBLD, h_BLD[None]]))
 

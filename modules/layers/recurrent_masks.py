@@ -35,11 +35,15 @@ def refuse_all_but_lengths(mask: Mask, reader: str) -> str:
     return ""
 
 
-def refuse_separate_texts(mask: Mask) -> str:
-    """Says in a line why a text for each direction cannot be read under a mask; "" if it can."""
+def separate_starts(mask: Mask):
+    """Returns where documents begin of a text for each direction, [B, Z, L]; None: nowhere.
+
+    Raises:
+        ValueError: the mask is not a causal one of documents.
+    """
     if set(mask.fields()) - {"groups_BL"} != {"is_causal"}:
-        return "a text for each direction is read under a causal mask of documents"
-    return ""
+        raise ValueError("a text for each direction is read under a causal mask of documents")
+    return group_starts(mask.groups_BL)
 
 
 def valid_positions(mask: Mask, B: int, L: int):

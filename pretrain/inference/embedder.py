@@ -59,18 +59,17 @@ class Embedder:
         Args:
             params: of the backbone; None: the run's.
             tokens: that one device reads at once, padding included; no row is longer.
-            cut: texts longer than the model's positions, or than `tokens`, lose their end.
-            pool: one vector for a whole text: "mean" of all its positions and of the marks around
-                it, that of the "first" or "last", or what the backbone's "pooler" makes of the
-                first; "": a vector for every token.
+            cut: texts longer than positions, or than `tokens`, lose their end.
+            pool: one vector for a whole text: the "mean" of all its positions, marks included, the
+                "first" or "last", or the backbone's "pooler" of the first; "": one for every token.
             normalize: vectors are divided by their length.
             marks: those around a text have vectors as its tokens do.
 
         Raises:
             UserError: the backbone has no pooler.
         """
-        self.run, self.layout, self.choice, self.pool = run, layout, choice, pool
-        self.normalize = normalize
+        self.run, self.layout, self.choice = run, layout, choice
+        self.pool, self.normalize = pool, normalize
         check_pooler(run.backbone, pool)
         self.params = load_backbone_params(run, layout)[0] if params is None else params
         self.batcher = RowBatcher(run, layout.num_shards("B"), tokens=tokens, cut=cut, marks=marks)
@@ -78,7 +77,7 @@ class Embedder:
         self._programs = functools.cache(self._compile)
 
     def __call__(self, blocks: Iterable[tuple[int, list[str]]]) -> Iterator[Sentence]:
-        """Each text's vectors, block by block, within a block in an order of its own.
+        """Embeds texts block by block, within a block in an order of its own.
 
         Args:
             blocks: texts, and the number of the first.
@@ -112,8 +111,7 @@ class Embedder:
             now, chars_VW = chars_VW[:n], chars_VW[n:]
             chars_BLW = np.zeros((n, 1, now.shape[1]), np.int32)
             chars_BLW[: len(now), 0] = now
-            batch = self.layout.shard_batch({"chars_BLW": chars_BLW}, n)
-            x_BLD = self._run(batch)
+            x_BLD = self._run(self.layout.shard_batch({"chars_BLW": chars_BLW}, n))
             vectors.append(np.asarray(x_BLD)[: len(now), 0])
         return np.concatenate(vectors)
 
@@ -156,15 +154,14 @@ class Embedder:
             batch.get, ("ids_BL", "x_BLD", "valid_BL", "segments_BL")
         )
         # Of layers that cannot be put side by side, the last is what a call gives.
-        reads_top = self._reads_top
         out: Any = self.run.backbone.apply(
             {"params": params},
             ids_BL if x_BLD is None else x_BLD,
             mask=text_mask(self.run.backbone, lengths_B=count_lengths(valid_BL)),
             segments_BL=segments_BL,
-            **dict(train=False) if reads_top else dict(method="layer_states"),
+            **dict(train=False) if self._reads_top else dict(method="layer_states"),
         )
-        h = self._pool(params, out.h if reads_top else self.choice(out.h), valid_BL)
+        h = self._pool(params, out.h if self._reads_top else self.choice(out.h), valid_BL)
         if not self.normalize:
             return h
         # A zero vector, of a text without tokens, stays zero.

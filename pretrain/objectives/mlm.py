@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.layers import params
+from modules.heads.next_sentence import NextSentenceHead
 from modules.losses import cross_entropy
 from modules.masks import Mask, count_lengths
-from modules.metrics import Sum
+from modules.plugins import shared_fields
 from pretrain.objectives import (
     SPECIAL,
     Special,
@@ -58,10 +58,8 @@ class Objective(nn.Module):
     def setup(self):
         # A backbone without one is refused in `_next_sentence`, by name.
         if self.nsp and getattr(self.backbone, "pooler", False):
-            init = params.initializer(self.backbone.initializer, self.backbone.init_scale)
-            D = self.backbone.D
-            self.next_DC = params.param(self, "next_DC", init, (D, 2), decay=True)
-            self.next_bias_C = params.param(self, "next_bias_C", params.zeros, (2,), decay=False)
+            self.next_head = NextSentenceHead(**shared_fields(self.backbone, NextSentenceHead))
+            nn.share_scope(self, self.next_head)  # its parameters are the objective's
 
     def __call__(self, batch, *, train: bool):
         first_BD, *states = self._predict(batch, train=train)
@@ -166,22 +164,11 @@ class Objective(nn.Module):
         return [1 / n for n in lengths]
 
     def _next_sentence(self, first_BD, batch):
-        """Computes loss and accuracy of predicting, from the first position, if B follows A."""
         if "consecutive_B" not in batch:
             raise UserError(
                 "objective.nsp=True needs batches.name='pairs' with next_sentence=True, or 'clicks'"
             )
         if not getattr(self.backbone, "pooler", False):
             raise UserError("objective.nsp=True needs model.pooler=True")
-        pooled_BD = self.backbone.pool(first_BD).astype(jnp.float32)
-        logits_BC = pooled_BD @ self.next_DC + self.next_bias_C
-        # The released weights have B follows A as class 0.
-        label_B, weight_B = 1 - batch["consecutive_B"], batch["weight_B"]
-        log_BC = jax.nn.log_softmax(logits_BC)  # of float32 logits, whatever the model's dtype
-        label_log_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
-        hits_B = logits_BC.argmax(-1) == label_B
-        weight = weight_B.sum()
-        return {
-            "nsp_loss": Sum(-(label_log_B * weight_B).sum(), weight, train=True),
-            "nsp_accuracy": Sum((hits_B * weight_B).sum(), weight, "share"),
-        }
+        pooled_BD = self.backbone.pool(first_BD)
+        return self.next_head(pooled_BD, batch["consecutive_B"], batch["weight_B"])

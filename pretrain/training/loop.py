@@ -73,14 +73,14 @@ def run(
 ) -> Result:
     """Trains `objective` on `train` until config.optim.steps, evaluating and saving as it goes.
 
-    A run that finds checkpoints in `workdir` continues from the newest that verifies, bit for
-    bit as if it had never stopped.  Told to terminate, it finishes its step, saves and returns.
+    Checkpoints in `workdir` are continued from the newest that verifies, bit for bit as if it had
+    never stopped.  Told to terminate, a run finishes its step, saves and returns.
 
     Args:
         config: the recipe; reads .seed, .mesh, .optim, .train and .profile.
         workdir: the run's folder, locked by the caller.
         objective: a Linen module, see `pretrain.objectives`.
-        train: a layout of `pretrain.data`, or two in turn, `pretrain.data.batches.phases.Phases`.
+        train: a batch layout, or two in turn, `pretrain.data.batches.phases.Phases`.
         evals: held-out layouts by name, each read from its beginning at every evaluation.
         prepare: applied to a new state, e.g. to load a pretrained backbone.
         accept_changes: continue although the data are others than the checkpoint's.
@@ -106,10 +106,8 @@ def run(
         keep()
         # After the checks: what is refused leaves no heartbeat or metrics behind.
         watch = stack.enter_context(contextlib.closing(Watch(workdir)))
-        progress = Progress(last)
-        totals, trackers = Totals(), open_trackers(plan.trackers, workdir, state.step + 1, config)
-        writer = Writer(workdir, int(state.step), trackers, totals)
-        stack.enter_context(contextlib.closing(writer))
+        progress, totals = Progress(last), Totals()
+        writer = open_writer(stack, workdir, int(state.step), plan.trackers, config, totals)
         monitor = StepMonitor(writer, progress, objective.flops, plan.max_skips, totals)
         logger = MetricsLogger(plan.log_every, monitor, rate, Goodput(watch.began))
         which = plan.eval_batches, score, plan.means
@@ -121,8 +119,8 @@ def run(
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
         report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
-        where = workdir, int(state.step) if position else None
-        progress.say("\n".join(describe_run(steps.like, steps.layout, train, last, *where)))
+        begun = int(state.step) if position else None
+        progress.say(describe_run(steps.like, steps.layout, train, last, workdir, begun))
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
         # Of each batch a process reads the rows of its own devices.
@@ -176,6 +174,12 @@ def open_checkpoints(
     """Opens the checkpoints of a folder until the stack is closed."""
     saved = Checkpoints(workdir, keep=keep, keep_every=keep_every)
     return stack.enter_context(contextlib.closing(saved))
+
+
+def open_writer(stack, workdir, step: int, names, config, totals: Totals) -> Writer:
+    """Opens the metrics of a run at this step, and the trackers of these names."""
+    trackers = open_trackers(names, workdir, step + 1, config)
+    return stack.enter_context(contextlib.closing(Writer(workdir, step, trackers, totals)))
 
 
 def open_best(

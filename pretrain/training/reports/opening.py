@@ -11,7 +11,7 @@ from pretrain.training.train_state import State
 
 def describe_run(
     like: State, layout: Layout, train, steps: int, workdir, resumed: int | None
-) -> list[str]:
+) -> str:
     """Describes a run in lines for a person, before its first step.
 
     Args:
@@ -26,7 +26,7 @@ def describe_run(
     axes = " ".join(f"{axis}={size}" for axis, size in layout.mesh.shape.items())
     over = f" of {jax.process_count()} processes" if jax.process_count() > 1 else ""
     size = format_count(count_device_bytes(like))
-    return [
+    lines = [
         f"{len(devices)} x {devices[0].device_kind}{over}, mesh {axes}",
         f"{count_numbers(like.params):,} parameters; with the optimizer {size}B on each device, "
         "activations not counted",
@@ -34,6 +34,7 @@ def describe_run(
         "epochs",
         f"{begin} in {workdir}; the first step compiles, which can take a minute",
     ]
+    return "\n".join(lines)
 
 
 def count_epochs(train, steps: int) -> float:
