@@ -19,7 +19,8 @@ from absl import flags
 from finetune import datasets, job, predict
 from finetune.prediction.predictor import Predictor
 from finetune.several import parts
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UsageError
 from pretrain.runtime.sections import call_section

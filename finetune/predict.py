@@ -27,7 +27,8 @@ from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
 from finetune.prediction.submissions import WRITERS, open_draft
 from finetune.several import parts
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UsageError, UserError

@@ -16,7 +16,8 @@ from absl import flags
 from finetune.sentences import SentenceReader, judgement
 from finetune.sentences.pictures import draw_judgements
 from finetune.sentences.readers import RunReader, WordReader
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder, check_layers
 from pretrain.inference.layer_selection import parse_pool

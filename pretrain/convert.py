@@ -16,7 +16,8 @@ import pathlib
 
 from absl import flags, logging
 
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.conversion import exporter, hub, importer
 from pretrain.conversion.sentence_transformers import SentenceForm
 from pretrain.runtime.errors import UsageError

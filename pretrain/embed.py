@@ -14,7 +14,8 @@ from typing import Any
 
 from absl import flags
 
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.data.corpus import text_files
 from pretrain.data.tokenizers import saved_files
 from pretrain.distributed.sharding import Layout, make_mesh

@@ -6,7 +6,8 @@ a text in each line.  The same from Python: `quartet.load(...).fill`.
 
 from absl import flags
 
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.token_scorer import TokenScorer
 from pretrain.inference.trained_run import load_run

@@ -19,7 +19,8 @@ import h5py
 import numpy as np
 from absl import flags
 
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.data.corpus import text_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder

@@ -8,7 +8,8 @@ do not compare.  The same from Python: `quartet.load(...).score`.
 
 from absl import flags
 
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.token_scorer import TokenScorer
 from pretrain.inference.trained_run import load_run

@@ -138,8 +138,8 @@ class Backbone(WordNetwork):
         x = super().look_up(tokens)
         if not self.own_D:
             return x
-        own = self.tables[self._find_task(network)][tokens].astype(self.dtype)
-        return jnp.concatenate([own, x], -1)
+        task_x = self.tables[self._find_task(network)][tokens].astype(self.dtype)
+        return jnp.concatenate([task_x, x], -1)
 
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory, train: bool, network: str = ""):
         """Computes [the states [B, L, U] of a task's LSTM], and None.

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from quartet import command
-from tests.pretrain.test_arguments import MAINS
+from tests.pretrain.cli.test_arguments import MAINS
 
 
 @pytest.fixture

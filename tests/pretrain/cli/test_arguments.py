@@ -7,7 +7,8 @@ import pytest
 from absl import app, flags
 from absl.testing import flagsaver
 
-from pretrain import arguments, cli
+from pretrain import cli
+from pretrain.cli import arguments
 from pretrain.runtime.errors import UsageError, UserError
 from tests.support import commands
 from tests.support.tiny_runs import ROOT

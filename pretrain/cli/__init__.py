@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from pretrain import arguments
 from pretrain.checkpoint.paths import find_workdir
+from pretrain.cli import arguments
 from pretrain.distributed import lost_processes
 from pretrain.runtime import malloc, recipe_meanings
 from pretrain.runtime.addresses import remove_credentials
