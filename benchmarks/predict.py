@@ -41,7 +41,7 @@ class Contender(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What was measured of a run.
+    """Holds the measurements of a run.
 
     Attributes:
         scores: by metric; {}: no labels are known.

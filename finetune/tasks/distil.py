@@ -174,8 +174,8 @@ class Task(classify.Task):
             own_NBLD = read_layers(self.backbone, rows)[1 : self.count + 1]
             own_BND = pool_states(own_NBLD, rows["valid_BL"], self.pool)
             if own_BND.shape != batch[HIDDEN].shape:
-                own, theirs = own_BND.shape[-1], batch[HIDDEN].shape[-1]
-                raise UserError(f"task.layers: states are {own} wide, the teacher's {theirs}")
+                width, wanted = own_BND.shape[-1], batch[HIDDEN].shape[-1]
+                raise UserError(f"task.layers: states are {width} wide, the teacher's {wanted}")
             total = (compare_states(own_BND, batch[HIDDEN]) * weight_B).sum()
             metrics["hidden_loss"] = Sum(self.hidden * total, weight, train=True)
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)

@@ -94,16 +94,16 @@ class TaskData(rank.TaskData):
             U: units of a layer, and width of what has read the history.
             layers, heads: of the history's reader.
         """
-        own = {"text": True, "U": 64, "layers": 1, "heads": 4} | head
-        is_read, U, layers, heads = (own.pop(name) for name in ("text", "U", "layers", "heads"))
-        dropout = own.get("dropout", 0.1)
+        fields = {"text": True, "U": 64, "layers": 1, "heads": 4} | head
+        is_read, U, layers, heads = (fields.pop(name) for name in ("text", "U", "layers", "heads"))
+        dropout = fields.get("dropout", 0.1)
         scorer = plugins.construct(SceneScorer, len(self.scenes), U=U, dropout=dropout)
         reader = self._build_reader(U, layers, heads, dropout)
         parts: tuple = (None, Given(False), None)
         if is_read:
-            parts = backbone, encoder, build_classifier(backbone, encoder, self.inputs, U, **own)
-        fields = rank.name_loss(loss)
-        return plugins.construct(Task, *parts, scorer=scorer, reader=reader, **fields)
+            parts = backbone, encoder, build_classifier(backbone, encoder, self.inputs, U, **fields)
+        losses = rank.name_loss(loss)
+        return plugins.construct(Task, *parts, scorer=scorer, reader=reader, **losses)
 
     def _build_reader(self, U: int, layers: int, heads: int, dropout: float) -> nn.Module | None:
         if not self.history:
