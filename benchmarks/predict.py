@@ -16,7 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from absl import flags
 
-from finetune import datasets, job, predict
+from finetune import datasets, job
+from finetune.prediction import input_formats
 from finetune.prediction.predictor import Predictor
 from finetune.several import parts
 from pretrain import cli
@@ -25,9 +26,8 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UsageError
 from pretrain.runtime.sections import call_section
 
-for name in ("workdir", "format", "fields", "task", "split", "rows"):
+for name in ("workdir", "against", *arguments.EXAMPLES):
     flags.declare_key_flag(name)
-flags.declare_key_flag("against")
 QUERIES = flags.DEFINE_integer("queries", 200, "Examples to predict one by one.", 2)
 ROUNDS = flags.DEFINE_integer("repeats", 5, "How often each run predicts all examples.", 1)
 
@@ -62,9 +62,7 @@ def main(words: list[str]) -> None:
     contenders = [open_contender(str(x)) for x in (cli.WORKDIR.value, *arguments.AGAINST.value)]
     tuned = contenders[0].alone
     section = parts.list_sections(tuned.run.config)[tuned.name].data
-    format, fields = predict.resolve_format(
-        section, predict.FORMAT.value, predict.SPLIT.value, predict.FIELDS.value
-    )
+    format, fields = input_formats.resolve_format(section, *arguments.read_format())
     examples = call_section("fields", datasets.read, fields, format=format, path=words[0]).examples
     reports = measure(contenders, examples, QUERIES.value, ROUNDS.value)
     for line in format_reports([x.folder for x in contenders], reports):
@@ -72,9 +70,9 @@ def main(words: list[str]) -> None:
 
 
 def open_contender(folder: str) -> Contender:
-    tuned = job.load_job(Path(folder).expanduser().absolute(), predict.TASK.value)
+    tuned = job.load_job(Path(folder).expanduser().absolute(), arguments.TASK.value)
     layout = Layout(make_mesh())
-    together = Predictor(tuned, layout, predict.ROWS.value)
+    together = Predictor(tuned, layout, arguments.ROWS.value)
     return Contender(folder, Predictor(tuned, layout, 1), together)
 
 

@@ -12,17 +12,16 @@ metrics are printed.  --task=sst1 names the one of several tasks to predict.
 """
 
 import contextlib
-import json
 import os
 import sys
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import jax
 from absl import flags
 
 from finetune import job
-from finetune.prediction import plain_texts, streaming
+from finetune.prediction import input_formats, plain_texts, streaming
 from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
 from finetune.prediction.submissions import WRITERS, open_draft
@@ -31,55 +30,14 @@ from pretrain import cli
 from pretrain.cli import arguments
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import UsageError
 from pretrain.runtime.progress import say
 
-flags.declare_key_flag("workdir")
-flags.declare_key_flag("overwrite")
-flags.declare_key_flag("text")
-FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's, with its fields.")
-FIELDS = flags.DEFINE_string(
-    "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
-)
-TASK = flags.DEFINE_string("task", "", "The one of the run's tasks to predict; a run of one: none.")
-SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has for this: test.")
-ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
+for name in ("workdir", "overwrite", "text", *arguments.EXAMPLES):
+    flags.declare_key_flag(name)
 SUBMISSION = flags.DEFINE_enum("submission", "", ["", "glue", "squad"], "As a benchmark wants it.")
 WITH = flags.DEFINE_list("with", [], "Fine-tuned runs to average probabilities with: runs/b,runs/c")
 SCORE = flags.DEFINE_bool("score", True, "Print metrics where labels are there; holds those rows.")
-
-
-def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str, dict[str, Any]]:
-    """Returns the format of the input and its fields: the recipe's where it is that format.
-
-    Args:
-        config: the section `data` of the task.
-
-    Raises:
-        UserError: the recipe has no such split, or `more` is no JSON object.
-    """
-    shared, splits, _ = parts.part_data_section(config)
-    of_split: dict[str, Any] = {}
-    if split:
-        if not splits.get(split):
-            names = ", ".join(name for name, value in splits.items() if value)
-            raise UserError(f"--split={split}: the recipe has {names}")
-        # A split that is a path alone has no fields of its own.
-        of_split = splits[split] if isinstance(splits[split], dict) else {}
-    try:
-        changes = json.loads(more)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"--fields={more!r} is not JSON: {error}") from error
-    if not isinstance(changes, dict):
-        raise UserError(f'--fields={more!r} should be an object, as \'{{"label": ""}}\'')
-    fields = shared | of_split
-    usual = fields.pop("format", "")
-    fields.pop("path", None)  # the input takes its place
-    # The recipe's fields mean nothing to another format.
-    if format in ("", usual):
-        format, changes = usual, fields | changes
-    # What is predicted need not have labels.
-    return format, ({"needs_label": False} if format == "table" else {}) | changes
 
 
 def parse_words(words: list[str]) -> tuple[str, str]:
@@ -109,10 +67,10 @@ def main(words: list[str]) -> None:
     source, out = parse_words(words)
     processes.join()
     folders = [Path(str(x)).expanduser().absolute() for x in (cli.WORKDIR.value, *WITH.value)]
-    runs = [job.load_job(folder, TASK.value) for folder in folders]
+    runs = [job.load_job(folder, arguments.TASK.value) for folder in folders]
     data = parts.list_sections(runs[0].run.config)[runs[0].name].data
-    format, fields = resolve_format(data, FORMAT.value, SPLIT.value, FIELDS.value)
-    members = [Predictor(tuned, Layout(make_mesh()), ROWS.value) for tuned in runs]
+    format, fields = input_formats.resolve_format(data, *arguments.read_format())
+    members = [Predictor(tuned, Layout(make_mesh()), arguments.ROWS.value) for tuned in runs]
     predictor = Ensemble(members) if len(members) > 1 else members[0]
     first = jax.process_index() == 0
     # Every process predicts, as a batch spans all devices; the first one writes.

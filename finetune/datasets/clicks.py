@@ -66,8 +66,8 @@ def read(
     if negatives not in NEGATIVES:
         raise UserError(f"negatives={negatives!r} is none of {', '.join(NEGATIVES)}")
     plugins.check_fields(table.read, fields, path)
-    if own := fields.keys() & {"label", "id", "extra", "number"}:
-        raise plugins.FieldError(f"{min(own)!r} is no field of clicks, which names its columns")
+    if named := fields.keys() & {"label", "id", "extra", "number"}:
+        raise plugins.FieldError(f"{min(named)!r} is no field of clicks, which names its columns")
     extra = [x for x in (position, scene, history) if x != ""] + [*features]
     columns: dict[str, Any] = dict(texts=(query, *texts), label=clicked, id=search, extra=extra)
     rows = table.read(path, number=True, **columns, **fields)
@@ -140,9 +140,9 @@ def _join_list(rows: list[Example]) -> Example:
     """Joins the results of a search; UserError: its rows have several queries, or scenes."""
     first = rows[0]
     for row in rows:
-        own, known = ((x["texts"][0], x["scene"], x["history"]) for x in (row, first))
-        if own != known:
-            raise UserError(f"{row['where']}: search {row['id']!r} was {known} before, not {own}")
+        now, before = ((x["texts"][0], x["scene"], x["history"]) for x in (row, first))
+        if now != before:
+            raise UserError(f"{row['where']}: search {row['id']!r} was {before} before, not {now}")
     return {
         "query": first["texts"][0],
         "candidates": [" ".join(row["texts"][1:]) for row in rows],

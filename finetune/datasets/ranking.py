@@ -112,10 +112,10 @@ def _add_drawn(examples: list[Example], count: int, seed: int) -> list[Example]:
 def _join_others(
     example: Example, every: list[str], count: int, rng: np.random.Generator
 ) -> Example:
-    own = set(example["candidates"])
+    listed = set(example["candidates"])
     # More than are needed, as some may be its own, or come twice.
-    numbers = (rng.random(2 * (count + len(own))) * len(every)).astype(int)
-    others = [x for x in dict.fromkeys(every[i] for i in numbers) if x not in own][:count]
+    numbers = (rng.random(2 * (count + len(listed))) * len(every)).astype(int)
+    others = [x for x in dict.fromkeys(every[i] for i in numbers) if x not in listed][:count]
     relevance = example["relevance"]
     return example | {
         "candidates": [*example["candidates"], *others],

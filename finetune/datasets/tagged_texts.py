@@ -47,12 +47,12 @@ def _part_columns(row: Example, count: int, units: str) -> Example:
     """Parts the cells of a row in texts and their tags."""
     texts, tags = row["texts"][:count], [cell.split() for cell in row["texts"][count:]]
     words = [UNITS[units](text) for text in texts]
-    for text, own in zip(words, tags, strict=False):  # there may be no tags
-        if len(own) != len(text):
-            raise UserError(f"{row['where']}: {len(text)} {units} with {len(own)} tags")
+    for text, cell in zip(words, tags, strict=False):  # there may be no tags
+        if len(cell) != len(text):
+            raise UserError(f"{row['where']}: {len(text)} {units} with {len(cell)} tags")
     return row | {
         "texts": texts,
         "words": [word for text in words for word in text],
-        "labels": [tag for own in tags for tag in own] if tags else None,
+        "labels": [tag for cell in tags for tag in cell] if tags else None,
         "counts": [len(text) for text in words],
     }

@@ -57,9 +57,9 @@ def frame_words(
     # A text begins as it does alone, whatever stands before it in the row.
     encoded = encode_words(inputs, _part_texts(sentences, lengths))
     parts, left = list[Part](), iter(encoded)
-    for i, own in enumerate(lengths):
-        texts = [next(left) for _ in own]
-        if len(own) == 1:
+    for i, of_texts in enumerate(lengths):
+        texts = [next(left) for _ in of_texts]
+        if len(texts) == 1:
             parts += _split_sentence(i, texts[0], room)
         else:
             _check_room(inputs, i, texts)
@@ -121,11 +121,11 @@ def _part_texts(
     sentences: Sequence[Sequence[str]], counts: Sequence[Sequence[int]]
 ) -> list[Sequence[str]]:
     """Parts the words of sentences by text."""
-    ends = [np.cumsum(own) for own in counts]
+    ends = [np.cumsum(of_texts) for of_texts in counts]
     return [
         words[end - n : end]
-        for words, own, stops in zip(sentences, counts, ends, strict=True)
-        for n, end in zip(own, stops, strict=True)
+        for words, of_texts, stops in zip(sentences, counts, ends, strict=True)
+        for n, end in zip(of_texts, stops, strict=True)
     ]
 
 

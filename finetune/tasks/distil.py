@@ -66,8 +66,8 @@ class TaskData(classify.TaskData):
             raise UserError("task.layers: states are of one row, and task.both reads two")
 
     def to_config(self) -> dict[str, Any]:
-        own = dict(teacher=self.teacher, teacher_task=self.teacher_task, layers=self.layers)
-        return super().to_config() | own
+        fields = dict(teacher=self.teacher, teacher_task=self.teacher_task, layers=self.layers)
+        return super().to_config() | fields
 
     def build_task(self, backbone, encoder, head: dict, loss: dict) -> "Task":
         """Builds a `Task`; `loss` has its fields beside those of `classify.Task`."""
@@ -118,8 +118,8 @@ def read_states(tuned: TunedRun, layers: tuple[int, ...]) -> TunedRun:
     task = tuned.task.tasks[tuned.name] if tuned.name else tuned.task
     if deep := [n for n in layers if not 0 < n <= task.backbone.N]:
         raise UserError(f"task.layers={layers}: the teacher has no layer {deep[0]}")
-    own = (task.backbone, task.encoder, task.head, task.weights)
-    teacher: nn.Module = Teacher(*own, layers=layers, state_pool=tuned.data.inputs.format.pool)
+    parts = (task.backbone, task.encoder, task.head, task.weights)
+    teacher: nn.Module = Teacher(*parts, layers=layers, state_pool=tuned.data.inputs.format.pool)
     if tuned.name:
         teacher = SharedTasks(task.backbone, {tuned.name: teacher}, {tuned.name: 1.0})
     return tuned._replace(task=teacher)
@@ -171,12 +171,12 @@ class Task(classify.Task):
         metrics["loss"] = dataclasses.replace(labels, total=(1 - self.soft) * labels.total)
         metrics["soft_loss"] = Sum(self.soft * (nats_B * weight_B).sum(), weight, train=True)
         if self.hidden and self.count:
-            own_NBLD = read_layers(self.backbone, rows)[1 : self.count + 1]
-            own_BND = pool_states(own_NBLD, rows["valid_BL"], self.pool)
-            if own_BND.shape != batch[HIDDEN].shape:
-                width, wanted = own_BND.shape[-1], batch[HIDDEN].shape[-1]
+            student_NBLD = read_layers(self.backbone, rows)[1 : self.count + 1]
+            student_BND = pool_states(student_NBLD, rows["valid_BL"], self.pool)
+            if student_BND.shape != batch[HIDDEN].shape:
+                width, wanted = student_BND.shape[-1], batch[HIDDEN].shape[-1]
                 raise UserError(f"task.layers: states are {width} wide, the teacher's {wanted}")
-            total = (compare_states(own_BND, batch[HIDDEN]) * weight_B).sum()
+            total = (compare_states(student_BND, batch[HIDDEN]) * weight_B).sum()
             metrics["hidden_loss"] = Sum(self.hidden * total, weight, train=True)
         return self.encoder.add_losses(metrics, h_BLD, rows, train=train)
 
@@ -191,8 +191,8 @@ def soften_cross_entropy(logits_BC, teacher_BC, temperature: float):
     return -(share_BC * log_BC).sum(-1) * temperature**2
 
 
-def compare_states(own_BND, teacher_BND):
+def compare_states(student_BND, teacher_BND):
     """Computes the squared distance of states of length 1, summed over layers: [B]."""
     # A state of zeros has no direction: the floor keeps its gradient finite.
     unit = lambda x: x / jnp.sqrt(jnp.maximum((x**2).sum(-1, keepdims=True), 1e-12))  # noqa: E731
-    return jnp.square(unit(own_BND) - unit(teacher_BND)).sum((1, 2))
+    return jnp.square(unit(student_BND) - unit(teacher_BND)).sum((1, 2))

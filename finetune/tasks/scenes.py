@@ -127,8 +127,9 @@ class TaskData(rank.TaskData):
             latest = example.get("history", [])[::-1][: self.history]
             history_BM[b, : len(latest)] = [ids.get(item, UNKNOWN_ITEM) for item in latest]
         scene_B = np.array([self._scene_id(x) for x, _ in groups], np.int32)
-        own = dict(features_BOF=features_BOF, scene_B=scene_B)
-        return super()._arrays(groups) | own | ({"history_BM": history_BM} if self.history else {})
+        given = dict(features_BOF=features_BOF, scene_B=scene_B)
+        given |= {"history_BM": history_BM} if self.history else {}
+        return super()._arrays(groups) | given
 
     def _features(self, example: dict, number: int) -> list[float]:
         values = example["features"][number]

@@ -30,7 +30,7 @@ CHIPS = {
 
 @dataclasses.dataclass(frozen=True)
 class Processor:
-    """What the compiler has to know of a GPU's processors.
+    """Describes a GPU's processors to the compiler.
 
     Attributes:
         capability: compute capability.

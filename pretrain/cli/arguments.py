@@ -20,13 +20,22 @@ RECIPE = re.compile(r"--?config(=|$)")
 VALUE = re.compile(r"--?(?:no)?config\.([\w.]+)(?:=|$)")  # of the recipe
 LIST = re.compile(r"--?list(=true)?")
 HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
+UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
 # Flags of several commands, which one process may import.
 POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "How a sentence becomes one vector.")
 NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide sentences' vectors by their length.")
 TEXT = flags.DEFINE_multi_string("text", [], "A text in place of a file; may be repeated.")
 AGAINST = flags.DEFINE_list("against", [], "Further runs, beside that of --workdir: runs/b,runs/c")
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
-UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
+# Of commands that predict the examples of a file.
+FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's, with its fields.")
+FIELDS = flags.DEFINE_string(
+    "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
+)
+TASK = flags.DEFINE_string("task", "", "The one of the run's tasks to predict; a run of one: none.")
+SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has for this: test.")
+ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
+EXAMPLES = ("format", "fields", "task", "split", "rows")  # their names
 
 
 def read(argv: list[str], has_words: bool = False) -> list[str]:
@@ -177,3 +186,8 @@ def _shorten_message(error: BaseException) -> str:
         text = [line for line in text.splitlines() if line and line[:4] != " " * 4][-1]
         text = re.sub(r"^\s*\w+: ", "", text)
     return " ".join(text.replace("\\n", " ").replace("\\'", "'").split())
+
+
+def read_format() -> tuple[str, str, str]:
+    """Returns --format, --split and --fields, which say how a file of examples is read."""
+    return FORMAT.value, SPLIT.value, FIELDS.value

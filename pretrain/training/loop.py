@@ -119,8 +119,8 @@ def run(
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
         report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
-        begun = int(state.step) if position else None
-        progress.say(describe_run(steps.like, steps.layout, train, last, workdir, begun))
+        resumed = int(state.step) if position else None
+        progress.say(describe_run(steps.like, steps.layout, train, last, workdir, resumed))
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
         # Of each batch a process reads the rows of its own devices.
