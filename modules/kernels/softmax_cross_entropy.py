@@ -69,6 +69,7 @@ def _cross_entropy(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
 def _gather_rows(w_VD, bias_V, dtype):
     """Returns rows in the compute dtype and float32 biases or None, both padded to a multiple."""
     padding = -len(w_VD) % math.lcm(choose_form(FORMS), num_shards("V"))
+    bias_V = bias_V if bias_V is None else jnp.asarray(bias_V)
     # In full width once for all chunks: constrained within the loop, they would be in each.
     if w_VD.dtype != dtype:  # gathered in the narrow dtype, not made narrow where they arrive
         w_VD = jax.lax.optimization_barrier(w_VD.astype(dtype))

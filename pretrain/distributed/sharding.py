@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import mesh_utils
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from pretrain.runtime.errors import UserError
 
@@ -69,7 +69,9 @@ class Layout:
 
     @property
     def device(self) -> jax.Device:
-        return self.mesh.devices.flat[0]
+        """Returns one of the mesh's devices; of a mesh that has none, one of this machine."""
+        is_abstract = isinstance(self.mesh, AbstractMesh)
+        return jax.devices()[0] if is_abstract else self.mesh.devices.flat[0]
 
     def make_spec(self, letters: str, shape: tuple[int, ...]) -> PartitionSpec:
         """Gives each axis to the first dimension that asks for it and that it divides."""

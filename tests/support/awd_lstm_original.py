@@ -72,7 +72,7 @@ def recorded_masks(arrays, window: int) -> Iterator[None]:
         order += [np.swapaxes(masks[f"locked{n}"], 0, 1), _arrange_matrix(masks[f"wdrop{n}"])]
     order.append(np.swapaxes(masks[f"locked{SIZES['N']}"], 0, 1))
 
-    def take(rate, x, words):
+    def take(rate, x, *_):
         mask = order.pop(0)
         assert x.shape == mask.shape
         assert mask.max() == 1 / (1 - rate)

@@ -78,7 +78,7 @@ def test_states_in_bfloat16_give_a_float32_loss_and_gradients_of_each_dtype(give
     (total, _), expected = differentiate(compute_plainly, rounded, targets_BP, weights_BP)
     assert nats.dtype == jnp.float32
     assert [x.dtype for x in grads] == [x.dtype for x in arrays]
-    np.testing.assert_allclose(nats, total, rtol=1e-5)
+    np.testing.assert_allclose(nats, total, rtol=2e-4)  # of logits in bfloat16, too
     for a, b in zip(grads, expected, strict=True):
         assert np.linalg.norm(a.astype(np.float32) - b) < 0.01 * np.linalg.norm(b)
 
