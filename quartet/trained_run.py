@@ -147,6 +147,7 @@ class TrainedRun:
         return Embedder(self._whole, self.layout, choice, **options)
 
     def _open_writer(self, sampler: Sampler) -> Writer:
+        # Weights are split over the devices, and rows are not: prompts may be fewer.
         return Writer(self._whole, Layout(make_mesh(data=1, fsdp=-1)), sampler)
 
     def _open_predictor(self, task: str) -> Predictor:

@@ -28,6 +28,7 @@ class Plain:
         C = len(recipe["task"]["labels"])
         self.model = Classifier(recipe["model"], recipe["task"]["head"] | {"C": C})
         self.update = Update(self.model, recipe["optim"], fused=self.is_fast)
+        # All are made before a clock runs.
         self.batches = itertools.cycle(self.make_batches(recipe))
         self.facts = {"parameters": sum(p.numel() for p in self.model.parameters())}
 
@@ -38,6 +39,7 @@ class Plain:
         batches = []
         for first in range(0, B * synthetic_data.BATCHES, B):
             at = slice(first, first + B)
+            # As a collate function does that pads to the longest.
             L = lengths_N[at].max() if self.is_fast else recipe["batches"]["L"]
             arrays = rows["tokens_BL"][at, :L], lengths_N[at], rows["label_B"][at]
             batches.append(tuple(map(twin.to_tensor, arrays)))

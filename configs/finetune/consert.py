@@ -52,6 +52,7 @@ def base(language: str = "en") -> ConfigDict:
     held_out = {part: f"stsb-{language}-{part}.csv" for part in ("dev", "test")}
     config.data = dict(format="similarity", **held_out)
     config.task = common.task("contrast")
+    # What the paper judges by, whatever a stage trains.
     config.task.head.eval_pool = "last_two"
     config.task.loss.update(temperature=0.1, weight=0.3)
     config.batches = dict(B=96, L=64, eval_B=128)
@@ -69,11 +70,11 @@ def unsupervised(views, rates, epochs: float, language: str = "en") -> ConfigDic
         path="",
         files=tuple(parts[:1]),
         test_files=tuple(parts[1:]),
-        test_sentences=False,
+        test_sentences=False,  # True: those of dev and test, too, as the authors' scripts
     )
     config.task.loss.update(views=views, rates=rates)
     config.optim.lr, config.epochs = 5e-7, epochs
-    config.train.stop_after = 10
+    config.train.stop_after = 10  # evaluations without a better one
     return config
 
 
@@ -92,7 +93,7 @@ def supervised(**loss) -> ConfigDict:
         path="nli.csv",
         texts=("premise", "hypothesis"),
         label="label",
-        skip=("-",),
+        skip=("-",),  # pairs on which annotators did not agree
     )
     config.task.loss.update(features="max_square", **loss)
     config.optim.lr, config.epochs = 2e-5, 1.0

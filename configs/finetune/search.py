@@ -65,6 +65,7 @@ def get_config(preset: str = "joint") -> ConfigDict:
 
 RELEVANCE: dict[str, Any] = dict(name="classify", metrics=("accuracy", "macro_f1"))
 ENTITIES: dict[str, Any] = dict(name="tag", scheme="iob2", metrics=("f1", "precision", "recall"))
+# A tenth of what there is to train on: the test set chooses nothing.
 QBQTC = dict(kind="jsonl", train="dev.json", test="test_public.json", dev_share=0.1)
 
 
@@ -72,7 +73,7 @@ def base() -> ConfigDict:
     """Returns the values of QBQTC's baseline, but for the epochs: it has 7."""
     config = common.base()
     config.batches = dict(B=64, L=52, eval_B=100)
-    config.train.update(eval_every=280, save_every=280)
+    config.train.update(eval_every=280, save_every=280)  # an epoch of 18,000 pairs
     return config
 
 
@@ -98,6 +99,7 @@ def joint() -> ConfigDict:
     """Returns relevance and entities, of two sets."""
     config = base()
     common.mix(config, "all", dict(relevance=pairs(), entities=titles()))
+    # Entities are learned for the sake of relevance.
     config.train.best = "relevance/dev/accuracy"
     return config
 
@@ -110,7 +112,7 @@ def rows() -> ConfigDict:
         kind="jsonl",
         texts=("query", "title"),
         tags=("query_tags", "title_tags"),
-        units="characters",
+        units="characters",  # Chinese has no blanks between words
         label="label",
         train="train.jsonl",
         test="",
@@ -124,11 +126,11 @@ def rows() -> ConfigDict:
 
 
 LISTS: dict[str, Any] = dict(
-    options=8,
+    options=8,  # candidates of a row: seven beside a relevant one
     rows=0,
     loss=dict(name="ndcg_loss2_plus", margin=1.0, sigma=1.0, mu=10.0),
     ks=(1, 3),
-    gain="exponential",
+    gain="exponential",  # 2^relevance - 1, as the losses weigh it
 )
 
 
@@ -172,7 +174,7 @@ def scenes(text: bool) -> ConfigDict:
     config.task.head.text = text
     config.batches = dict(B=8, L=52, eval_B=16)
     config.train.best = "dev/ndcg@3"
-    if not text:
+    if not text:  # nothing in it is pretrained
         config.optim.lr = 1e-3
     return config
 
@@ -180,7 +182,9 @@ def scenes(text: bool) -> ConfigDict:
 def from_scratch(config: ConfigDict) -> ConfigDict:
     """Returns the recipe with a BERT of four layers, 128 wide, from random weights."""
     config.text_format = "bert"
-    config.tokens = dict(name="wordpiece", model="vocab.txt", V=21128, lower=True)
+    config.tokens = dict(
+        name="wordpiece", model="vocab.txt", V=21128, lower=True
+    )  # BERT's Chinese one
     config.model = dict(
         name="transformer",
         V=None,

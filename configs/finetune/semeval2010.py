@@ -33,7 +33,7 @@ def tuned() -> ConfigDict:
         format="semeval2010",
         marks=("$ ", " $", "# ", " #"),
         train="TRAIN_FILE.TXT",
-        dev="",
+        dev="",  # the task has none
         test="TEST_FILE_FULL.TXT",
     )
     config.task = common.task("classify", metrics=("accuracy", "relation_f1"))
@@ -46,6 +46,7 @@ def tuned() -> ConfigDict:
 def from_scratch() -> ConfigDict:
     """Returns the recipe of a network that reads words, of which four mark the two in question."""
     config = tuned()
+    # 800 sentences are held out, as many as the paper did.
     config.data.update(marks=(" e1begin ", " e1end ", " e2begin ", " e2end "), dev_share=0.1)
     config.text_format = "words"
     config.tokens = dict(name="words", lower=True)

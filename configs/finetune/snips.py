@@ -37,6 +37,7 @@ def get_config(preset: str = "joint") -> ConfigDict:
 def data() -> ConfigDict:
     config = common.base()
     files = {split: f"snips_{split}.iob" for split in ("train", "dev", "test")}
+    # The file writes them around every sentence: they are no words of it.
     config.data = dict(format="intents", ends=("BOS", "EOS"), **files)
     return config
 
@@ -51,6 +52,7 @@ def join(config: ConfigDict, intent: dict, slots: dict) -> ConfigDict:
         intent=INTENT | dict(head=intent, weight=1.0), slots=SLOTS | dict(head=slots, weight=1.0)
     )
     config.task = dict(name="joint", language_model=0.0, encoder=common.encoder(), parts=parts)
+    # Intent and all slots right: neither score alone is to choose.
     config.train.best = "dev/exact"
     return config
 
@@ -63,8 +65,8 @@ def network() -> ConfigDict:
     config.vectors.path = "glove.6B.100d.txt"
     config.model = dict(
         name="recurrent",
-        V=None,
-        D=None,
+        V=None,  # the words of the training set
+        D=None,  # as wide as their vectors
         U=128,
         N=1,
         Z=2,
@@ -81,6 +83,7 @@ def network() -> ConfigDict:
 
 
 CLASSIFIER = dict(pool="max", summary="none", dropout=0.3)
+# A slot goes on only behind its own beginning.
 CHAIN = dict(crf=True, constrained=True, dropout=0.3)
 
 

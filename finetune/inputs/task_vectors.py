@@ -17,6 +17,7 @@ class Vocabulary:
     """
 
     def __init__(self, words: Sequence[str], zero_digits: bool = False):
+        # Id 0 stands for all other words.
         self.pieces, self.zero_digits = ["", *words], zero_digits
 
     def words(self, texts: Sequence[str]) -> list[list[str]]:
@@ -61,6 +62,7 @@ def build_own_table(
         return word_vectors.build_table(vocabulary, texts, others, seed, **fields)
 
     vocabulary, table = call_section("vectors", build, vectors)
+    # The file's width, unless the recipe has one, which then has to be it.
     encoder = dict(task.get("encoder", {}))
     if encoder.get("word_D") is None:
         encoder["word_D"] = table.rows_VD.shape[1]

@@ -37,6 +37,7 @@ class WordInputs(nn.Module):
             )
         else:
             self.characters = self._characters()
+            # Below all layers, as a table of words is.
             params.set_depths(self, characters=0)
 
     def __call__(self, tokens):
@@ -54,6 +55,7 @@ class WordInputs(nn.Module):
 
     def flops(self) -> float:
         """Counts the FLOPs of the products of one word, forwards."""
+        # A look-up has no products.
         return self._characters(parent=None).flops(self.W) if self.inputs == "characters" else 0.0
 
     def _characters(self, **place) -> CharCNN:

@@ -17,6 +17,7 @@ from pretrain.runtime.run_config import COMMAND, flatten, read_config
 from pretrain.training.reports import results
 
 CARD = "README.md"
+# Of the front matter alone: the text of a card may speak of other licences.
 LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license:[ \t]*([\w.-]+)[ \t]*\n", re.MULTILINE)
 UNKNOWN = "not stated here: it is that of the data, and of the weights that training began with"
 
@@ -58,6 +59,7 @@ def read_license(folder: Path) -> str:
 
 def find_origin(run: Run) -> dict[str, Any]:
     """Finds what the weights of a run were imported from, or those that it began with."""
+    # An import says it itself; of a run that went on from one, its `init` does.
     folders = [run.workdir, Path(run.config.get("init") or run.workdir)]
     for folder in folders:
         if (folder / ORIGIN).exists() and isinstance(origin := read_json(folder / ORIGIN), dict):
@@ -70,7 +72,7 @@ def find_metrics(run: Run) -> dict[str, str]:
     if "train" not in run.config or (result := results.read_result(run.workdir)) is None:
         return {}
     jobs = _list_repetitions(run.workdir)
-    if len(jobs) < 2:
+    if len(jobs) < 2:  # of one run there is no deviation
         return {name: results.format_score(result.values[name]) for name in result.metrics}
     values = [dict(x.values) for job in jobs if (x := results.read_result(job))]
     stats = results.compute_stats(values)
@@ -84,6 +86,7 @@ def find_metrics(run: Run) -> dict[str, str]:
 
 def _list_repetitions(workdir: Path) -> list[Path]:
     """Lists the runs of the other seeds and folds of a job, and this one."""
+    # The seeds and folds of a job are folders in the job's.
     top = workdir
     while top.name.startswith(("seed-", "fold-")):
         top = top.parent
@@ -97,6 +100,7 @@ def _list_front_matter(run: Run, facts: Facts) -> Iterator[str]:
     if facts.model_type:
         yield f"library_name: {'sentence-transformers' if facts.pool else 'transformers'}"
     if base := str(find_origin(run).get("address", "")):
+        # Without the revision, which this field does not take.
         yield f"base_model: {base.partition('@')[0]}"
     yield "tags:"
     yield from (f"- {tag}" for tag in filter(None, ["quartet", facts.model_type]))
@@ -128,6 +132,7 @@ def _list_sections(run: Run, facts: Facts) -> Iterator[str]:
     if command.exists():
         yield from _format_section("Command", [f"    {command.read_text('utf-8').strip()}"])
     recipe = flatten(read_config(run.workdir))
+    # "format" is of the file, and no setting.
     lines = [f"    {key}={json.dumps(value)}" for key, value in recipe.items() if key != "format"]
     yield from _format_section("Recipe", lines)
 
@@ -160,6 +165,7 @@ def _describe_use(facts: Facts) -> list[str]:
         lines = ["from transformers import AutoModel, AutoTokenizer"]
         lines += ['model = AutoModel.from_pretrained("this folder")']
         lines += ['tokenizer = AutoTokenizer.from_pretrained("this folder")']
+    # The folder's name is for whoever downloads it to choose.
     again = "python -m pretrain.convert --source=THIS_FOLDER --workdir=runs/again"
     return [*(f"    {line}" for line in lines), "", f"Back in Quartet: `{again}`."]
 

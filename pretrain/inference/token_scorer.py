@@ -151,6 +151,7 @@ class TokenScorer:
 
     def _mask_query(self, text: str, mask: int, number: int) -> Query:
         spelled = [*MASKS, self.run.tokenizer.pieces[mask]]
+        # The mask may be spelled in two ways, or as the vocabulary spells it.
         parts = re.split("|".join(map(re.escape, spelled)), text)
         if len(parts) < 2:
             raise UserError(f"text {number + 1} has no mask: write {MASKS[0]} where one stands")
@@ -171,6 +172,7 @@ class TokenScorer:
         """Computes `read` at the slots of all queries, in batches of rows of about one length."""
         outputs: list[Any] = [None] * len(queries)
         rows = [Row(i, [], query.ids, 0, 0) for i, query in enumerate(queries)]
+        # Rows of a batch are about as long, and what is too large for the memory comes first.
         rows.sort(key=lambda row: -len(row.ids))
         program = self._programs(functools.partial(nn.apply(read, self.objective)))
         while rows:
@@ -192,6 +194,7 @@ class TokenScorer:
         # A power of two: rows with a few masks more share a program.
         P = 1 << (max(map(len, slots)) - 1).bit_length()
         arrays["slots_BP"] = np.zeros((len(arrays["tokens_BL"]), P), np.int32)
+        # Rows that fill up the batch keep position 0.
         for row, of_row in zip(arrays["slots_BP"], slots, strict=False):
             row[:] = [*of_row, *[of_row[0]] * (P - len(of_row))]
         return arrays
