@@ -63,7 +63,9 @@ def evaluations(workdir) -> dict[int, dict[str, float]]:
 def learned(workdir):
     """The digests of what the last checkpoint holds, and where it was; without how long it took."""
     record = verification.read_record(workdir / "checkpoints" / str(STEPS))
-    assert set(record["position"]["hooks"]["logging"].pop("time")) == {"began", "productive"}
+    logging = record["position"]["hooks"]["logging"]
+    assert set(logging.pop("time")) == {"began", "productive"}
+    assert logging["totals"].pop("seconds") > 0
     return record
 
 
