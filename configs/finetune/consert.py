@@ -26,7 +26,7 @@ reads them as the authors did, and --config.data.train.files='("STS12","SICK.txt
 files and folders.  Supervised stages read SNLI and MNLI, 942,854 pairs.
 
 Measured here, "unsup" from the XLNet mini, optim.lr=5e-4 optim.steps=240 batches.L=32: STS-B's test
-set from 27.97 to 33.97; docs/sentence_embeddings.md has more.
+set from 27.97 to 33.97; docs/guides/sentence_embeddings.md has more.
 
 The rates are the scripts'; an author says (issue 1 there) that optim.lr=2e-5 and
 task.loss.temperature=0.05 do as well or better.  A contrastive loss here is the paper's mean over
