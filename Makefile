@@ -3,12 +3,15 @@
 # make finetune   a task for the XLNet of `make pretrain`, and the same from random weights
 # make test       an environment, then lint, types and the tests
 # make test-slow  the tests that take longer, and those of numbers under the compiler that users run
-# make clean      forget the environment (not data/ and runs/)
+# make docs       the documentation as a site in build/site, by Sphinx in an environment of its own
+# make reference  docs/reference/'s pages of keys, commands and functions, anew from the code
+# make clean      forget the environments (not data/ and runs/)
 
 PYTHON ?= python3
 RECIPE ?= xlnet
 VENV := .venv
 BIN := $(VENV)/bin
+DOCS := .venv-docs
 # What holds for the quick compiler of `make test` is to hold for the one that users run.
 NUMERIC := tests/modules tests/pretrain/objectives \
   tests/pretrain/training/test_train_state.py tests/pretrain/training/test_optimizer.py \
@@ -17,7 +20,7 @@ NUMERIC := tests/modules tests/pretrain/objectives \
   tests/pretrain/conversion/systems tests/pretrain/inference tests/finetune/tasks \
   tests/integration/test_resume.py tests/pretrain/test_evaluate.py
 
-.PHONY: pretrain finetune test test-slow lint clean
+.PHONY: pretrain finetune test test-slow lint docs reference clean
 
 pretrain: $(VENV)/runtime
 	$(BIN)/python -m pretrain.main --config=configs/$(RECIPE).py
@@ -40,11 +43,18 @@ lint: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-$(VENV)/python:
+docs: $(DOCS)/sphinx
+	$(DOCS)/bin/python -m sphinx --quiet --fail-on-warning --keep-going --conf-dir docs . build/site
+	@echo "The site is in build/site/docs/index.html"
+
+reference: $(VENV)/dev
+	$(BIN)/python -m docs.build_reference
+
+$(VENV)/python $(DOCS)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or later is needed; $(PYTHON) is $$($(PYTHON) -V 2>&1). Try: make PYTHON=python3.12 ..."; exit 1; }
-	@echo "Creating $(VENV) with $$($(PYTHON) -V)"
-	$(PYTHON) -m venv $(VENV)
+	@echo "Creating $(@D) with $$($(PYTHON) -V)"
+	$(PYTHON) -m venv $(@D)
 	@touch $@
 
 $(VENV)/runtime: $(VENV)/python requirements.txt
@@ -57,5 +67,10 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@
 
+$(DOCS)/sphinx: $(DOCS)/python requirements-docs.txt
+	@echo "Installing requirements-docs.txt into $(DOCS)"
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-docs.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(DOCS)
