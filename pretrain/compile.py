@@ -19,8 +19,8 @@ from absl import flags
 from pretrain import cli
 from pretrain.aot import mesh_search, roofline, source_lines, step_memory, topologies
 from pretrain.aot.chips import Slice
+from pretrain.aot.custom_calls import count_calls
 from pretrain.aot.hlo_cost import list_saved_activations
-from pretrain.aot.library_calls import count_calls
 from pretrain.aot.mesh_search import Candidate, Outcome, refuse_size
 from pretrain.aot.roofline import Estimate
 from pretrain.aot.step_memory import Step

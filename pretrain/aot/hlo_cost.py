@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from pretrain.aot.collectives import KINDS
+from pretrain.aot.custom_calls import count_call_flops, list_results
 from pretrain.aot.hlo import Array, Instruction, Program
-from pretrain.aot.library_calls import count_call_flops, list_results
 
 # These move nothing themselves: they name an array, or run a computation that is counted itself.
 NO_TRAFFIC = {

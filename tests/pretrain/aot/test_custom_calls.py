@@ -2,7 +2,7 @@
 
 import pytest
 
-from pretrain.aot import library_calls
+from pretrain.aot import custom_calls
 from pretrain.aot.hlo import Program
 from pretrain.aot.hlo_cost import count_bytes_accessed, count_flops
 
@@ -45,5 +45,5 @@ def test_a_call_is_counted_without_its_workspace(case):
     program = Program("\n".join(["ENTRY %main (p: f32[]) -> f32[] {", *lines, "}"]))
     i = program.computations["main"]["call"]
     is_library = target.startswith("__")
-    assert library_calls.count_calls(program) == ({target: 1} if is_library else {})
+    assert custom_calls.count_calls(program) == ({target: 1} if is_library else {})
     assert (count_flops(program, "main", i), count_bytes_accessed(program, "main", i)) == expected
