@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen as nn
 
 from finetune import job
@@ -98,7 +99,7 @@ class Teacher(classify.Task):
 
     Attributes:
         layers: from 1.
-        pool: where these states stand, of `modules.layers.pooling`.
+        state_pool: where these states stand, of `modules.layers.pooling`.
     """
 
     layers: tuple[int, ...] = ()
@@ -187,8 +188,7 @@ def soften_cross_entropy(logits_BC, teacher_BC, temperature: float):
     It is multiplied by the temperature's square, as gradients fall by as much (Hinton et al. 2015).
     """
     share_BC = jax.nn.softmax(teacher_BC / temperature)
-    log_BC = jax.nn.log_softmax(logits_BC / temperature)
-    return -(share_BC * log_BC).sum(-1) * temperature**2
+    return optax.softmax_cross_entropy(logits_BC / temperature, share_BC) * temperature**2
 
 
 def compare_states(student_BND, teacher_BND):

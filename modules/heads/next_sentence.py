@@ -1,7 +1,7 @@
 """Classifies a row by its first position: does its second text follow the first?"""
 
-import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 
 from modules.layers import params
@@ -31,13 +31,13 @@ class NextSentenceHead(nn.Module):
         Args:
             is_next_B: 1: the second text follows; or, of other data, belongs to the first.
         """
+        # In float32, whatever the model's dtype.
         logits_BC = pooled_BD.astype(jnp.float32) @ self.next_DC + self.next_bias_C
         # The released weights have class 0 for texts that follow.
         label_B = 1 - is_next_B
-        log_BC = jax.nn.log_softmax(logits_BC)  # of float32 logits, whatever the model's dtype
-        label_log_B = jnp.take_along_axis(log_BC, label_B[:, None], axis=1)[:, 0]
+        nats_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, label_B)
         hits_B, weight = logits_BC.argmax(-1) == label_B, weight_B.sum()
         return {
-            "nsp_loss": Sum(-(label_log_B * weight_B).sum(), weight, train=True),
+            "nsp_loss": Sum((nats_B * weight_B).sum(), weight, train=True),
             "nsp_accuracy": Sum((hits_B * weight_B).sum(), weight, "share"),
         }
