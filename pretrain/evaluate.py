@@ -27,7 +27,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.inference.run import Run
 from pretrain.runtime.addresses import remove_credentials
-from pretrain.runtime.errors import TerminatedError, UserError
+from pretrain.runtime.errors import TerminatedError
 from pretrain.runtime.files import open_private
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training.compiled_steps import Steps
@@ -66,19 +66,9 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         TerminatedError: the process was asked to stop before the end of the text.
     """
     run = trained_run.load_run(workdir)
-    if "objective" not in run.config:
-        raise UserError(f"{workdir} holds a run without an objective: it was fine-tuned")
-    fields = apply_changes(run.config.corpus, config.corpus)
+    fields = {**run.config.corpus, **drop_unset(config.corpus)}
     corpus = prepare_corpus(fields, run)
-    objective = call_section(
-        "objective",
-        objectives.build,
-        apply_changes(run.config.objective, config.get("objective", {})),
-        backbone=run.backbone,
-        head=run.config.get("head"),
-        special=run.tokenizer.special,
-        execution=run.config.get("execution"),
-    )
+    objective = objectives.build_of_run(run, drop_unset(config.get("objective", {})))
     with name_section("batches"):
         read = merge_batches(run.config.batches, config.batches)
         text = batches.build(corpus=corpus, split="all", **read)
@@ -103,9 +93,8 @@ def prepare_corpus(fields: Mapping[str, Any], run: Run) -> Corpus:
     return call_section("corpus", prepare.prepare, {**fields, **whole, "tokens": saved})
 
 
-def apply_changes(section: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    # None sets nothing.
-    return {**section, **{name: value for name, value in changes.items() if value is not None}}
+def drop_unset(changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in changes.items() if value is not None}
 
 
 def merge_batches(section: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
@@ -115,7 +104,7 @@ def merge_batches(section: ConfigDict, changes: ConfigDict) -> dict[str, Any]:
         changes.L = section.L  # and what refers to it follows
     # Another layout would not know the options of the run's.
     same = changes.get("name", section.name) == section.name
-    return apply_changes(section if same else {"L": section.L}, changes)
+    return {**(section if same else {"L": section.L}), **drop_unset(changes)}
 
 
 def count_units(total: Metrics) -> dict[str, int]:

@@ -26,7 +26,6 @@ from pretrain.inference.embedding_batches import Row, RowBatcher
 from pretrain.inference.run import Run
 from pretrain.inference.trained_run import load_named_params
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.sections import call_section
 
 MASKS = ("[MASK]", "<mask>")  # as texts may spell the mask, whatever the tokenizer does
 
@@ -84,12 +83,18 @@ class TokenScorer:
             UserError: the run has no objective, or one that predicts no single tokens.
         """
         self.run, self.layout = run, layout
-        self.objective = build_objective(run)
+        self.objective = objectives.build_of_run(run)
+        if not hasattr(self.objective, "slot_states"):
+            name = run.config.objective.name
+            raise UserError(f"objective.name={name!r} predicts no single tokens of a text")
         if params is None:
             params = nest(load_named_params(run, layout)[0])
         self.params = params
         self.batcher = RowBatcher(run, layout.num_shards("B"), tokens=tokens, cut=False)
-        self._programs = functools.cache(jax.jit)
+        self._read_nats = jax.jit(nn.apply(read_nats, self.objective))
+        self._read_likeliest = jax.jit(
+            nn.apply(read_likeliest, self.objective), static_argnames="top"
+        )
 
     def score(self, texts: Sequence[str]) -> list[Score]:
         """Computes the log-likelihood of every token of each text.
@@ -104,7 +109,7 @@ class TokenScorer:
             asked = list(self._list_queries(ids, number))
             queries += asked
             counts.append(len(asked))
-        nats = iter(self._run(queries, read_nats))
+        nats = iter(self._run(queries, self._read_nats))
         return [
             Score(
                 [self.run.tokenizer.pieces[i] for i in ids],
@@ -129,7 +134,7 @@ class TokenScorer:
             raise UserError("this run's model sees nothing behind a mask: let it generate")
         mask = objectives.special_id(self.run.tokenizer.special, "mask")
         queries = [self._mask_query(text, mask, number) for number, text in enumerate(texts)]
-        outputs = self._run(queries, functools.partial(read_likeliest, top=top))
+        outputs = self._run(queries, functools.partial(self._read_likeliest, top=top))
         return [[self._name(*slot) for slot in zip(*output, strict=True)] for output in outputs]
 
     def _name(self, ids_K: np.ndarray, p_K: np.ndarray) -> list[Filling]:
@@ -168,13 +173,12 @@ class TokenScorer:
             raise UserError(f"text {number + 1} has {len(ids)} tokens: the model reads {most}")
         return np.array(ids, np.int32)
 
-    def _run(self, queries: Sequence[Query], read: Callable) -> list[Any]:
-        """Computes `read` at the slots of all queries, in batches of rows of about one length."""
+    def _run(self, queries: Sequence[Query], program: Callable) -> list[Any]:
+        """Runs `program` at the slots of all queries, in batches of rows of about one length."""
         outputs: list[Any] = [None] * len(queries)
         rows = [Row(i, [], query.ids, 0, 0) for i, query in enumerate(queries)]
         # Rows of a batch are about as long, and what is too large for the memory comes first.
         rows.sort(key=lambda row: -len(row.ids))
-        program = self._programs(functools.partial(nn.apply(read, self.objective)))
         while rows:
             full, part = self.batcher.batch_sizes(self.batcher.padded_length(rows))
             count = full if len(rows) >= full else part
@@ -198,30 +202,6 @@ class TokenScorer:
         for row, of_row in zip(arrays["slots_BP"], slots, strict=False):
             row[:] = [*of_row, *[of_row[0]] * (P - len(of_row))]
         return arrays
-
-
-def build_objective(run: Run) -> Any:
-    """Builds the objective that a run was trained with.
-
-    Raises:
-        UserError: the run has none, or one that predicts no single tokens.
-    """
-    if "objective" not in run.config:
-        raise UserError(f"{run.workdir} holds a run without an objective: it was fine-tuned")
-    objective = call_section(
-        "objective",
-        objectives.build,
-        run.config.objective,
-        backbone=run.backbone,
-        head=run.config.get("head"),
-        special=run.tokenizer.special,
-        execution=run.config.get("execution"),
-    )
-    if not hasattr(objective, "slot_states"):
-        raise UserError(
-            f"objective.name={run.config.objective.name!r} predicts no single tokens of a text"
-        )
-    return objective
 
 
 def read_nats(objective: Any, batch: dict[str, jax.Array]) -> jax.Array:

@@ -12,6 +12,7 @@ by `config.objective.name`.
 """
 
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import jax
@@ -21,7 +22,7 @@ from modules import plugins
 from modules.heads import language_model
 from modules.metrics import Metrics
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.sections import name_section
+from pretrain.runtime.sections import call_section, name_section
 
 Special = Mapping[str, int]  # "cls", "sep", "pad", "mask", ... to ids: those the tokenizer has
 SPECIAL: Special = FrozenDict()
@@ -134,6 +135,29 @@ def build(
     if lm_head.tied and _trace(lambda: _refuse_tied(backbone)):
         raise UserError("head.tied=True: this model reads characters, and has no embedding to tie")
     return objective
+
+
+def build_of_run(run: Any, changes: Mapping[str, Any] = MappingProxyType({})):
+    """Builds the objective that a run was trained with.
+
+    Args:
+        run: a `pretrain.inference.run.Run`.
+        changes: fields that differ from the run's.
+
+    Raises:
+        UserError: the run has none, or as `build`.
+    """
+    if "objective" not in run.config:
+        raise UserError(f"{run.workdir} holds a run without an objective: it was fine-tuned")
+    return call_section(
+        "objective",
+        build,
+        {**run.config.objective, **changes},
+        backbone=run.backbone,
+        head=run.config.get("head"),
+        special=run.tokenizer.special,
+        execution=run.config.get("execution"),
+    )
 
 
 def _refuse_tied(backbone: Any) -> str:

@@ -9,8 +9,9 @@ import pytest
 
 from modules.backbones import text_mask
 from modules.masks import Mask
+from pretrain import objectives
 from pretrain.checkpoint.named_leaves import flatten, nest
-from pretrain.inference.token_scorer import TokenScorer, build_objective
+from pretrain.inference.token_scorer import TokenScorer
 from pretrain.runtime.errors import UserError
 from tests.support.compiler import quick_jit
 from tests.support.tiny_models import layout
@@ -25,17 +26,17 @@ def scorer(run):
     @functools.cache
     def make(kind):
         loaded = run(kind)
-        objective = build_objective(loaded)
+        objective = objectives.build_of_run(loaded)
         ids_BL = jnp.ones((1, 4), jnp.int32)
         batch = {"tokens_BL": ids_BL, "valid_BL": ids_BL > 0, "slots_BP": ids_BL[:, :1]}
         init = functools.partial(objective.init, method=read_both)
         shapes = jax.eval_shape(init, jax.random.key(0), batch)["params"]
         rng = np.random.default_rng(0)
-        drawn = {
+        params = {
             name: jnp.asarray(rng.normal(0.1, 0.3, x.shape), x.dtype)
             for name, x in flatten(shapes).items()
         }
-        return TokenScorer(loaded, layout(), params=nest(drawn), tokens=64)
+        return TokenScorer(loaded, layout(), params=nest(params), tokens=64)
 
     return make
 
