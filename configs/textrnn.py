@@ -15,9 +15,7 @@ The texts are those of SST's training set, of Subj (all folds) and of IMDB, 800,
 from ml_collections import ConfigDict
 
 from configs import common
-
-DOMAINS = ["MR", "apparel", "books", "dvd", "electronics", "imdb", "kitchen_housewares", "music"]
-REVIEWS: dict = dict(format="table", kind="tsv", header=False, label=0, texts=(1,))
+from configs.finetune.textrnn import DOMAINS, REVIEWS, name_domain
 
 
 def get_config(preset: str = "papers") -> ConfigDict:
@@ -37,8 +35,7 @@ def papers() -> dict[str, dict]:
 
 def reviews(domains: list[str]) -> dict[str, dict]:
     """Returns the training sets of domains of reviews, by the names that their tasks have."""
-    files = {name.split("_")[0].lower(): f"{name}.train.gz" for name in domains}
-    return {name: dict(path=path, **REVIEWS) for name, path in files.items()}
+    return {name_domain(x): dict(path=f"{x}.train.gz", **REVIEWS) for x in domains}
 
 
 def build(sets: dict[str, dict]) -> ConfigDict:

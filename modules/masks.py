@@ -77,7 +77,7 @@ class Mask:
         arguments: dict[str, Any] = {"is_causal": True} if is_causal else {}
         # `hides_slots` says whose states are computed, for the backbone: it hides no key.
         if set(self.fields()) - {"lengths_B", "hides_slots", *arguments}:
-            # Of a mask that is written out causality alone is worth a word: it spares half the
+            # Causality is worth saying beside a mask that is written out: it spares half the
             # work.  cuDNN takes it beside a bias, as Transformer Engine's tests have it.
             return arguments, False
         if self.lengths_B is not None:  # a row of filler has length 0: no 0 / 0

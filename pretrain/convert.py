@@ -29,7 +29,9 @@ SOURCE = flags.DEFINE_string(
     "source", None, "A folder of published weights, or hub:org/name, to make a run of."
 )
 PUSH = flags.DEFINE_string("push", "", "Put what --out wrote on the Hugging Face Hub, as org/name.")
-LICENSE = flags.DEFINE_string("license", "", "Of what is written, for its card, as apache-2.0.")
+LICENSE = flags.DEFINE_string(
+    "license", "", "Licence of the weights that are written, for their card, as apache-2.0."
+)
 OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
 SYSTEM = flags.DEFINE_string("system", "", "Whose release: bert, gpt, xlnet, elmo, or a module.")
 KIND = flags.DEFINE_string("kind", "", "Of release: hugging_face, tensorflow, npz, hdf5, ...")

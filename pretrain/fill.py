@@ -14,7 +14,7 @@ from pretrain.inference.trained_run import load_run
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("text")
-TOP = flags.DEFINE_integer("top", 5, "So many tokens are printed for each mask.", 1)
+TOP = flags.DEFINE_integer("top", 5, "Tokens that are printed for each mask.", 1)
 
 
 def main(words: list[str]) -> None:

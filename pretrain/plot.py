@@ -14,7 +14,7 @@ from pretrain.runtime.errors import UsageError
 from pretrain.training.reports.curves import AXES, draw_curves
 
 OUT = flags.DEFINE_string("out", "curves.png", "The picture to write.")
-METRIC = flags.DEFINE_string("metric", "loss", "What is drawn: loss, accuracy, dev/f1, ...")
+METRIC = flags.DEFINE_string("metric", "loss", "Metric that is drawn: loss, accuracy, dev/f1, ...")
 X = flags.DEFINE_enum("x", "step", [*AXES], "By what it is drawn.")
 BAND = flags.DEFINE_bool("band", False, "Draw the mean of runs that differ by their seed alone.")
 

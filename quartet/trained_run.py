@@ -35,7 +35,7 @@ class TrainedRun:
         """Opens the run; raises a UserError if the folder holds none."""
         self.workdir = pathlib.Path(workdir).expanduser().absolute()
         self.run: Run = load_run(self.workdir, needs_backbone=False)
-        # What has read its weights is used again.
+        # Each reads the weights at its first use, and is used again.
         self._embedder = functools.cache(self._open_embedder)
         self._writer = functools.cache(self._open_writer)
         self._predictor = functools.cache(self._open_predictor)

@@ -1,5 +1,6 @@
 """Trains recipes from Python, without flags and as part of the caller's process."""
 
+import copy
 import importlib
 import pathlib
 from collections.abc import Mapping
@@ -25,10 +26,13 @@ def load_recipe(name: str, changes: Mapping[str, Any] | None = None) -> ConfigDi
     Raises:
         UserError: there is no such recipe or key, or the recipe fails.
     """
-    config = recipe_files.load(recipe_files.find(name))
-    for key in changes or {}:
+    return _change(recipe_files.load(recipe_files.find(name)), changes or {})
+
+
+def _change(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
+    for key in changes:
         check_key(config, key)
-    config.update_from_flattened_dict(dict(changes or {}))
+    config.update_from_flattened_dict(dict(changes))
     return config
 
 
@@ -43,7 +47,7 @@ def train(
 
     Args:
         recipe: of pretraining or of fine-tuning, or its name.
-        changes: values by dotted name, of a recipe that is named.
+        changes: values by dotted name, as {"optim.lr": 1e-4}; a recipe that is given keeps its own.
         accept_changes: resumes although the recipe or the data have changed.
 
     Returns:
@@ -53,8 +57,11 @@ def train(
         UserError: the recipe does not build, or the workdir holds a run of another.
         TerminatedError: training was stopped before its end.
     """
-    config = load_recipe(recipe, changes) if isinstance(recipe, str) else recipe
-    # What predicts text is pretraining; what has examples is fine-tuning.
+    if isinstance(recipe, str):
+        config = load_recipe(recipe, changes)
+    else:
+        config = _change(copy.deepcopy(recipe), changes or {})
+    # A recipe with an objective is pretraining, one with examples is fine-tuning.
     room = "pretrain" if "objective" in config else "finetune"
     job = importlib.import_module(f"{room}.main")
     check_recipe(config, job.SECTIONS, "the recipe")
@@ -63,5 +70,5 @@ def train(
     options = JobOptions(accept_changes=accept_changes, joins=False)
     if job.main(config, workdir, options):
         raise TerminatedError(f"{workdir}: stopped before its end; the same call goes on")
-    # Of a run for each seed or fold the first.
+    # The first, where each seed or fold has a run.
     return load(list_jobs(workdir)[0])

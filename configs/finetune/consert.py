@@ -52,7 +52,7 @@ def base(language: str = "en") -> ConfigDict:
     held_out = {part: f"stsb-{language}-{part}.csv" for part in ("dev", "test")}
     config.data = dict(format="similarity", **held_out)
     config.task = common.task("contrast")
-    # What the paper judges by, whatever a stage trains.
+    # The paper judges by this, whatever a stage trains.
     config.task.head.eval_pool = "last_two"
     config.task.loss.update(temperature=0.1, weight=0.3)
     config.batches = dict(B=96, L=64, eval_B=128)

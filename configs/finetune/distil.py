@@ -1,9 +1,9 @@
 """Teaches a model of few layers what a fine-tuned one has learned, for serving.
 
-    python -m finetune.main --config=configs/finetune/distil.py \
-        --config.init=runs/search-relevance --config.task.teacher=runs/search-relevance \
+    python -m finetune.main --config=configs/finetune/distil.py \\
+        --config.init=runs/search-relevance --config.task.teacher=runs/search-relevance \\
         --workdir=runs/search-small
-    python -m benchmarks.predict --workdir=runs/search-relevance --against=runs/search-small \
+    python -m benchmarks.predict --workdir=runs/search-relevance --against=runs/search-small \\
         test_public.json
 
 Run it where the data of `search.py:relevance` are, or name those that the teacher learned.  The

@@ -40,9 +40,9 @@ last two a line for each result shown: {"search", "query", "title", "clicked", "
 "scene", "history"}, where the history is what the user chose before, with blanks between.  In two
 stages, as it ran before:
 
-    python -m finetune.predict --workdir=runs/search-relevance --fields='{"label": ""}' \
+    python -m finetune.predict --workdir=runs/search-relevance --fields='{"label": ""}' \\
         log.jsonl scores.jsonl
-    python -m finetune.main --config=configs/finetune/search.py:numbers \
+    python -m finetune.main --config=configs/finetune/search.py:numbers \\
         --config.init=runs/search-relevance --config.data.train.scores=scores.jsonl
 """
 
@@ -143,7 +143,7 @@ def rank(loss: str) -> ConfigDict:
         query="query",
         candidates="title",
         relevance="label",
-        drawn=7,
+        random_negatives=7,
         **QBQTC,
     )
     config.task = common.task("rank", **LISTS)
@@ -182,9 +182,8 @@ def scenes(text: bool) -> ConfigDict:
 def from_scratch(config: ConfigDict) -> ConfigDict:
     """Returns the recipe with a BERT of four layers, 128 wide, from random weights."""
     config.text_format = "bert"
-    config.tokens = dict(
-        name="wordpiece", model="vocab.txt", V=21128, lower=True
-    )  # BERT's Chinese one
+    # The vocabulary is that of BERT's Chinese release.
+    config.tokens = dict(name="wordpiece", model="vocab.txt", V=21128, lower=True)
     config.model = dict(
         name="transformer",
         V=None,

@@ -42,6 +42,7 @@ from configs import common as shared
 from configs.finetune import common
 
 DOMAINS = ["MR", "apparel", "books", "dvd", "electronics", "imdb", "kitchen_housewares", "music"]
+REVIEWS: dict = dict(format="table", kind="tsv", header=False, label=0, texts=(1,))
 
 
 def get_config(preset: str = "shared") -> ConfigDict:
@@ -94,15 +95,15 @@ def trees(classes: int) -> dict:
 
 def sentences() -> dict:
     """Returns Subj: a fold of ten is the test set, a tenth of the others for development."""
-    drawn = dict(folds=10, fold=0, dev_share=0.1)
-    data = dict(format="table", kind="lines", encoding="latin-1", train="subj.all", **drawn)
+    folds = dict(folds=10, fold=0, dev_share=0.1)
+    data = dict(format="table", kind="lines", encoding="latin-1", train="subj.all", **folds)
     return classify(data, batches=dict(L=128, lengths=(24, 48)))
 
 
 def reviews(domain: str) -> dict:
     files = {split: f"{domain}.{split}.gz" for split in ("train", "test")}
-    data = dict(format="table", kind="tsv", header=False, label=0, texts=(1,), dev_share=0.1)
-    return classify(data | files, batches=dict(L=400, lengths=(64, 128, 256)))
+    data = REVIEWS | files | dict(dev_share=0.1)
+    return classify(data, batches=dict(L=400, lengths=(64, 128, 256)))
 
 
 def papers(names: Iterable[str]) -> dict[str, dict]:
@@ -110,7 +111,12 @@ def papers(names: Iterable[str]) -> dict[str, dict]:
 
 
 def domains(names: Iterable[str]) -> dict[str, dict]:
-    return {name.split("_")[0].lower(): reviews(name) for name in names}
+    return {name_domain(x): reviews(x) for x in names}
+
+
+def name_domain(file: str) -> str:
+    """Returns the name of a domain's task; its files may have longer ones."""
+    return file.split("_")[0].lower()
 
 
 SETS = {

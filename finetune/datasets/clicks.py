@@ -100,7 +100,7 @@ def _choose_results(
 ) -> list[Example]:
     """Chooses what was clicked and what counts as irrelevant, in their order."""
     clicks = [i for i, row in enumerate(shown) if row["label"] > 0]
-    # What stands below the last click may never have been seen.
+    # The user may never have seen results below the last click.
     end = clicks[-1] if negatives == "skip_above" else len(shown)
     others = np.array([i for i in range(end) if i not in clicks], int)
     if ratio:

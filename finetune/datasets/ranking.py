@@ -24,7 +24,7 @@ def read(
     quoting: bool | None = None,
     encoding: str = "utf-8",
     pairs: bool = False,
-    drawn: int = 0,
+    random_negatives: int = 0,
     seed: int = 0,
 ) -> Read:
     """Reads queries in the order in which they first occur; "" takes the usual columns.
@@ -39,7 +39,7 @@ def read(
         kind: tsv, csv or jsonl; "" goes by the file's extension.
         header, quoting, encoding: see `table.read`.
         pairs: a line of JSON is a pair, as the row of a table, with a "candidate".
-        drawn: candidates of other queries that join those of each, as irrelevant.
+        random_negatives: candidates of other queries that join those of each, as irrelevant.
         seed: of these.
 
     Raises:
@@ -59,7 +59,7 @@ def read(
             for number, line in files.lines(path, encoding)
             for where in [f"{path}, line {number}"]
         ]
-        return Read(_add_drawn(examples, drawn, seed))
+        return Read(_add_random(examples, random_negatives, seed))
     # A table is one of texts and a number; only the grouping is new.
     rows = table.read(
         path,
@@ -72,7 +72,7 @@ def read(
         quoting=quoting,
         encoding=encoding,
     )
-    return Read(_add_drawn(_group_by_query(rows.examples), drawn, seed))
+    return Read(_add_random(_group_by_query(rows.examples), random_negatives, seed))
 
 
 def _group_by_query(pairs: list[Example]) -> list[Example]:
@@ -97,7 +97,7 @@ def _group_by_query(pairs: list[Example]) -> list[Example]:
     return list(examples.values())
 
 
-def _add_drawn(examples: list[Example], count: int, seed: int) -> list[Example]:
+def _add_random(examples: list[Example], count: int, seed: int) -> list[Example]:
     """Adds to each example candidates of others, as many as there are up to `count`."""
     if not count:
         return examples

@@ -134,7 +134,7 @@ def _check_room(inputs: RowBuilder, sentence: int, texts: list[list[np.ndarray]]
     marks = len(inputs.row([encode_unknown(inputs)[:0]] * len(texts)).ids)
     size = marks + sum(len(x) for words in texts for x in words)
     if size > inputs.L:
-        # Of a part of a text there would be no one row, and a word that is cut has no tag.
+        # A text in several parts would have no one row, and a word that is cut has no tag.
         raise UserError(
             f"batches.L={inputs.L}: example {sentence + 1} takes {size} tokens, and texts whose "
             "words are tagged are not cut"
@@ -188,5 +188,5 @@ def list_frequent_words(
 ) -> list[str]:
     """Returns normalized words that occur at least so often, the commonest first."""
     counts = Counter(normalize_word(word, zero_digits) for words in sentences for word in words)
-    # Of equal counts the first to occur leads: the order depends on the data alone.
+    # The first to occur leads among equal counts: the order depends on the data alone.
     return [word for word, count in counts.most_common() if count >= least]

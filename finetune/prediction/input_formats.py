@@ -36,5 +36,5 @@ def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str
     # The recipe's fields mean nothing to another format.
     if format in ("", usual):
         format, changes = usual, fields | changes
-    # What is predicted need not have labels.
+    # Examples to predict need no labels.
     return format, ({"needs_label": False} if format == "table" else {}) | changes

@@ -59,7 +59,7 @@ def count_header_lines(path: str, format: str, fields: Mapping[str, Any]) -> int
     kind = fields.get("kind") or ("lines" if fields.get("label_first") else table.kind_of(path))
     if kind == "jsonl":
         # Pairs of a query may stand in several places, and others are drawn of the whole file.
-        return None if fields.get("pairs") or fields.get("drawn") else 0
+        return None if fields.get("pairs") or fields.get("random_negatives") else 0
     quoted = (kind == "csv") if fields.get("quoting") is None else fields["quoting"]
     if quoted or format == "ranking":  # whose queries may stand in several places of a table
         return None

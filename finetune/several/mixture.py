@@ -89,7 +89,7 @@ class Mixture:
         block, place = divmod(step, int(self.counts_T.sum()))
         order = self._draw_order(block)
         task = order[place]
-        # How often the task came before is the number of its batch: none is read twice or left out.
+        # A task counts its own batches: none is read twice or left out.
         before = block * self.counts_T[task] + (order[:place] == task).sum()
         return {self.names[task]: int(before)}
 

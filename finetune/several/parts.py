@@ -24,7 +24,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section
 
 SPLITS = ("train", "dev", "test")
-DRAWN = ("folds", "fold", "dev_share", "split_seed")  # fields of `data` that are of `draw_splits`
+DRAWS = ("folds", "fold", "dev_share", "split_seed")  # fields of `data` that are of `draw_splits`
 
 
 class Section(NamedTuple):
@@ -113,7 +113,7 @@ def read_examples(
     Args:
         most: so many training examples are drawn; 0: all are taken.
     """
-    fields, paths, drawn = part_data_section(config)
+    fields, paths, draws = part_data_section(config)
     examples = {}
     for split, path in paths.items():
         if path is None or path == "":
@@ -129,8 +129,8 @@ def read_examples(
             say(f"  {note}")
     if "train" not in examples:
         raise UserError("data.train is to name the training examples")
-    splits = draw_splits(examples, **drawn)
-    if any(drawn.get(name) for name in ("folds", "dev_share")):
+    splits = draw_splits(examples, **draws)
+    if any(draws.get(name) for name in ("folds", "dev_share")):
         say("drawn: " + ", ".join(f"{split} {len(part):,}" for split, part in splits.items()))
     return splits
 
@@ -145,8 +145,8 @@ def part_data_section(config: ConfigDict) -> tuple[dict[str, Any], ...]:
     """
     fields = config.to_dict()
     paths = {split: fields.pop(split, None) for split in SPLITS}
-    drawn = {name: fields.pop(name) for name in DRAWN if name in fields}
-    return fields, paths, drawn
+    draws = {name: fields.pop(name) for name in DRAWS if name in fields}
+    return fields, paths, draws
 
 
 def draw_examples(examples: list[dict], count: int) -> list[dict]:

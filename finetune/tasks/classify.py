@@ -117,7 +117,7 @@ class TaskData(Defaults):
 
     def average(self, outputs: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """Averages the probabilities of the classes: their logarithms, as logits."""
-        # Of probabilities, not logits: a model that is sure of itself has larger ones.
+        # Averages probabilities, not logits: a model that is sure of itself has larger logits.
         share_BC = np.mean([compute_shares(x["logits_BC"]) for x in outputs], 0)
         return {"logits_BC": np.log(np.maximum(share_BC, np.finfo(np.float64).tiny))}
 

@@ -15,11 +15,18 @@ def score_options(encoder, head: Classifier, batch, *, train: bool):
     """
     rows, options = flatten_options(batch)
     h_BLD = encoder(rows, train=train)
-    there_BO = batch["there_BO"]
-    # Each option weighs as its example: a language model trained along learns from no repetition.
-    real_B = (batch["weight_B"][:, None] * there_BO).reshape(-1)
-    logits_B1 = head(h_BLD, rows["valid_BL"], weight_B=real_B, train=train)
+    rows |= {"weight_B": weigh_rows(batch)}
+    logits_B1 = head(h_BLD, rows["valid_BL"], weight_B=rows["weight_B"], train=train)
+    return mask_missing(logits_B1.reshape(-1, options), batch), h_BLD, rows
+
+
+def weigh_rows(batch):
+    """Weighs each option's row as its example, by 0 where there is no option: [B * O]."""
+    # A language model that is trained along learns from no repetition.
+    return (batch["weight_B"][:, None] * batch["there_BO"]).reshape(-1)
+
+
+def mask_missing(logits_BO, batch):
+    """Scores the options that are not there so low that none can win."""
     # Not -inf, under which the softmax of a filler row without options would be NaN.
-    lowest = jnp.finfo(logits_B1.dtype).min
-    logits_BO = jnp.where(there_BO, logits_B1.reshape(-1, options), lowest)
-    return logits_BO, h_BLD, rows | {"weight_B": real_B}
+    return jnp.where(batch["there_BO"], logits_BO, jnp.finfo(logits_BO.dtype).min)

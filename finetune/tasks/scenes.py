@@ -23,6 +23,7 @@ from finetune.inputs.options import flatten_options
 from finetune.inputs.rows import RowBuilder
 from finetune.tasks import rank
 from finetune.tasks.classify import build_classifier
+from finetune.tasks.option_scores import mask_missing, weigh_rows
 from modules import plugins
 from modules.heads.scenes import SceneScorer
 from modules.layers import pooling
@@ -68,7 +69,7 @@ class TaskData(rank.TaskData):
         self.scenes = list(scenes) or sorted({x["scene"] for x in examples})
         self.history = history
         counts = Counter(item for x in examples for item in x.get("history", ()) if history)
-        # Of equal counts the first to occur leads: the order depends on the data alone.
+        # The first to occur leads among equal counts: the order depends on the data alone.
         common = [item for item, count in counts.most_common() if count >= min_count]
         self.items = list(items) or common
         rows = [row for x in examples for row in x.get("features", [])]
@@ -160,22 +161,18 @@ class Task(rank.Task):
 
     def score(self, batch, *, train: bool):
         rows, options = flatten_options(batch)
-        real_BO = batch["weight_B"][:, None] if "weight_B" in batch else 1.0
-        real_B = (real_BO * batch["there_BO"]).reshape(-1)
+        rows |= {"weight_B": weigh_rows(batch)}
         h_BLD, parts = None, [batch["features_BOF"]]
         if self.head is not None:
             h_BLD = self.encoder(rows, train=train)
-            text_BU = self.head(h_BLD, rows["valid_BL"], weight_B=real_B, train=train)
+            text_BU = self.head(h_BLD, rows["valid_BL"], weight_B=rows["weight_B"], train=train)
             parts.append(text_BU.reshape(-1, options, text_BU.shape[-1]))
         if self.reader is not None:
             chosen_BU = self._read_history(batch["history_BM"], train=train)
             parts.append(jnp.repeat(chosen_BU[:, None], options, 1))
         x_BOD = jnp.concatenate(parts, -1)
         logits_BO = self.scorer(x_BOD, batch["scene_B"], train=train)
-        # As `score_options`: what is not there cannot win, and filler rows have no NaN.
-        lowest = jnp.finfo(logits_BO.dtype).min
-        logits_BO = jnp.where(batch["there_BO"], logits_BO, lowest)
-        return logits_BO, h_BLD, rows | {"weight_B": real_B}
+        return mask_missing(logits_BO, batch), h_BLD, rows
 
     def _read_history(self, history_BM, *, train: bool):
         """Computes the mean state of each history, zeros of one without items: [B, U]."""

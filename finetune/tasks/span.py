@@ -206,7 +206,7 @@ class TaskData(Defaults):
         best = [next(iter(answer.texts), "") for answer in answers]
         truth = [[answer["text"] for answer in x["answers"]] for x in examples]
         if not self.unanswerable:
-            # Of a question without an answer SQuAD 1.1 knows nothing: it counts as an error.
+            # SQuAD 1.1 knows no question without an answer: it counts as an error.
             right = [answer if texts else None for answer, texts in zip(best, truth, strict=True)]
             return question_answering.squad1(right, [texts or [""] for texts in truth])
         none = [answer.none for answer in answers]

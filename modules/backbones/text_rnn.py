@@ -76,8 +76,11 @@ class Backbone(WordNetwork):
         params.set_tasks(self, **{name: task for task, name in names.items()})
 
     def _reader(self, **place) -> task_lstms.TaskLSTMs:
-        sizes = (self.U, self.init_scale, self.dtype, self.unroll)
-        return READERS[self.sharing](self.tasks, *sizes, **place)
+        return READERS[self.sharing](self.tasks, *self._sizes, **place)
+
+    @property
+    def _sizes(self) -> tuple:
+        return (self.U, self.init_scale, self.dtype, self.unroll)
 
     @property
     def is_causal(self) -> bool:
@@ -130,8 +133,7 @@ class Backbone(WordNetwork):
         """Returns the shared biLSTM's states before the first word; None of other models."""
         if not self.has_separate_directions:
             return None
-        sizes = (self.U, self.init_scale, self.dtype, self.unroll)
-        return PeepholeBiLSTM(*sizes, parent=None).initial_state(B)
+        return PeepholeBiLSTM(*self._sizes, parent=None).initial_state(B)
 
     def look_up(self, tokens, network: str = ""):
         """Looks up the words' vectors, in model I a task's own before the shared ones."""

@@ -74,7 +74,7 @@ def _gather_rows(w_VD, bias_V, dtype):
     if w_VD.dtype != dtype:  # gathered in the narrow dtype, not made narrow where they arrive
         w_VD = jax.lax.optimization_barrier(w_VD.astype(dtype))
     if padding:
-        # What stands behind the vocabulary has probability 0.
+        # Columns behind the vocabulary have probability 0.
         bias_V = jnp.zeros(len(w_VD)) if bias_V is None else bias_V
         bias_V = jnp.pad(bias_V, (0, padding), constant_values=-jnp.inf)
         w_VD = jnp.pad(w_VD, ((0, padding), (0, 0)))

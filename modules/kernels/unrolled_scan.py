@@ -30,7 +30,7 @@ def scan_layers(step, x, inputs, N: int, *, unroll: int = 0, remat: str = "none"
         unroll: layers per iteration; 0: what suits the platform.
         remat: a key of `layer_stack.REMAT`.
     """
-    # Of layers that are computed again a loop has little to stack, and surely one at a time.
+    # A loop over layers that are computed again stacks little, and surely holds one at a time.
     if unroll or remat != "none" or N > MAX_UNROLLED:
         return jax.lax.scan(step, x, inputs, N, unroll=unroll or 1)
     return choose_form(FORMS)(step, x, inputs, N)

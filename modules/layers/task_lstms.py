@@ -108,7 +108,7 @@ class Shared(TaskLSTMs):
             return s_BLD
         gates, joint_DGU = self.rnns[task](x_BLD), self.joints[task].astype(self.dtype)
         a_BLGU = gates.a_BLGU
-        # What the shared states say waits for no state: one product for all positions.
+        # The shared states are all known before: one product serves all positions.
         r_BLGU = jnp.einsum("BLD,DGU->BLGU", s_BLD, joint_DGU, preferred_element_type=a_BLGU.dtype)
         share_BLU = jax.nn.sigmoid(a_BLGU[:, :, 5] + r_BLGU[:, :, 1]) * r_BLGU[:, :, 0]
         a_BLGU = a_BLGU.at[:, :, 3].add(share_BLU)[:, :, :5]

@@ -133,7 +133,7 @@ def compile_step(steps: Steps, data: BatchShapes, place: Slice) -> Step:
         texts = list(pathlib.Path(folder).glob("*after_optimizations.txt"))
         if not texts or (refusal and "RESOURCE_EXHAUSTED" not in refusal):
             raise UserError(f"the compiler: {refusal or 'left no text of what it made'}")
-        # What is computed while compiling is compiled, too, and smaller.
+        # The compiler compiles the constants that it folds, too: their texts are smaller.
         largest = max(texts, key=lambda path: path.stat().st_size)
         program = Program(largest.read_text())
     memory = count_memory(program, stats)

@@ -22,19 +22,21 @@ LIST = re.compile(r"--?list(=true)?")
 HELP = re.compile(r"--?(help(short|full|xml)?(=true)?|\?)")
 UNSET = re.compile(r"flag --(\w+)=None: Flag .* must have a value")
 # Flags of several commands, which one process may import.
-POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "How a sentence becomes one vector.")
+POOL = flags.DEFINE_enum("pool", "", ("", *SENTENCE_POOLS), "Makes one vector of a sentence.")
 NORMALIZE = flags.DEFINE_bool("normalize", False, "Divide sentences' vectors by their length.")
 TEXT = flags.DEFINE_multi_string("text", [], "A text in place of a file; may be repeated.")
 AGAINST = flags.DEFINE_list("against", [], "Further runs, beside that of --workdir: runs/b,runs/c")
 OVERWRITE = flags.DEFINE_bool("overwrite", False, "Replace the file that is there, at the end.")
-# Of commands that predict the examples of a file.
-FORMAT = flags.DEFINE_string("format", "", "Of the input; default: the recipe's, with its fields.")
+# For commands that predict the examples of a file.
+FORMAT = flags.DEFINE_string(
+    "format", "", "Format of the input; default: the recipe's, with its fields."
+)
 FIELDS = flags.DEFINE_string(
     "fields", "{}", 'Of the format, as JSON, beside the recipe\'s: \'{"label": ""}\' for none.'
 )
 TASK = flags.DEFINE_string("task", "", "The one of the run's tasks to predict; a run of one: none.")
 SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has for this: test.")
-ROWS = flags.DEFINE_integer("rows", 0, "Of a batch; default: the recipe's eval_B.", 0)
+ROWS = flags.DEFINE_integer("rows", 0, "Rows of a batch; default: the recipe's eval_B.", 0)
 EXAMPLES = ("format", "fields", "task", "split", "rows")  # their names
 
 

@@ -44,8 +44,7 @@ ACTIVATIONS_BY_CODE = {
     "hugging_face": ACTIVATIONS,
 }
 GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")  # take tokenizer.json as it is
-# Of a tokenizer whose texts have segments: without it their code leaves these out, and with them
-# XLNet's whole term for segments.
+# Without it their code leaves segments out, and with them XLNet's whole term for segments.
 INPUT_NAMES = ["input_ids", "token_type_ids", "attention_mask"]
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 

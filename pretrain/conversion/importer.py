@@ -174,7 +174,7 @@ def _write(draft: Path, arrays: Arrays, reconciliation: Reconciliation, shapes: 
 def assemble(arrays: Arrays, links: list[Link], shape: tuple[int, ...]) -> np.ndarray:
     """Assembles a parameter, float32, of the arrays that its parts are in; of none: zeros."""
     whole = allocate_aligned(shape)
-    # What no array has is zeros, as `Table.absent` says to the user.
+    # Rows that no array has become zeros, as `Table.absent` says to the user.
     whole[...] = 0
     for link in links:
         whole[link.at] = link.read(arrays.read(link.theirs), shape[len(link.at) :])
@@ -218,7 +218,7 @@ def _describe_origin(
         system=system,
         kind=source.kind,
         folder=str(source.folder.resolve()),
-        # Of which download a run was made can be told for as long as it is there.
+        # Hashes tell which download a run was made of, for as long as that is there.
         files={path.name: _hash_file(path) for path in _list_files(source.folder)},
         options={name: value for name, value in source.options.items() if value is not None},
         switches=release.model | {"padding": load_format(release.text_format).padding},

@@ -17,7 +17,7 @@ from pretrain.runtime.run_config import COMMAND, flatten, read_config
 from pretrain.training.reports import results
 
 CARD = "README.md"
-# Of the front matter alone: the text of a card may speak of other licences.
+# Searches the front matter alone: the text of a card may name other licences.
 LICENSE = re.compile(r"\A---\n(?:(?!---).*\n)*?license:[ \t]*([\w.-]+)[ \t]*\n", re.MULTILINE)
 UNKNOWN = "not stated here: it is that of the data, and of the weights that training began with"
 
@@ -46,7 +46,9 @@ class Facts(NamedTuple):
 
 def write_card(run: Run, folder: Path, facts: Facts) -> None:
     """Writes the card of a run's exported weights into their folder."""
-    text = "\n".join([*_list_front_matter(run, facts), *_list_sections(run, facts)])
+    origin = find_origin(run)
+    facts = facts._replace(license=facts.license or str(origin.get("license", "")))
+    text = "\n".join([*_list_front_matter(facts, origin), *_list_sections(run, facts, origin)])
     write_file(folder / CARD, f"{text}\n".encode())
 
 
@@ -93,13 +95,13 @@ def _list_repetitions(workdir: Path) -> list[Path]:
     return results.list_jobs(top) if top != workdir else [workdir]
 
 
-def _list_front_matter(run: Run, facts: Facts) -> Iterator[str]:
+def _list_front_matter(facts: Facts, origin: Mapping[str, Any]) -> Iterator[str]:
     yield "---"
-    if license := facts.license or find_origin(run).get("license", ""):
-        yield f"license: {license}"
+    if facts.license:
+        yield f"license: {facts.license}"
     if facts.model_type:
         yield f"library_name: {'sentence-transformers' if facts.pool else 'transformers'}"
-    if base := str(find_origin(run).get("address", "")):
+    if base := str(origin.get("address", "")):
         # Without the revision, which this field does not take.
         yield f"base_model: {base.partition('@')[0]}"
     yield "tags:"
@@ -107,7 +109,7 @@ def _list_front_matter(run: Run, facts: Facts) -> Iterator[str]:
     yield "---"
 
 
-def _list_sections(run: Run, facts: Facts) -> Iterator[str]:
+def _list_sections(run: Run, facts: Facts, origin: Mapping[str, Any]) -> Iterator[str]:
     objective = run.config.get("objective", {}).get("name", "")
     what = f"pretrained by `{objective}`" if objective else "the backbone of a fine-tuned model"
     yield f"# {facts.title}"
@@ -122,12 +124,11 @@ def _list_sections(run: Run, facts: Facts) -> Iterator[str]:
         yield from _format_section("Metrics", ["| metric | value |", "|---|---|", *rows])
         yield from (
             "",
-            "Of the evaluation that counts: the best where the recipe names one, else the last.",
+            "The evaluation is the best one where the recipe names a metric, else the last.",
         )
     yield from _format_section("Use", _describe_use(facts))
-    yield from _format_section("Origin", _describe_origin(find_origin(run)))
-    license = facts.license or find_origin(run).get("license", "")
-    yield from _format_section("Licence", [str(license) or UNKNOWN])
+    yield from _format_section("Origin", _describe_origin(origin))
+    yield from _format_section("Licence", [facts.license or UNKNOWN])
     command = run.workdir / COMMAND
     if command.exists():
         yield from _format_section("Command", [f"    {command.read_text('utf-8').strip()}"])

@@ -1,10 +1,10 @@
-"""Holds what a job is told beside its recipe."""
+"""Names the options of a job beside its recipe."""
 
 from typing import NamedTuple
 
 
 class JobOptions(NamedTuple):
-    """Says what a job is told beside its recipe.
+    """Holds how a job runs, whatever its recipe.
 
     Attributes:
         name: of the folder of its compiled programs; "": that of the workdir.

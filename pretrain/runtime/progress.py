@@ -25,7 +25,7 @@ def say(line: str, *, every_process: bool = False, renew: bool = False) -> None:
     if every_process and _processes > 1:
         line = f"process {_process}: {line}"
     if every_process or _process == 0:
-        # What renews itself is a line like others in a log.
+        # A log gets whole lines in the place of one that renews itself.
         is_live = sys.stderr.isatty()
         start, end = ("\r\x1b[K", "" if renew else "\n") if is_live else ("", "\n")
         print(f"{start}{line}", end=end, file=sys.stderr, flush=True)

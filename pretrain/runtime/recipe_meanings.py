@@ -161,7 +161,7 @@ def read_entries(path: str) -> dict[str, str]:
         Meanings by argument; {}: there is no such object.
     """
     owner = _find_object(path)
-    # What a class inherits is said by its base.
+    # The base's docstring explains inherited fields.
     kinds = owner.__mro__ if isinstance(owner, type) else [owner]
     entries: dict[str, str] = {}
     for kind in kinds:

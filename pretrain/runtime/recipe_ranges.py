@@ -67,7 +67,7 @@ TABLE: dict[str, dict[str, Range]] = {
     "mesh": {"data fsdp tensor": dataclasses.replace(COUNT, besides=-1)},  # -1: what remains
     "corpus": {"held_out": SHARE_BELOW_1},
     "data": {
-        "folds fold drawn ratio": COUNT_OR_NONE,
+        "folds fold random_negatives ratio": COUNT_OR_NONE,
         "dev_share": SHARE_BELOW_1,
         "split_seed seed": SEED,
         "classes": COUNT,

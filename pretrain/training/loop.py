@@ -123,7 +123,7 @@ def run(
         progress.say(describe_run(steps.like, steps.layout, train, last, workdir, resumed))
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
-        # Of each batch a process reads the rows of its own devices.
+        # A process reads the rows of its own devices.
         batches = read_training(train, int(state.step), lambda data: steps.layout.find_rows(data.B))
         for step, data, batch in read_batches(batches, steps_left, watch, monitor.meter):
             with watch(f"training on {describe_batch(batch)}", step), profile(step):

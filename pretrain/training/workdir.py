@@ -17,7 +17,7 @@ from pretrain.runtime.job_options import DEFAULTS, JobOptions
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import COMMAND, diff_configs, read_config, write_config
 
-# What a run may change its mind about: where and how often, not what is computed.
+# Settings that a resumed run may change: where and how often, not what is computed.
 FREE = (
     "mesh",
     "execution",

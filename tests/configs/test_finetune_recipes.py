@@ -4,7 +4,6 @@ import gzip
 import importlib
 import json
 import pathlib
-import re
 
 import jax
 import numpy as np
@@ -21,6 +20,7 @@ from pretrain.distributed.sharding import AXES
 from pretrain.training import optimizer
 from pretrain.training.train_config import TrainConfig
 from tests.support.bert_release import PIECES
+from tests.support.presets import presets
 from tests.support.tiny_jobs import TRANSFORMER
 
 HERE = pathlib.Path(__file__).parents[2] / "configs" / "finetune"
@@ -31,13 +31,7 @@ LSTM = dict(name="elmo", inputs="words", V=None, D=8, U=12, N=1)
 AWD_LSTM = dict(name="awd_lstm", V=None, D=8, U=12, N=1)
 
 
-def presets(recipe):
-    """Those that the recipe's docstring promises; "": it has none."""
-    promised = importlib.import_module(f"configs.finetune.{recipe}").get_config.__doc__
-    return re.findall(r'"([\w.]+)"', promised or "") or [""]
-
-
-CASES = [(recipe, preset) for recipe in RECIPES for preset in presets(recipe)]
+CASES = [(recipe, preset) for recipe in RECIPES for preset in presets(f"configs.finetune.{recipe}")]
 
 
 # --- files as their owners give them, by the names that the recipes have ------------------------

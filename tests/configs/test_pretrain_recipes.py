@@ -119,7 +119,8 @@ def test_a_preset_has_as_many_parameters_as_published(name):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "preset"), [(recipe, preset) for recipe in RECIPES for preset in presets(recipe)]
+    ("recipe", "preset"),
+    [(recipe, preset) for recipe in RECIPES for preset in presets(f"configs.{recipe}")],
 )
 def test_every_preset_builds(recipe, preset):
     """Each section names arguments that its function has, and the state's shapes can be told."""

@@ -15,7 +15,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training.reports import metrics_file
 from tests.support import tagging_data, tiny_jobs
 from tests.support.tiny_jobs import table
-from tests.support.tiny_models import KINDS, drawn, run
+from tests.support.tiny_models import KINDS, draw_params, run
 from tests.support.tiny_runs import assert_same
 
 pytest_plugins = ["tests.support.tiny_runs"]
@@ -28,12 +28,12 @@ VECTORS = ("token_VD", "fixed_VD")
 def test_the_backbone_is_restored_to_the_bit_and_named(run, table, kind):
     said = []
     job = jobs.build_job(tiny_jobs.recipe(table, run(kind).workdir), tiny_jobs.ignore)
-    new = jax.device_put(tagging_data.drawn(job.task, job.train.batch(0)), jax.devices()[0])
+    new = jax.device_put(tagging_data.draw_params(job.task, job.train.batch(0)), jax.devices()[0])
     with tiny_jobs.one_device():
         params = initialize.restore_backbone(job.start, said.append)(new)
         assert_same(initialize.restore_backbone(job.start, said.append, True)(new), new)
     assert "all parameters are new" in said.pop()
-    expected = dict(drawn(run(kind).backbone))
+    expected = dict(draw_params(run(kind).backbone))
     rows = dict(params["backbone"])
     if kind == "clm":  # whose task has tokens of its own
         old, both = expected.pop("token_VD"), rows.pop("token_VD")

@@ -14,7 +14,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.locks import lock_workdir
 from tests.support import commands
 from tests.support import tiny_runs as toys
-from tests.support.tiny_models import STEP, drawn, save
+from tests.support.tiny_models import STEP, draw_params, save
 
 pytest_plugins = ["tests.support.tiny_models"]
 pytestmark = pytest.mark.usefixtures("exactly")
@@ -134,7 +134,7 @@ def test_what_was_begun_from_something_else_is_refused_by_name(
     write(text, out)
     with pytest.raises(UserError, match=r"out.h5.partial was begun .* delete(.|\n)*choice.layers"):
         write(text, out, layers="top")
-    save(run("clm").workdir, drawn(run("clm").backbone, seed=1), STEP + 1)
+    save(run("clm").workdir, draw_params(run("clm").backbone, seed=1), STEP + 1)
     with pytest.raises(UserError, match=r"step: 3 -> 4\n  weights: "):
         write(text, out)
     text.write_text("something else\n")

@@ -49,6 +49,13 @@ def test_a_recipe_of_no_job_is_refused_before_work(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_recipe_that_is_given_takes_changes_and_stays_as_it_was(tmp_path):
+    config = load_recipe("bert")
+    with pytest.raises(UserError, match="decay='none'"):
+        train(config, tmp_path / "run", {"optim.decay": "none"})
+    assert config.optim.decay != "none"
+
+
 def test_a_workdir_that_is_an_address_is_refused_as_by_the_command():
     with pytest.raises(quartet.UserError, match="mount the bucket"):
         train("bert", "gs://bucket/run")

@@ -8,9 +8,9 @@ import numpy as np
 from finetune.inputs.rows import RowBuilder
 from pretrain.inference.text_format import load_format
 from tests.support.compiler import quick_jit
-from tests.support.tagging_data import BACKBONES, SYSTEMS, add_weights, drawn, learned, task
+from tests.support.tagging_data import BACKBONES, SYSTEMS, add_weights, draw_params, learned, task
 
-__all__ = ["BACKBONES", "SYSTEMS", "drawn", "task"]
+__all__ = ["BACKBONES", "SYSTEMS", "draw_params", "task"]
 batch = add_weights
 
 LINES = """\

@@ -1,10 +1,11 @@
 """The presets that recipes promise."""
 
 import importlib
-import re
+import pathlib
+
+from pretrain.runtime import recipe_files
 
 
-def presets(recipe: str) -> list[str]:
-    """Those that the recipe's docstring promises."""
-    promised = importlib.import_module(f"configs.{recipe}").get_config.__doc__
-    return re.findall(r'"([\w.]+)"', promised)
+def presets(module: str) -> list[str]:
+    """Those that the docstring of a recipe, `configs.bert`, promises; "": it has none."""
+    return recipe_files.list_presets(pathlib.Path(importlib.import_module(module).__file__))

@@ -93,7 +93,7 @@ def add_weights(arrays):
     return arrays | {"weight_B": np.ones(len(next(iter(arrays.values()))), np.float32)}
 
 
-def drawn(module, rows, scale=0.4):
+def draw_params(module, rows, scale=0.4):
     """Parameters so large that all of them matter."""
     init = functools.partial(module.init, train=False)
     shapes = jax.eval_shape(init, jax.random.key(0), rows)["params"]

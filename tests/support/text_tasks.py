@@ -15,7 +15,7 @@ from tests.support import gpt_releases
 from tests.support import transformer_inputs as cases
 from tests.support.bert_release import PIECES
 from tests.support.compiler import quick_jit
-from tests.support.tagging_data import add_weights, drawn
+from tests.support.tagging_data import add_weights, draw_params
 
 L = 12
 EXAMPLES = [
@@ -65,4 +65,4 @@ def build(system, kind=classify, examples=EXAMPLES, host=None, **fields) -> Case
         given = {"params": params}, batch
         return task.apply(*given, train=False), task.apply(*given, method="predict")
 
-    return Case(data, task, batch, drawn(task, batch), run)
+    return Case(data, task, batch, draw_params(task, batch), run)

@@ -39,7 +39,7 @@ def run(toy, tmp_path_factory):
             tokenizer = prepare.prepare(**config.corpus).tokenizer
         tokenizer.save(workdir / "tokenizer")
         run_config.write_config(workdir, json.loads(config.to_json_best_effort()))
-        save(workdir, drawn(load_run(workdir).backbone))
+        save(workdir, draw_params(load_run(workdir).backbone))
         return load_run(workdir)
 
     return make
@@ -51,7 +51,7 @@ def save(workdir, params, step=STEP):
     kept.close()
 
 
-def drawn(backbone, seed=0):
+def draw_params(backbone, seed=0):
     """Parameters so large that all of them matter."""
     tokens = backbone.example()
     init = functools.partial(backbone.init, mask=text_mask(backbone), train=False)

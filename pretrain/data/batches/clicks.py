@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, describe_arrays
+from pretrain.data.batches import Batch, Shapes, describe_arrays, framed_rows
 from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
 from pretrain.runtime.errors import UserError
@@ -60,9 +60,8 @@ class BatchLayout(TextLayout):
         )
 
     def open_text(self) -> None:
-        special, count = self.corpus.tokenizer.special, len(self.documents)
-        if missing := [f"<{name}>" for name in ("cls", "sep", "pad") if name not in special]:
-            raise UserError(f"this vocabulary has no {' and no '.join(missing)}, which clicks need")
+        framed_rows.require_marks(self.corpus, "clicks")
+        count = len(self.documents)
         if count < (self.B if self.shuffle else 1):
             raise UserError(
                 f"{self.split} split has {count} documents but batch has {self.B} rows: use a "
@@ -117,25 +116,20 @@ class BatchLayout(TextLayout):
 
     def _lay_out(self, begin_BT: np.ndarray, length_BT: np.ndarray, text_B: np.ndarray) -> Batch:
         """Lays the rows out; nothing but padding where no text is."""
-        special, column = self.corpus.tokenizer.special, np.arange(self.L)
+        column = np.arange(self.L)
         end_BT = np.cumsum(length_BT + 1, 1)  # of each text, where its <sep> stands
         valid_BL = (column <= end_BT[:, -1:]) & text_B[:, None]
-        is_sep_BLT = column[:, None] == end_BT[:, None]
         segments_BL = (column[:, None] > end_BT[:, None]).sum(2) * valid_BL
         # From a place in the row to one of the corpus, by text.
         shift_BT = begin_BT - (end_BT - length_BT)
         position_BL = column + np.take_along_axis(shift_BT, segments_BL, 1)
-        # Places of marks and padding may lie outside of the corpus: they are overwritten below.
-        tokens_BL = self.corpus.tokens.take(position_BL, mode="clip").astype(np.int32)
-        tokens_BL[:, 0] = special["cls"]
-        tokens_BL[is_sep_BLT.any(2)] = special["sep"]
-        tokens_BL[~valid_BL] = special["pad"]
-        return {
-            "tokens_BL": tokens_BL,
-            "segments_BL": segments_BL.astype(np.int32),
-            "valid_BL": valid_BL,
-            "word_starts_BL": self.corpus.tokenizer.word_start_V[tokens_BL],
-        }
+        return framed_rows.lay_out_rows(
+            self.corpus,
+            position_BL,
+            is_sep_BL=(column[:, None] == end_BT[:, None]).any(2),
+            segments_BL=segments_BL,
+            valid_BL=valid_BL,
+        )
 
 
 def fit_lengths(lengths_NT: np.ndarray, room: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from pretrain.data.batches import Batch, Shapes, describe_arrays
+from pretrain.data.batches import Batch, Shapes, describe_arrays, framed_rows
 from pretrain.data.batches.pair_sampling import Pairs, PairSampler, SentenceText, truncate_pairs
 from pretrain.data.batches.shuffling import make_rng, shuffle_array
 from pretrain.data.batches.text_layout import TextLayout
@@ -74,9 +74,7 @@ class BatchLayout(TextLayout):
         )
 
     def open_text(self) -> None:
-        special = self.corpus.tokenizer.special
-        if missing := [f"<{name}>" for name in ("cls", "sep", "pad") if name not in special]:
-            raise UserError(f"this vocabulary has no {' and no '.join(missing)}, which pairs need")
+        framed_rows.require_marks(self.corpus, "pairs")
         text = SentenceText(self.corpus, self.documents)
         if len(text) <= self.next_sentence:
             raise UserError(
@@ -125,15 +123,10 @@ class BatchLayout(TextLayout):
         valid_BL = column < end_B1
         in_b_BL = (column > a_B1 + 1) & valid_BL
         position_BL = np.where(in_b_BL, b_begin_B1 - a_B1 - 2, a_begin_B1 - 1) + column
-        special = self.corpus.tokenizer.special
-        # Places of marks and padding may lie outside of the corpus: they are overwritten below.
-        tokens_BL = self.corpus.tokens.take(position_BL, mode="clip").astype(np.int32)
-        tokens_BL[:, 0] = special["cls"]
-        tokens_BL[(column == a_B1 + 1) | (column == end_B1 - 1)] = special["sep"]
-        tokens_BL[~valid_BL] = special["pad"]
-        return {
-            "tokens_BL": tokens_BL,
-            "segments_BL": in_b_BL.astype(np.int32),
-            "valid_BL": valid_BL,
-            "word_starts_BL": self.corpus.tokenizer.word_start_V[tokens_BL],
-        }
+        return framed_rows.lay_out_rows(
+            self.corpus,
+            position_BL,
+            is_sep_BL=(column == a_B1 + 1) | (column == end_B1 - 1),
+            segments_BL=in_b_BL,
+            valid_BL=valid_BL,
+        )

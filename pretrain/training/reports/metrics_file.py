@@ -66,7 +66,7 @@ class Writer:
         # Opened anew each time: a killed process leaves no line in a buffer.
         with _report_write_errors(self.path), self.path.open("a") as f:
             f.write(json.dumps(line) + "\n")
-        # Of whole numbers the totals alone are worth a curve.
+        # Totals are the only whole numbers that are worth a curve.
         numbers = {k: float(x) for k, x in line.items() if k in totals or isinstance(x, float)}
         self._call_trackers(lambda tracker: tracker.add(step, numbers))
 
@@ -95,7 +95,7 @@ class Writer:
             try:
                 with _report_write_errors(self.path):
                     call(tracker)
-            # Of another's service anything may be raised, and training is worth more.
+            # Another's service may raise anything, and training is worth more.
             except Exception as error:
                 if not tracker.is_remote:
                     raise

@@ -73,7 +73,7 @@ def read_result(workdir: Path) -> Result | None:
     # Recipes of pretraining had no such key once.
     name, sign = split_direction(config["train"].get("best", ""))
     finite = [x for x in lines if metrics_file.is_number(x.get(name))]
-    # Of equal ones the first, as training keeps it: only a better one replaces the best.
+    # The first of equal ones wins, as in training: only a better one replaces the best.
     line = max(finite, key=lambda x: sign * x[name]) if finite else lines[-1]
     init = config.get("init", "")
     scratch = "random weights" if config.get("random_init") or not init else ""
@@ -136,7 +136,7 @@ def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, 
         # One that was not finite makes the mean so: left out, it would flatter it.
         values = [math.nan if (x := job[name]) is None else x for job in scores]
         stats["mean"][name] = statistics.mean(values)
-        # Of a sample, over n - 1: the jobs stand for all other seeds.
+        # Divides by n - 1: the jobs are a sample of all seeds.
         stats["deviation"][name] = statistics.stdev(values)
     return stats
 

@@ -68,14 +68,14 @@ def test_lines_of_json_may_be_pairs(tmp_path):
 
 def test_candidates_of_other_queries_are_drawn_as_irrelevant(tmp_path):
     alone = [(f"q{n}", f"c{n}", 2) for n in range(9)]
-    found = read(tmp_path, rows([*alone, ("q0", "c9", 1)]), drawn=4)
+    found = read(tmp_path, rows([*alone, ("q0", "c9", 1)]), random_negatives=4)
     for x in found:
         own = 2 if x["query"] == "q0" else 1
         assert x["relevance"] == [2, 1][:own] + [0] * 4
         assert len(set(x["candidates"])) == own + 4
-    assert found == read(tmp_path, rows([*alone, ("q0", "c9", 1)]), drawn=4)
-    assert found != read(tmp_path, rows([*alone, ("q0", "c9", 1)]), drawn=4, seed=1)
-    few = read(tmp_path, rows(alone[:2]), drawn=4, relevance="")
+    assert found == read(tmp_path, rows([*alone, ("q0", "c9", 1)]), random_negatives=4)
+    assert found != read(tmp_path, rows([*alone, ("q0", "c9", 1)]), random_negatives=4, seed=1)
+    few = read(tmp_path, rows(alone[:2]), random_negatives=4, relevance="")
     assert plain(few) == [("q0", ["c0", "c1"], None), ("q1", ["c1", "c0"], None)]
 
 

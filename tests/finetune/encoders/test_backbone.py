@@ -26,7 +26,7 @@ def rows():
 
 def test_the_states_are_the_last_of_the_backbone(backbone, rows):
     encoder = encoders.build(backbone)
-    params = tagging_data.drawn(encoder, rows)
+    params = tagging_data.draw_params(encoder, rows)
     states = tagging_data.told(encoder, params, rows, "__call__", train=False)
     given = dict(mask=text_mask(backbone, valid_BL=rows["valid_BL"]), train=False)
     top = tagging_data.told(backbone, params["backbone"], rows["tokens_BLW"], None, **given).h
@@ -69,7 +69,7 @@ READ = {
 
 def test_chunks_of_a_recurrent_network_are_read_from_the_state_before():
     whole, chunked = (encoders.build(RNN, window=window) for window in (0, 4))
-    params = tagging_data.drawn(whole, READ)
+    params = tagging_data.draw_params(whole, READ)
     expected = tagging_data.told(whole, params, READ, "__call__", train=False)
     found = tagging_data.told(chunked, params, READ, "__call__", train=False)
     np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -18,7 +18,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config, write_config
 from tests.support import tagging_data, text_tasks
 from tests.support.tagging_data import told
-from tests.support.tiny_models import drawn, run
+from tests.support.tiny_models import draw_params, run
 
 pytest_plugins = ["tests.support.tiny_runs"]
 __all__ = ["run"]
@@ -31,14 +31,14 @@ def test_the_pretrained_head_is_restored_beside_its_backbone(run, tmp_path):
     head = language_model.build(backbone, bias=True)
     biases = {"bias_V": np.arange(backbone.V, dtype=np.float32)}
     checkpoints = manager.Checkpoints(workdir, asynchronous=False)
-    checkpoints.save(9, {"params": {"backbone": drawn(backbone), "head": biases}}, {})
+    checkpoints.save(9, {"params": {"backbone": draw_params(backbone), "head": biases}}, {})
     checkpoints.close()
 
     start = open_start(ConfigDict(), load_run(workdir))
     examples = [dict(texts=["a b"], label="x"), dict(texts=["c"], label="y")]
     data, task = build_task(start, dict(name="classify", language_model=0.5), 16, examples)
     batch = data.training_arrays(examples) | {"weight_B": np.ones(2, np.float32)}
-    fresh = jax.device_put(tagging_data.drawn(task, batch), jax.devices()[0])
+    fresh = jax.device_put(tagging_data.draw_params(task, batch), jax.devices()[0])
     restored = initialize.restore_backbone(start, lambda line: None)(fresh)
     got_V = restored["encoder"]["language_model_head"]["bias_V"]
     assert len(got_V) > head.V  # the format's new tokens have biases of their own

@@ -26,7 +26,7 @@ def case():
     form = tagging_data.form("elmo", min_count=OWN)
     module = tagging_data.task(form, encoder=FIELDS)
     rows = tagging_data.batch(form)
-    return module, tagging_data.drawn(module, rows), rows
+    return module, tagging_data.draw_params(module, rows), rows
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_states_of_any_backbone_join_where_they_are_asked_for(system, join):
     fields = dict(encoder=TAGGER | dict(join=join))
     task = tagging_data.task(form, **fields) if join else tasks.build_task(None, form, **fields)
     rows = tagging_data.batch(form)
-    params = tagging_data.drawn(task, rows)
+    params = tagging_data.draw_params(task, rows)
 
     def parts(module):
         own = module.encoder
@@ -149,7 +149,7 @@ def test_the_input_of_every_layer_is_dropped_in_training(layers, below):
     form = tagging_data.form("bert", min_count=1)
     fields = dict(name="recurrent", U=2, layers=layers, word_D=3, join=(), input_dropout=1 - 1e-6)
     task, rows = tasks.build_task(None, form, encoder=fields), tagging_data.batch(form)
-    params = tagging_data.drawn(task, rows)
+    params = tagging_data.draw_params(task, rows)
     own = params["encoder"]
     other = {"encoder": own | {below: jax.tree.map(np.negative, own[below])}}
 

@@ -42,14 +42,14 @@ def test_known_words_have_their_vectors_and_test_s_words_with_one_are_known(buil
 
 
 def test_other_words_are_drawn_from_the_seed_within_the_scale_or_the_files_variance(build):
-    drawn = lambda built: np.stack([rows(built)[word] for word in ("sat", "</S>", "<UNK>")])  # noqa: E731
-    one = drawn(build(scale=0.1))
+    draw_rows = lambda built: np.stack([rows(built)[word] for word in ("sat", "</S>", "<UNK>")])  # noqa: E731
+    one = draw_rows(build(scale=0.1))
     assert 0 < np.abs(one).max() <= 0.1
-    np.testing.assert_array_equal(one, drawn(build(scale=0.1)))
-    assert (one != drawn(build(scale=0.1, seed=1))).all()
+    np.testing.assert_array_equal(one, draw_rows(build(scale=0.1)))
+    assert (one != draw_rows(build(scale=0.1, seed=1))).all()
     # The same draws, up to the bound of a uniform draw of that deviation.
     deviation_D = np.std([[1, 2], [3, 4], [5, 8], [6, 9], [7, 7]], 0)
-    matched = drawn(build(match_variance=True))
+    matched = draw_rows(build(match_variance=True))
     np.testing.assert_allclose(matched, one / 0.1 * np.sqrt(3) * deviation_D, rtol=1e-5)
 
 

@@ -15,7 +15,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.run_config import write_config
 from tests.support import choice_data as cases
 from tests.support import commands
-from tests.support.choice_data import drawn
+from tests.support.choice_data import draw_params
 from tests.support.compiler import quick_jit
 
 TEXTS = ["the dog went out", "the sun came", "a cat came home", "why came the dog home", "rain"]
@@ -37,7 +37,7 @@ def workdir(folder):
     made = job.build_job(config, lambda line: None)
     write_config(folder, job.resolve_recipe(made, config).to_dict())
     job.save_job(made, folder)
-    best = drawn(made.task, made.train.batch(0))
+    best = draw_params(made.task, made.train.batch(0))
     for name, step, params in (("", 9, jax.tree.map(np.negative, best)), ("best", 7, best)):
         kept = Checkpoints(folder / name, asynchronous=False)
         kept.save(step, {"params": params}, {})
@@ -100,7 +100,7 @@ def test_the_weights_are_those_that_did_best(run, one, tmp_path):
     examples = datasets.read("table", table(tmp_path), **FIELDS).examples[:4]
     rows = tuned.data.arrays(examples) | {"weight_B": np.ones(4, np.float32)}
     apply = quick_jit(lambda p, b: tuned.task.apply({"params": p}, b, method="predict"))
-    expected = apply(drawn(tuned.task, rows), rows)["logits_BC"]
+    expected = apply(draw_params(tuned.task, rows), rows)["logits_BC"]
     np.testing.assert_allclose(one(examples)["logits_BC"], expected, rtol=1e-4, atol=1e-5)
 
 

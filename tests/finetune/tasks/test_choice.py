@@ -99,7 +99,7 @@ def ready():
             made = form(system)
             rows = cases.batch(made.arrays(EXAMPLES))
             module = cases.task(made)
-            params = cases.drawn(module, rows)
+            params = cases.draw_params(module, rows)
             kept[system] = made, rows, module, params, cases.predictor(module, params)
         return kept[system]
 

@@ -174,7 +174,7 @@ def test_a_host_half_of_its_config_alone_makes_the_same_rows(task):
 
 def fit(module, rows, steps=100):
     """Trains on the rows; returns the losses and the outputs then, in one program."""
-    params = tagging_data.drawn(module, rows, 0.2)
+    params = tagging_data.draw_params(module, rows, 0.2)
     tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(2e-2))
 
     def loss(params):

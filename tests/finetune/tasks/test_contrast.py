@@ -19,7 +19,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training.compiled_steps import Steps
 from tests.support import text_tasks
 from tests.support.compiler import quick_jit
-from tests.support.tagging_data import add_weights, drawn
+from tests.support.tagging_data import add_weights, draw_params
 
 L = text_tasks.L
 TEXTS = [("a b c d e f", "d e"), ("e f", "g h i"), ("a", "b c d"), ("b d f h", "a")]
@@ -71,7 +71,7 @@ def joint():
     """Both halves, a training batch, parameters, and what a step draws: (vectors, metrics)."""
     data, task = build(**JOINT | {"views": ("none", "adversarial"), "weight": 0.3})
     batch = add_weights(data.training_arrays(PAIRS))
-    params = drawn(task, batch, 0.2)
+    params = draw_params(task, batch, 0.2)
     rngs = {"dropout": jax.random.key(0), "corrupt": jax.random.key(1)}
 
     def draw(task):
@@ -138,7 +138,7 @@ def test_a_sentence_by_itself_has_a_vector_and_dropout_alone_makes_its_views():
     single = [{"texts": [x["texts"][0]], "label": None, "where": x["where"]} for x in PAIRS]
     data, task = build(single, head=dict(pool="", eval_pool="", projection="mlp"), name="softmax")
     batch = add_weights(data.training_arrays(single))
-    params = drawn(task, batch, 0.2)
+    params = draw_params(task, batch, 0.2)
     assert set(params["head"]) == {"mlp"}
     vector_BD = task.apply({"params": params}, batch, method="predict")["vector_BD"]
     assert vector_BD.shape == (8, task.backbone.D)

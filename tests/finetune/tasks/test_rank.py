@@ -110,7 +110,7 @@ def ready():
     made = form()
     rows = cases.batch(made.arrays([*EXAMPLES, UNKNOWN]))
     module = cases.task(made, loss={"name": "logistic"})
-    return made, rows, module, cases.drawn(module, rows)
+    return made, rows, module, cases.draw_params(module, rows)
 
 
 @pytest.fixture(scope="module")

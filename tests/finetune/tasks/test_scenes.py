@@ -59,7 +59,7 @@ def scorer():
         total = module.apply({"params": params}, rows, train=False)["loss"].total
         return total, module.apply({"params": params}, rows, method="predict")["logits_BO"]
 
-    return rows, quick_jit(jax.grad(loss, has_aux=True)), cases.drawn(module, rows)
+    return rows, quick_jit(jax.grad(loss, has_aux=True)), cases.draw_params(module, rows)
 
 
 def test_every_part_is_learned_and_every_part_matters(scorer):

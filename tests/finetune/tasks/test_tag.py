@@ -173,7 +173,7 @@ def test_padding_and_neighbours_change_no_emission(system):
     for L, examples in ((40, EXAMPLES), (47, EXAMPLES[::-1])):
         made = tagging_data.form(system, L)
         module, rows = tagging_data.task(made), tagging_data.batch(made, examples)
-        params = tagging_data.drawn(module, rows)
+        params = tagging_data.draw_params(module, rows)
         x_BLC = tagging_data.told(module, params, rows, "score_tags", train=False)[0]
         emissions.append([x[at] for x, at in zip(x_BLC, rows["word_BL"], strict=True)])
     for one, other, example in zip(emissions[0], emissions[1][::-1], EXAMPLES, strict=True):
@@ -190,7 +190,7 @@ def decided(request):
         tagging_data.task(made, head=dict(crf=crf, constrained=constrained)),
         tagging_data.batch(made),
     )
-    params = tagging_data.drawn(module, rows, 0.8)
+    params = tagging_data.draw_params(module, rows, 0.8)
     emissions_BLC = tagging_data.told(module, params, rows, "score_tags", train=False)[0]
     own = [x[at] for x, at in zip(emissions_BLC, rows["word_BL"], strict=True)]
     C = len(LABELS)

@@ -11,7 +11,7 @@ from modules.masks import Mask
 from tests.support import awd_lstm_original as original
 from tests.support.compiler import quick_jit
 from tests.support.jaxpr import scans_in
-from tests.support.tiny_models import drawn
+from tests.support.tiny_models import draw_params
 from tests.support.xlnet_inputs import off
 
 OFF = dict(dropoute=0.0, dropouti=0.0, dropouth=0.0, wdrop=0.0)
@@ -68,7 +68,7 @@ def test_weight_drop_leaves_the_scan_as_it_is():
             given = dict(mask=CAUSAL, train=True, rngs={"dropout": jax.random.key(0)})
             return model.apply({"params": params}, TOKENS_BL, **given).h.sum()
 
-        found = scans_in(jax.make_jaxpr(jax.grad(loss))(drawn(model)).jaxpr)
+        found = scans_in(jax.make_jaxpr(jax.grad(loss))(draw_params(model)).jaxpr)
         shapes.append([[str(v.aval) for v in (*x.invars, *x.outvars)] for x in found])
     assert len(shapes[0]) >= 6  # three layers, forwards and backwards
     assert shapes[0] == shapes[1]
@@ -76,7 +76,7 @@ def test_weight_drop_leaves_the_scan_as_it_is():
 
 def test_evaluation_drops_nothing():
     model = build(dropoute=0.5, dropouti=0.5, dropouth=0.5, wdrop=0.5)
-    params = drawn(model)
+    params = draw_params(model)
     dropped, whole = (read(x, params, TOKENS_BL, train=False).h for x in (model, build()))
     np.testing.assert_array_equal(dropped, whole)
 

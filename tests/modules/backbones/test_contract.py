@@ -15,7 +15,7 @@ from modules.masks import Mask
 from tests.support import transformer_inputs as cases
 from tests.support import xlnet_inputs, xlnet_reference
 from tests.support.compiler import quick_jit
-from tests.support.tiny_models import drawn
+from tests.support.tiny_models import draw_params
 from tests.support.xlnet_inputs import off
 
 pytest_plugins = ["tests.support.tiny_models"]
@@ -32,7 +32,7 @@ STACKS = {
 @pytest.mark.parametrize("name", STACKS)
 def test_a_layers_states_are_those_of_a_model_that_ends_there(name):
     model, tokens_BL = STACKS[name], cases.tokens(*RAGGED.shape)
-    mask, params = text_mask(model, valid_BL=RAGGED), drawn(model)
+    mask, params = text_mask(model, valid_BL=RAGGED), draw_params(model)
     read = functools.partial(model.apply, method="layer_states")
     h_NBLD = quick_jit(read)({"params": params}, tokens_BL, mask=mask).h
     assert h_NBLD.shape == (model.N + 1, *RAGGED.shape, model.D)

@@ -36,7 +36,7 @@ def shapes(model, each=False):
     return jax.eval_shape(make)["params"]
 
 
-def drawn(model, seed: int = 0, scale: float = 0.7):
+def draw_params(model, seed: int = 0, scale: float = 0.7):
     rng = np.random.default_rng(seed)
     return jax.tree.map(lambda x: np.float32(rng.normal(0, scale, x.shape)), shapes(model))
 
@@ -113,7 +113,7 @@ def test_weights_begin_as_the_original_s():
 
 def test_a_padded_row_gives_what_the_row_alone_gives():
     model = tiny(**SPELLED)
-    params, text = drawn(model), tokens(model, B, L)
+    params, text = draw_params(model), tokens(model, B, L)
     h_NBLD = read(model, params, text, VALID_BL, "layer_states")
     np.testing.assert_array_equal(h_NBLD[:, ~VALID_BL], 0)
     alone = read(model, params, text[1:2, :3], method="layer_states")
@@ -122,7 +122,7 @@ def test_a_padded_row_gives_what_the_row_alone_gives():
 
 def test_no_direction_sees_what_it_has_not_read():
     model = tiny(V=L)
-    params = drawn(model)
+    params = draw_params(model)
 
     def states(token_VD):
         """Of a text of L different words."""
@@ -139,7 +139,7 @@ def test_no_direction_sees_what_it_has_not_read():
 @pytest.mark.parametrize("fields", [{}, SPELLED | dict(residual=False), dict(Z=1)])
 def test_a_text_read_in_both_directions_is_each_direction_s_own_reading(fields):
     model = tiny(**fields)
-    params, text = drawn(model), tokens(model, B, L)
+    params, text = draw_params(model), tokens(model, B, L)
     h_NBLD = read(model, params, text, method="layer_states")
     last_BLD = read(model, params, text)
     np.testing.assert_array_equal(h_NBLD[-1], last_BLD)
@@ -155,7 +155,7 @@ def test_a_text_read_in_both_directions_is_each_direction_s_own_reading(fields):
 
 def test_states_end_where_a_text_begins():
     model = tiny()
-    params, text = drawn(model), tokens(model, B, 2, 2 * L)
+    params, text = draw_params(model), tokens(model, B, 2, 2 * L)
     _, memory = read_each(model, params, text[:, :, :L])
     assert memory.c_BZU.shape == (2, B, 2, model.U)
     assert memory.h_BZD.shape == (2, B, 2, model.D)
@@ -174,7 +174,7 @@ def test_states_end_where_a_text_begins():
 def test_the_residual_adds_the_input_as_it_was_dropped_out():
     """A last layer that gives nothing: what is left has gone through two masks, not one."""
     model = tiny(D=32, dropout=0.5)
-    params = drawn(model, scale=0.3)
+    params = draw_params(model, scale=0.3)
     params["layers"]["wp_ZUD"][1] = 0
     args = (tokens(model, B, 2, L),)
     rngs = {"dropout": jax.random.key(0)}
@@ -188,7 +188,7 @@ def test_the_residual_adds_the_input_as_it_was_dropped_out():
 
 def test_encoding_drops_nothing_after_the_last_layer():
     model = tiny(D=32, dropout=0.5)
-    args = (drawn(model), tokens(model, B, L))
+    args = (draw_params(model), tokens(model, B, L))
     rngs = {"dropout": jax.random.key(0)}
     h_BLD, other = (read(model, *args, train=train, rngs=rngs) for train in (True, False))
     assert off(h_BLD, np.float64(other)) > 0.1
@@ -210,7 +210,7 @@ def test_the_original_s_step_costs_what_was_counted_by_hand():
 
 def test_bfloat16_is_near_float32():
     model = tiny(**SPELLED)
-    args = (drawn(model, scale=0.3), tokens(model, B, 2, L))
+    args = (draw_params(model, scale=0.3), tokens(model, B, 2, L))
     expected, _ = read_each(model, *args)
     h_BZLD, memory = read_each(model.clone(dtype="bfloat16"), *args)
     assert h_BZLD.dtype == jnp.bfloat16

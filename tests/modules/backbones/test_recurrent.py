@@ -11,7 +11,7 @@ from modules.backbones import recurrent, text_mask
 from modules.layers.rnn import Recurrent
 from modules.masks import Mask
 from tests.support.compiler import quick_jit
-from tests.support.tiny_models import drawn
+from tests.support.tiny_models import draw_params
 
 V, D, U, L = 11, 4, 5, 6
 LENGTHS = np.array([6, 2, 4])
@@ -41,7 +41,7 @@ def read(backbone, params, train=False):
 @pytest.mark.parametrize("merge", recurrent.MERGES)
 def test_every_layer_reads_the_merged_directions_beneath_it(merge):
     backbone = model(merge=merge, N=2)
-    params = drawn(backbone)
+    params = draw_params(backbone)
     expected_BLD = params["token_VD"][TOKENS_BL]
     for n in range(2):
         layer = {"params": params[f"layer_{n}"]}
@@ -59,7 +59,7 @@ def test_a_product_has_a_gradient_where_a_direction_is_zero():
 def test_dropout_is_of_outputs_or_of_each_direction_s_inputs():
     fields = dict(cell="rnn", activation="relu", rnn_dropout=0.5, merge="concat", D=40, U=40)
     at_output, at_input = (model(**fields, rnn_dropout_at=site) for site in ("output", "input"))
-    params = drawn(at_output)
+    params = draw_params(at_output)
     whole = read(at_output, params)[VALID_BL]
     dropped = read(at_output, params, train=True)[VALID_BL]
     np.testing.assert_allclose(dropped[dropped != 0], 2 * whole[dropped != 0], rtol=1e-5)
@@ -74,7 +74,7 @@ def test_dropout_is_of_outputs_or_of_each_direction_s_inputs():
 
 def test_documents_of_a_row_are_read_apart_from_left_to_right():
     backbone = model(Z=1, N=2)
-    params = drawn(backbone)
+    params = draw_params(backbone)
     groups_BL = np.repeat([[1, 1, 2, 2, 2, 3]], 3, 0)
     apply = quick_jit(functools.partial(backbone.apply, {"params": params}, train=False))
     whole = apply(TOKENS_BL, mask=Mask(is_causal=True, groups_BL=groups_BL)).h

@@ -9,7 +9,7 @@ from modules.backbones import text_cnn
 from modules.layers.pooling import highest
 from modules.masks import Mask
 from tests.support.compiler import quick_jit
-from tests.support.tiny_models import drawn
+from tests.support.tiny_models import draw_params
 
 V, D, L = 9, 3, 7
 FILTERS = ((2, 3), (3, 2), (4, 4))
@@ -46,7 +46,7 @@ def kim(activation, token_VD, kernels, bias_X):
 def test_maxima_are_those_of_every_window_of_zeros_and_words(activation):
     backbone = model(activation=activation)
     rng = np.random.default_rng(1)
-    params = jax.tree.map(lambda x: rng.normal(size=x.shape), drawn(backbone))
+    params = jax.tree.map(lambda x: rng.normal(size=x.shape), draw_params(backbone))
     kernels = [params[f"kernel{w}_DX"] for w, _ in FILTERS]
     expected_BX = kim(activation, params["token_VD"], kernels, params["bias_X"])
     loss = lambda p: (jnp.sin(h_BX := pooled(backbone, p)).sum(), h_BX)  # noqa: E731
@@ -57,7 +57,7 @@ def test_maxima_are_those_of_every_window_of_zeros_and_words(activation):
 
 def test_filters_see_the_sum_of_both_tables_and_one_gets_no_gradient():
     both, one = model(tables=("learned", "fixed")), model()
-    params = drawn(both)
+    params = draw_params(both)
     summed = {name: x for name, x in params.items() if name != "fixed_VD"}
     summed["token_VD"] = params["token_VD"] + params["fixed_VD"]
     grads, ours = quick_jit(

@@ -7,7 +7,7 @@ import pytest
 from modules.backbones import text_rcnn
 from modules.masks import Mask
 from tests.support.compiler import quick_jit
-from tests.support.tiny_models import drawn
+from tests.support.tiny_models import draw_params
 
 V, D, U, F, L = 9, 3, 4, 5, 6
 VALID_BL = np.arange(L) < np.array([[6], [1], [3]])
@@ -41,7 +41,7 @@ def lai(token_VD, end_ZU, wx_ZDU, wh_ZUU, w_DF, bias_F):
 def test_states_are_those_of_the_equations():
     backbone = model()
     rng = np.random.default_rng(1)
-    params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape), drawn(backbone))
+    params = jax.tree.map(lambda x: rng.normal(0, 0.5, x.shape), draw_params(backbone))
     cell = params["contexts"]
     assert set(cell) == {"wx_ZDGU", "wh_ZDGU"}  # no bias
     inner = cell["wx_ZDGU"][:, :, 0], cell["wh_ZDGU"][:, :, 0]
@@ -53,7 +53,7 @@ def test_states_are_those_of_the_equations():
 @pytest.mark.parametrize("cell", ["rnn", "lstm"])
 def test_contexts_have_no_gradient_to_the_word_itself(cell):
     backbone, valid_BL = model(cell=cell), np.ones((1, L), bool)
-    params = drawn(backbone)
+    params = draw_params(backbone)
     params["w_DF"] = params["w_DF"].at[U : U + D].set(0)  # the word's own way into its state
     tokens_BL, place = np.arange(L)[None], 2  # every word once
     state = lambda p: states(backbone, p, valid_BL, tokens_BL)[0, place].sum()  # noqa: E731

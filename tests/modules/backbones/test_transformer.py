@@ -60,13 +60,13 @@ def expected(
 
 @pytest.mark.parametrize("case", CASES)
 def test_numbers_are_the_reference_s(case):
-    model, params, tokens_BL, given, real = drawn(*CASES[case])
+    model, params, tokens_BL, given, real = draw_case(*CASES[case])
     own = quick_jit(cases.forward(model, tokens_BL, **given))(params)
     theirs = expected(model, params, tokens_BL, **given)
     assert off(own * real[..., None], theirs * real[..., None]) < 2e-6
 
 
-def drawn(fields, given):
+def draw_case(fields, given):
     """(model, parameters, tokens, other arguments, which of the states are of real tokens)."""
     model = cases.tiny(**fields)
     real = given.get("valid_BL", np.ones((B, L), bool))

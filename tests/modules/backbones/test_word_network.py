@@ -20,7 +20,7 @@ SMALL = {
 @pytest.mark.parametrize("name", SMALL)
 def test_states_of_a_text_do_not_depend_on_padding_or_on_its_neighbours(name):
     backbone = modules.build(name, V=13, D=8, **SMALL[name])
-    params = tiny_models.drawn(backbone)
+    params = tiny_models.draw_params(backbone)
     valid_BL = np.arange(11) < [[11], [7], [7]]
     tokens_BL = np.random.default_rng(0).integers(0, 13, valid_BL.shape)
 
@@ -46,7 +46,9 @@ def test_layers_of_unequal_widths_are_not_read_together(name):
     backbone = modules.build(name, V=13, D=7, **SMALL[name])
     given = dict(mask=text_mask(backbone), method="layer_states")
     with pytest.raises(ValueError, match="words are 7 wide and states 8"):
-        backbone.apply({"params": tiny_models.drawn(backbone)}, np.zeros((2, 5), int), **given)
+        backbone.apply(
+            {"params": tiny_models.draw_params(backbone)}, np.zeros((2, 5), int), **given
+        )
 
 
 @pytest.mark.parametrize("name", [name for name in SMALL if name != "awd_lstm"])

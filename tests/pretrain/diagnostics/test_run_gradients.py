@@ -8,7 +8,7 @@ import pytest
 from modules.backbones import text_mask
 from pretrain.diagnostics.run_gradients import measure_rows, measure_run
 from pretrain.runtime.errors import UserError
-from tests.support.tiny_models import drawn
+from tests.support.tiny_models import draw_params
 
 pytest_plugins = ["tests.support.tiny_models"]
 WORDS = "the state of the union is not what we were and so on "
@@ -17,7 +17,7 @@ WORDS = "the state of the union is not what we were and so on "
 @pytest.mark.parametrize("kind", ["clm", pytest.param("plm", marks=pytest.mark.slow)])
 def test_gradients_by_inputs_are_those_by_rows_of_the_table(run, kind):
     backbone = run(kind).backbone
-    params, last = drawn(backbone), 5
+    params, last = draw_params(backbone), 5
     tokens_BL = np.random.default_rng(0).permutation(20)[None, :8]  # each stands once
     norm_BL = measure_rows(backbone, params, tokens_BL, None, last, jax.random.key(3))
 
@@ -38,7 +38,7 @@ def test_gradients_by_inputs_are_those_by_rows_of_the_table(run, kind):
 def test_a_runs_gradients_reach_every_token_before_the_last(run, kind, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(8 * f"{WORDS}\n")
-    params = drawn(run(kind).backbone)
+    params = draw_params(run(kind).backbone)
     decay = measure_run(run(kind), params, text=str(text), T=6, B=2, seed=0)
     assert decay.norm_T.shape == (6,)
     assert (decay.norm_T > 0).all()

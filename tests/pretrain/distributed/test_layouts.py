@@ -241,7 +241,7 @@ def test_in_bfloat16_little_of_a_layer_is_kept_in_float32(recipe):
 PUBLISHED = [
     (recipe, preset)
     for recipe in ("bert", "elmo", "gpt", "gpt2", "gpt3", "xlnet")
-    for preset in presets(recipe)
+    for preset in presets(f"configs.{recipe}")
 ]
 RECOMMENDED = {  # by the README and the recipes; of the others, where a row for each chip is
     ("bert", "large"): (4, 16, 1),

@@ -20,7 +20,7 @@ from pretrain.inference.layer_selection import parse_layers, parse_pool
 from pretrain.inference.trained_run import build_run
 from pretrain.runtime.errors import UserError
 from tests.support.compiler import quick_jit
-from tests.support.tiny_models import KINDS, LSTM, drawn, layout
+from tests.support.tiny_models import KINDS, LSTM, draw_params, layout
 from tests.support.xlnet_inputs import off
 
 pytest_plugins = ["tests.support.tiny_models"]
@@ -82,7 +82,7 @@ def test_a_sentences_vectors_are_what_it_gives_alone(run, lines, kind):
 
 def test_the_top_of_unequal_layers_is_what_the_model_gives():
     backbone = modules.build("awd_lstm", V=9, D=8, U=12)
-    params = drawn(backbone)
+    params = draw_params(backbone)
     tokenizer = words.Tokenizer([*words.MARKS, "a", "b", "c"], "blank")
     config = ConfigDict(dict(model=dict(name="awd_lstm"), text_format="ulmfit"))
     run = build_run(None, config, tokenizer, backbone)
@@ -121,7 +121,7 @@ def test_a_whole_line_is_its_positions_mean_or_one_of_them(run, lines):
 
 def test_sentences_are_pooled_as_the_field_names_it(run, lines):
     run = run("mlm")
-    params = drawn(pooler := run.backbone.clone(pooler=True))
+    params = draw_params(pooler := run.backbone.clone(pooler=True))
     run = run._replace(backbone=pooler)
     h_NBLD = framed(run, "mlm", lines[0], params)[1][:, None]
     expected = {x: pooling.LAYERED[x](h_NBLD, np.ones(h_NBLD.shape[1:3], bool))[0] for x in LAYERED}

@@ -105,7 +105,7 @@ LSTMS = {
 @pytest.mark.parametrize("name", LSTMS)
 def test_the_state_of_an_lstm_writes_what_reading_everything_again_writes(name):
     model, letters = modules.build(name, **LSTMS[name]), Letters()
-    params = {"backbone": tiny_models.drawn(model), "head": {}}
+    params = {"backbone": tiny_models.draw_params(model), "head": {}}
     run = build_run(None, ConfigDict(dict(objective=dict(name="clm"))), letters, model)
     layout = Layout(make_mesh(devices=jax.devices()[:1]))
     texts = written(Writer(run, layout, Sampler(temperature=0.0), params), tokens=40)

@@ -19,6 +19,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer, schedules
 from pretrain.training.train_config import TrainConfig
 from tests.support import tiny_runs
+from tests.support.presets import presets
 
 CONFIGS = pathlib.Path(__file__).parents[3] / "configs"
 RECIPES = sorted(
@@ -41,12 +42,6 @@ FOLLOW = {  # what no recipe says, since it follows from the data or the rest of
     "batches": {"seed"},
     "objective": {"special"},
 }
-
-
-def presets(recipe: str) -> list[str]:
-    """Those that the recipe's docstring promises; "": it has none."""
-    promised = importlib.import_module(recipe).get_config.__doc__
-    return re.findall(r'"([\w.]+)"', promised or "") or [""]
 
 
 CASES = [(recipe, preset) for recipe in RECIPES for preset in presets(recipe)]

@@ -27,7 +27,7 @@ class Tracker:
             return
         run = self.mlflow.start_run(run_name=workdir.name)
         trackers.save_id(workdir, "mlflow", run.info.run_id)
-        # Of the first life alone: a parameter that is there cannot change.
+        # Checks the first start alone: a parameter that is there cannot change.
         recipe = {name: str(value)[:LONGEST] for name, value in flatten(dict(config)).items()}
         self.mlflow.log_params(recipe)
 

@@ -21,7 +21,7 @@ def run_of(folder, name, loss=3.0, **recipe):
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def lines(monkeypatch):
     """(label, x, y) of every line, and what is filled."""
     from matplotlib.axes import Axes
 
@@ -37,10 +37,10 @@ def drawn(monkeypatch):
     return seen
 
 
-def test_runs_are_drawn_together(tmp_path, drawn):
+def test_runs_are_drawn_together(tmp_path, lines):
     draw_curves([run_of(tmp_path, "a"), run_of(tmp_path, "b")], tmp_path / "both.png")
     training, held_out = [3.0, 1.5], [4.0, 2.0]
-    assert drawn == [
+    assert lines == [
         ("a: training", [1, 2], training),
         ("a: held_out", [1, 2], held_out),
         ("b: training", [1, 2], training),
@@ -49,27 +49,27 @@ def test_runs_are_drawn_together(tmp_path, drawn):
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_a_metric_is_drawn_by_what_the_run_has_spent(tmp_path, drawn):
+def test_a_metric_is_drawn_by_what_the_run_has_spent(tmp_path, lines):
     draw_curves([run_of(tmp_path, "a")], tmp_path / "a.png", "unigram", "tokens")
-    assert drawn == [("a: held_out", [100, 200], [2.5, 2.5])]
+    assert lines == [("a: held_out", [100, 200], [2.5, 2.5])]
     with pytest.raises(UserError, match="--metric=f1: there are loss, unigram"):
         draw_curves([tmp_path / "a"], tmp_path / "a.png", "f1")
     with pytest.raises(UserError, match="--x=flops: a run is of before"):
         draw_curves([tmp_path / "a"], tmp_path / "a.png", x="flops")
 
 
-def test_seeds_are_one_curve_in_a_band(tmp_path, drawn):
+def test_seeds_are_one_curve_in_a_band(tmp_path, lines):
     recipes = dict(a=(1.0, 0, 0.1), b=(3.0, 1, 0.1), c=(5.0, 0, 0.2))
     runs = [
         run_of(tmp_path, name, loss, seed=seed, optim=dict(lr=lr))
         for name, (loss, seed, lr) in recipes.items()
     ]
     draw_curves(runs, tmp_path / "all.png", x="seconds", band=True)
-    labels = [label for label, *_ in drawn]
+    labels = [label for label, *_ in lines]
     assert labels[:2] == ["optim.lr=0.1, 2 runs: training", None]
     assert "c: training" in labels
-    assert drawn[0][1:] == ([3.0, 4.0], [2.0, 1.0])  # the means
-    _, x, low, high = drawn[1]
+    assert lines[0][1:] == ([3.0, 4.0], [2.0, 1.0])  # the means
+    _, x, low, high = lines[1]
     assert (x, low[0], high[0]) == (
         [3.0, 4.0],
         pytest.approx(2 - 2**0.5),

@@ -1,0 +1,45 @@
+"""Rows of texts between marks: <cls> a text <sep> another <sep>, then <pad>."""
+
+import numpy as np
+
+from pretrain.data.batches import Batch
+from pretrain.data.corpus.prepared_corpus import Corpus
+from pretrain.runtime.errors import UserError
+
+
+def require_marks(corpus: Corpus, layout: str) -> None:
+    """Raises UserError unless the corpus's vocabulary has the marks of such rows.
+
+    Args:
+        layout: that needs them, as "pairs".
+    """
+    special = corpus.tokenizer.special
+    if missing := [f"<{name}>" for name in ("cls", "sep", "pad") if name not in special]:
+        raise UserError(f"this vocabulary has no {' and no '.join(missing)}, which {layout} need")
+
+
+def lay_out_rows(
+    corpus: Corpus,
+    position_BL: np.ndarray,
+    *,
+    is_sep_BL: np.ndarray,
+    segments_BL: np.ndarray,
+    valid_BL: np.ndarray,
+) -> Batch:
+    """Builds tokens_BL, segments_BL, valid_BL and word_starts_BL of a batch.
+
+    Args:
+        position_BL: of each token in the corpus; those of marks and padding may lie outside of it.
+        valid_BL: no padding.
+    """
+    special = corpus.tokenizer.special
+    tokens_BL = corpus.tokens.take(position_BL, mode="clip").astype(np.int32)
+    tokens_BL[:, 0] = special["cls"]
+    tokens_BL[is_sep_BL] = special["sep"]
+    tokens_BL[~valid_BL] = special["pad"]
+    return {
+        "tokens_BL": tokens_BL,
+        "segments_BL": segments_BL.astype(np.int32),
+        "valid_BL": valid_BL,
+        "word_starts_BL": corpus.tokenizer.word_start_V[tokens_BL],
+    }
