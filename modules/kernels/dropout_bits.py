@@ -6,8 +6,6 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from modules.activation_sharding import choose_form
-
 Decide = Callable[[float, tuple[int, ...], jax.Array], jax.Array]  # see `decide_by_hash`
 
 
@@ -16,17 +14,17 @@ def reference(rate: float, x, words, decide: Decide):
     return jnp.where(decide(rate, x.shape, words), x * (1 / (1 - rate)), 0).astype(x.dtype)
 
 
-def apply_dropout(rate: float, x, words, decide: Decide | None = None):
+def apply_dropout(rate: float, x, words, decide: Decide):
     """Zeroes a fraction of the entries, chosen by two uint32 words, and scales up the rest.
 
     Args:
-        decide: one of `FORMS`; None: the platform's.
+        decide: one of `FORMS`, by platform.
     """
     # The mask is computed again on the way back: 0 bytes an entry are kept, where autodiff would
     # keep 3 in bfloat16.  CSE may undo that outside a loop, where it costs nothing.  The hash
     # fuses into whatever surrounds it: of [8, 128, 768] entries, forwards and backwards on one
     # CPU core, `jax.random.bernoulli` takes 6.4 times as long.
-    drop = functools.partial(reference, rate, decide=decide or choose_form(FORMS))
+    drop = functools.partial(reference, rate, decide=decide)
     return jax.checkpoint(drop, prevent_cse=False)(x, words)
 
 

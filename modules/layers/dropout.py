@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.kernels.dropout_bits import apply_dropout
+from modules.activation_sharding import choose_form
+from modules.kernels.dropout_bits import FORMS, apply_dropout
 
 
 class Dropout(nn.Module):
@@ -26,7 +27,8 @@ class Dropout(nn.Module):
         # Two words seed the hash of every position; a generator would draw each position's bits.
         # The mask is the same on any layout of devices.  It is no cryptographic generator.
         words = jax.random.bits(self.make_rng("dropout"), (2,), jnp.uint32)
+        decide = choose_form(FORMS)
         if not self.shared:
-            return apply_dropout(self.rate, x, words)
+            return apply_dropout(self.rate, x, words, decide)
         shape = [1 if axis in self.shared else size for axis, size in enumerate(x.shape)]
-        return x * apply_dropout(self.rate, jnp.ones(shape, x.dtype), words)
+        return x * apply_dropout(self.rate, jnp.ones(shape, x.dtype), words, decide)
