@@ -34,9 +34,8 @@ from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
+from pretrain.runtime.run_config import TASK
 from pretrain.runtime.sections import call_section, name_section
-
-TASK = "task.json"  # beside config.json: the section `task`, with labels and the like of the data
 
 
 class Job(NamedTuple):

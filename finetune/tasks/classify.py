@@ -20,6 +20,7 @@ from finetune.inputs.texts import frame_texts
 from finetune.metrics import classification
 from finetune.tasks import Defaults
 from modules import plugins
+from modules.heads import choose_summary
 from modules.heads.classifier import Classifier
 from modules.metrics import Metrics, Sum
 from pretrain.runtime.errors import UserError
@@ -145,21 +146,15 @@ def build_classifier(
 
     Args:
         pool: kind of pooling; "": the place whose state stands for the row in the text format.
-        summary: of `Classifier`; "": the backbone's pooler if it has one, "tanh" if it is
-            bidirectional; "none" if causal, or if the encoder has states of its own.
+        summary: of `Classifier`; "": see `choose_summary`: the backbone's pooler if it has one,
+            "tanh" if it is bidirectional, else "none".
     """
-    has_pooler = getattr(backbone, "pooler", False)
-    is_own = not encoder.has_backbone_states
-    if summary == "pooler" and (is_own or not has_pooler):
+    if summary == "pooler" and choose_summary(backbone, encoder.has_backbone_states) != summary:
         raise UserError(
             "task.head.summary='pooler' is the backbone's own, of its states: this one has none, "
             "or there is a network of the task's own above"
         )
-    if not summary:
-        is_bidirectional = getattr(backbone, "attention", "") == "bi"
-        # BERT's pooler is pretrained, XLNet's layer is the task's, GPT's state is read as it is.
-        usual = "pooler" if has_pooler else "tanh" if is_bidirectional else "none"
-        summary = "none" if is_own else usual
+    summary = summary or choose_summary(backbone, encoder.has_backbone_states)
     pooler = backbone if summary == "pooler" else None
     pool = pool or inputs.format.pool
     return plugins.construct(Classifier, C, pool, summary, pooler=pooler, **fields)

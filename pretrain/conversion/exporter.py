@@ -14,18 +14,19 @@ import numpy as np
 from pretrain.checkpoint import named_leaves, verification
 from pretrain.checkpoint.errors import DamagedError
 from pretrain.checkpoint.paths import list_steps
-from pretrain.conversion import drafts, systems
+from pretrain.conversion import drafts, systems, task_heads
 from pretrain.conversion.model_card import Facts, write_card
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
 from pretrain.conversion.sentence_transformers import SentenceForm, check_form, write_steps
-from pretrain.conversion.systems import ORIGIN, System
+from pretrain.conversion.systems import ORIGIN, Kind, System
+from pretrain.conversion.task_heads import Heads, TunedHead
 from pretrain.formats import Spec
 from pretrain.formats.base import explain_write_errors
 from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import load_run, load_weights, weights_folder, weights_key
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.json_files import read_json
+from pretrain.runtime.json_files import read_json, update_json
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -43,7 +44,8 @@ def export_weights(
 ) -> None:
     """Writes the weights of the run in `workdir` as others read them, all or nothing.
 
-    A fine-tuned run's are those of its backbone; what its task has learned besides stays behind.
+    A fine-tuned run's head goes out where their code has a class that computes it; else, and where
+    sentence-transformers is to read the folder, its backbone alone does.
 
     Args:
         kind: of release, one that its system has; "": Hugging Face's, or the only one.
@@ -65,11 +67,12 @@ def export_weights(
     if sentences:
         check_form(run, sentences, module.KINDS[kind].model_type)
     shapes = read_shapes(run)
-    # A fine-tuned run has a task in its place, for which no release has room.
-    if "objective" not in run.config:
-        whole, shapes = shapes, {k: x for k, x in shapes.items() if k.startswith("backbone/")}
-        say(f"left behind: {len(whole) - len(shapes)} parameters of the task")
+    tuned = find_head(run, module.KINDS[kind], getattr(module, "HEADS", {}), shapes, sentences)
+    if "objective" not in run.config and not tuned.head:
+        shapes = task_heads.select_backbone(shapes, tuned.reason, say)
     table = module.build_table(kind, shapes)
+    if tuned.head:
+        table = task_heads.extend_table(table, tuned.head, shapes)
     if unmapped := list_unmapped(table, shapes):
         raise UserError(f"such a release has no place for {', '.join(unmapped)}")
     # A file's header comes before its arrays, so their order is settled first.
@@ -80,6 +83,8 @@ def export_weights(
     with drafts.draft_folder(folder, say) as draft:
         with explain_write_errors(folder):
             module.write_config_and_tokenizer(run, draft, kind, dtype)
+            if tuned.head:
+                update_json(draft / "config.json", **tuned.list_config_fields())
         form = module.KINDS[kind]
         writer = importlib.import_module(f"pretrain.formats.{form.format}").write
         file = form.weights.replace("*.", "model.").replace("*", "")
@@ -89,16 +94,29 @@ def export_weights(
             with explain_write_errors(folder):
                 write_steps(run, draft, sentences, read_pooler(run, sentences, shapes))
         pool = sentences.pool if sentences else ""
-        facts = Facts(folder.name, kind, form.model_type, numbers, dtype, pool, license)
+        facts = Facts(folder.name, kind, form.model_type, numbers, dtype, pool, license, tuned)
         with explain_write_errors(folder):
             write_card(run, draft, facts)
     say(f"{len(specs)} arrays of {numbers:,} numbers, {dtype}, in {folder}")
     for name, why in table.absent.items():
         if name in shapes:
             say(f"left behind: {name}, {why}")
-    advise = getattr(module, "advise", None)
+    advise = getattr(module, "advise", None) if not tuned.head else None
     for line in advise(run, kind) if advise else []:
         say(line)
+
+
+def find_head(
+    run: Run, kind: Kind, heads: Heads, shapes: Shapes, sentences: SentenceForm | None
+) -> TunedHead:
+    """Finds the class for the head of a fine-tuned run; none for a run of another kind."""
+    if "objective" in run.config:
+        return TunedHead({}, None)
+    if sentences:
+        return TunedHead({}, None, "sentence-transformers reads the backbone alone")
+    if not kind.model_type:
+        return TunedHead({}, None, f"a folder of format {kind.format!r} has no place for them")
+    return task_heads.find_head(run, heads, shapes)
 
 
 def find_system(run: Run, kind: str = "", system: str = "") -> System:

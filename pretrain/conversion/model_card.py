@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pretrain.conversion.systems import ORIGIN
+from pretrain.conversion.task_heads import TunedHead
 from pretrain.inference.run import Run
 from pretrain.runtime.files import write_file
 from pretrain.runtime.json_files import read_json
@@ -33,6 +34,7 @@ class Facts(NamedTuple):
         dtype: of these.
         pool: how sentence-transformers makes vectors of them; "": it does not.
         license: of the weights, as "apache-2.0"; "": as their origin says, if it does.
+        tuned: the head that was written, if one was.
     """
 
     title: str
@@ -42,6 +44,11 @@ class Facts(NamedTuple):
     dtype: str
     pool: str = ""
     license: str = ""
+    tuned: TunedHead = TunedHead({}, None)
+
+    @property
+    def architecture(self) -> str:
+        return self.tuned.head.name if self.tuned.head else ""
 
 
 def write_card(run: Run, folder: Path, facts: Facts) -> None:
@@ -101,6 +108,8 @@ def _list_front_matter(facts: Facts, origin: Mapping[str, Any]) -> Iterator[str]
         yield f"license: {facts.license}"
     if facts.model_type:
         yield f"library_name: {'sentence-transformers' if facts.pool else 'transformers'}"
+    if facts.tuned.pipeline:
+        yield f"pipeline_tag: {facts.tuned.pipeline}"
     if base := str(origin.get("address", "")):
         # Without the revision, which this field does not take.
         yield f"base_model: {base.partition('@')[0]}"
@@ -112,6 +121,7 @@ def _list_front_matter(facts: Facts, origin: Mapping[str, Any]) -> Iterator[str]
 def _list_sections(run: Run, facts: Facts, origin: Mapping[str, Any]) -> Iterator[str]:
     objective = run.config.get("objective", {}).get("name", "")
     what = f"pretrained by `{objective}`" if objective else "the backbone of a fine-tuned model"
+    what = f"fine-tuned, as `{facts.architecture}`" if facts.architecture else what
     yield f"# {facts.title}"
     yield ""
     yield (
@@ -163,11 +173,14 @@ def _describe_use(facts: Facts) -> list[str]:
         lines = ["from sentence_transformers import SentenceTransformer"]
         lines += ['model = SentenceTransformer("this folder")']
     else:
-        lines = ["from transformers import AutoModel, AutoTokenizer"]
-        lines += ['model = AutoModel.from_pretrained("this folder")']
+        name = facts.architecture or "AutoModel"
+        lines = [f"from transformers import AutoTokenizer, {name}"]
+        lines += [f'model = {name}.from_pretrained("this folder")']
         lines += ['tokenizer = AutoTokenizer.from_pretrained("this folder")']
     # The folder's name is for whoever downloads it to choose.
     again = "python -m pretrain.convert --source=THIS_FOLDER --workdir=runs/again"
+    if parts := facts.tuned.list_parts():  # the head is no run's to begin with
+        again += f" --ignore='({'|'.join(parts)}).*'"
     return [*(f"    {line}" for line in lines), "", f"Back in Quartet: `{again}`."]
 
 

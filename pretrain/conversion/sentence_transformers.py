@@ -19,7 +19,7 @@ from pretrain.inference.layer_selection import check_pooler, parse_pool
 from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name, load_format
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.json_files import read_json, write_json
+from pretrain.runtime.json_files import update_json, write_json
 
 PACKAGE = "sentence_transformers.models"  # as releases spell it since the first
 MODES = {"mean": "mean_tokens", "first": "cls_token", "last": "lasttoken"}
@@ -84,12 +84,12 @@ def write_steps(run: Run, folder: Path, form: SentenceForm, pooler: Any = None) 
     )
     write_json(folder / "config_sentence_transformers.json", dict(similarity_fn_name="cosine"))
     if "WeightedLayerPooling" in kinds:
-        edit_json(folder / "config.json", output_hidden_states=True)
+        update_json(folder / "config.json", output_hidden_states=True)
     special, pieces = run.tokenizer.special, run.tokenizer.pieces
     if "pad" not in special:
         # Sentences are padded in batches; what stands there is not seen.
         stand_in = pieces[special.get("eod", special.get("unk", 0))]
-        edit_json(folder / "tokenizer_config.json", pad_token=stand_in)
+        update_json(folder / "tokenizer_config.json", pad_token=stand_in)
     for name, step in zip(names[1:], steps, strict=True):
         (folder / name).mkdir()
         if step.config:
@@ -120,7 +120,3 @@ def list_steps(run: Run, form: SentenceForm, pooler: Any) -> Iterator[Step]:
         yield Step("Dense", config, arrays)
     if form.normalize:
         yield Step("Normalize", {}, {})
-
-
-def edit_json(path: Path, **changes: Any) -> None:
-    write_json(path, (read_json(path) if path.exists() else {}) | changes)

@@ -38,6 +38,15 @@ def read_json(path: PathLike) -> Any:
         raise UserError(f"cannot read {os.fspath(path)}: {error.strerror}") from error
 
 
+def update_json(path: PathLike, **changes: Any) -> None:
+    """Sets fields of the object in a JSON file; one that is missing is written.
+
+    Raises:
+        UserError: see `read_json`.
+    """
+    write_json(path, (read_json(path) if os.path.exists(path) else {}) | changes)
+
+
 def write_sealed(path: PathLike, value: dict[str, Any]) -> None:
     """Writes `value` with its digest under "seal", whole or not at all."""
     write_json(path, {**value, SEAL: hash_json(value)})

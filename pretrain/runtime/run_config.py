@@ -14,6 +14,7 @@ from pretrain.runtime.format_version import FORMAT, check_format
 from pretrain.runtime.json_files import read_json, write_json
 
 COMMAND = "command.txt"  # beside config.json: the line that began the run, or resumed it last
+TASK = "task.json"  # beside it in a fine-tuned run: the section `task`, with labels and the like
 # Keys that recipes did not have once, and the values of which what they decide is as it was.
 LATER = {
     "init_optimizer": False,

@@ -114,8 +114,9 @@ class System(Protocol):
     """A file of this folder.
 
     It may also define `compare_outputs(run, source) -> {name: (difference, most allowed)}`, where
-    releases say what they compute, and `advise(run, kind) -> [line]`, for whoever loads what was
-    written.
+    releases say what they compute, `advise(run, kind) -> [line]`, for whoever loads what was
+    written, and `HEADS`, the classes that compute heads of fine-tuned runs, see
+    `pretrain.conversion.task_heads`.
 
     Attributes:
         KINDS: the kinds of releases that the system is known in, by name.

@@ -10,6 +10,7 @@ from pretrain.conversion import config_fields as fields
 from pretrain.conversion import hugging_face
 from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source, bert_tokenizer
+from pretrain.conversion.task_heads import Heads, list_row_heads, list_token_heads, own_layer
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
@@ -97,6 +98,19 @@ IGNORED = {
     "hugging_face": {r"(bert\.)?embeddings\.position_ids": "0, 1, 2, ..."},
 }
 
+POOLER = ("backbone/pool_DD", "backbone/pool_bias_D")
+HEADS: Heads = {
+    **list_row_heads(
+        "Bert",
+        "classifier",
+        # Theirs always has a pooler: a layer of the head's own stands in its place.
+        {"pooler": {}, "tanh": own_layer("bert.pooler.dense")},
+        pool="first",
+        dropout="classifier_dropout",
+    ),
+    **list_token_heads("Bert", dropout="classifier_dropout", lacks=POOLER),
+}
+
 
 def spell_torch_name(name: str, gamma: bool) -> str:
     """Google's name as Hugging Face has it; `gamma`: as its older files have it."""
@@ -126,8 +140,9 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     """
     if kind != "hugging_face":
         return Table(expand_rows(TENSORFLOW, shapes), {}, IGNORED["tensorflow"])
-    names = list(names) or (["bert."] if shapes.keys() & {"head/bias_V", "next_DC"} else [])
     # A model without heads is saved without the prefix that the others have.
+    has_head = any(not name.startswith("backbone/") for name in shapes)
+    names = list(names) or (["bert."] if has_head else [])
     bare = not any(name.startswith("bert.") for name in names)
     # The first conversions to PyTorch kept TensorFlow's names of a norm.
     gamma = any(name.endswith("LayerNorm.gamma") for name in names)
@@ -144,8 +159,8 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     if f"{DECODER}.weight" in names and rows[token][0] not in names:  # one of the two is enough
         rows[token] = (f"{DECODER}.weight", "VD")
         del copies[f"{DECODER}.weight"]
-    has_head = "head/bias_V" in shapes
-    return Table(expand_rows(rows, shapes), copies if has_head else {}, IGNORED["hugging_face"])
+    copies = copies if "head/bias_V" in shapes else {}
+    return Table(expand_rows(rows, shapes), copies, IGNORED["hugging_face"])
 
 
 def read_release(source: Source) -> ReleaseSpec:

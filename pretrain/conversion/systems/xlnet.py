@@ -8,7 +8,7 @@ from modules.backbones.two_stream import Backbone
 from pretrain.conversion import config_fields as fields
 from pretrain.conversion import hugging_face, parity
 from pretrain.conversion.name_map import Link, Rows, Shapes, Table, expand_rows
-from pretrain.conversion.systems import Kind, ReleaseSpec, Source
+from pretrain.conversion.systems import Kind, ReleaseSpec, Source, xlnet_heads
 from pretrain.data.tokenizers import sentencepiece, unigram
 from pretrain.formats.base import explain_read_errors
 from pretrain.inference.run import Run
@@ -21,6 +21,7 @@ KINDS = {
     "hugging_face": Kind("safetensors", "config.json", model_type="xlnet"),
 }
 TEXT_FORMAT = "xlnet"
+HEADS = xlnet_heads.HEADS
 compare_outputs = parity.compare_xlnet
 
 # --- names -----------------------------------------------------------------------------------
