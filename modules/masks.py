@@ -214,3 +214,87 @@ def _pad(x_BJ, M: int, value: Any = True):
     if not M:
         return x_BJ
     return jnp.pad(x_BJ, [(0, 0)] * (x_BJ.ndim - 1) + [(M, 0)], constant_values=value)
+
+
+# --- as attention takes it ------------------------------------------------------------------------
+
+
+@flax.struct.dataclass
+class AttentionView:
+    """A mask, prepared for the queries of one stream; the same in every layer.
+
+    Attributes:
+        mask: who sees whom.
+        L: positions of the sequence, the last L of the J keys.
+        sees_itself: a query sees its own position, whatever the mask says.
+        slots_BP: the queries' positions; None: all L in order.
+        visible: bool, broadcasts to [B, H, L, J]; all of the above, written out.
+        segments_BL, segments_BJ: ids of the queries' and the keys' segments; None: of no interest.
+        is_other_segment: bool, as `visible`; where the two differ.
+        window: of a banded layer, which sees the last `window` positions alone; 0: there is none.
+        local_band: bool, as `visible`; True where a banded layer sees.
+        is_banded: bool scalar, whether this layer is.
+    """
+
+    mask: Mask
+    L: int = _static()
+    sees_itself: bool = _static(default=False)
+    slots_BP: Any = None
+    visible: Any = None
+    segments_BL: Any = None
+    segments_BJ: Any = None
+    is_other_segment: Any = None
+    window: int = _static(default=0)
+    local_band: Any = None
+    is_banded: Any = None
+
+    def restrict_to_band(self, is_banded) -> "AttentionView":
+        """Narrows the view to its band where a bool scalar, the layer's, is True."""
+        if self.local_band is None:
+            return self
+        # The scan over layers traces one program for both kinds: whether a layer is banded is
+        # not known when a kernel is chosen.
+        visible = self.visible & (self.local_band | ~is_banded)
+        return dataclasses.replace(self, visible=visible, is_banded=is_banded)
+
+
+def make_view(
+    mask: Mask,
+    L: int,
+    J: int = 0,
+    *,
+    slots_BP=None,
+    segments_BJ=None,
+    sees_itself: bool = False,
+    window: int = 0,
+) -> AttentionView:
+    """Prepares a mask for layers that share it.
+
+    Args:
+        L, J: positions of the sequence, and keys with the memory; 0: no memory.
+        others: see `AttentionView`.
+    """
+    J = J or L
+    visible = mask.dense(L, J, slots_BP)
+    if sees_itself:
+        places = jnp.arange(L)[None] if slots_BP is None else slots_BP
+        visible |= jnp.arange(J) == places[..., None] + J - L
+    band = Mask(is_causal=True, window=window).dense(L, J, slots_BP) if window else None
+    segments_BL = is_other = None
+    if segments_BJ is not None:
+        segments_BL = at(segments_BJ[:, J - L :], slots_BP)
+        is_other = segments_BL[:, :, None] != segments_BJ[:, None]
+    # One for all heads.
+    visible, band, is_other = (x if x is None else x[:, None] for x in (visible, band, is_other))
+    return AttentionView(
+        mask=mask,
+        L=L,
+        sees_itself=sees_itself,
+        slots_BP=slots_BP,
+        visible=visible,
+        segments_BL=segments_BL,
+        segments_BJ=segments_BJ,
+        is_other_segment=is_other,
+        window=window,
+        local_band=band,
+    )

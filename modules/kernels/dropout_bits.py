@@ -2,11 +2,24 @@
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 Decide = Callable[[float, tuple[int, ...], jax.Array], jax.Array]  # see `decide_by_hash`
+
+
+class DropoutKey(NamedTuple):
+    """What decides which entries are dropped.
+
+    Attributes:
+        rate: the fraction that is zeroed.
+        words: two uint32 words.
+    """
+
+    rate: float
+    words: jax.Array
 
 
 def reference(rate: float, x, words, decide: Decide):

@@ -1,20 +1,18 @@
 """Attention as in BERT and GPT, and one layer of it (Vaswani et al. 2017)."""
 
-import functools
-
 import flax.struct
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
-from modules.kernels.attention import AttentionMask, attend
+from modules.kernels.attention import attend
 from modules.kernels.dense import dense
 from modules.layers import params
 from modules.layers.dropout import Dropout
 from modules.layers.feed_forward import FeedForward
 from modules.layers.norm import Norm
-from modules.masks import at
+from modules.masks import AttentionView, at
 
 
 @flax.struct.dataclass
@@ -55,13 +53,13 @@ class Attention(nn.Module):
 
     @nn.compact
     def __call__(
-        self, x_BLD, y_BJD, mask: AttentionMask, cache: KVCache | None = None, *, train: bool
+        self, x_BLD, y_BJD, view: AttentionView, cache: KVCache | None = None, *, train: bool
     ):
         """Attends from x to y.
 
         Args:
             x_BLD: queries; y_BJD: keys and values.
-            mask: which keys a query sees.
+            view: which keys a query sees.
             cache: of this layer; y's keys and values stand behind its own.
 
         Returns:
@@ -84,10 +82,9 @@ class Attention(nn.Module):
         if cache is not None:
             cache = cache.append(k_BJHK, v_BJHK)
             k_BJHK, v_BJHK = cache.k_NBJHK, cache.v_NBJHK
-        drop = Dropout(self.dropout)
-        # None and not a dropout of rate 0: only without one may cuDNN's kernel be asked.
-        drops = functools.partial(drop, train=True) if train and self.dropout else None
-        o_BLHK = constrain_sharding(attend(q_BLHK, k_BJHK, v_BJHK, mask, drops), "BLHK")
+        dropout = Dropout(self.dropout).make_key(train=train)
+        o_BLHK = attend(q_BLHK, k_BJHK, v_BJHK, view, dropout=dropout)
+        o_BLHK = constrain_sharding(o_BLHK, "BLHK")
         wo_HKD = params.param(
             self, "wo_HKD", self.output_init, (H, K, D), decay=True, dtype=self.dtype
         )
@@ -129,7 +126,7 @@ class Block(nn.Module):
     def __call__(
         self,
         x_BLD,
-        mask: AttentionMask,
+        view: AttentionView,
         slots_BP=None,
         cache: KVCache | None = None,
         *,
@@ -147,7 +144,7 @@ class Block(nn.Module):
         y_BJD = self.attention_norm(x_BLD) if self.pre_norm else x_BLD
         # All positions are keys; only the slots are queries, and go on to the feed-forward.
         x_BLD, y_BLD = at(x_BLD, slots_BP), at(y_BJD, slots_BP)
-        a_BLD, cache = self.attention(y_BLD, y_BJD, mask, cache, train=train)
+        a_BLD, cache = self.attention(y_BLD, y_BJD, view, cache, train=train)
         x_BLD = x_BLD + self.drop(a_BLD, train=train)
         if self.pre_norm:
             x_BLD = x_BLD + self.ffn(self.ffn_norm(x_BLD), train=train)

@@ -2,26 +2,25 @@
 
 The score of a query with the distance to its key is added to that with the key itself.
 
-A distance is query minus key: how far back the key lies.  Tables of distances run from the
-furthest back, M + L - 1 (the last query and the first of M + L keys), down to -L, which no pair
-has but which rounds R to M + 2L and lets every shift be a change of row length.
+Tables of distances run from the furthest back down to -L, see `modules.kernels.distance_scores`.
 """
 
-from typing import Any, NamedTuple
+import functools
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import constrain_sharding
+from modules.kernels.attention import attend
 from modules.kernels.dense import dense
-from modules.kernels.relative_shift import cut_rows
-from modules.kernels.softmax import softmax
+from modules.kernels.distance_scores import RelativeTerms, share_rows
 from modules.layers.dropout import Dropout
 from modules.layers.feed_forward import FeedForward
 from modules.layers.norm import Norm
 from modules.layers.params import initializer, param
-from modules.masks import Mask
+from modules.masks import AttentionView, Mask, make_view
 
 
 def compute_sinusoids(L: int, M: int, D: int, *, clamp_len: int = -1, is_backward: bool = False):
@@ -42,52 +41,7 @@ def compute_sinusoids(L: int, M: int, D: int, *, clamp_len: int = -1, is_backwar
     return jnp.concatenate([jnp.sin(angle_RD), jnp.cos(angle_RD)], axis=-1)
 
 
-def score_distances(q_BLHK, r_RHK, block: int = 128):
-    """Scores every query with its distance to each of the J = R - L keys: [B, H, L, J].
-
-    Args:
-        q_BLHK: queries, whose positions are those of the last L keys.
-        r_RHK: distances, projected; or r_BRHK where they differ by example.
-        block: rows taken together, if that divides L.
-    """
-    B, L, H, K = q_BLHK.shape
-    axis = r_RHK.ndim - 3
-    J, b = r_RHK.shape[axis] - L, block if L % block == 0 else L
-    # Row i needs the J distances from L - 1 - i on, so all rows together need scores with all R.
-    # Taken in blocks, b rows need only J + b of them, those of the first block from L - b on.
-    windows = [jax.lax.slice_in_dim(r_RHK, s, s + J + b, axis=axis) for s in range(L - b, -1, -b)]
-    rows = "BcWHK" if axis else "cWHK"
-    q = q_BLHK.reshape(B, L // b, b, H, K)
-    raw = jnp.einsum(f"BcbHK,{rows}->BHcbW", q, jnp.stack(windows, axis))
-    # Read as rows that are one entry shorter, each row begins one entry further on: a reshape
-    # where a gather would cost a pass over memory.
-    flat = raw.reshape(B, H, L // b, b * (J + b))[..., b - 1 : b - 1 + b * (J + b - 1)]
-    return flat.reshape(B, H, L, J + b - 1)[..., :J]
-
-
-def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
-    """Computes the rows of `score_distances` at positions of a sequence of L: [B, H, P, J]."""
-    rows = "BRHK" if r_RHK.ndim == 4 else "RHK"
-    # Few slots meet all R distances: blocks would need their rows in order.
-    raw_BHPR = jnp.einsum(f"BPHK,{rows}->BHPR", q_BPHK, r_RHK)
-    return cut_rows(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
-
-
 # --- a layer ---------------------------------------------------------------------------------
-
-
-class AttentionView(NamedTuple):
-    """View that the queries of one stream have of the keys; the same in every layer.
-
-    Attributes:
-        visible: bool, broadcasts to [B, H, L, J].
-        is_other_segment: bool, likewise; the key is of another segment than the query.
-        slots_BP: the queries' positions; None: all L in order.
-    """
-
-    visible: jax.Array
-    is_other_segment: jax.Array
-    slots_BP: jax.Array | None = None
 
 
 class Distances(NamedTuple):
@@ -101,31 +55,22 @@ class Distances(NamedTuple):
     backward_B: jax.Array | None = None
 
 
-def make_views(mask: Mask, segments_BJ, L: int, slots_BP) -> tuple[list[AttentionView], Any]:
+def make_views(
+    mask: Mask, segments_BJ, L: int, slots_BP
+) -> tuple[list[AttentionView], AttentionView]:
     """Makes the views of all streams, and that of the last layer's one stream.
 
     Args:
         segments_BJ: of the memory's positions, then of the sequence's L.
         slots_BP: positions whose states are wanted; None: all.
     """
-    J = segments_BJ.shape[1]
-    M, segments_BL = J - L, segments_BJ[:, J - L :]
+    view = functools.partial(make_view, mask, L, segments_BJ.shape[1], segments_BJ=segments_BJ)
     # The content sees its own token, whatever the mask: as in the released code.
-    visible = mask.dense(L, J) | jnp.eye(L, J, M, dtype=bool)
-    content = AttentionView(visible[:, None], _compare(segments_BL, segments_BJ))
+    content = view(sees_itself=True)
     if slots_BP is None:
         return [content], content
-    seen = mask.dense(L, J, slots_BP)
-    if not mask.hides_slots:
-        seen |= jnp.arange(J) == slots_BP[..., None] + M
-    segments_BP = jnp.take_along_axis(segments_BL, slots_BP, axis=1)
-    last = AttentionView(seen[:, None], _compare(segments_BP, segments_BJ), slots_BP)
+    last = view(slots_BP=slots_BP, sees_itself=not mask.hides_slots)
     return [content, last] if mask.hides_slots else [content], last
-
-
-def _compare(segments_BL, segments_BJ):
-    """Returns True where segments of query and key differ, for all heads: [B, 1, L, J]."""
-    return (segments_BL[:, :, None] != segments_BJ[:, None, :])[:, None]
 
 
 def make_distances(
@@ -203,39 +148,27 @@ class Attention(nn.Module):
         k_BJHK, v_BJHK = (project(kv_BJD, w_DHK) for w_DHK in (self.wk_DHK, self.wv_DHK))
         k_BJHK, v_BJHK = (constrain_sharding(x, "BJHK") for x in (k_BJHK, v_BJHK))
         r = jnp.einsum("...RD,DHK->...RHK", distances.table, self.wr_DHK)
-        if distances.backward_B is not None:
-            # Both directions are projected once; a row then takes its own.
-            r = jnp.where(distances.backward_B[:, None, None, None], r[1], r[0])
-        return k_BJHK, v_BJHK, r
+        # Both directions are projected once; a row then takes its own.
+        return k_BJHK, v_BJHK, *share_rows(r, distances.backward_B)
 
-    def __call__(self, x_BLD, keys, view: AttentionView, shared_biases, L: int, *, train: bool):
-        """Attends to the keys of a sequence of L: [B, L, D].
+    def __call__(self, x_BLD, keys, view: AttentionView, shared_biases, *, train: bool):
+        """Attends to the keys: [B, L, D].
 
         Args:
             x_BLD: queries.
             keys: of `project_keys`.
             shared_biases: `Biases` of all layers; not read by a layer that has its own.
         """
-        k_BJHK, v_BJHK, r = keys
+        k_BJHK, v_BJHK, r, backward_B = keys
         content_HK, position_HK, segment_HK = self.biases() if self.untie_r else shared_biases
-        # Of the queries, K numbers each: their scores are J.
-        scale = self.K**-0.5
         q_BLHK = constrain_sharding(project(x_BLD, self.wq_DHK), "BLHK")
-
-        a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", (q_BLHK + content_HK) * scale, k_BJHK)
-        q_position_BLHK = (q_BLHK + position_HK) * scale
-        if view.slots_BP is None:
-            a_BHLJ += score_distances(q_position_BLHK, r, self.block)
-        else:
-            a_BHLJ += score_distances_at(q_position_BLHK, r, view.slots_BP, L)
         # A softmax ignores what a row has in common: only the segments' difference counts.
         other_HK = self.segment_SHK[1] - self.segment_SHK[0]
-        e_BHL = jnp.einsum("BLHK,HK->BHL", (q_BLHK + segment_HK) * scale, other_HK)
-        a_BHLJ += jnp.where(view.is_other_segment, e_BHL[..., None], 0)
-
-        p_BHLJ = softmax(a_BHLJ, view.visible, x_BLD.dtype)
-        p_BHLJ = self.drop(p_BHLJ, train=train)
-        o_BLHK = jnp.einsum("BHLJ,BJHK->BLHK", p_BHLJ, v_BJHK)
+        relative = RelativeTerms(
+            content_HK, position_HK, segment_HK, other_HK, r, backward_B, self.block
+        )
+        dropout = self.drop.make_key(train=train)
+        o_BLHK = attend(q_BLHK, k_BJHK, v_BJHK, view, relative, dropout)
         o_BLF = constrain_sharding(o_BLHK, "BLHK").reshape(*o_BLHK.shape[:2], -1)
         return dense(o_BLF, self.wo_HKD.reshape(-1, self.D))
 
@@ -291,10 +224,9 @@ class Block(nn.Module):
         # The memory stands before the sequence, as its text did.
         kv_BJD = h_BLD if memory_BMD is None else jnp.concatenate([memory_BMD, h_BLD], axis=1)
         keys = self.attention.project_keys(kv_BJD, distances)
-        L = h_BLD.shape[1]
 
         def apply(x_BLD, view: AttentionView):
-            a_BLD = self.attention(x_BLD, keys, view, shared_biases, L, train=train)
+            a_BLD = self.attention(x_BLD, keys, view, shared_biases, train=train)
             x_BLD = self.attention_norm(x_BLD + self.drop(a_BLD, train=train))
             return constrain_sharding(self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train)), "BLD")
 

@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.kernels.attention import AttentionMask, make_attention_mask
 from modules.kernels.unrolled_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.attention import Block, KVCache
 from modules.layers.norm import Norm
 from modules.layers.params import initializer
-from modules.masks import Mask
+from modules.masks import AttentionView, Mask, make_view
 
 
 class TransformerStack(nn.Module):
@@ -42,7 +41,7 @@ class TransformerStack(nn.Module):
     def setup(self):
         if self.norm == "pre":
             self.final_norm = Norm(self.epsilon)
-        example = jnp.zeros((1, 1, self.D), self.dtype), make_attention_mask(Mask(), 1)
+        example = jnp.zeros((1, 1, self.D), self.dtype), make_view(Mask(), 1)
         self.layers = layer_stack.init_layer_stack(
             self, "layers", self._block(), self.N, *example, train=False
         )
@@ -58,8 +57,8 @@ class TransformerStack(nn.Module):
             (states, states after each layer or None).
         """
         L = x_BLD.shape[1]
-        make_mask = functools.partial(make_attention_mask, mask, L, window=self.window)
-        layer = layer_stack.REMAT[self.remat](self._layer(make_mask(), train))
+        view = functools.partial(make_view, mask, L, window=self.window)
+        layer = layer_stack.REMAT[self.remat](self._layer(view(), train))
         stack = self._stack_inputs(train)
         execution: dict[str, Any] = dict(unroll=self.unroll, remat=self.remat)
 
@@ -75,7 +74,7 @@ class TransformerStack(nn.Module):
         x_BLD, _ = scan_layers(step, x_BLD, below, self.N - 1, **execution)
         top = jax.tree.map(lambda x: x[0], top)
         # Without remat: its backward pass comes first, before anything is computed again.
-        layer = self._layer(make_mask(slots_BP=slots_BP), train, slots_BP)
+        layer = self._layer(view(slots_BP=slots_BP), train, slots_BP)
         return self._norm(layer(x_BLD, top)), None
 
     def extend(self, x_BLD, positions_BL, mask: Mask, cache: KVCache, *, train: bool):
@@ -92,14 +91,12 @@ class TransformerStack(nn.Module):
             raise ValueError("a model reads on token by token under a causal mask of lengths alone")
         L, J = positions_BL.shape[1], cache.k_NBJHK.shape[2]
         # By position: what is not written yet stands behind every query.
-        visible = make_attention_mask(
-            Mask(is_causal=True), J, slots_BP=positions_BL, window=self.window
-        )
+        view = make_view(Mask(is_causal=True), J, slots_BP=positions_BL, window=self.window)
 
         def step(x_BLD, inputs):
             layer_inputs, k_BJHK, v_BJHK = inputs
             past = KVCache(k_BJHK, v_BJHK, cache.length_B)
-            x_BLD, past = self._layer(visible, train, cache=past)(x_BLD, layer_inputs)
+            x_BLD, past = self._layer(view, train, cache=past)(x_BLD, layer_inputs)
             return x_BLD, (past.k_NBJHK, past.v_NBJHK)
 
         inputs = (self._stack_inputs(train), cache.k_NBJHK, cache.v_NBJHK)
@@ -131,7 +128,7 @@ class TransformerStack(nn.Module):
         # GPT-3's layers are dense and banded by turns, the lowest dense.
         return self.layers, jnp.arange(self.N) % 2 == 1, rngs
 
-    def _layer(self, mask: AttentionMask, train: bool, slots_BP=None, cache=None):
+    def _layer(self, view: AttentionView, train: bool, slots_BP=None, cache=None):
         """Returns a function of states and of a layer's `_stack_inputs`; see `Block`."""
         block = self._block()
 
@@ -140,7 +137,7 @@ class TransformerStack(nn.Module):
             x_BLD, new = block.apply(
                 {"params": weights},
                 x_BLD,
-                mask.restrict_to_band(is_banded),
+                view.restrict_to_band(is_banded),
                 slots_BP,
                 cache,
                 train=train,

@@ -9,9 +9,9 @@ from flax import linen as nn
 
 from modules.kernels.unrolled_scan import scan_layers
 from modules.layers import layer_stack
-from modules.layers.relative_attention import AttentionView, Biases, Block, Distances
+from modules.layers.relative_attention import Biases, Block, Distances
 from modules.layers.segment_memory import update_memory
-from modules.masks import at
+from modules.masks import AttentionView, Mask, at, make_view
 
 
 class TwoStreamStack(nn.Module):
@@ -147,7 +147,7 @@ class TwoStreamStack(nn.Module):
     def _block_example(self) -> tuple[Any, ...]:
         """Returns the smallest arguments of a block, to make its parameters with."""
         x_BLD = jnp.zeros((1, 1, self.D), self.dtype)
-        seen = jnp.ones((1, 1, 1, 1), bool)
+        view = make_view(Mask(), 1, segments_BJ=jnp.zeros((1, 1), jnp.int32))
         shared_biases = None if self.untie_r else (jnp.zeros((self.H, self.K), self.dtype),) * 3
         distances = Distances(jnp.zeros((2, self.D), self.dtype))
-        return x_BLD, [x_BLD], [AttentionView(seen, seen)], None, distances, shared_biases
+        return x_BLD, [x_BLD], [view], None, distances, shared_biases

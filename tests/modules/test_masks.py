@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.masks import Mask, count_lengths
+from modules.masks import Mask, count_lengths, make_view
 from pretrain.objectives import corruption
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "fixtures" / "golden.json").read_text())
@@ -159,3 +159,37 @@ def test_lengths_are_counted_of_rows_padded_at_their_end_alone():
     assert count_lengths(np.arange(4) < [[4], [0], [3]]).tolist() == [4, 0, 3]
     with pytest.raises(ValueError, match=r"text behind padding: give Mask\(valid_BL"):
         count_lengths(np.array([[False, True]]))
+
+
+# --- as attention takes it -------------------------------------------------------------------
+
+VIEW_L, VIEW_M = 8, 2
+VIEW_SLOTS = np.array([[7, 0, 3], [4, 4, 2]])
+
+
+@pytest.mark.parametrize("banded", [False, True])
+@pytest.mark.parametrize("slots_BP", [None, VIEW_SLOTS])
+def test_a_banded_layer_sees_the_last_positions_alone(banded, slots_BP):
+    view = make_view(Mask(is_causal=True), VIEW_L, slots_BP=slots_BP, window=3)
+    i_BL1 = np.arange(VIEW_L)[None, :, None] if slots_BP is None else slots_BP[..., None]
+    near = np.arange(VIEW_L) > i_BL1 - (3 if banded else VIEW_L)
+    seen = view.restrict_to_band(jnp.array(banded)).visible
+    np.testing.assert_array_equal(seen[:, 0], near & (np.arange(VIEW_L) <= i_BL1))
+
+
+def test_queries_see_themselves_and_whose_segment_is_another_behind_a_memory():
+    hides_all = Mask(visible_BLJ=jnp.zeros((1, 1, VIEW_M + VIEW_L), bool))
+    segments_BJ = np.random.default_rng(0).integers(0, 3, (2, VIEW_M + VIEW_L))
+    view = make_view(
+        hides_all,
+        VIEW_L,
+        VIEW_M + VIEW_L,
+        slots_BP=VIEW_SLOTS,
+        segments_BJ=segments_BJ,
+        sees_itself=True,
+    )
+    for b, p in np.ndindex(2, 3):
+        place = VIEW_M + VIEW_SLOTS[b, p]
+        assert np.flatnonzero(view.visible[b, 0, p]) == [place]
+        other = segments_BJ[b, place] != segments_BJ[b]
+        np.testing.assert_array_equal(view.is_other_segment[b, 0, p], other)

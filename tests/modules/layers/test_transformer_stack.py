@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from modules.heads import language_model
-from modules.kernels.attention import make_attention_mask
 from modules.layers.attention import Block
 from modules.layers.params import zeros
-from modules.masks import Mask
+from modules.masks import Mask, make_view
 from tests.support import transformer_inputs as cases
 from tests.support.arrays import draw
 from tests.support.compiler import quick_jit
@@ -71,12 +70,12 @@ def test_a_block_drops_from_the_two_sums_it_makes_and_nowhere_else(silent):
     params = jax.tree.map(lambda x: x[0], cases.draw(cases.tiny(N=1, **cases.GPT2))["layers"])
     for name in {"attention": ("wo_HKD", "bo_D"), "ffn": ("wo_FD", "bo_D")}[silent]:
         params[silent] |= {name: jnp.zeros_like(params[silent][name])}
-    x_BLD, mask = draw(B, L, 16), make_attention_mask(Mask(is_causal=True), L)
+    x_BLD, view = draw(B, L, 16), make_view(Mask(is_causal=True), L)
     rates = dict(dropout=0.5, attention_dropout=0.0)
     inits = dict(kernel_init=zeros, output_init=zeros)
     fields = dict(H=2, K=8, F=24, pre_norm=True, activation="gelu", epsilon=1e-5, dtype="float32")
     apply = functools.partial(
-        Block(**fields, **rates, **inits).apply, {"params": params}, x_BLD, mask
+        Block(**fields, **rates, **inits).apply, {"params": params}, x_BLD, view
     )
     both = quick_jit(lambda: [apply(train=t, rngs=RNGS)[0] - x_BLD for t in (False, True)])
     whole, dropped = (np.asarray(x) for x in both())

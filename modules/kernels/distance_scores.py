@@ -1,0 +1,95 @@
+"""Scores of queries with the distances to their keys (Dai et al. 2019, arXiv 1901.02860).
+
+A distance is query minus key: how far back the key lies.  Tables of distances run from the
+furthest back, M + L - 1 (the last query and the first of M + L keys), down to -L, which no pair
+has but which rounds R to M + 2L and lets every shift be a change of row length.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from modules.activation_sharding import choose_form
+from modules.kernels import relative_shift
+from modules.kernels.relative_shift import cut_rows
+
+
+class RelativeTerms(NamedTuple):
+    """Terms of a score beside that of a query and a key (Dai et al. 2019, Yang et al. 2019).
+
+    Attributes:
+        content_HK, position_HK, segment_HK: added to a query before it meets a key, the distance
+            to it, its segment.
+        other_HK: what a key of another segment answers; one of the same segment answers 0.
+        r: distances, projected: [R, H, K], [2, R, H, K] by direction or [B, R, H, K] by row, from
+            the furthest back, M + L - 1, down to -L.
+        backward_B: which of the two directions a row reads; None: there is one, or a table a row.
+        block: query rows whose distances are scored together.
+    """
+
+    content_HK: jax.Array
+    position_HK: jax.Array
+    segment_HK: jax.Array
+    other_HK: jax.Array
+    r: jax.Array
+    backward_B: jax.Array | None = None
+    block: int = 128
+
+
+def reference(q_BPHK, r, slots_BP, L: int):
+    """Computes `score_distances_at` by a gather, with the gradient of autodiff."""
+    raw_BHPR = _score_all(q_BPHK, r)
+    return relative_shift.reference(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
+
+
+def score_distances(q_BLHK, r_RHK, block: int = 128):
+    """Scores every query with its distance to each of the J = R - L keys: [B, H, L, J].
+
+    Args:
+        q_BLHK: queries, whose positions are those of the last L keys.
+        r_RHK: distances, projected; or r_BRHK where they differ by example.
+        block: rows taken together, if that divides L.
+    """
+    B, L, H, K = q_BLHK.shape
+    axis = r_RHK.ndim - 3
+    J, b = r_RHK.shape[axis] - L, block if L % block == 0 else L
+    # Row i needs the J distances from L - 1 - i on, so all rows together need scores with all R.
+    # Taken in blocks, b rows need only J + b of them, those of the first block from L - b on.
+    windows = [jax.lax.slice_in_dim(r_RHK, s, s + J + b, axis=axis) for s in range(L - b, -1, -b)]
+    rows = "BcWHK" if axis else "cWHK"
+    q = q_BLHK.reshape(B, L // b, b, H, K)
+    raw = jnp.einsum(f"BcbHK,{rows}->BHcbW", q, jnp.stack(windows, axis))
+    # Read as rows that are one entry shorter, each row begins one entry further on: a reshape
+    # where a gather would cost a pass over memory.
+    flat = raw.reshape(B, H, L // b, b * (J + b))[..., b - 1 : b - 1 + b * (J + b - 1)]
+    return flat.reshape(B, H, L, J + b - 1)[..., :J]
+
+
+def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
+    """Computes the rows of `score_distances` at positions of a sequence of L: [B, H, P, J]."""
+    # Few slots meet all R distances: blocks would need their rows in order.
+    raw_BHPR = _score_all(q_BPHK, r_RHK)
+    return cut_rows(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
+
+
+def _score_all(q_BPHK, r):
+    return jnp.einsum(f"BPHK,{'BRHK' if r.ndim == 4 else 'RHK'}->BHPR", q_BPHK, r)
+
+
+def choose_rows(r, backward_B):
+    """Takes each row's direction of [2, R, H, K]: [B, R, H, K]; what is of one is left so."""
+    return r if backward_B is None else jnp.where(backward_B[:, None, None, None], r[1], r[0])
+
+
+def share_rows(r, backward_B):
+    """Returns distances and directions as the streams of a layer share them."""
+    return choose_form(FORMS)(r, backward_B)
+
+
+def _choose_once(r, backward_B):
+    return choose_rows(r, backward_B), None
+
+
+# Where products take a row's own distances, all streams share one choice.
+FORMS = {"default": _choose_once}

@@ -1,0 +1,63 @@
+"""A query meets the distance to its key, whatever the shift is made of."""
+
+import numpy as np
+import pytest
+
+from modules.kernels import distance_scores, relative_shift
+from tests.support.kernel_cases import Case, assert_is_reference, every_form
+
+B, H, K, M = 2, 3, 4, 5
+
+
+def draw(L, seed=0, by_example=False):
+    rng = np.random.default_rng(seed)
+    rows = (B, M + 2 * L) if by_example else (M + 2 * L,)
+    q_BLHK = rng.normal(0, 1, (B, L, H, K)).astype(np.float32)
+    return q_BLHK, rng.normal(0, 1, (*rows, H, K)).astype(np.float32)
+
+
+def pair_by_pair(q_BLHK, r):
+    """Row 0 of the table is distance M + L - 1; each further row is one less."""
+    L = q_BLHK.shape[1]
+    r_BRHK = np.broadcast_to(r, (B, *r.shape[-3:]))
+    scores = np.zeros((B, H, L, M + L))
+    for b, h, i, j in np.ndindex(*scores.shape):
+        distance = (M + i) - j
+        scores[b, h, i, j] = q_BLHK[b, i, h] @ r_BRHK[b, (M + L - 1) - distance, h]
+    return scores
+
+
+@pytest.mark.parametrize("by_example", [False, True])
+@pytest.mark.parametrize(("L", "block"), [(6, 128), (6, 3), (6, 2), (6, 1), (7, 3), (1, 1)])
+def test_every_pair_meets_its_distance_in_blocks_of_any_size(L, block, by_example):
+    q_BLHK, r = draw(L, by_example=by_example)
+    found = distance_scores.score_distances(q_BLHK, r, block)
+    np.testing.assert_allclose(found, pair_by_pair(q_BLHK, r), atol=1e-5)
+
+
+@pytest.mark.parametrize("by_example", [False, True])
+def test_slots_are_rows_of_the_whole_in_any_order_and_repeated(by_example):
+    q_BLHK, r = draw(6, by_example=by_example)
+    slots_BP = np.array([[5, 0, 3, 3], [2, 5, 1, 0]])
+    q_BPHK = np.take_along_axis(q_BLHK, slots_BP[..., None, None], axis=1)
+    rows = np.take_along_axis(pair_by_pair(q_BLHK, r), slots_BP[:, None, :, None], axis=2)
+    np.testing.assert_allclose(
+        distance_scores.score_distances_at(q_BPHK, r, slots_BP, 6), rows, atol=1e-5
+    )
+
+
+SLOTS_BP = np.random.default_rng(0).integers(0, 6, (8, 2))
+CASE = Case(
+    lambda a: distance_scores.score_distances_at(a["q_BPHK"], a["r_RHK"], SLOTS_BP, 6),
+    lambda a: distance_scores.reference(a["q_BPHK"], a["r_RHK"], SLOTS_BP, 6),
+    {
+        "q_BPHK": np.random.default_rng(1).normal(size=(8, 2, 2, 4)),
+        "r_RHK": np.random.default_rng(2).normal(size=(16, 2, 4)),
+    },
+    (distance_scores, relative_shift),
+)
+
+
+@every_form(CASE)
+def test_values_and_gradients_are_the_reference_s(form, devices, monkeypatch):
+    assert_is_reference(CASE, form, devices, monkeypatch)
