@@ -70,14 +70,10 @@ def main(config: ConfigDict) -> None:
 
 def contenders(config: ConfigDict):
     """Yields ours, the ceiling and the peers, each started when the one before is warm."""
-    recipe = json.loads(config.to_json_best_effort())
-    # A schedule costs no time, and without one a few steps show that the loss falls.
-    recipe["optim"] |= {"warmup": 0, "decay": "constant"}
-    is_task = "task" in recipe
-    recipe = sections.resolve_task(recipe) if is_task else recipe
+    recipe = sections.freeze_recipe(config)
     settings = {"recipe": recipe, "threads": THREADS.value}
     model = recipe["model"]["name"]
-    named = model if is_task or model == "awd_lstm" else recipe["objective"]["name"]
+    named = model if "task" in recipe or model == "awd_lstm" else recipe["objective"]["name"]
     module, variants = peers_of(named) if PEER.value else ("", ())
     yield Player("ours", "benchmarks.contest.ours", settings)
     yield Player("matmul", "benchmarks.contest.matmul", settings)

@@ -1,5 +1,6 @@
 """Measures the ceiling: products of large matrices on all devices, in the recipe's dtype."""
 
+import contextlib
 from typing import Any
 
 import jax
@@ -38,6 +39,9 @@ class MatMul:
 
     def peak_bytes(self) -> int:
         return worker.resident_peak()
+
+    def profile(self, folder: str) -> contextlib.AbstractContextManager:
+        return jax.profiler.trace(folder)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Runs our train step of a recipe, exactly as `pretrain.training.loop` does."""
 
+import contextlib
 import itertools
 from types import SimpleNamespace
 from typing import Any
@@ -78,6 +79,7 @@ class Ours:
             "parameters": sum(x.size for x in jax.tree.leaves(self.state.params)),
             "devices": jax.device_count(),
             "device": jax.devices()[0].device_kind,
+            "jax": jax.__version__,
         }
 
     def step(self) -> Any:
@@ -95,6 +97,9 @@ class Ours:
         # The allocator of a CPU keeps no statistics.
         stats = jax.local_devices()[0].memory_stats()
         return stats["peak_bytes_in_use"] if stats else worker.resident_peak()
+
+    def profile(self, folder: str) -> contextlib.AbstractContextManager:
+        return jax.profiler.trace(folder)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Player:
     Attributes:
         facts: the contender's own, with the figures of its `first` and its `warm` steps.
         rounds: the figures of each round, see `worker.time_steps`.
+        is_stopped: its time was over before it was done.
     """
 
     def __init__(
@@ -35,21 +37,23 @@ class Player:
         settings: dict[str, Any],
         python: str = sys.executable,
         keep_memory: bool = False,
+        seconds: float = 0,
     ):
         """Starts the process; returns when the contender is built and warm.
 
         Args:
             keep_memory: whether the process keeps freed memory; ours arranges that itself.
+            seconds: after which the process is stopped, whatever it does; 0: it is not.
 
         Raises:
-            UserError: the contender could not be built.
+            UserError: the contender could not be built, or was stopped.
         """
         threads = str(settings["threads"])
         # OpenMP's, PyTorch's and XLA's pools.
         pools = dict.fromkeys(("OMP_NUM_THREADS", "NPROC", "PJRT_NPROC"), threads)
         env = os.environ | pools | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
         env |= KEEP_MEMORY if keep_memory else {}
-        self.name, self.rounds = name, list[dict[str, Any]]()
+        self.name, self.rounds, self.is_stopped = name, list[dict[str, Any]](), False
         try:
             self.process = subprocess.Popen(
                 [python, "-m", module],
@@ -61,15 +65,27 @@ class Player:
             )
         except OSError as error:
             raise UserError(f"{name}: {python} does not start: {error.strerror}") from error
+        self.timer = threading.Timer(seconds, self._stop)
+        if seconds:
+            self.timer.start()
         self.facts = self._ask(json.dumps(settings))
 
     def run(self, steps: int) -> None:
         self.rounds.append(self._ask(str(steps)))
 
+    def profile(self, steps: int, folder: Path) -> None:
+        """Runs steps that count for nothing, and keeps their profile in a folder."""
+        self._ask(f"{steps} {folder.absolute()}")
+
     def close(self) -> None:
+        self.timer.cancel()
         # Killed: there is nothing to save.
         self.process.kill()
         self.process.communicate()
+
+    def _stop(self) -> None:
+        self.is_stopped = True
+        self.process.kill()
 
     def _ask(self, line: str) -> dict[str, Any]:
         assert self.process.stdin
@@ -82,7 +98,8 @@ class Player:
         if "wall" in answer or "first" in answer:
             return answer
         self.close()
-        raise UserError(f"{self.name}: {answer.get('error', 'its process ended, see above')}")
+        ended = "its time was over" if self.is_stopped else "its process ended, see above"
+        raise UserError(f"{self.name}: {answer.get('error', ended)}")
 
 
 def play(players: list[Player], rounds: int, steps: int) -> None:

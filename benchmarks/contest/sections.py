@@ -1,15 +1,25 @@
 """Completes sections of a recipe, so that PyTorch's side knows no default of ours."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from flax import linen as nn
+from ml_collections import ConfigDict
 
 import modules
 from modules.heads.classifier import Classifier
 from pretrain.training import optimizer
 from pretrain.training.schedules import Schedule
+
+
+def freeze_recipe(config: ConfigDict) -> dict[str, Any]:
+    """Returns a recipe as JSON has it, at its full learning rate from the first step on."""
+    recipe = json.loads(config.to_json_best_effort())
+    # A schedule costs no time, and without one a few steps show that the loss falls.
+    recipe["optim"] |= {"warmup": 0, "decay": "constant"}
+    return resolve_task(recipe) if "task" in recipe else recipe
 
 
 def resolve_fields(module: nn.Module) -> dict[str, Any]:

@@ -1,9 +1,10 @@
 """Serves a contender in a process of its own: builds it, warms it up, runs steps on request.
 
-The first line of its input is a JSON object of settings, every further line a number of steps;
-each is answered by one line of JSON.
+The first line of its input is a JSON object of settings, every further line a number of steps,
+perhaps with the folder for their profile; each is answered by one line of JSON.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -38,6 +39,9 @@ class Contender(Protocol):
     def peak_bytes(self) -> int:
         """Returns the peak of the device's memory, or of this process on a CPU."""
 
+    def profile(self, folder: str) -> contextlib.AbstractContextManager:
+        """Keeps a profile of what runs meanwhile in a folder."""
+
 
 def serve(build: Callable[[dict[str, Any]], Contender]) -> None:
     """Builds the contender of the settings and runs it until the input ends."""
@@ -55,7 +59,10 @@ def serve(build: Callable[[dict[str, Any]], Contender]) -> None:
         raise
     answer({**contender.facts, "first": first, "warm": warm})
     for line in sys.stdin:
-        answer(time_steps(contender, int(line)))
+        steps, _, folder = line.strip().partition(" ")
+        with contender.profile(folder) if folder else contextlib.nullcontext():
+            figures = time_steps(contender, int(steps))
+        answer(figures)
 
 
 def time_steps(contender: Contender, steps: int) -> dict[str, Any]:

@@ -5,6 +5,8 @@ It needs torch, which may live under a Python of its own: nothing here or below 
 
 import contextlib
 import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,12 +29,20 @@ class Peer:
         # As many as ours has: the runner sets the same for XLA.
         torch.set_num_threads(settings["threads"])
         torch.manual_seed(recipe["seed"])
+        # Products of float32 take a GPU's TF32, as those of JAX do.
+        torch.set_float32_matmul_precision("high")
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model = self.network(recipe).to(self.device).train()
-        self.adam = adam(self.model, fused=self.fused, **recipe["optim"])
-        self.clip, self.cast = recipe["optim"]["clip"], cast(self.device, recipe["model"]["dtype"])
+        self.rule = RULES[recipe["optim"]["name"]](self.model, self.fused, **recipe["optim"])
+        self.clip = recipe["optim"]["clip"]
+        self.cast = cast(self.device, settings.get("dtype") or recipe["model"]["dtype"])
         self.batches = itertools.cycle(self.make_batches(recipe))
-        self.facts = {"parameters": sum(p.numel() for p in self.model.parameters())}
+        mode = settings.get("compile")
+        self.compute = torch.compile(self.losses, mode=mode) if mode else self.losses
+        self.facts = {
+            "parameters": sum(p.numel() for p in self.model.parameters()),
+            "torch": torch.__version__,
+        }
 
     def network(self, recipe: dict[str, Any]) -> torch.nn.Module:
         """Builds the recipe's model."""
@@ -58,14 +68,14 @@ class Peer:
         ]
 
     def step(self) -> Any:
-        self.adam.zero_grad(set_to_none=True)  # the quicker way, PyTorch's default
+        self.rule.zero_grad(set_to_none=True)  # the quicker way, PyTorch's default
         with self.cast:
-            losses = self.losses(next(self.batches))
+            losses = self.compute(next(self.batches))
         # Only the forward pass is cast: backward uses the types of the forward pass.
         sum(losses).backward()
         if self.clip:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip)
-        self.adam.step()
+        self.rule.step()
         return losses[0].detach()  # float() would wait for the device
 
     def finish(self) -> None:
@@ -80,6 +90,13 @@ class Peer:
             return torch.cuda.max_memory_allocated()
         return worker.resident_peak()
 
+    @contextlib.contextmanager
+    def profile(self, folder: str) -> Iterator[None]:
+        with torch.profiler.profile() as profile:
+            yield
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        profile.export_chrome_trace(str(Path(folder) / "trace.json.gz"))
+
 
 def serve(variants: dict[str, type[Peer]]) -> None:
     """Serves the variant that the settings name."""
@@ -88,8 +105,8 @@ def serve(variants: dict[str, type[Peer]]) -> None:
 
 def adam(
     model: torch.nn.Module,
-    *,
     fused: bool,
+    *,
     lr: float,
     b1: float,
     b2: float,
@@ -108,12 +125,23 @@ def adam(
     )
 
 
+def adagrad(
+    model: torch.nn.Module, fused: bool, *, lr: float, initial_accumulator: float, **_: Any
+) -> torch.optim.Optimizer:
+    """Builds Adagrad (Duchi et al. 2011), of which GPUs have no form of a single kernel."""
+    first = dict(initial_accumulator_value=initial_accumulator)
+    return torch.optim.Adagrad(model.parameters(), lr=lr, foreach=fused or None, **first)
+
+
+RULES: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": adam, "adagrad": adagrad}
+
+
 def cast(device: str, dtype: str) -> contextlib.AbstractContextManager:
-    """Returns the context of the recipe's compute type."""
+    """Returns the context of a compute type."""
     # Parameters stay in float32, as ours do.
-    if dtype == "bfloat16":
-        return torch.autocast(device, torch.bfloat16)
-    return contextlib.nullcontext()
+    if dtype == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device, getattr(torch, dtype))
 
 
 def check_heads(*, D: int, H: int, K: int, **_: Any) -> None:

@@ -95,13 +95,20 @@ class Gathered(Shipped):
             config.hidden_act = "gelu_pytorch_tanh"  # the same function in one kernel
         return config
 
+    def tensors(
+        self, recipe: dict[str, Any], batch: dict[str, np.ndarray], seed: int
+    ) -> dict[str, np.ndarray]:
+        tensors = super().tensors(recipe, batch, seed)
+        # Looked for on the host: a GPU would have to say how many there are.
+        return tensors | {"picked_P": np.flatnonzero(tensors["labels"] != IGNORED)}
+
     def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        targets = ("labels", "next_sentence_label")
+        targets = ("labels", "next_sentence_label", "picked_P")
         out = self.model.bert(**{name: x for name, x in batch.items() if name not in targets})
-        picked_BL = batch["labels"] != IGNORED
         # Gathered before the head, whose product with V is the largest of the model.
-        logits_PV = self.model.cls.predictions(out.last_hidden_state[picked_BL])
-        losses = [cross_entropy(logits_PV, batch["labels"][picked_BL])]
+        h_PD = out.last_hidden_state.flatten(0, 1)[batch["picked_P"]]
+        logits_PV = self.model.cls.predictions(h_PD)
+        losses = [cross_entropy(logits_PV, batch["labels"].flatten()[batch["picked_P"]])]
         if "next_sentence_label" in batch:
             logits_B2 = self.model.cls.seq_relationship(out.pooler_output)
             losses.append(cross_entropy(logits_B2, batch["next_sentence_label"]))

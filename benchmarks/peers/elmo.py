@@ -6,6 +6,7 @@ nnlstm  nn.LSTM with a projection for each direction and layer: quicker, and wit
 Both carry their states from batch to batch and never clear them; AdamW in one kernel.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Cells(base.Peer):
         self.states = None
 
     def network(self, recipe: dict[str, Any]) -> nn.Module:
+        self.samples = recipe["objective"].get("samples", 0)
         return BiLM(self.layer, **recipe["model"])
 
     def tensors(
@@ -36,8 +38,11 @@ class Cells(base.Peer):
         return {"read": read.astype(np.int64), "next_BZL": batch["next_BZL"].astype(np.int64)}
 
     def losses(self, batch: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        logits_BZLV, self.states = self.model(batch["read"], self.states)
-        return [functional.cross_entropy(logits_BZLV.flatten(0, 2), batch["next_BZL"].flatten())]
+        h_BZLD, self.states = self.model(batch["read"], self.states)
+        h_RD, next_R = h_BZLD.flatten(0, 2), batch["next_BZL"].flatten()
+        if self.samples:
+            return [sampled_cross_entropy(h_RD, next_R, self.model.softmax, self.samples)]
+        return [functional.cross_entropy(self.model.softmax(h_RD), next_R)]
 
 
 class BiLM(nn.Module):
@@ -81,7 +86,26 @@ class BiLM(nn.Module):
                 # Detached: gradients end at the batch, as ours do.
                 new.append([x.detach() for x in state])
             outputs.append(x_BLD)
-        return self.softmax(self.dropout(torch.stack(outputs, 1))), new
+        return self.dropout(torch.stack(outputs, 1)), new
+
+
+def sampled_cross_entropy(
+    h_RD: torch.Tensor, next_R: torch.Tensor, softmax: nn.Linear, samples: int
+) -> torch.Tensor:
+    """Computes the loss against ids of one draw for all rows (Jean et al. 2015, section 3).
+
+    Ids come by Zipf's law and perhaps twice, where TensorFlow draws until all differ: quicker.
+    """
+    size = math.log(softmax.out_features + 1)
+    ids_S = torch.exp(torch.rand(samples, device=h_RD.device) * size).long() - 1
+    ids_S = ids_S.clamp(max=softmax.out_features - 1)  # where rounding leads beyond
+    chance_S = torch.log((ids_S + 2) / (ids_S + 1)) / size
+    others_RS = h_RD @ softmax.weight[ids_S].T + softmax.bias[ids_S]
+    others_RS = others_RS.float() - torch.log(samples * chance_S)
+    # An id that is the answer is no wrong one.
+    others_RS = others_RS.masked_fill(ids_S == next_R[:, None], -1e9)
+    true_R = (h_RD * softmax.weight[next_R]).sum(1) + softmax.bias[next_R]
+    return (torch.logaddexp(true_R.float(), others_RS.logsumexp(1)) - true_R).mean()
 
 
 def embedding(V: int, D: int, *, inputs: str, **fields: Any) -> nn.Module:

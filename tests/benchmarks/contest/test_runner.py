@@ -20,3 +20,8 @@ def test_a_contender_that_cannot_be_built_says_why():
         runner.Player("ours", "benchmarks.contest.ours", {"threads": 1})
     with pytest.raises(UserError, match="no-such-python does not start"):
         runner.Player("peer", "benchmarks.peers.xlnet", {"threads": 1}, "no-such-python")
+
+
+def test_a_contender_is_stopped_when_its_time_is_over():
+    with pytest.raises(UserError, match="matmul: its time was over"):
+        runner.Player("matmul", "benchmarks.contest.matmul", {"threads": 1}, seconds=0.01)
