@@ -141,7 +141,7 @@ def tabulate(contests: Mapping[str, Contest], folder: Path) -> Iterator[str]:
             yield f"{contest.recipe}  {changes}".rstrip()
             yield f"{'':{WIDTH}}{table.HEAD}   times ours"
             first = results.get(contest.entries[0].name, {})
-            yield from (format_result(x, found, first, ceiling) for x, found in results.items())
+            yield from (format_result(x, y, first, ceiling) for x, y in results.items())
 
 
 def format_result(name: str, result: dict, first: dict, ceiling: dict) -> str:

@@ -17,6 +17,7 @@ from tests.support.tiny_runs import ROOT
 MAINS = {
     "benchmarks.data": 0,
     "benchmarks.embed": 0,
+    "benchmarks.gpu": 1,
     "benchmarks.language_model_twin": 0,
     "benchmarks.predict": 1,
     "benchmarks.step": 0,
