@@ -90,12 +90,17 @@ class Peer:
             return torch.cuda.max_memory_allocated()
         return worker.resident_peak()
 
-    @contextlib.contextmanager
-    def profile(self, folder: str) -> Iterator[None]:
-        with torch.profiler.profile() as profile:
-            yield
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        profile.export_chrome_trace(str(Path(folder) / "trace.json.gz"))
+    def profile(self, folder: str) -> contextlib.AbstractContextManager:
+        return keep_profile(folder)
+
+
+@contextlib.contextmanager
+def keep_profile(folder: str) -> Iterator[None]:
+    """Keeps a profile of the block in a folder, as Chrome and Perfetto show it."""
+    with torch.profiler.profile() as profile:
+        yield
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    profile.export_chrome_trace(str(Path(folder) / "trace.json.gz"))
 
 
 def serve(variants: dict[str, type[Peer]]) -> None:

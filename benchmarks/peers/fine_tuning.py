@@ -4,6 +4,7 @@ plain   nn.Embedding, nn.Conv1d or nn.LSTM on packed rows, rows padded as ours, 
 fast    rows padded to the longest of the batch, and PyTorch's quickest form of everything
 """
 
+import contextlib
 import itertools
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from benchmarks.contest import synthetic_data, synthetic_rows, worker
-from benchmarks.peers import twin
+from benchmarks.peers import base, twin
 from benchmarks.peers.classifier import Classifier
 from benchmarks.peers.updates import Update
 
@@ -59,6 +60,9 @@ class Plain:
 
     def peak_bytes(self) -> int:
         return worker.resident_peak()
+
+    def profile(self, folder: str) -> contextlib.AbstractContextManager:
+        return base.keep_profile(folder)
 
 
 class Fast(Plain):
