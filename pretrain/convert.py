@@ -6,7 +6,7 @@
     python -m pretrain.convert --source=hub:google-bert/bert-base-uncased --workdir=runs/bert-base
     python -m pretrain.convert --workdir=runs/mine --out=mine-hf --push=me/mine --license=mit
 
-The first makes a run of a folder with published weights of BERT, XLNet, GPT-1, GPT-2 or ELMo; the
+The first makes a run of a folder with published weights of BERT, RoBERTa, XLNet, GPT or ELMo; the
 second writes a run's weights for other tools, as Hugging Face's by default; the third a folder that
 sentence-transformers loads, too.  Each prints what became of every array, and leaves nothing
 half-made.
@@ -33,7 +33,9 @@ LICENSE = flags.DEFINE_string(
     "license", "", "Licence of the weights that are written, for their card, as apache-2.0."
 )
 OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
-SYSTEM = flags.DEFINE_string("system", "", "Whose release: bert, gpt, xlnet, elmo, or a module.")
+SYSTEM = flags.DEFINE_string(
+    "system", "", "Whose release: bert, roberta, gpt, xlnet, elmo, awd_lstm, or a module."
+)
 KIND = flags.DEFINE_string("kind", "", "Of release: hugging_face, tensorflow, npz, hdf5, ...")
 DTYPE = flags.DEFINE_enum(
     "dtype", None, exporter.DTYPES, "Of what is written; default: as it came in."

@@ -234,7 +234,7 @@ def assemble(
     Raises:
         UserError: a number is too large for its type.
     """
-    array = np.empty(spec.shape, spec.dtype)
+    array = np.zeros(spec.shape, spec.dtype)  # some entries may be nobody's
     for link in links:
         with np.errstate(over="ignore"):  # seen below
             link.write(array, ours[link.ours][link.at])

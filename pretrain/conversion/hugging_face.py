@@ -18,7 +18,6 @@ GPT = {
     "num_hidden_layers": "n_layer",
 }
 ALIASES: dict[str, Mapping[str, str]] = {  # by model_type: other names that their code takes
-    "bert": {},
     "gpt2": GPT,
     "openai-gpt": GPT,
     "xlnet": {
@@ -57,8 +56,9 @@ def read_config(source: Source, model_type: str) -> dict[str, Any]:
     """
     given = source.read_json("config.json")
     # Newer files repeat a number under its general name: both are taken, if they agree.
-    config = {name: value for name, value in given.items() if name not in ALIASES[model_type]}
-    for alias, name in ALIASES[model_type].items():
+    aliases = ALIASES.get(model_type, {})
+    config = {name: value for name, value in given.items() if name not in aliases}
+    for alias, name in aliases.items():
         if alias in given and config.setdefault(name, given[alias]) != given[alias]:
             raise UserError(
                 f"{source.folder / 'config.json'}: {alias} is {given[alias]!r} and {name} is "

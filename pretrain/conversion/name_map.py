@@ -9,7 +9,8 @@ along Q is our wq_DHK of that layer.  Our axes are the letters of our name, or b
 the form, as in "OI -> IO".  {n} counts layers and {z} directions, which lead in ours; an array
 that holds all layers has no {n}, and its form says where they are: "NHK -> NHK".  Entries of an
 axis in another order are axes in one on both sides, as "(FJ)U -> (JF)U", of which "F=/2 J=/2" says
-how many entries each has.
+how many entries each has.  "L+2" says that theirs has two entries more, before all others, which
+nothing reads: they are zeros where it is written.
 """
 
 import dataclasses
@@ -39,6 +40,7 @@ class Link(NamedTuple):
     # ("Q", 0, 3): the first of three; ("Q", None, 3): all three
     pick: tuple[tuple[str, int | None, int], ...] = ()
     at: tuple[int, ...] = ()  # where in ours
+    skip: tuple[tuple[str, int], ...] = ()  # ("L", 2): entries of theirs that nothing reads
 
     def read(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Returns the part of their array as ours has it; `shape` is of our part."""
@@ -53,19 +55,27 @@ class Link(NamedTuple):
     def _view(self, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Views the part of their array in our order, with an axis for each letter."""
         theirs, ours = _parse_form(self.form)
-        sizes = self._sizes(shape)
+        sizes = self._their_sizes(shape)
         flat = [letter for group in theirs for letter in group]
         # Letters in parentheses are one axis of theirs; apart, some entries of one can be picked.
         x = x.reshape([sizes[letter] for letter in flat])
-        picked = {letter: which for letter, which, _ in self.pick if which is not None}
-        x = x[tuple(picked.get(letter, 0 if letter == "1" else slice(None)) for letter in flat)]
-        left = [letter for letter in flat if letter not in picked and letter != "1"]
+        picked: dict[str, Any] = {
+            letter: which for letter, which, _ in self.pick if which is not None
+        }
+        gone = {*picked, "1"}
+        picked |= {"1": 0, **{letter: slice(count, None) for letter, count in self.skip}}
+        x = x[tuple(picked.get(letter, slice(None)) for letter in flat)]
+        left = [letter for letter in flat if letter not in gone]
         return x.transpose([left.index(letter) for group in ours for letter in group])
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Returns the shape of their array, where our part has this one."""
-        sizes = self._sizes(shape)
+        sizes = self._their_sizes(shape)
         return tuple(math.prod(sizes[x] for x in group) for group in _parse_form(self.form)[0])
+
+    def _their_sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
+        sizes = self._sizes(shape)
+        return sizes | {letter: sizes[letter] + count for letter, count in self.skip}
 
     def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
         # Of several letters in one axis of ours `pick` gives the sizes.
@@ -89,8 +99,15 @@ def expand_rows(rows: Rows, shapes: Shapes) -> list[Link]:
         counted = [letter for letter in "nz" if f"{{{letter}}}" in theirs]
         for at in np.ndindex(*shapes[ours][: len(counted)]):
             name = theirs.format(**dict(zip(counted, at, strict=True)))
-            links.append(Link(name, ours, form, tuple(_parse_picks(*pick)), at))
+            links.append(
+                Link(name, ours, form, tuple(_parse_picks(*pick)), at, tuple(_parse_skips(*pick)))
+            )
     return links
+
+
+def _parse_skips(text: str = "") -> Iterable[tuple[str, int]]:
+    # ("L", 2) of "L+2".
+    return [(letter, int(count)) for letter, count in re.findall(r"(\w)\+(\d+)", text)]
 
 
 def _parse_picks(text: str = "") -> Iterable[tuple[str, int | None, int]]:

@@ -17,14 +17,21 @@ import numpy as np
 from finetune import job
 from pretrain.checkpoint import named_leaves, streaming_writer
 from pretrain.conversion import exporter
-from pretrain.data.tokenizers import wordpiece
+from pretrain.data.tokenizers import roberta_bpe, wordpiece
 from pretrain.runtime import run_config
 from pretrain.runtime.json_files import write_json
-from tests.support import array_mapping, bert_release, tokenizer_data, transformer_inputs
+from tests.support import (
+    array_mapping,
+    bert_release,
+    imported_release,
+    tokenizer_data,
+    transformer_inputs,
+)
 
 L = 16
 WIDTHS = dict(D=16, H=2, K=8, N=2)
 BERT = dict(name="transformer", **WIDTHS, F=24, L=L, **transformer_inputs.BERT)
+ROBERTA = BERT | dict(S=1, pooler=False)
 XLNET = dict(name="two_stream", **WIDTHS, F=24, M=0, untie_r=True)
 CLASSIFY = dict(name="classify", labels=["no", "maybe", "yes"])
 TASKS: dict[str, dict[str, Any]] = {
@@ -39,6 +46,7 @@ TASKS: dict[str, dict[str, Any]] = {
 SYSTEMS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "bert": ("bert", BERT, ["classify", "regress", "choice", "tag", "span"]),
     "bert_bare": ("bert", BERT | dict(pooler=False), ["classify"]),
+    "roberta": ("roberta", ROBERTA, ["classify", "choice", "tag", "span"]),
     "xlnet": ("xlnet", XLNET, ["classify", "choice", "tag", "span", "conditional"]),
 }
 CASES = [(system, task) for system, (_, _, tasks) in SYSTEMS.items() for task in tasks]
@@ -56,8 +64,11 @@ EXAMPLES |= dict(regress=EXAMPLES["classify"], conditional=EXAMPLES["span"])
 
 
 def build_tokenizer(text_format: str):
-    kinds = dict(bert=lambda: wordpiece.Tokenizer(bert_release.PIECES))
-    return kinds.get(text_format, tokenizer_data.unigram)()
+    if text_format == "roberta":
+        folder = imported_release.FIXTURES / "roberta"
+        return roberta_bpe.Tokenizer.read(folder / "vocab.json", folder / "merges.txt")
+    is_bert = text_format == "bert"
+    return wordpiece.Tokenizer(bert_release.PIECES) if is_bert else tokenizer_data.unigram()
 
 
 def write_run(system: str, task: str, workdir: pathlib.Path):

@@ -1,6 +1,5 @@
 """BERT's releases (Devlin et al. 2018): Google's TensorFlow checkpoints, and Hugging Face's."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,16 @@ from typing import Any
 from modules.backbones.transformer import Backbone
 from pretrain.conversion import config_fields as fields
 from pretrain.conversion import hugging_face
-from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
+from pretrain.conversion.name_map import Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source, bert_tokenizer
+from pretrain.conversion.systems.bert_family import (
+    DEFAULTS,
+    POOLER,
+    TENSORFLOW,
+    build_config,
+    list_torch_rows,
+    read_model,
+)
 from pretrain.conversion.task_heads import Heads, list_row_heads, list_token_heads, own_layer
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.run import Run
@@ -22,21 +29,6 @@ KINDS = {
     "hugging_face": Kind("safetensors", "config.json", model_type="bert"),
 }
 TEXT_FORMAT = "bert"
-DEFAULTS = dict(  # of what a file does not say
-    # What tf.contrib.layers.layer_norm has, and no field of Google's file says.
-    layer_norm_eps=1e-12,
-    hidden_dropout_prob=0.1,
-    attention_probs_dropout_prob=0.1,
-    initializer_range=0.02,
-)
-ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
-
-LAYERS = "backbone/layers/"
-ATTENTION = {
-    f"{LAYERS}attention/{kind}{name[0]}_{axes}": ("attention/self/" + name + end, axes)
-    for name in ("query", "key", "value")
-    for kind, end, axes in (("w", "/kernel", "DHK"), ("b", "/bias", "HK"))
-}
 DECODER = "cls.predictions.decoder"  # of Hugging Face's, tied to the embedding and its own bias
 PARTS = {  # and whose arrays tell that they are there
     "pooler": ("pooler/dense/kernel", "pooler.dense.weight"),
@@ -49,47 +41,6 @@ ARCHITECTURES = {  # of transformers, by whether there is a head of MLM, and one
     (False, True): "BertForNextSentencePrediction",
     (False, False): "BertModel",
 }
-FORMS = {"DHK": "D(HK)", "HK": "(HK)"}
-
-
-def norm(ours: str, theirs: str) -> dict[str, tuple[str, str]]:
-    scope = f"{theirs}/LayerNorm"
-    return {f"{ours}/scale_D": (f"{scope}/gamma", "D"), f"{ours}/bias_D": (f"{scope}/beta", "D")}
-
-
-def dense(ours: tuple[str, str], theirs: str, form: str = "") -> dict[str, tuple[str, str]]:
-    weight, bias = ours
-    form = form or weight.rpartition("_")[2]
-    return {weight: (f"{theirs}/kernel", form), bias: (f"{theirs}/bias", bias.rpartition("_")[2])}
-
-
-LAYER = "bert/encoder/layer_{n}/"
-TENSORFLOW: Rows = {
-    "backbone/token_VD": ("bert/embeddings/word_embeddings", "VD"),
-    "backbone/position_LD": ("bert/embeddings/position_embeddings", "LD"),
-    "backbone/segment_SD": ("bert/embeddings/token_type_embeddings", "SD"),
-    **norm("backbone/embedding_norm", "bert/embeddings"),
-    **{ours: (LAYER + theirs, FORMS[axes]) for ours, (theirs, axes) in ATTENTION.items()},
-    **dense(
-        (f"{LAYERS}attention/wo_HKD", f"{LAYERS}attention/bo_D"),
-        f"{LAYER}attention/output/dense",
-        "(HK)D",
-    ),
-    **norm(f"{LAYERS}attention_norm", f"{LAYER}attention/output"),
-    **dense((f"{LAYERS}ffn/wi_DF", f"{LAYERS}ffn/bi_F"), f"{LAYER}intermediate/dense"),
-    **dense((f"{LAYERS}ffn/wo_FD", f"{LAYERS}ffn/bo_D"), f"{LAYER}output/dense"),
-    **norm(f"{LAYERS}ffn_norm", f"{LAYER}output"),
-    **dense(("backbone/pool_DD", "backbone/pool_bias_D"), "bert/pooler/dense", "IO -> IO"),
-    **dense(
-        ("head/transform_DD", "head/transform_bias_D"),
-        "cls/predictions/transform/dense",
-        "IO -> IO",
-    ),
-    **norm("head/transform_norm", "cls/predictions/transform"),
-    "head/bias_V": ("cls/predictions/output_bias", "V"),
-    "next_DC": ("cls/seq_relationship/output_weights", "CD"),
-    "next_bias_C": ("cls/seq_relationship/output_bias", "C"),
-}
 IGNORED = {
     "tensorflow": {
         r".*/(adam_[mv]|Adam(_1)?|AdamWeightDecay\w*)": "slots of the optimiser",
@@ -98,7 +49,6 @@ IGNORED = {
     "hugging_face": {r"(bert\.)?embeddings\.position_ids": "0, 1, 2, ..."},
 }
 
-POOLER = ("backbone/pool_DD", "backbone/pool_bias_D")
 HEADS: Heads = {
     **list_row_heads(
         "Bert",
@@ -110,26 +60,6 @@ HEADS: Heads = {
     ),
     **list_token_heads("Bert", dropout="classifier_dropout", lacks=POOLER),
 }
-
-
-def spell_torch_name(name: str, gamma: bool) -> str:
-    """Google's name as Hugging Face has it; `gamma`: as its older files have it."""
-    if name.startswith("cls/"):
-        name = name.replace("predictions/output_bias", "predictions/bias")
-        name = name.replace("output_weights", "weight").replace("output_bias", "bias")
-    norms = {} if gamma else {r"/gamma$": "/weight", r"/beta$": "/bias"}
-    for theirs, other in {"layer_": "layer/", r"/kernel$": "/weight", **norms}.items():
-        name = re.sub(theirs, other, name)
-    return (f"{name}/weight" if name.endswith("_embeddings") else name).replace("/", ".")
-
-
-def turn_torch_form(name: str, form: str) -> str:
-    """Swaps the axes of a dense layer's weight in a form: [out, in] in PyTorch."""
-    if not name.endswith("/kernel"):
-        return form
-    theirs, arrow, ours = form.partition(" -> ")
-    first, second = re.findall(r"\(\w+\)|\w", theirs)
-    return second + first + arrow + ours
 
 
 def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
@@ -146,14 +76,7 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     bare = not any(name.startswith("bert.") for name in names)
     # The first conversions to PyTorch kept TensorFlow's names of a norm.
     gamma = any(name.endswith("LayerNorm.gamma") for name in names)
-
-    def spelled(name: str) -> str:
-        return spell_torch_name(name, gamma).removeprefix("bert." if bare else "")
-
-    rows = {
-        ours: (spelled(theirs), turn_torch_form(theirs, form))
-        for ours, (theirs, form) in TENSORFLOW.items()
-    }
+    rows = list_torch_rows("bert." if bare else "", gamma)
     token = "backbone/token_VD"
     copies = {f"{DECODER}.bias": rows["head/bias_V"][0], f"{DECODER}.weight": rows[token][0]}
     if f"{DECODER}.weight" in names and rows[token][0] not in names:  # one of the two is enough
@@ -175,36 +98,9 @@ def read_release(source: Source) -> ReleaseSpec:
         config = DEFAULTS | hugging_face.read_config(source, "bert")
     else:
         config = DEFAULTS | source.read_json(where.name)
-    fields.require_equal(config, ONLY, where)
-    D = fields.read_size(config, "hidden_size", where)
-    H = fields.read_size(config, "num_attention_heads", where)
-    if D % H:
-        raise UserError(f"{where}: hidden_size={D} does not divide by num_attention_heads={H}")
     has = {part: any(name.endswith(end) for name in source.specs) for part, end in PARTS.items()}
-    model = dict(
-        name="transformer",
-        V=fields.read_size(config, "vocab_size", where),
-        D=D,
-        H=H,
-        K=D // H,
-        N=fields.read_layers(config, "num_hidden_layers", source, where),
-        F=fields.read_size(config, "intermediate_size", where),
-        L=fields.read_size(config, "max_position_embeddings", where),
-        attention="bi",
-        norm="post",
-        S=fields.read_size(config, "type_vocab_size", where),
-        normed_embedding=True,
-        pooler=has["pooler"],
-        activation=fields.map_value(
-            config, "hidden_act", hugging_face.ACTIVATIONS_BY_CODE[theirs], where
-        ),
-        epsilon=fields.read_nonnegative(config, "layer_norm_eps", where),
-        dropout=fields.read_rate(config, "hidden_dropout_prob", where),
-        attention_dropout=fields.read_rate(config, "attention_probs_dropout_prob", where),
-        # As Google's code, which draws again beyond two deviations.
-        initializer="truncated",
-        init_scale=fields.read_nonnegative(config, "initializer_range", where),
-    )
+    model = read_model(config, source, where, hugging_face.ACTIVATIONS_BY_CODE[theirs])
+    model["pooler"] = has["pooler"]
     batches = dict(
         # Without a head of next sentences rows are RoBERTa's, which are no pairs.
         name="pairs" if has["nsp"] else "windows",
@@ -212,7 +108,7 @@ def read_release(source: Source) -> ReleaseSpec:
         L=model["L"],
         **(dict(next_sentence=True) if has["nsp"] else dict(framed=True)),
     )
-    heads = {"next_DC": (D, 2), "next_bias_C": (2,)} if has["nsp"] else {}
+    heads = {"next_DC": (model["D"], 2), "next_bias_C": (2,)} if has["nsp"] else {}
     tokens = bert_tokenizer.read_tokenizer(source)
     notes = fields.check_vocabulary(tokens, model["V"], source.folder)
     notes += bert_tokenizer.note_case(source, tokens)
@@ -237,21 +133,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     ours = fields.require_parts(run, required, dict(tied=True, bias=run.head.transform))
     pieces = fields.require_tokenizer(run, wordpiece.Tokenizer, "WordPiece")
     theirs = "hugging_face" if kind == "hugging_face" else "tensorflow"
-    config = dict(
-        hidden_act=fields.export_activation(
-            ours, hugging_face.ACTIVATIONS_BY_CODE[theirs], run.workdir
-        ),
-        attention_probs_dropout_prob=ours.attention_dropout,
-        hidden_dropout_prob=ours.dropout,
-        hidden_size=ours.D,
-        initializer_range=ours.init_scale,
-        intermediate_size=ours.F,
-        max_position_embeddings=ours.L,
-        num_attention_heads=ours.H,
-        num_hidden_layers=ours.N,
-        type_vocab_size=ours.S,
-        vocab_size=ours.V,
-    )
+    config = build_config(ours, run, hugging_face.ACTIVATIONS_BY_CODE[theirs])
     if theirs == "hugging_face":
         config |= dict(
             architectures=[find_architecture(run)],

@@ -3,8 +3,9 @@
 Follows GPT-2's encoder.py (Radford et al., 2019).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tokenizers as library
@@ -28,16 +29,17 @@ class Tokenizer(MergeEncoder):
 
     name = "byte_bpe"
     published = ("encoder.json", "vocab.bpe")
+    marks: ClassVar[Mapping[str, str]] = {"eod": EOD}  # special pieces, by their names
     needed = (EOD, *BYTES)  # with all bytes, no text is unknown
 
     def __post_init__(self):
         ids = {piece: i for i, piece in enumerate(self.pieces)}
-        self._library = _build_library(models.BPE(ids, self.merges))
+        self._library = build_library(models.BPE(ids, self.merges))
         self._library.decoder = decoders.ByteLevel()
         self.V = len(self.pieces)
-        starts = (*BLANKS, EOD)
+        starts = (*BLANKS, *self.marks.values())
         self.word_start_V = np.array([piece.startswith(starts) for piece in self.pieces])
-        self.special = {"eod": ids[EOD]}
+        self.special = {name: ids[piece] for name, piece in self.marks.items()}
 
     @staticmethod
     def settings(V: int = 50_257, model: str = "", sample: int = 10_000_000) -> dict[str, Any]:
@@ -46,10 +48,10 @@ class Tokenizer(MergeEncoder):
 
     @staticmethod
     def learn_pieces(texts: list[str], V: int) -> tuple[list[str], Merges]:
-        return learn_pieces(texts, _build_library(models.BPE()), V, BYTES, last=[EOD])
+        return learn_pieces(texts, build_library(models.BPE()), V, BYTES, last=[EOD])
 
 
-def _build_library(model: models.BPE) -> library.Tokenizer:
+def build_library(model: models.BPE) -> library.Tokenizer:
     tokenizer = library.Tokenizer(model)
     # A blank before the first word would be lost in decoding: GPT-2 adds none.
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -10,7 +10,7 @@ from pretrain.data.tokenizers import wordpiece, words
 from pretrain.inference import trained_run
 from pretrain.runtime.errors import UserError
 from tests.support import array_mapping as cases
-from tests.support import gpt_releases, tokenizer_data, transformer_inputs
+from tests.support import gpt_releases, tokenizer_data, transformer_inputs, tuned_runs
 from tests.support.bert_release import PIECES, leaves
 
 TRANSFORMER = dict(name="transformer", D=16, H=2, K=8, N=2, F=64, L=12)
@@ -24,6 +24,13 @@ def bert():
     heads, head = {"next_DC": (16, 2), "next_bias_C": (2,)}, transformer_inputs.BERT_HEAD
     objective, tokens = dict(name="mlm", nsp=True), wordpiece.Tokenizer(PIECES)
     return ReleaseSpec(BERT, objective, "bert", {}, tokens, heads, head=head)
+
+
+def roberta():
+    tokens = tuned_runs.build_tokenizer("roberta")
+    model = BERT | dict(V=tokens.V, S=1, pooler=False)
+    head = transformer_inputs.BERT_HEAD | dict(activation="gelu_erf")
+    return ReleaseSpec(model, dict(name="mlm", nsp=False), "roberta", {}, tokens, head=head)
 
 
 def gpt(kind, **fields):
@@ -56,6 +63,7 @@ def awd_lstm():
 
 SYSTEMS = {
     "BERT": (bert, ("npz", "hugging_face")),
+    "RoBERTa": (roberta, ("hugging_face",)),
     "GPT-1": (lambda: gpt("hugging_face_gpt1", norm="post"), ("hugging_face_gpt1",)),
     "GPT-2": (lambda: gpt("hugging_face", norm="pre"), ("npz", "hugging_face")),
     "XLNet": (xlnet, ("npz", "hugging_face")),
@@ -64,6 +72,7 @@ SYSTEMS = {
 }
 NAMES = {
     "BERT": "bert",
+    "RoBERTa": "roberta",
     "GPT-1": "gpt",
     "GPT-2": "gpt",
     "XLNet": "xlnet",
@@ -155,5 +164,7 @@ def test_of_two_systems_that_fit_one_is_to_be_named(workdirs, tmp_path, monkeypa
 
 
 def test_a_system_that_is_not_there_is_refused_with_those_that_are(workdirs, tmp_path):
-    with pytest.raises(UserError, match=r"--system: .* has awd_lstm, bert, elmo, gpt, xlnet"):
+    with pytest.raises(
+        UserError, match=r"--system: .* has awd_lstm, bert, elmo, gpt, roberta, xlnet"
+    ):
         exporter.export_weights(workdirs["BERT"], tmp_path / "out", print, system="bert_tokenizer")
