@@ -10,8 +10,11 @@ import pytest
 
 import modules
 from finetune import tasks
+from finetune.inputs.batches import Examples
 from finetune.inputs.rows import RowBuilder
+from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.text_format import load_format
+from pretrain.training.compiled_steps import Steps
 from tests.support import tagging_data
 from tests.support import transformer_inputs as cases
 from tests.support.compiler import quick_jit
@@ -105,6 +108,7 @@ CASES = {
         [{"texts": [text, text[:9]], "label": i / 2} for i, text in enumerate(SENTENCES)], {}, {}
     ),
 }
+SHARDED = sorted({*CASES} - {"contrast", "distil"})  # whose batches are not `arrays` alone
 # What only some backbones can do, on one task each.
 MORE = {
     ("gpt", "tag"): dict(language_model=0.5),
@@ -150,6 +154,35 @@ def test_every_backbone_learns_every_task(backbone, task):
     for name, value in case.scores.items():
         assert scores[name] == pytest.approx(value, abs=0.02)
     assert len(data.format_predictions(examples, outputs)) == len(examples)
+
+
+def train_once(task, devices):
+    """A batch's metrics and gradient, as an update by it alone."""
+    (system, model), case, kind = BACKBONES["recurrent"], CASES[task], tasks.load_kind(task)
+    examples = [x | {"where": f"line {i}"} for i, x in enumerate(2 * case.examples)]
+    inputs = RowBuilder(load_format(system), tagging_data.tokenizer(system), 32)
+    data = kind.TaskData(inputs, examples, **case.fields)
+    backbone = modules.build(**model, V=inputs.tokenizer.V + inputs.new)
+    module = tasks.build_task(backbone, data, head={"dropout": 0.0})
+    layout = Layout(make_mesh(devices=jax.devices()[:devices]))
+    batches = Examples(data.arrays(examples), B=8, L=32)
+    steps = Steps(module, optax.sgd(1.0), layout, [batches], seed=0)
+    state = steps.init()
+    before = jax.device_get(state.params)
+    state, metrics = steps.train(state, layout.shard_batch(batches.batch(0), 8))
+    grads = jax.tree.map(lambda a, b: a - b, before, jax.device_get(state.params))
+    return {name: float(x.total / x.weight) for name, x in metrics.sums.items()}, grads
+
+
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(x, marks=[] if x == "scenes" else [pytest.mark.slow]) for x in SHARDED],
+)
+def test_eight_devices_train_a_task_as_one_does(task):
+    (metrics, grads), (expected, expected_grads) = (train_once(task, n) for n in (8, 1))
+    assert metrics == pytest.approx(expected, rel=1e-5)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-5), grads, expected_grads)
+    assert max(np.abs(x).max() for x in jax.tree.leaves(grads)) > 1e-3
 
 
 KEPT = {  # fields beside those of the cases, to come back by the config
