@@ -1,6 +1,7 @@
 """Shardings of arrays, read off their names: {D: fsdp, H: tensor} splits `wq_DHK` so."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -34,7 +35,8 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
         tensor: devices that heads and the like are divided over.
 
     Raises:
-        UserError: the grid does not use every device exactly once.
+        UserError: the grid does not use every device exactly once, or `data` does not divide over
+            the slices of TPUs.
     """
     devices = jax.devices() if devices is None else devices
     shape = [data, fsdp, tensor]
@@ -44,10 +46,34 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
     if int(np.prod(shape)) != len(devices):
         asked = ", ".join(f"{a}={n}" for a, n in zip(AXES, (data, fsdp, tensor), strict=True))
         raise UserError(f"mesh {asked} does not use all of {len(devices)} devices exactly once")
-    # Splits a physical axis where the recipe's mesh has other sizes than the torus.
-    grid = mesh_utils.create_device_mesh(shape, devices, allow_split_physical_axes=True)
+    grid = arrange_devices(shape, devices)
     # Auto, not JAX's default of Explicit: the compiler places what nobody constrains.
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def arrange_devices(shape: Sequence[int], devices: Sequence) -> np.ndarray:
+    """Puts devices in a grid so that the links of its inner axes are quick.
+
+    Args:
+        shape: sizes of `AXES`.
+
+    Raises:
+        UserError: there are several slices of TPUs, over which `data` does not divide.
+    """
+    slices, (data, *inner) = len({getattr(x, "slice_index", 0) for x in devices}), shape
+    # A torus of other sizes than the recipe's mesh has its axes split.
+    options: Any = dict(devices=devices, allow_split_physical_axes=True)
+    if slices > 1 and data % slices == 0:
+        # Sums of gradients alone pass between slices, over the data centre's network.
+        within, between = (data // slices, *inner), (slices, 1, 1)
+        return mesh_utils.create_hybrid_device_mesh(within, between, **options)
+    # GPUs of several hosts, each of which is a slice, may keep their order.
+    if slices > 1 and devices[0].platform == "tpu":
+        raise UserError(
+            f"mesh.data={data} does not divide over {slices} slices of TPUs: make it a multiple "
+            f"of {slices}"
+        )
+    return mesh_utils.create_device_mesh(shape, **options)
 
 
 def read_letters(path) -> str:

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.data.batches.loader import list_phases
-from pretrain.distributed.sharding import AXES, Layout, make_mesh
+from pretrain.distributed.sharding import AXES, Layout, arrange_devices, make_mesh
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
@@ -28,6 +29,24 @@ MESHES = {  # data, fsdp, tensor
 ALL = list(itertools.permutations(MESHES, 2))
 BOTH = [("one", "mixed 8"), ("mixed 8", "one")]
 LARGE = 256  # numbers; smaller parameters may stay whole
+
+
+def chip(number, slices=2, platform="tpu"):
+    """The number-th of eight devices, in slices of 2 x 2 chips or in hosts."""
+    place, of_slice = divmod(number, 8 // slices)
+    coords = [of_slice % 2, of_slice // 2, 0]
+    kind = {"tpu": "TPU v5 lite", "gpu": "NVIDIA H100"}[platform]
+    about = dict(platform=platform, device_kind=kind, process_index=place)
+    return SimpleNamespace(id=number, slice_index=place, coords=coords, core_on_chip=0, **about)
+
+
+def test_only_rows_are_divided_over_slices():
+    grid = arrange_devices((4, 2, 1), [chip(n) for n in range(8)])
+    assert np.vectorize(lambda x: x.slice_index)(grid).tolist() == 2 * [[[0]] * 2] + 2 * [[[1]] * 2]
+    with pytest.raises(UserError, match=r"mesh\.data=1 does not divide over 2 slices of TPUs"):
+        arrange_devices((1, 8, 1), [chip(n) for n in range(8)])
+    hosts = arrange_devices((1, 8, 1), [chip(n, platform="gpu") for n in range(8)])
+    assert [x.id for x in hosts.flat] == list(range(8))
 
 
 QUICK = {(recipe, "mixed 8") for recipe in toys.RECIPES}
