@@ -17,6 +17,7 @@ exclude_patterns = [".*", "build", "data", "runs", "tests"]
 myst_heading_anchors = 4  # as GitHub names them
 myst_enable_extensions = ["dollarmath"]
 nitpicky = True
+smartquotes = False  # quotes are part of values
 
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 PAGE = re.compile(r"\]\(([\w./-]+)\.md(?:#[\w-]+)?\)")

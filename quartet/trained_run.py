@@ -60,8 +60,9 @@ class TrainedRun:
         """Computes a vector of each text, or of each of its tokens.
 
         Args:
-            pool: one of `layer_selection.SENTENCE_POOLS`; "": a vector for every token.
-            layers, mix: see `layer_selection.parse_pool`.
+            pool: "mean", "first", "last", "last_two", "first_last" or "pooler"; "": a vector for
+                every token.
+            layers, mix: see `parse_pool`.
             normalize: vectors are divided by their length.
             cut: longer texts than the model reads lose their end; False: they are an error.
 

@@ -162,6 +162,9 @@ class Writer:
         drawn for it depends on the seed, its prompt and its number, not on the other prompts.
 
         Args:
+            tokens: of a text, at most.
+            stops: strings before which a text ends.
+            seed: other seeds draw other texts.
             bos: a prompt begins a document: the mark that ends one is read before it.
 
         Returns:

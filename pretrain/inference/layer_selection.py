@@ -44,6 +44,7 @@ def parse_layers(layers: str, mix: str = "", *, count: int) -> Choice:
     """Parses "all", "top", "mean" or "0,2" for `count` layers, the tokens' own included.
 
     Args:
+        layers: "all", "top", "mean", or numbers from 0, as "0,2".
         mix: weights of a sum of these layers, one for each, taken as they are; "": no sum.
 
     Raises:

@@ -110,7 +110,7 @@ def find_meaning(config: ConfigDict, key: str) -> str:
     templates = OWNERS.get(section, ())
     if field in NAMES and (template := next((x for x in templates if "{name}" in x), "")):
         return _describe_name(template)
-    names = list(_iter_names(config, key, section))
+    names = list_names(config, key, section)
     value = functools.reduce(lambda values, name: values[name], key.split("."), config)
     paths = [path for template in templates for path in _fill(template, names)]
     if value is None or not names:  # nothing is set, so that it may be of any file
@@ -127,16 +127,23 @@ def name_key(key: str) -> str:
     return key if named.startswith("study.") else named  # studies differ in what a key means
 
 
-def _iter_names(config: ConfigDict, key: str, section: str) -> Iterator[str]:
-    """Yields the names that sections around a key have, the innermost first."""
+def list_names(config: ConfigDict, key: str, section: str) -> list[str]:
+    """Lists the names that sections around a key have, the innermost first."""
     parts = key.split(".")[:-1]
+    names = []
     for around in (*(parts[:n] for n in range(len(parts), 0, -1)), section.split(".")):
         values = config
         for part in around:
-            values = values.get(part) or ConfigDict()
-        yield from (values[name] for name in NAMES if values.get(name))
+            values = _get(values, part) or ConfigDict()
+        names += [value for name in NAMES if (value := _get(values, name))]
     if section == "execution":
-        yield from (config[x].name for x in ("model", "objective") if config.get(x, {}).get("name"))
+        names += [config[x].name for x in ("model", "objective") if "name" in config.get(x, {})]
+    return names
+
+
+def _get(values: ConfigDict, name: str) -> Any:
+    # ConfigDict's own `get` looks for similar names before it gives up.
+    return next((value for key, value in values.items() if key == name), None)
 
 
 def _fill(template: str, names: list[str]) -> list[str]:
@@ -160,7 +167,7 @@ def read_entries(path: str) -> dict[str, str]:
     Returns:
         Meanings by argument; {}: there is no such object.
     """
-    owner = _find_object(path)
+    owner = find_object(path)
     # The base's docstring explains inherited fields.
     kinds = owner.__mro__ if isinstance(owner, type) else [owner]
     entries: dict[str, str] = {}
@@ -174,7 +181,7 @@ def read_entries(path: str) -> dict[str, str]:
     return entries
 
 
-def _find_object(path: str) -> Any:
+def find_object(path: str) -> Any:
     """Imports the object of a dotted path; None: there is none."""
     parts = path.split(".")
     for count in range(len(parts) - 1, 0, -1):

@@ -1,9 +1,11 @@
 """The site's contents are the pages that docs/index.md leads to, in its order."""
 
+import pathlib
+
 from docs import conf
 from tests.support import markdown
-from tests.support.tiny_runs import ROOT
 
+ROOT = pathlib.Path(__file__).parents[2]
 INDEX = (ROOT / "docs" / "index.md").read_text()
 
 

@@ -52,7 +52,9 @@ class BatchLayout(TextLayout):
 
     Attributes:
         L: tokens of the longest window.
-        bptt, std, short: see above; std=0 with short=0 makes all windows equally long.
+        bptt: tokens of a window, on average.
+        short: the share of the batches whose windows are half as long.
+        std: the standard deviation of the length; with short=0, 0 makes all windows equally long.
         backward: the text is read from its end, for a model that predicts what comes before.
         lengths: that windows are padded to, the least that is long enough; a program is compiled
             for each.  Longer ones, and all where there is no `shuffle`, are padded to L.
