@@ -102,45 +102,51 @@ def encoder(name: str = "backbone", **fields) -> dict:
     return dict(name=name, **{**unset, **fields})
 
 
-SUMMED: dict = dict(pool=placeholder(str), summary=placeholder(str))  # a row's states as one
-KINDS: dict[str, dict] = {  # sections and fields that a kind of task has besides
-    "classify": dict(head=SUMMED, loss=dict(weights=()), both=False),
-    "distil": dict(
-        head=SUMMED,
-        loss=dict(weights=(), temperature=1.0, soft=0.5, hidden=0.0),
-        teacher_task="",
-        layers=(),
-        both=False,
-    ),
-    "regress": dict(head=SUMMED, both=False),
-    "choice": dict(head=SUMMED),
-    "rank": dict(head=SUMMED),
-    "scenes": dict(head=SUMMED | dict(text=True, U=64, layers=1, heads=4)),
-    "tag": dict(
-        head=dict(crf=False, constrained=False), min_count=0, zero_digits=False, own_characters=0
-    ),
-    "span": dict(head={}),
-    "contrast": dict(
-        head=dict(dropout=0.0, pool="mean", eval_pool="", projection="", mlp_only_train=True),
-        loss=dict(
-            name="nt_xent",
-            positives="views",
-            views=("none", "none"),
-            rates=(0.1, 0.1),
-            noise_norm=1.0,
-            temperature=0.1,
-            weight=1.0,
-            hard_negative_weight=0.0,
-            features="",
+def kinds() -> dict[str, dict]:
+    """Returns the sections and fields that each kind of task has besides."""
+    # Anew for each recipe: a placeholder that two recipes share would be set in both.
+    summed: dict = dict(pool=placeholder(str), summary=placeholder(str))  # a row's states as one
+    return {
+        "classify": dict(head=summed, loss=dict(weights=()), both=False),
+        "distil": dict(
+            head=summed,
+            loss=dict(weights=(), temperature=1.0, soft=0.5, hidden=0.0),
+            teacher_task="",
+            layers=(),
+            both=False,
         ),
-    ),
-    "joint": dict(head={}, parts={}),
-}
+        "regress": dict(head=summed, both=False),
+        "choice": dict(head=summed),
+        "rank": dict(head=summed),
+        "scenes": dict(head=summed | dict(text=True, U=64, layers=1, heads=4)),
+        "tag": dict(
+            head=dict(crf=False, constrained=False),
+            min_count=0,
+            zero_digits=False,
+            own_characters=0,
+        ),
+        "span": dict(head={}),
+        "contrast": dict(
+            head=dict(dropout=0.0, pool="mean", eval_pool="", projection="", mlp_only_train=True),
+            loss=dict(
+                name="nt_xent",
+                positives="views",
+                views=("none", "none"),
+                rates=(0.1, 0.1),
+                noise_norm=1.0,
+                temperature=0.1,
+                weight=1.0,
+                hard_negative_weight=0.0,
+                features="",
+            ),
+        ),
+        "joint": dict(head={}, parts={}),
+    }
 
 
 def task(name: str, **fields) -> dict:
     """Returns the section `task`: encoder, head, loss, and what the kind of task takes besides."""
-    kind = KINDS[name]
+    kind = kinds()[name]
     head = {"dropout": 0.1, **kind["head"]}
     return dict(
         name=name, language_model=0.0, encoder=encoder(), **{**kind, "head": head, **fields}

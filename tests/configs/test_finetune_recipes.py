@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from configs.finetune import table as table_recipe
 from configs.finetune import textrnn
 from finetune import job as jobs
 from finetune.several import parts
@@ -331,3 +332,8 @@ def test_marked_words_stand_between_signs_and_a_wrong_direction_is_wrong(recipe)
         logits_BC = np.eye(len(made.only.data.labels), dtype=np.float32)[answers]
         scores.append(made.score("test", {"logits_BC": logits_BC})["relation_f1"])
     assert scores == pytest.approx([1, 0, 2 / 3])  # one of two found, and none wrongly
+
+
+def test_a_value_that_is_set_in_one_recipe_is_unset_in_the_next():
+    table_recipe.get_config().task.head.pool = "max"
+    assert table_recipe.get_config("regress").task.head.pool is None
