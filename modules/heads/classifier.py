@@ -10,7 +10,8 @@ from modules.layers.batch_norm import BatchNorm
 from modules.layers.dropout import Dropout
 from modules.layers.pooling import Pool, keep_last
 
-SUMMARIES = ("none", "tanh", "pooler", "batch_norm")
+ACTIVATIONS = {"tanh": jnp.tanh, **{x: params.ACTIVATIONS[x] for x in ("relu", "gelu_erf")}}
+SUMMARIES = ("none", *ACTIVATIONS, "pooler", "batch_norm")
 
 
 class Classifier(nn.Module):
@@ -20,8 +21,8 @@ class Classifier(nn.Module):
         C: numbers of a row: classes, or 1.
         pool: a kind of `modules.layers.pooling.Pool`.
         summary: before the dense layer: "pooler", the backbone's own layer (BERT); "tanh", a
-            layer of the head's (XLNet); "batch_norm", one of U rectified units between two batch
-            norms (ULMFiT); "none".
+            layer of the head's (XLNet), or "relu" (DistilBERT), "gelu_erf" (ELECTRA);
+            "batch_norm", one of U rectified units between two batch norms (ULMFiT); "none".
         dropout: before the dense layer.
         pooler: the backbone, whose `pool` is called; its parameters stay its own.
         scale: standard deviation of the initial weights.
@@ -55,8 +56,9 @@ class Classifier(nn.Module):
         init = params.normal(self.scale)
         if self.summary == "pooler":
             pooled_BD = self.pooler.pool(pooled_BD)
-        elif self.summary == "tanh":
-            pooled_BD = jnp.tanh(nn.Dense(pooled_BD.shape[-1], kernel_init=init)(pooled_BD))
+        elif self.summary in ACTIVATIONS:
+            dense_BD = nn.Dense(pooled_BD.shape[-1], kernel_init=init)(pooled_BD)
+            pooled_BD = ACTIVATIONS[self.summary](dense_BD)
         elif self.summary == "batch_norm":
             weights_B = None if weight_B is None else jnp.repeat(weight_B, options)
             pooled_BD = self._read_hidden(pooled_BD, weights_B, train=train)

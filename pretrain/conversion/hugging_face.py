@@ -11,21 +11,17 @@ from pretrain.conversion.systems import Source
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_file
 
-GPT = {
+GPT = {  # other names that a model's own code takes, and the one that it has
     "hidden_size": "n_embd",
     "max_position_embeddings": "n_positions",
     "num_attention_heads": "n_head",
     "num_hidden_layers": "n_layer",
 }
-ALIASES: dict[str, Mapping[str, str]] = {  # by model_type: other names that their code takes
-    "gpt2": GPT,
-    "openai-gpt": GPT,
-    "xlnet": {
-        "n_token": "vocab_size",
-        "hidden_size": "d_model",
-        "num_attention_heads": "n_head",
-        "num_hidden_layers": "n_layer",
-    },
+XLNET = {
+    "n_token": "vocab_size",
+    "hidden_size": "d_model",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
 }
 ACTIVATIONS = {  # their names -> ours
     "gelu_new": "gelu",  # the tanh form
@@ -48,15 +44,18 @@ INPUT_NAMES = ["input_ids", "token_type_ids", "attention_mask"]
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
-def read_config(source: Source, model_type: str) -> dict[str, Any]:
+def read_config(source: Source, aliases: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Reads what config.json says, under the names that such a model's own code has.
+
+    Args:
+        aliases: other names that it takes, and the one that it has.
 
     Raises:
         UserError: it says two things under two names of one.
     """
     given = source.read_json("config.json")
     # Newer files repeat a number under its general name: both are taken, if they agree.
-    aliases = ALIASES.get(model_type, {})
+    aliases = aliases or {}
     config = {name: value for name, value in given.items() if name not in aliases}
     for alias, name in aliases.items():
         if alias in given and config.setdefault(name, given[alias]) != given[alias]:

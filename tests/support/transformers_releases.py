@@ -41,7 +41,29 @@ def write_roberta(folder):
     return transformers.RobertaForMaskedLM(config), tokenizer
 
 
-WRITERS = {"roberta": write_roberta}
+def write_wordpieces(folder):
+    """A vocabulary of BERT's, whose tokenizer is returned with its size."""
+    import transformers
+
+    marks = [f"[{name}]" for name in ("PAD", "UNK", "CLS", "SEP", "MASK")]
+    pieces = [*marks, *"abehté", "##a", "##b", "##e", "##h", "the", "ab"]
+    (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    return transformers.BertTokenizer.from_pretrained(folder), len(pieces)
+
+
+def write_distilbert(folder):
+    """A masked LM without segments."""
+    import transformers
+
+    tokenizer, V = write_wordpieces(folder)
+    tokenizer.model_input_names = ["input_ids", "attention_mask"]
+    config = transformers.DistilBertConfig(
+        vocab_size=V, dim=16, n_heads=2, n_layers=2, hidden_dim=24, max_position_embeddings=20
+    )
+    return transformers.DistilBertForMaskedLM(config), tokenizer
+
+
+WRITERS = {"roberta": write_roberta, "distilbert": write_distilbert}
 TEXTS = ["the ab the", "a", " the theab éa"]
 
 

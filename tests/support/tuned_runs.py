@@ -36,6 +36,7 @@ XLNET = dict(name="two_stream", **WIDTHS, F=24, M=0, untie_r=True)
 CLASSIFY = dict(name="classify", labels=["no", "maybe", "yes"])
 TASKS: dict[str, dict[str, Any]] = {
     "classify": CLASSIFY,
+    "relu": CLASSIFY | dict(head=dict(summary="relu")),
     "regress": dict(name="regress"),
     "choice": dict(name="choice", options=2),
     "tag": dict(name="tag", labels=["O", "B-A", "I-A"], scheme="iob2", head=dict(dropout=0.3)),
@@ -46,6 +47,7 @@ TASKS: dict[str, dict[str, Any]] = {
 SYSTEMS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "bert": ("bert", BERT, ["classify", "regress", "choice", "tag", "span"]),
     "bert_bare": ("bert", BERT | dict(pooler=False), ["classify"]),
+    "distilbert": ("bert", BERT | dict(S=0, pooler=False), ["relu", "tag", "span"]),
     "roberta": ("roberta", ROBERTA, ["classify", "choice", "tag", "span"]),
     "xlnet": ("xlnet", XLNET, ["classify", "choice", "tag", "span", "conditional"]),
 }
@@ -60,7 +62,8 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         for x in TEXTS
     ],
 }
-EXAMPLES |= dict(regress=EXAMPLES["classify"], conditional=EXAMPLES["span"])
+EXAMPLES |= dict.fromkeys(("regress", "relu"), EXAMPLES["classify"])
+EXAMPLES |= dict(conditional=EXAMPLES["span"])
 
 
 def build_tokenizer(text_format: str):

@@ -95,7 +95,7 @@ def read_release(source: Source) -> ReleaseSpec:
     theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
     where = source.find_file(KINDS[source.kind].marker_file)
     if theirs == "hugging_face":
-        config = DEFAULTS | hugging_face.read_config(source, "bert")
+        config = DEFAULTS | hugging_face.read_config(source)
     else:
         config = DEFAULTS | source.read_json(where.name)
     has = {part: any(name.endswith(end) for name in source.specs) for part, end in PARTS.items()}
@@ -119,7 +119,8 @@ def read_release(source: Source) -> ReleaseSpec:
 
 
 def is_writable(run: Run, kind: str) -> bool:
-    return isinstance(run.backbone, Backbone)
+    # Without segments it is a DistilBERT.
+    return isinstance(run.backbone, Backbone) and run.backbone.S > 0
 
 
 def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) -> None:

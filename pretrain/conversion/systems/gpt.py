@@ -223,7 +223,7 @@ def read_hparams(source: Source) -> dict[str, Any]:
 def read_config_json(source: Source) -> dict[str, Any]:
     """Reads what Hugging Face's config.json says of a model."""
     where = source.find_file("config.json")
-    config = DEFAULTS[source.kind] | hugging_face.read_config(source, KINDS[source.kind].model_type)
+    config = DEFAULTS[source.kind] | hugging_face.read_config(source, hugging_face.GPT)
     fields.require_equal(config, ONLY, where)
     embedding, residual = (
         fields.read_rate(config, x, where) for x in ("embd_pdrop", "resid_pdrop")

@@ -87,7 +87,7 @@ def read_release(source: Source) -> ReleaseSpec:
         UserError: it has no vocabulary, or computes what we do not.
     """
     where = source.find_file("config.json")
-    config = DEFAULTS | hugging_face.read_config(source, "roberta")
+    config = DEFAULTS | hugging_face.read_config(source)
     fields.require_equal(config, {"pad_token_id": FIRST_ROWS - 1}, where)
     has = {
         "pooler": any(name.endswith("pooler.dense.weight") for name in source.specs),

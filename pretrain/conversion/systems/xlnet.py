@@ -166,7 +166,7 @@ def read_release(source: Source) -> ReleaseSpec:
     theirs = "hugging_face" if source.kind == "hugging_face" else "tensorflow"
     where = source.find_file(KINDS[source.kind].marker_file)
     if theirs == "hugging_face":
-        given = hugging_face.read_config(source, "xlnet")
+        given = hugging_face.read_config(source, hugging_face.XLNET)
         fields.require_equal(given, ONLY, where)
     else:
         given = source.read_json(where.name)
