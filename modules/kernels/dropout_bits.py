@@ -11,7 +11,7 @@ Decide = Callable[[float, tuple[int, ...], jax.Array], jax.Array]  # see `decide
 
 
 class DropoutKey(NamedTuple):
-    """What decides which entries are dropped.
+    """Decides, with an entry's position, whether the entry is dropped.
 
     Attributes:
         rate: the fraction that is zeroed.

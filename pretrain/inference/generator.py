@@ -175,9 +175,7 @@ class Writer:
                 or an empty prompt and nothing before it.
         """
         if tokens < 1 or not all(stops):
-            raise UserError(
-                f"tokens={tokens}, stops={list(stops)}: one token or more, no empty stop"
-            )
+            raise UserError(f"tokens={tokens}, stops={list(stops)}: want tokens, no empty stop")
         if not prompts:
             return iter(())
         encoded = [ids.tolist() for ids in self.run.tokenizer.encode(list(prompts))]

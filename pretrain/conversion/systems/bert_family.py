@@ -1,4 +1,4 @@
-"""What BERT and the systems after it have in common: arrays' names, and fields of config.json."""
+"""Names the arrays and the fields of config.json that BERT shares with the systems after it."""
 
 import re
 from collections.abc import Mapping
