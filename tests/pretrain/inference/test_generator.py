@@ -191,7 +191,7 @@ def test_no_prompts_give_no_texts_and_no_program():
 
 @pytest.mark.parametrize("options", [dict(tokens=0), dict(stops=["x", ""])])
 def test_no_tokens_and_empty_stops_are_refused(options):
-    with pytest.raises(UserError, match="one token or more, no empty stop"):
+    with pytest.raises(UserError, match="want tokens, no empty stop"):
         writer().generate(PROMPTS, **options)
 
 
