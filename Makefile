@@ -2,7 +2,7 @@
 #                 RECIPE=elmo, bert, gpt, gpt2 or gpt3 trains another
 # make finetune   a task for the XLNet of `make pretrain`, and the same from random weights
 # make test       an environment, then lint, types and the tests
-# make test-slow  the tests that take longer, and those of numbers under the compiler that users run
+# make test-slow  the tests that take longer, and those of numbers, under the compiler of users
 # make docs       the documentation as a site in build/site, by Sphinx in an environment of its own
 # make reference  docs/reference/'s pages of keys, commands and functions, anew from the code
 # make clean      forget the environments (not data/ and runs/)
@@ -35,8 +35,8 @@ test: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 -m slow
-	TEST_COMPILER=production $(BIN)/python -m pytest -n 2 $(NUMERIC)
+	TEST_COMPILER=production $(BIN)/python -m pytest -n 2 -m slow
+	TEST_COMPILER=production $(BIN)/python -m pytest -n 2 -m "not slow" $(NUMERIC)
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .
