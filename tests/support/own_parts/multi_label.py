@@ -18,7 +18,12 @@ from modules.metrics import Sum
 
 
 class TaskData(Defaults):
-    """Turns examples {"texts": [...], "label": "money war"} into rows, and outputs into labels."""
+    """Turns examples {"texts": [...], "label": "money war"} into rows, and outputs into labels.
+
+    The label of an example to predict is None.
+    """
+
+    plain_field = "texts"  # a line of plain text is an example
 
     def __init__(self, inputs: RowBuilder, examples: Sequence[dict], *, labels: Sequence[str] = ()):
         """
@@ -42,7 +47,8 @@ class TaskData(Defaults):
         """Makes rows, and which labels are true of each: [B, C]."""
         arrays, notes = frame_texts(self.inputs, examples, False)
         self.notes += notes
-        true_BC = [[label in x["label"].split() for label in self.labels] for x in examples]
+        words = [(x["label"] or "").split() for x in examples]
+        true_BC = [[label in row for label in self.labels] for row in words]
         return arrays | {"true_BC": np.array(true_BC)}
 
     def scores(self, examples: Sequence[dict], outputs: dict[str, np.ndarray]) -> dict[str, float]:
