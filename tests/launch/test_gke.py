@@ -110,8 +110,9 @@ def test_as_root_a_pod_runs_as_root(cluster):
     check_user(job(applied(cluster))["template"]["spec"], 0)
 
 
-def test_the_images_user_may_write_data_and_runs():
-    lines = (fake_clouds.ROOT / "launch" / "Dockerfile").read_text().splitlines()
+@pytest.mark.parametrize("name", ["Dockerfile", "Dockerfile.cuda"])
+def test_the_images_user_may_write_data_and_runs(name):
+    lines = (fake_clouds.ROOT / "launch" / name).read_text().splitlines()
     steps = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
     assert steps[-1] == ["USER", "1000"]
     assert steps[-2][0] == "RUN"
