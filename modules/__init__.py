@@ -12,7 +12,8 @@ dimension that the name leaves out.
     V vocabulary     N layers         C classes        O options or orders of a row
     Z directions (0 forwards, 1 backwards)              G gates of a recurrent cell
     U units of a cell                 W characters of a word
-    E width of a character            X filters of the character CNN
+    E width of a character, or of what is projected to D
+    X filters of the character CNN
 """
 
 from collections.abc import Mapping

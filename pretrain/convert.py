@@ -6,8 +6,8 @@
     python -m pretrain.convert --source=hub:google-bert/bert-base-uncased --workdir=runs/bert-base
     python -m pretrain.convert --workdir=runs/mine --out=mine-hf --push=me/mine --license=mit
 
-The first makes a run of a folder with published weights of BERT, RoBERTa, DistilBERT, XLNet, GPT
-or ELMo; the second writes a run's weights for other tools, as Hugging Face's by default; the third
+The first makes a run of a folder with published weights of BERT and its successors, XLNet, GPT or
+ELMo; the second writes a run's weights for other tools, as Hugging Face's by default; the third
 a folder that sentence-transformers loads, too.  Each prints what became of every array, and leaves
 nothing half-made.
 """

@@ -30,6 +30,7 @@ class Backbone(nn.Module):
         norm: "post", after each sum (BERT, GPT-1), or "pre", before each layer (GPT-2 and 3).
         window: of layers 1, 3, 5 ... each position sees the last so many alone (GPT-3); 0: all.
         S: kinds of segments that have an embedding (BERT: 2); 0: none.
+        embedding_size: width of the embeddings, projected to D (ELECTRA); 0: they are D wide.
         normed_embedding: the sum of the embeddings is normed (BERT).
         pooler: `pool` exists (BERT).
         epsilon: of the norms.
@@ -56,6 +57,7 @@ class Backbone(nn.Module):
     norm: str = "post"
     window: int = 0
     S: int = 0
+    embedding_size: int = 0
     normed_embedding: bool = False
     pooler: bool = False
     activation: str = "gelu"
@@ -81,7 +83,7 @@ class Backbone(nn.Module):
         # Parts share the backbone's scope: their parameters stand among its own.
         self.embedding = Embedding(**shared_fields(self, Embedding))
         nn.share_scope(self, self.embedding)
-        self.token_VD = self.embedding.token_VD  # read here, so that it is drawn first
+        self.token_VE = self.embedding.token_VE  # read here, so that it is drawn first
         if self.pooler:
             self.pool_DD = param(self, "pool_DD", init, (D, D), decay=True, dtype=self.dtype)
             self.pool_bias_D = param(
@@ -157,10 +159,10 @@ class Backbone(nn.Module):
 
     def flops(self, B: int, L: int, P: int) -> float:
         stack = TransformerStack(**shared_fields(self, TransformerStack), parent=None)
-        return stack.flops(B, L, P)
+        return stack.flops(B, L, P) + 6.0 * B * L * self.embedding_size * self.D
 
     def table(self):
-        return self.token_VD
+        return self.token_VE
 
     def pool(self, h_BD):
         """Takes the state of a row's first position through a layer of its own: [B, D]."""

@@ -33,6 +33,7 @@ class LanguageModelHead(nn.Module):
         tied: a token's row is its embedding; False: a row of the head's own.
         bias: each token has a bias.
         transform: states go through another layer and a norm first (BERT).
+        embedding_size: width that this layer ends in, where the backbone's embedding has it; 0: D.
         activation, epsilon: of that layer and its norm.
         initializer, init_scale: of that layer, see `params.INITIALIZERS`.
     """
@@ -42,6 +43,7 @@ class LanguageModelHead(nn.Module):
     tied: bool = True
     bias: bool = False
     transform: bool = False
+    embedding_size: int = 0
     activation: str = "gelu"
     epsilon: float = 1e-5
     initializer: str = "normal"
@@ -59,18 +61,30 @@ class LanguageModelHead(nn.Module):
         V, D = self.V, self.D
         if self.transform:
             init = params.initializer(self.initializer, self.init_scale)
-            self.transform_DD = params.param(
-                self, "transform_DD", init, (D, D), decay=True, dtype=self.dtype
+            letter = "E" if self.embedding_size else "D"
+            self.transform_DE = params.param(
+                self, f"transform_D{letter}", init, (D, self.width), decay=True, dtype=self.dtype
             )
-            self.transform_bias_D = params.param(
-                self, "transform_bias_D", params.zeros, (D,), decay=False, dtype=self.dtype
+            self.transform_bias_E = params.param(
+                self,
+                f"transform_bias_{letter}",
+                params.zeros,
+                (self.width,),
+                decay=False,
+                dtype=self.dtype,
             )
             self.transform_norm = Norm(self.epsilon)
         if V and not self.tied:
-            init = params.normal(1 / math.sqrt(D))  # as the released ELMo
-            self.softmax_VD = params.param(self, "softmax_VD", init, (V, D), decay=True)
+            init = params.normal(1 / math.sqrt(self.width))  # as the released ELMo
+            name = f"softmax_V{'D' if self.width == D else 'E'}"
+            self.softmax_VE = params.param(self, name, init, (V, self.width), decay=True)
         if V and self.bias:
             self.bias_V = params.param(self, "bias_V", params.zeros, (V,), decay=False)
+
+    @property
+    def width(self) -> int:
+        """Returns the width of a token's row."""
+        return self.embedding_size or self.D if self.transform else self.D
 
     def __call__(self) -> None:
         # For `init` without states: `setup` makes all parameters but those of the norm.
@@ -119,8 +133,8 @@ class LanguageModelHead(nn.Module):
             candidates: tokens among which each is predicted; 0: all V.
         """
         # Forwards 2, backwards 4 operations for each entry of a matrix.
-        layer = self.D * self.D if self.transform else 0
-        return 6.0 * positions * (self.D * (candidates or self.V) + layer)
+        layer = self.D * self.width if self.transform else 0
+        return 6.0 * positions * (self.width * (candidates or self.V) + layer)
 
     def _softmax(self, table_VD) -> tuple[Any, Any]:
         """Returns (w_VD, bias_V), float32; None for no biases."""
@@ -128,14 +142,14 @@ class LanguageModelHead(nn.Module):
             raise ValueError("V=0: this head has no vocabulary to score")
         if self.tied and table_VD is None:
             raise ValueError("tied=True needs the embedding of a backbone that has one")
-        return table_VD if self.tied else self.softmax_VD, self.bias_V if self.bias else None
+        return table_VD if self.tied else self.softmax_VE, self.bias_V if self.bias else None
 
     def _transform(self, h_BLD):
         if not self.transform:
             return h_BLD
-        h_BLD = dense(h_BLD, self.transform_DD) + self.transform_bias_D
-        h_BLD = constrain_sharding(h_BLD, "BLD")
-        return self.transform_norm(params.ACTIVATIONS[self.activation](h_BLD))
+        h_BLE = dense(h_BLD, self.transform_DE) + self.transform_bias_E
+        h_BLE = constrain_sharding(h_BLE, "BLE" if self.embedding_size else "BLD")
+        return self.transform_norm(params.ACTIVATIONS[self.activation](h_BLE))
 
 
 def build(backbone: Any, **fields: Any) -> LanguageModelHead:

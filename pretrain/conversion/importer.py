@@ -28,6 +28,7 @@ from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
 
+MISSING = {"albert": "whose layers share their weights, as no backbone's here do"}
 PARTS = ("checkpoints", "tokenizer", ORIGIN, "config.json")  # the last makes it a run
 
 
@@ -55,12 +56,25 @@ def detect_release(path: Path, kind: str = "", system: str = "") -> tuple[str, s
     if len(fits) == 1:
         return fits[0]
     if not fits:
-        raise UserError(f"{folder} holds no weights of a kind that is known: see the README")
+        raise UserError(f"{folder} holds no weights of a kind that is known{name_model(folder)}")
     # The one name that settles it: of a kind where the system is clear, else of the system.
     option = "--kind" if len({system_name for system_name, _ in fits}) == 1 else "--system"
     names = ", ".join(sorted({fit[option == "--kind"] for fit in fits}))
     what = "kinds" if option == "--kind" else "systems"
     raise UserError(f"{folder} could be of several {what}: name one with {option}: {names}")
+
+
+def name_model(folder: Path) -> str:
+    """Names what a folder's config.json says that it is, and why it is not known; "": nothing."""
+    path = folder / "config.json"
+    config = read_json(path) if path.exists() else {}
+    if not isinstance(config, dict) or "model_type" not in config:
+        return ": see the README"
+    name = config["model_type"]
+    why = f", {MISSING[name]}" if isinstance(name, str) and name in MISSING else ""
+    kinds = [x for module in systems.list_systems().values() for x in module.KINDS.values()]
+    known = ", ".join(sorted({kind.model_type for kind in kinds} - {""}))
+    return f": its model_type is {name!r}{why}; there are {known}"
 
 
 def _is_kind(folder: Path, kind: systems.Kind) -> bool:

@@ -191,6 +191,9 @@ def is_special(tokens_BL, special: Special, *names: str):
 def refuse_width(backbone, head) -> str:
     """Says in a line why a head cannot read a backbone's states; "" if it can."""
     width = getattr(backbone, "width", backbone.D)
+    rows = getattr(backbone, "embedding_size", 0)
+    if rows and head.tied and not head.transform:
+        return f"its tokens are {rows} wide and its states {width}: set head.transform=True"
     if width == head.D:
         return ""
     return f"its states are {width} wide and the head reads {head.D}: set model.D={width}"

@@ -83,7 +83,7 @@ TABLE: dict[str, dict[str, Range]] = {
     },
     "model": {
         "D H K N F L E U filters": COUNT,
-        "V W S M reuse_len window highways own_D": COUNT_OR_NONE,
+        "V W S M embedding_size reuse_len window highways own_D": COUNT_OR_NONE,
         "Z": Range(1, 2, is_whole=True),
         "clamp_len": dataclasses.replace(COUNT_OR_NONE, besides=-1),  # -1: off
         "dropout attention_dropout rnn_dropout": SHARE_BELOW_1,
@@ -91,7 +91,12 @@ TABLE: dict[str, dict[str, Range]] = {
         "epsilon": POSITIVE,
         "init_scale position_scale clip_cell clip_projection": NOT_NEGATIVE,
     },
-    "head": {"D": COUNT, "V": COUNT_OR_NONE, "epsilon": POSITIVE, "init_scale": NOT_NEGATIVE},
+    "head": {
+        "D": COUNT,
+        "V embedding_size": COUNT_OR_NONE,
+        "epsilon": POSITIVE,
+        "init_scale": NOT_NEGATIVE,
+    },
     "objective": {
         "max_gram predict_every alpha beta": COUNT,
         "max_predictions perm_size samples cache_window": COUNT_OR_NONE,

@@ -63,7 +63,16 @@ def write_distilbert(folder):
     return transformers.DistilBertForMaskedLM(config), tokenizer
 
 
-WRITERS = {"roberta": write_roberta, "distilbert": write_distilbert}
+def write_electra(folder):
+    """A generator, whose embeddings are narrower than its states."""
+    import transformers
+
+    tokenizer, V = write_wordpieces(folder)
+    config = transformers.ElectraConfig(**SIZES, vocab_size=V, embedding_size=8, hidden_act="relu")
+    return transformers.ElectraForMaskedLM(config), tokenizer
+
+
+WRITERS = {"roberta": write_roberta, "distilbert": write_distilbert, "electra": write_electra}
 TEXTS = ["the ab the", "a", " the theab éa"]
 
 

@@ -37,6 +37,7 @@ CLASSIFY = dict(name="classify", labels=["no", "maybe", "yes"])
 TASKS: dict[str, dict[str, Any]] = {
     "classify": CLASSIFY,
     "relu": CLASSIFY | dict(head=dict(summary="relu")),
+    "gelu": CLASSIFY | dict(head=dict(summary="gelu_erf")),
     "regress": dict(name="regress"),
     "choice": dict(name="choice", options=2),
     "tag": dict(name="tag", labels=["O", "B-A", "I-A"], scheme="iob2", head=dict(dropout=0.3)),
@@ -48,6 +49,11 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
     "bert": ("bert", BERT, ["classify", "regress", "choice", "tag", "span"]),
     "bert_bare": ("bert", BERT | dict(pooler=False), ["classify"]),
     "distilbert": ("bert", BERT | dict(S=0, pooler=False), ["relu", "tag", "span"]),
+    "electra": (
+        "bert",
+        BERT | dict(pooler=False, embedding_size=8),
+        ["gelu", "choice", "tag", "span"],
+    ),
     "roberta": ("roberta", ROBERTA, ["classify", "choice", "tag", "span"]),
     "xlnet": ("xlnet", XLNET, ["classify", "choice", "tag", "span", "conditional"]),
 }
@@ -62,7 +68,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         for x in TEXTS
     ],
 }
-EXAMPLES |= dict.fromkeys(("regress", "relu"), EXAMPLES["classify"])
+EXAMPLES |= dict.fromkeys(("regress", "relu", "gelu"), EXAMPLES["classify"])
 EXAMPLES |= dict(conditional=EXAMPLES["span"])
 
 

@@ -119,8 +119,9 @@ def read_release(source: Source) -> ReleaseSpec:
 
 
 def is_writable(run: Run, kind: str) -> bool:
-    # Without segments it is a DistilBERT.
-    return isinstance(run.backbone, Backbone) and run.backbone.S > 0
+    ours = run.backbone
+    # Without segments it is a DistilBERT, of narrower tokens an ELECTRA.
+    return isinstance(ours, Backbone) and ours.S > 0 and not ours.embedding_size
 
 
 def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) -> None:

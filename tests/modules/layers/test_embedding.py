@@ -12,7 +12,7 @@ from tests.support.compiler import quick_jit
 def test_a_state_is_the_sum_of_its_token_position_and_segment():
     fields = dict(normed_embedding=False, epsilon=1e-6, dropout=0.0, dtype="float32")
     inits = dict(initializer="normal", init_scale=1.0, position_scale=0.0)
-    layer = Embedding(V=9, D=4, L=6, S=2, **fields, **inits)
+    layer = Embedding(V=9, D=4, L=6, S=2, **(dict(embedding_size=0) | fields), **inits)
     tokens_BL, segments_BL = np.array([[1, 8, 3], [0, 0, 5]]), np.array([[0, 1, 1], [1, 0, 0]])
     positions_BL = np.array([[0, 1, 2], [5, 0, 1]])
     args = (tokens_BL, segments_BL, positions_BL)

@@ -136,3 +136,10 @@ def test_a_run_that_is_there_is_not_touched(release, run, tmp_path, part):
         shutil.rmtree(workdir / other, ignore_errors=True) or (workdir / other).unlink(True)
     said = refused(tmp_path, lambda: importer.import_weights(release, workdir, print))
     assert f"{workdir} holds " in said
+
+
+def test_a_system_that_is_not_known_is_named_with_those_that_are(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "albert"}')
+    known = "bert, distilbert, electra, gpt2, openai-gpt, roberta, xlnet"
+    with pytest.raises(UserError, match=f"'albert', whose layers share .*; there are {known}$"):
+        importer.detect_release(tmp_path)

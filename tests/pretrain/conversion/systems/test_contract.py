@@ -32,6 +32,13 @@ def distilbert():
     return ReleaseSpec(model, dict(name="mlm", nsp=False), "bert", {}, tokens, head=head)
 
 
+def electra():
+    head = transformer_inputs.BERT_HEAD | dict(activation="gelu_erf")
+    model = BERT | dict(embedding_size=8, pooler=False)
+    tokens = wordpiece.Tokenizer(PIECES)
+    return ReleaseSpec(model, dict(name="mlm", nsp=False), "bert", {}, tokens, head=head)
+
+
 def roberta():
     tokens = tuned_runs.build_tokenizer("roberta")
     model = BERT | dict(V=tokens.V, S=1, pooler=False)
@@ -70,6 +77,7 @@ def awd_lstm():
 SYSTEMS = {
     "BERT": (bert, ("npz", "hugging_face")),
     "DistilBERT": (distilbert, ("hugging_face",)),
+    "ELECTRA": (electra, ("hugging_face",)),
     "RoBERTa": (roberta, ("hugging_face",)),
     "GPT-1": (lambda: gpt("hugging_face_gpt1", norm="post"), ("hugging_face_gpt1",)),
     "GPT-2": (lambda: gpt("hugging_face", norm="pre"), ("npz", "hugging_face")),
@@ -80,6 +88,7 @@ SYSTEMS = {
 NAMES = {
     "BERT": "bert",
     "DistilBERT": "distilbert",
+    "ELECTRA": "electra",
     "RoBERTa": "roberta",
     "GPT-1": "gpt",
     "GPT-2": "gpt",
@@ -172,5 +181,5 @@ def test_of_two_systems_that_fit_one_is_to_be_named(workdirs, tmp_path, monkeypa
 
 
 def test_a_system_that_is_not_there_is_refused_with_those_that_are(workdirs, tmp_path):
-    with pytest.raises(UserError, match=r"--system: .* has awd_lstm, bert, distilbert, elmo,"):
+    with pytest.raises(UserError, match=r"--system: .* has awd_lstm, bert, distilbert, electra,"):
         exporter.export_weights(workdirs["BERT"], tmp_path / "out", print, system="bert_tokenizer")
