@@ -5,7 +5,7 @@ Outside `sharding_context` nothing is constrained, so modules run as they are on
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import jax
@@ -31,6 +31,14 @@ class ActivationSharding(Protocol):
 
     def reduce_to_shards(self, shares_B: jax.Array, letters: str) -> jax.Array:
         """Sums over the first dimension, which has one entry per device."""
+        ...
+
+    def map_shards(self, f: Callable, arrays: Sequence, letters: list[str], results: list[str]):
+        """Calls `f` on every device with its shards of the arrays, for its shards of the results.
+
+        Args:
+            letters, results: dimensions of each array, and of each result.
+        """
         ...
 
 
@@ -72,6 +80,17 @@ def reduce_to_shards(shares_B: jax.Array, letters: str) -> jax.Array:
     sharding = _current.get()
     # Without a layout there is one device, and one partial sum.
     return sharding.reduce_to_shards(shares_B, letters) if sharding else shares_B.sum(0)
+
+
+def map_shards(f: Callable, arrays: Sequence, letters: list[str], results: list[str]):
+    """Calls what the compiler cannot split on every device, with the device's shards.
+
+    Args:
+        f: from arrays to a list of results.
+        letters, results: dimensions of each array, and of each result; what is split must divide.
+    """
+    sharding = _current.get()
+    return sharding.map_shards(f, arrays, letters, results) if sharding else f(*arrays)
 
 
 def find_device() -> jax.Device:

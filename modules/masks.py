@@ -248,6 +248,10 @@ class AttentionView:
     local_band: Any = None
     is_banded: Any = None
 
+    def at_queries(self, x_BL):
+        """Takes the entries of [B, L, ...] at the queries' positions."""
+        return at(jnp.asarray(x_BL), self.slots_BP)
+
     def restrict_to_band(self, is_banded) -> "AttentionView":
         """Narrows the view to its band where a bool scalar, the layer's, is True."""
         if self.local_band is None:

@@ -1,12 +1,13 @@
 """Attention over what a mask shows: in plain products, by kernels, and which is used where."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Protocol
 
 import jax.numpy as jnp
 
 from modules.activation_sharding import choose_form
-from modules.kernels import cudnn_attention, dropout_bits
+from modules.kernels import cudnn_attention, dropout_bits, tpu_attention
 from modules.kernels.distance_scores import (
     RelativeTerms,
     choose_rows,
@@ -47,9 +48,15 @@ def attend(
         dropout: of the probabilities; None: none.
     """
     inputs = (q_BLHK, k_BJHK, v_BJHK, view, relative, dropout)
+    refusals = []
     for form in choose_form(FORMS):
-        if not form.refusal(*inputs):
+        if not (why := form.refusal(*inputs)):
             return form.attend(*inputs)
+        refusals.append(why)
+    # One query makes parameters, or reads on token by token: nobody expects a kernel.
+    if refusals and q_BLHK.shape[1] > 1:
+        # The same words are shown once.
+        warnings.warn(f"attention by plain products: {'; '.join(refusals)}", stacklevel=2)
     return reference(*inputs)
 
 
@@ -84,4 +91,8 @@ def score_relatively(q_BLHK, k_BJHK, view: AttentionView, relative: RelativeTerm
 
 
 # The forms to ask, in this order; what all refuse is for `reference`.
-FORMS: Mapping[str, tuple[Form, ...]] = {"gpu": (cudnn_attention,), "default": ()}
+FORMS: Mapping[str, tuple[Form, ...]] = {
+    "gpu": (cudnn_attention,),
+    "tpu": (tpu_attention,),
+    "default": (),
+}

@@ -91,5 +91,10 @@ def _choose_once(r, backward_B):
     return choose_rows(r, backward_B), None
 
 
-# Where products take a row's own distances, all streams share one choice.
-FORMS = {"default": _choose_once}
+def _leave_both(r, backward_B):
+    return r, backward_B
+
+
+# Where products take a row's own distances, all streams share one choice.  The kernel for TPUs
+# reads those of the row's direction, and no row has a copy.
+FORMS = {"tpu": _leave_both, "default": _choose_once}

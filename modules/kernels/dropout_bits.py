@@ -43,8 +43,13 @@ def apply_dropout(rate: float, x, words, decide: Decide):
 
 def decide_by_hash(rate: float, shape: tuple[int, ...], words):
     """Decides which entries are kept: bool, a hash for each."""
+    return is_kept(rate, _count_positions(shape), words)
+
+
+def is_kept(rate: float, position, words):
+    """Decides about the entries at these positions of an array, uint32: bool."""
     # A rate of 1 would be 2^32, which a uint32 wraps to 0.
-    return _hash(_count_positions(shape), words) >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
+    return _hash(position, words) >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
 
 
 def decide_by_halves(rate: float, shape: tuple[int, ...], words):

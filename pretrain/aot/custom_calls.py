@@ -1,4 +1,4 @@
-"""Counts the FLOPs and results of calls into a GPU's libraries: products, convolutions, attention.
+"""Counts the FLOPs and results of calls into a GPU's libraries, and of kernels in Pallas.
 
 The compiler writes them as `custom-call(...), custom_call_target="__cublas$gemm"`, with what they
 compute in a `backend_config` of JSON.
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pretrain.aot.hlo import Array, Instruction, Program
 
 LIBRARIES = ("__cublas", "__cudnn")
+PALLAS = "tpu_custom_call"
 WORKSPACE = ("s8", "u8")  # a library's own memory, which is a result of the call, too
 
 
@@ -28,7 +29,7 @@ def count_calls(program: Program) -> dict[str, float]:
     counts: dict[str, float] = collections.defaultdict(float)
     for name, times in program.executions():
         for i in program.computations[name].values():
-            if find_target(i).startswith(LIBRARIES):
+            if find_target(i).startswith((*LIBRARIES, PALLAS)):
                 counts[find_target(i)] += times
     return dict(counts)
 
@@ -43,6 +44,9 @@ def list_results(i: Instruction) -> Sequence[Array]:
 def count_call_flops(i: Instruction, operands: Sequence[Array]) -> float:
     """Counts the operations of a call's matrix products, a multiply-add as two."""
     target = find_target(i)
+    if target == PALLAS:  # what the kernel says of itself
+        match = re.search(r'"cost_estimate": ?\{"flops": ?"(\d+)"', i.attributes)
+        return float(match[1]) if match else 0.0
     if target.startswith("__cublas"):
         axes = _read_numbers("lhs_contracting_dimensions", i)
         return 2.0 * math.prod(i.arrays[0].shape) * math.prod(operands[0].shape[n] for n in axes)

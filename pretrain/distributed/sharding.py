@@ -167,6 +167,18 @@ class Layout:
         where: Any = dict(mesh=self.mesh, in_specs=given, out_specs=result, check_vma=False)
         return jax.shard_map(sum_own, **where)(shares_B)
 
+    def map_shards(self, f, arrays, letters, results):
+        """Calls `f`, from arrays to a list of results, on every device with its shards."""
+        if self.mesh.size == 1:
+            return f(*arrays)
+        # By letters alone: the results have no shapes yet.
+        specs, result_specs = (
+            [PartitionSpec(*(RULES.get(letter) for letter in word)) for word in words]
+            for words in (letters, results)
+        )
+        where: Any = dict(mesh=self.mesh, in_specs=tuple(specs), out_specs=result_specs)
+        return jax.shard_map(lambda *x: list(f(*x)), **where, check_vma=False)(*arrays)
+
     def check_rows(self, B: int, parts: int = 1) -> None:
         """Raises UserError if B rows do not divide over the devices, dealt in so many parts."""
         if B % (parts * self.num_shards("B")):

@@ -160,6 +160,12 @@ def test_the_shares_of_the_devices_are_added_up_where_their_sum_lives(shape, let
     assert found.sharding.is_equivalent_to(place, len(sizes))
 
 
+def test_a_function_of_shards_sees_those_of_its_device():
+    layout, x_BH = Layout(make_mesh(2, 2, 2)), np.arange(32).reshape(8, 4)
+    take_first = functools.partial(layout.map_shards, lambda x_BH: [x_BH[:1, :1]])
+    np.testing.assert_array_equal(take_first([x_BH], ["BH"], ["BH"])[0], x_BH[::2, ::2])
+
+
 # --- what is kept for the way back -----------------------------------------------------------
 
 
