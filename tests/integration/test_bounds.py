@@ -1,7 +1,8 @@
-"""Recipes compiled for a GPU that is not here move as little, and launch as little, as they did.
+"""Recipes compiled for chips that are not here move as little, and launch as little, as they did.
 
-Skipped without the compiler: pip install --no-deps jax_cuda12_plugin jax_cuda12_pjrt (both of
-JAX's version) nvidia-cuda-nvcc-cu12.  What a change makes better is written into the file by hand.
+Skipped without the compiler: for TPUs pip install libtpu, for GPUs pip install --no-deps
+jax_cuda12_plugin jax_cuda12_pjrt (both of JAX's version) nvidia-cuda-nvcc-cu12.  What a change
+makes better is written into the file by hand.
 """
 
 import json
@@ -13,7 +14,7 @@ import sys
 
 import pytest
 
-from pretrain.aot import gpu_specs
+from pretrain.aot import gpu_specs, tpu_specs
 
 ROOT = pathlib.Path(__file__).parents[2]
 BOUNDS = json.loads((ROOT / "tests/fixtures/bounds.json").read_text())
@@ -26,13 +27,14 @@ FIGURES = {  # of the command's report
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    any(not gpu_specs.has_package(name) for name in gpu_specs.PACKAGES),
-    reason="the compiler for GPUs is not installed",
-)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("recipe", BOUNDS)
 def test_no_figure_of_a_recipe_is_a_twentieth_worse(recipe):
     bound = BOUNDS[recipe]
+    is_tpu = bound["topology"].split(":")[0] in tpu_specs.CHIPS
+    needed = ("libtpu",) if is_tpu else gpu_specs.PACKAGES
+    if not all(gpu_specs.has_package(name) for name in needed):
+        pytest.skip(f"the compiler for {bound['topology']} is not installed")
     words = [f"--config=configs/{recipe}", f"--topology={bound['topology']}"]
     words += [f"--config.{name}={value}" for name, value in bound["changes"].items()]
     ran = subprocess.run(
