@@ -42,7 +42,7 @@ def detect_release(path: Path, kind: str = "", system: str = "") -> tuple[str, s
         UserError: it is none that is known, or could be several.
     """
     if not os.path.exists(path):
-        raise UserError(f"{path} does not exist")
+        raise UserError(f"{path} does not exist; a model of the Hub is named hub:org/name")
     # A configuration lies beside a file of weights.
     folder = path if path.is_dir() else path.parent
     with explain_read_errors(folder):

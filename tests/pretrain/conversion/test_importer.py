@@ -88,7 +88,9 @@ def test_an_import_that_broke_off_is_made_anew(release, run, tmp_path, monkeypat
 
 
 NO_RELEASE = {
-    "does not exist": lambda folder: folder.rename(folder.with_name("other")),
+    "does not exist; a model of the Hub is named hub:org/name": lambda folder: folder.rename(
+        folder.with_name("other")
+    ),
     "holds no weights of a kind that is known": lambda folder: (folder / "model.npz").unlink(),
     "bert_config.json: hidden_act is 'silu'": lambda folder: configure(folder, hidden_act="silu"),
     "belong together": lambda folder: (folder / "vocab.txt").write_text("\n".join(cases.PIECES)),
