@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from typing import Any
 
 Point = dict[str, Any]  # values by dotted name
+RECIPES = pathlib.Path(__file__).parents[1] / "configs"
 PARTS = re.compile(r",(?![^(\[]*[)\]])")  # commas that are in no brackets
 
 
@@ -38,7 +39,7 @@ def main() -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--config", required=True, help="the recipe, as path.py:preset")
+    parser.add_argument("--config", required=True, help="the recipe: path.py:preset, or bert:mini")
     parser.add_argument("--runs", default="runs", help="the folder of the workdirs [runs]")
     parser.add_argument(
         "--prefix", default="", help="what starts each; {run}: its name, {n}: its number"
@@ -67,7 +68,7 @@ def commands(
     """Returns a command for each point of the recipe's sweep, quoted for a shell.
 
     Args:
-        config: the recipe, as "path.py" or "path.py:preset".
+        config: the recipe, as "path.py", "path.py:preset", or one of ours as "bert:mini".
         program: words of the command, and flags that all runs share.
         runs: the folder of the workdirs.
         prefix: shell words before each command, with {run} for the run's name and {n} for its
@@ -124,9 +125,12 @@ def combine(grid: Sequence[str]) -> list[Point]:
 
 
 def _load_recipe(path: str, needs_sweep: bool = True) -> Any:
-    if not pathlib.Path(path).is_file():
+    # A path, or the name of one of ours, as "bert" and "finetune/table".
+    files = [pathlib.Path(path), RECIPES / f"{path}.py"]
+    file = next((file for file in files if file.is_file()), None)
+    if file is None:
         raise ValueError(f"there is no recipe {path}")
-    spec = importlib.util.spec_from_file_location("swept", path)
+    spec = importlib.util.spec_from_file_location("swept", file)
     assert spec
     assert spec.loader
     recipe = importlib.util.module_from_spec(spec)

@@ -149,6 +149,7 @@ def test_the_objectives_can_be_swept_over():
         ("configs/finetune/glue.py", "runs/glue-mrpc-lr=5e-05"),
         ("configs/finetune/glue.py:rte", "runs/glue-rte-lr=5e-05"),
         ("configs/bert.py", "runs/bert-mini-lr=0.0003"),
+        ("bert:mini", "runs/bert-mini-lr=0.0003"),
     ],
 )
 def test_a_run_is_named_after_its_preset(named, workdir):
