@@ -94,7 +94,7 @@ class MergeEncoder(WholeWordEncoder):
 
         Args:
             V: the number of pieces.
-            model: a folder with a published vocabulary; "" learns one.
+            model: a folder with a published vocabulary, or a tokenizer.json; "" learns one.
             sample: sentences to learn from, which are held in memory.
         """
 
@@ -171,6 +171,8 @@ class MergeEncoder(WholeWordEncoder):
         Raises:
             UserError: one of them is not what it should be.
         """
+        if vocabulary.suffix == ".json" and vocabulary == merges:
+            return cls.of(*_read_whole(vocabulary), (vocabulary, merges))
         ids = _read_ids(vocabulary) | dict(more or {})
         return cls.of(ids, _split_merges(read_text(merges)), (vocabulary, merges))
 
@@ -206,8 +208,13 @@ class MergeEncoder(WholeWordEncoder):
 
     @classmethod
     def _files(cls, model: str) -> Files:
-        """Finds the two files in a folder, by the authors' names or those of `save`."""
+        """Finds the two files in a folder, by the authors' names or those of `save`.
+
+        A file is a tokenizer.json of Hugging Face's, which holds both.
+        """
         folder = Path(model).expanduser()
+        if folder.is_file():
+            return folder, folder
         for names in (cls.published, SAVED):
             vocabulary, merges = (folder / name for name in names)
             if vocabulary.exists() and merges.exists():
@@ -234,6 +241,18 @@ def _read_ids(path: Path) -> dict[str, int]:
     if not isinstance(ids, dict):
         raise _ids_error(path)
     return ids
+
+
+def _read_whole(path: Path) -> tuple[dict[str, int], list[str]]:
+    """Reads pieces by id, added ones too, and lines of pairs, of a tokenizer.json."""
+    try:
+        content = json.loads(read_text(path))
+        ids = {**content["model"]["vocab"]}
+        ids |= {piece["content"]: piece["id"] for piece in content.get("added_tokens") or []}
+        pairs = content["model"]["merges"]
+        return ids, [pair if isinstance(pair, str) else " ".join(pair) for pair in pairs]
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: is no tokenizer.json of a BPE") from error
 
 
 def _ids_error(path: Path) -> UserError:

@@ -93,7 +93,7 @@ class Tokenizer(Encoder):
 
         Args:
             V: the number of pieces.
-            model: a published vocabulary file; "" learns one.
+            model: a published vocabulary file, or a tokenizer.json; "" learns one.
             lower: lower the case of text.
             keep_accents: by default they are dropped from lower-case text alone.
             sample: sentences to learn from, which are held in memory.
@@ -119,6 +119,7 @@ class Tokenizer(Encoder):
         if model:
             pieces = read_vocabulary(model)
             check_size(V, pieces, model)
+            check_case(model, lower)
         else:
             cleaning = normalizers.BertNormalizer(lowercase=lower, strip_accents=not keep_accents)
             pieces = _learn_vocabulary(sample_texts(texts, options["sample"]), V, cleaning)
@@ -182,8 +183,11 @@ def read_vocabulary(model: str | Path) -> list[str]:
     Raises:
         UserError: it cannot be read, repeats a piece, or has not all of BERT's special pieces.
     """
+    text = read_text(_expand_path(model))
+    if _expand_path(model).suffix == ".json":
+        return _read_whole(text, model)
     # Not by `splitlines`, to which some pieces are separators.
-    pieces = [line.removesuffix("\r") for line in read_text(_expand_path(model)).split("\n")]
+    pieces = [line.removesuffix("\r") for line in text.split("\n")]
     pieces = pieces[:-1] if not pieces[-1] else pieces
     if len(set(pieces)) < len(pieces):
         # By its lines, as the reader of a file of 30,000 lines needs them.
@@ -195,6 +199,28 @@ def read_vocabulary(model: str | Path) -> list[str]:
         )
     check_special(pieces, model)
     return pieces
+
+
+def _read_whole(text: str, model: str | Path) -> list[str]:
+    """Reads the pieces of a tokenizer.json by their ids, added ones not."""
+    try:
+        part = json.loads(text)["model"]
+        ids = part["vocab"] if part.get("type", "WordPiece") == "WordPiece" else {}
+        pieces = sorted(ids, key=ids.__getitem__)
+    except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
+        raise UserError(f"tokens.model={model}: is no tokenizer.json of WordPiece") from error
+    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+        raise UserError(f"tokens.model={model}: its vocabulary has no ids 0, 1, 2 ...")
+    check_special(pieces, model)
+    return pieces
+
+
+def check_case(model: str, lower: bool) -> None:
+    """Raises UserError if a tokenizer.json says otherwise whether text is lower-cased."""
+    if _expand_path(model).suffix == ".json":
+        normalizer = json.loads(read_text(_expand_path(model))).get("normalizer") or {}
+        if (said := normalizer.get("lowercase", lower)) != lower:
+            raise UserError(f"tokens.lower={lower}: {model} has pieces for lower={said}")
 
 
 def check_special(pieces: list[str], where: str | Path) -> None:

@@ -30,3 +30,13 @@ def test_lines_of_merges_may_begin_with_a_hash(tmp_path):
     for header in ("#version: 0.2\n", ""):
         merges.write_text(f"{header}# #\n")
         assert byte_bpe.Tokenizer.read(vocabulary, merges).merges == [("#", "#")]
+
+
+def test_a_tokenizer_json_stands_for_both_files(tmp_path):
+    ours, path = learn("byte_bpe"), tmp_path / "tokenizer.json"
+    path.write_text(ours.copy_library().to_str())
+    other = learn("byte_bpe", model=str(path))
+    assert (other.pieces, other.merges) == (ours.pieces, ours.merges)
+    path.write_text('{"model": {}}')
+    with pytest.raises(UserError, match=r"is no tokenizer\.json of a BPE"):
+        learn("byte_bpe", model=str(path))

@@ -98,3 +98,18 @@ def test_the_published_vocabularies_cut_words_as_bert_does(uncased, cased):
 def test_chinese_is_cut_at_every_character(chinese):
     assert " ".join(pieces(chinese, "北京2008年 BERT模型")) == "北 京 2008 年 be ##rt 模 型"
     assert chinese.pieces.count("\u2028") == 1
+
+
+def test_a_tokenizer_json_stands_for_a_vocabulary(tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(tokenizer.copy_library().to_str())
+    other = learn("wordpiece", model=str(path))
+    assert other.pieces == tokenizer.pieces
+    assert [x.tolist() for x in other.encode(TEXTS)] == [
+        x.tolist() for x in tokenizer.encode(TEXTS)
+    ]
+    with pytest.raises(UserError, match=r"tokens\.lower=False: .* has pieces for lower=True"):
+        learn("wordpiece", model=str(path), lower=False)
+    path.write_text('{"model": {"type": "BPE", "vocab": {"a": 1}}}')
+    with pytest.raises(UserError, match="is not a vocabulary of BERT"):
+        learn("wordpiece", model=str(path))
