@@ -171,10 +171,7 @@ class MergeEncoder(WholeWordEncoder):
         Raises:
             UserError: one of them is not what it should be.
         """
-        if vocabulary.suffix == ".json" and vocabulary == merges:
-            return cls.of(*_read_whole(vocabulary), (vocabulary, merges))
-        ids = _read_ids(vocabulary) | dict(more or {})
-        return cls.of(ids, _split_merges(read_text(merges)), (vocabulary, merges))
+        return cls.of(*_read_contents(vocabulary, merges, more or {}), (vocabulary, merges))
 
     @classmethod
     def of(cls, ids: Mapping[str, int], lines: Iterable[str], where: Files) -> Self:
@@ -208,13 +205,10 @@ class MergeEncoder(WholeWordEncoder):
 
     @classmethod
     def _files(cls, model: str) -> Files:
-        """Finds the two files in a folder, by the authors' names or those of `save`.
-
-        A file is a tokenizer.json of Hugging Face's, which holds both.
-        """
+        """Finds the two files in a folder, by the authors' names or those of `save`."""
         folder = Path(model).expanduser()
         if folder.is_file():
-            return folder, folder
+            return folder, folder  # a tokenizer.json holds both
         for names in (cls.published, SAVED):
             vocabulary, merges = (folder / name for name in names)
             if vocabulary.exists() and merges.exists():
@@ -241,6 +235,14 @@ def _read_ids(path: Path) -> dict[str, int]:
     if not isinstance(ids, dict):
         raise _ids_error(path)
     return ids
+
+
+def _read_contents(
+    vocabulary: Path, merges: Path, more: Mapping[str, int]
+) -> tuple[dict[str, int], list[str]]:
+    if vocabulary == merges:
+        return _read_whole(vocabulary)
+    return _read_ids(vocabulary) | dict(more), _split_merges(read_text(merges))
 
 
 def _read_whole(path: Path) -> tuple[dict[str, int], list[str]]:
