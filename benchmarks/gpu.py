@@ -5,7 +5,7 @@ contender has the card to itself and leaves a file in the folder.  Those that ha
 again, so that the same command goes on where it was stopped: delete a file to repeat its contender.
 
     --only=gpt2,bert    these contests, or single contenders, as gpt2-sdpa
-    --minutes=9         starts none after this time; one that still runs then is stopped
+    --within=9          minutes: starts none after these; one that still runs then is stopped
     --trace             keeps a profile of each contender's step, too
     --peer_python=...   the Python that has torch and transformers, if this one has not
 """
@@ -33,7 +33,7 @@ from pretrain.runtime.json_files import read_json, write_json
 for name in ("peer_python", "threads", "rounds", "steps"):
     flags.declare_key_flag(name)
 ONLY = flags.DEFINE_list("only", [], "Contests, or contenders, as gpt2-sdpa; none: all.")
-MINUTES = flags.DEFINE_float("minutes", 0, "Time for all contenders; 0: as long as it takes.", 0)
+WITHIN = flags.DEFINE_float("within", 0, "Minutes for all contenders; 0: as many as it takes.", 0)
 TRACE = flags.DEFINE_bool("trace", False, "Keep a profile of a step of each contender.")
 
 MATMUL = Entry("matmul", "benchmarks.contest.matmul")  # the ceiling
@@ -54,15 +54,15 @@ def run_contests(contests: Mapping[str, Contest], folder: Path) -> None:
     """Times the contenders that have no file yet, as far as the time goes."""
     every = list_contenders(contests, ONLY.value)
     names = [name for name in every if not (folder / f"{name}.json").exists()]
-    deadline = time.monotonic() + 60 * MINUTES.value
+    deadline = time.monotonic() + 60 * WITHIN.value
     for number, name in enumerate(names, 1):
-        left = deadline - time.monotonic() if MINUTES.value else 0.0
+        left = deadline - time.monotonic() if WITHIN.value else 0.0
         if left < 0:
             break
         progress.say(f"{number} of {len(names)}: {name}")
         result = measure(*every[name], folder / name, left)
         # The next call begins with it.  One that had all of the time would never be done.
-        if "error" in result and MINUTES.value and time.monotonic() > deadline and number > 1:
+        if "error" in result and WITHIN.value and time.monotonic() > deadline and number > 1:
             break
         write_json(folder / f"{name}.json", result)
 

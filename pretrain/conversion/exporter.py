@@ -5,7 +5,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +17,7 @@ from pretrain.conversion import drafts, systems, task_heads
 from pretrain.conversion.model_card import Facts, write_card
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
 from pretrain.conversion.sentence_transformers import SentenceForm, check_form, write_steps
-from pretrain.conversion.systems import ORIGIN, Kind, System
+from pretrain.conversion.systems import ORIGIN, Kind, System, read_origin
 from pretrain.conversion.task_heads import Heads, TunedHead
 from pretrain.formats import Spec
 from pretrain.formats.base import explain_write_errors
@@ -26,7 +25,7 @@ from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import load_run, load_weights, weights_folder, weights_key
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.json_files import read_json, update_json
+from pretrain.runtime.json_files import update_json
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -165,16 +164,9 @@ def choose_kind(module: System, run: Run, kind: str) -> str:
     return kind or next((name for name in kinds if "hugging_face" in name), kinds[0])
 
 
-def read_origin(workdir: Path) -> dict[str, Any]:
-    """Reads where the run's weights were imported from; {} if it was trained here."""
-    path = workdir / ORIGIN
-    origin = read_json(path) if path.exists() else {}
-    # Other JSON is no origin: the dtype is then asked for, not guessed.
-    return origin if isinstance(origin, dict) else {"dtype": None}
-
-
 def read_dtype(workdir: Path) -> str:
     """Returns the dtype that the weights were imported in; float32 for runs trained here."""
+    # A file that is no origin has the dtype asked for, not guessed.
     dtype = read_origin(workdir).get("dtype", None if (workdir / ORIGIN).exists() else "float32")
     if dtype not in DTYPES:
         raise UserError(

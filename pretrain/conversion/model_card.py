@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pretrain.conversion.systems import ORIGIN
+from pretrain.conversion.systems import read_origin
 from pretrain.conversion.task_heads import TunedHead
 from pretrain.inference.run import Run
 from pretrain.runtime.files import write_file
-from pretrain.runtime.json_files import read_json
 from pretrain.runtime.run_config import COMMAND, flatten, read_config
 from pretrain.training.reports import results
 
@@ -69,11 +68,7 @@ def read_license(folder: Path) -> str:
 def find_origin(run: Run) -> dict[str, Any]:
     """Finds what the weights of a run were imported from, or those that it began with."""
     # An import says it itself; of a run that went on from one, its `init` does.
-    folders = [run.workdir, Path(run.config.get("init") or run.workdir)]
-    for folder in folders:
-        if (folder / ORIGIN).exists() and isinstance(origin := read_json(folder / ORIGIN), dict):
-            return origin
-    return {}
+    return read_origin(run.workdir) or read_origin(Path(run.config.get("init") or run.workdir))
 
 
 def find_metrics(run: Run) -> dict[str, str]:

@@ -21,6 +21,13 @@ from pretrain.runtime.json_files import read_json
 ORIGIN = "origin.json"  # beside a run's config.json: the release that it was imported from
 
 
+def read_origin(workdir: Path) -> dict[str, Any]:
+    """Reads where a run's weights were imported from; {}: no file says."""
+    path = workdir / ORIGIN
+    origin = read_json(path) if path.exists() else {}
+    return origin if isinstance(origin, dict) else {}
+
+
 @dataclasses.dataclass(frozen=True)
 class Kind:
     """A kind of release.

@@ -12,17 +12,17 @@ from pretrain.conversion import config_fields as fields
 from pretrain.conversion import hugging_face
 from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
 from pretrain.conversion.systems import (
-    ORIGIN,
     Kind,
     ReleaseSpec,
     Source,
     bert_family,
     bert_tokenizer,
+    read_origin,
 )
 from pretrain.conversion.task_heads import Heads, list_row_heads, list_token_heads, own_layer
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.run import Run
-from pretrain.runtime.json_files import read_json, write_json
+from pretrain.runtime.json_files import write_json
 
 KINDS = {"hugging_face": Kind("safetensors", "config.json", model_type="electra")}
 TEXT_FORMAT = "bert"
@@ -128,9 +128,7 @@ def is_writable(run: Run, kind: str) -> bool:
     """Tells if tokens are narrower than states; as wide ones a BERT has, too."""
     if not isinstance(run.backbone, Backbone) or not run.backbone.S:
         return False
-    path = run.workdir / ORIGIN
-    origin = read_json(path) if path.exists() else {}
-    return run.backbone.embedding_size > 0 or origin.get("system") == "electra"
+    return run.backbone.embedding_size > 0 or read_origin(run.workdir).get("system") == "electra"
 
 
 def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) -> None:

@@ -1,5 +1,6 @@
 """Logits of whole rows, as their definition has them."""
 
+import functools
 import json
 import types
 
@@ -13,6 +14,12 @@ from modules.layers.params import STATISTICS
 from modules.plugins import FieldError
 from tests.support.arrays import FIXTURES
 
+BENDS = {
+    "tanh": np.tanh,
+    "relu": jax.nn.relu,
+    "gelu_erf": functools.partial(jax.nn.gelu, approximate=False),
+}
+
 
 @pytest.mark.parametrize("summary", SUMMARIES)
 def test_logits_are_those_of_the_summed_summaries_of_an_example_s_rows(summary):
@@ -25,8 +32,8 @@ def test_logits_are_those_of_the_summed_summaries_of_an_example_s_rows(summary):
     pooled_BD = np.asarray(h_BLD)[np.arange(4), valid_BL.sum(1) - 1]
     if summary == "pooler":
         pooled_BD = 2 * pooled_BD
-    elif summary == "tanh":
-        pooled_BD = np.tanh(pooled_BD @ params["Dense_0"]["kernel"])
+    elif summary in BENDS:
+        pooled_BD = BENDS[summary](pooled_BD @ params["Dense_0"]["kernel"])
     elif summary == "batch_norm":  # by averages that are 0 and variances that are 1
         share = 1 / np.sqrt(1 + 1e-5)
         pooled_BD = share * np.maximum(share * pooled_BD @ params["Dense_0"]["kernel"], 0)
@@ -40,8 +47,8 @@ def test_logits_are_float32_and_an_unknown_summary_is_refused():
         jax.random.key(0), h_BLD, np.ones((1, 2), bool), train=False
     )
     assert logits_BC.dtype == jnp.float32
-    with pytest.raises(FieldError, match="summary='relu'"):
-        Classifier(3, summary="relu")
+    with pytest.raises(FieldError, match="summary='mish'"):
+        Classifier(3, summary="mish")
 
 
 def test_ulmfit_s_head_is_fastai_s():

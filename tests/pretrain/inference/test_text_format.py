@@ -39,7 +39,7 @@ def test_a_format_of_the_reader_s_own_is_found_by_a_dotted_name(tmp_path, monkey
 def test_unknown_names_and_missing_marks_are_refused():
     with pytest.raises(
         UserError,
-        match=r"^text_format: .* bert, bert_three, elmo, gpt, ulmfit, ulmfit_backward, words",
+        match=r"^text_format: .* bert, bert_three, elmo, gpt, roberta, ulmfit, ulmfit_backward",
     ):
         load_format("nsp")
     with pytest.raises(UserError, match="name how this model frames texts"):
