@@ -86,18 +86,9 @@ MOMENTS = {  # what a run does when it is asked: the changes that make it do lit
 }
 
 
-@pytest.mark.parametrize(
-    ("recipe", "moment"),
-    [
-        pytest.param(
-            recipe,
-            moment,
-            marks=() if (recipe, moment) == ("clm", "evaluating") else pytest.mark.slow,
-        )
-        for recipe in toys.RECIPES
-        for moment in MOMENTS
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", toys.RECIPES)
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_asked_to_stop_a_run_saves_its_step_and_goes_on_exactly(toy, tmp_path, recipe, moment):
     changes = ENDLESS | MOMENTS[moment]
     process = toy.start(recipe, tmp_path / "run", changes)

@@ -25,6 +25,8 @@ from pretrain.runtime.errors import UserError
 from tests.support import corpora, shared_steps
 from tests.support import tiny_runs as toys
 
+pytestmark = pytest.mark.slow
+
 B, L, STEPS = 8, 12, 4
 SIZES = dict(D=8, U=8, N=1)
 FORMATS = {"forward": "ulmfit", "backward": "ulmfit_backward"}
@@ -109,7 +111,6 @@ def test_every_stage_goes_on_from_the_one_before(stages):
     assert last["step"] == STEPS
 
 
-@pytest.mark.slow
 def test_the_average_of_both_directions_is_predicted_and_scored(stages, capsys):
     train(stages, "backward", "")
     folders, out = [stages / name for name in FORMATS], stages / "out.jsonl"

@@ -174,10 +174,8 @@ def train_once(task, devices):
     return {name: float(x.total / x.weight) for name, x in metrics.sums.items()}, grads
 
 
-@pytest.mark.parametrize(
-    "task",
-    [pytest.param(x, marks=[] if x == "scenes" else [pytest.mark.slow]) for x in SHARDED],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("task", SHARDED)
 def test_eight_devices_train_a_task_as_one_does(task):
     (metrics, grads), (expected, expected_grads) = (train_once(task, n) for n in (8, 1))
     assert metrics == pytest.approx(expected, rel=1e-5)
