@@ -8,6 +8,8 @@ import tokenizers as library
 
 from pretrain.conversion import config_fields
 from pretrain.conversion.systems import Source
+from pretrain.data.tokenizers import tokenizer_json
+from pretrain.data.tokenizers.tokenizer_json import TokenizerJson
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import write_file
 
@@ -41,7 +43,6 @@ ACTIVATIONS_BY_CODE = {
 GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")  # take tokenizer.json as it is
 # Without it their code leaves segments out, and with them XLNet's whole term for segments.
 INPUT_NAMES = ["input_ids", "token_type_ids", "attention_mask"]
-FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 
 def read_config(source: Source, aliases: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -66,30 +67,15 @@ def read_config(source: Source, aliases: Mapping[str, str] | None = None) -> dic
     return config
 
 
-def read_tokenizer_json(source: Source) -> dict[str, Any]:
-    """Reads the folder's tokenizer.json; {} if there is none."""
-    return source.read_json("tokenizer.json") if source.has("tokenizer.json") else {}
+def read_tokenizer_json(source: Source) -> TokenizerJson:
+    """Reads the folder's tokenizer.json; one without content if there is none."""
+    path = source.folder / tokenizer_json.NAME
+    return tokenizer_json.read(path) if path.exists() else TokenizerJson({}, path)
 
 
 def read_tokenizer_config(source: Source) -> dict[str, Any]:
     """Reads the folder's tokenizer_config.json; {} if there is none."""
     return source.read_json("tokenizer_config.json") if source.has("tokenizer_config.json") else {}
-
-
-def read_part(source: Source, name: str, kind: str) -> dict[str, Any] | None:
-    """Reads a part of a tokenizer.json, which must be of this kind; None if it is not written.
-
-    Raises:
-        UserError: it is of another kind, or none.
-    """
-    part = read_tokenizer_json(source).get(name, missing := {"type": kind})
-    if not isinstance(part, dict) or part.get("type") != kind:
-        other = part.get("type") if isinstance(part, dict) else part
-        raise UserError(
-            f"{source.folder / 'tokenizer.json'}: {name} is {other!r}, and only {kind} can be "
-            "computed here"
-        )
-    return None if part is missing else part
 
 
 def read_added_tokens(source: Source) -> dict[int, dict[str, Any]]:
@@ -98,18 +84,16 @@ def read_added_tokens(source: Source) -> dict[int, dict[str, Any]]:
     Raises:
         UserError: an entry is none, or two files differ.
     """
+    pieces = read_tokenizer_json(source).read_added()
     config = read_tokenizer_config(source).get("added_tokens_decoder") or {}
     older = source.read_json("added_tokens.json") if source.has("added_tokens.json") else {}
     try:
-        entries = [(x["id"], x) for x in read_tokenizer_json(source).get("added_tokens") or []]
-        entries += [(int(i), x) for i, x in config.items()]
-        known = {i for i, _ in entries}
+        entries = [(int(i), x) for i, x in config.items()]
+        known = {*pieces, *(i for i, _ in entries)}
         # The older file names a piece and nothing else: the others, where they know it, say more.
         entries += [(i, {"content": x}) for x, i in older.items() if i not in known]
-        pieces: dict[int, dict[str, Any]] = {}
         for i, entry in entries:
-            flags = {name: bool(entry.get(name, False)) for name in FLAGS}
-            piece = {"content": str(entry["content"])} | flags
+            piece = tokenizer_json.parse_added(entry)
             if pieces.setdefault(i, piece)["content"] != piece["content"]:
                 raise UserError(f"{source.folder}: piece {i} is added twice, and differs")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -144,51 +128,19 @@ def join_added_tokens(source: Source, pieces: list[str]) -> tuple[list[str], lis
 def write_tokenizer(folder: Path, tokenizer: library.Tokenizer, special: Iterable[str]) -> None:
     """Writes a tokenizer.json, in which these pieces are special."""
     tokenizer.add_special_tokens([library.AddedToken(x, special=True) for x in special])
-    write_file(folder / "tokenizer.json", tokenizer.to_str(pretty=True).encode())
-
-
-def read_vocabulary(source: Source, kind: str) -> list[str]:
-    """Reads the pieces in a tokenizer.json, by id; UserError if it is of another kind."""
-    ids: Any = read_model(source, kind).get("vocab")
-    numbers = list(ids.values()) if isinstance(ids, dict) else []
-    # True and 1 are equal to Python, and would be two pieces of one id.
-    is_whole = {*map(type, numbers)} == {int} and sorted(numbers) == list(range(len(numbers)))
-    if not is_whole:
-        raise UserError(
-            f"{source.folder / 'tokenizer.json'}: its vocabulary has no ids 0, 1, 2 ..."
-        )
-    return sorted(ids, key=ids.__getitem__)
-
-
-def read_model(source: Source, kind: str) -> dict[str, Any]:
-    """Reads the model of a tokenizer.json of this kind ("BPE"); UserError if of another."""
-    model = source.read_json("tokenizer.json").get("model")
-    if not isinstance(model, dict) or model.get("type", kind) != kind:
-        raise UserError(f"{source.folder / 'tokenizer.json'}: is no {kind} tokenizer")
-    return model
-
-
-def read_merges(source: Source) -> tuple[dict[str, int], list[str]]:
-    """Reads a BPE in a tokenizer.json: pieces with their ids, added ones too, and lines of pairs.
-
-    Raises:
-        UserError: it is of another kind, or has no such parts.
-    """
-    model = read_model(source, "BPE")
-    added = source.read_json("tokenizer.json").get("added_tokens") or []
-    try:
-        ids = {**model["vocab"], **{piece["content"]: piece["id"] for piece in added}}
-        return ids, [pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]]
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"{source.folder / 'tokenizer.json'}: has no table of pieces, or no merges"
-        ) from error
+    write_file(folder / tokenizer_json.NAME, tokenizer.to_str(pretty=True).encode())
 
 
 def check_byte_level(source: Source) -> None:
     """Refuses files that prepare text for a byte-level BPE otherwise than GPT-2's code does."""
-    plain: dict[str, Any] = {"add_prefix_space": False, "type": "ByteLevel", "normalizer": None}
-    for name in ("tokenizer_config.json", "tokenizer.json"):
-        content = source.read_json(name) if source.has(name) else {}
-        content |= content.get("pre_tokenizer") or {}
-        config_fields.require_equal(content, plain, source.folder / name)
+    # The file's own way without the rule that cuts words is another one's, of several rules.
+    plain = {"add_prefix_space": False, "use_regex": True}
+    config_fields.require_equal(
+        read_tokenizer_config(source),
+        {"add_prefix_space": False},
+        source.folder / "tokenizer_config.json",
+    )
+    whole = read_tokenizer_json(source)
+    config_fields.require_equal(whole.content, {"normalizer": None}, Path(whole.where))
+    rules = whole.read_part("pre_tokenizer", "ByteLevel") or {}
+    config_fields.require_equal(rules, plain, Path(whole.where))

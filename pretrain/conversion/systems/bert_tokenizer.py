@@ -75,9 +75,10 @@ def read_normalization(source: Source) -> dict[str, Any]:
         UserError: it is nothing that BERT's own code does.
     """
     config = hugging_face.read_tokenizer_config(source)
-    normalizer = hugging_face.read_part(source, "normalizer", "BertNormalizer") or {}
-    hugging_face.read_part(source, "pre_tokenizer", "BertPreTokenizer")
-    where = source.folder / "tokenizer.json"
+    whole = hugging_face.read_tokenizer_json(source)
+    normalizer = whole.read_part("normalizer", "BertNormalizer") or {}
+    whole.read_part("pre_tokenizer", "BertPreTokenizer")
+    where = Path(whole.where)
     rules = {
         x: fields.map_value(normalizer, x, fields.SWITCH, where)
         for x in (*NORMALIZATION.values(), "clean_text")
@@ -94,13 +95,14 @@ def read_normalization(source: Source) -> dict[str, Any]:
 
 def read_pieces(source: Source) -> list[str]:
     """Reads the pieces of a tokenizer.json, but for added ones; UserError if two differ."""
-    pieces = hugging_face.read_vocabulary(source, "WordPiece")
+    whole = hugging_face.read_tokenizer_json(source)
+    pieces = whole.read_pieces("WordPiece")
     if (
         source.has("vocab.txt")
         and wordpiece.read_vocabulary(source.find_file("vocab.txt")) != pieces
     ):
         raise UserError(f"{source.folder}: vocab.txt and tokenizer.json have not the same pieces")
-    wordpiece.check_special(pieces, source.folder / "tokenizer.json")
+    wordpiece.check_special(pieces, whole.where)
     return pieces
 
 
@@ -108,7 +110,8 @@ def read_max_chars(source: Source) -> int:
     """Reads how many characters a word may have before it is unknown."""
     if not source.has("tokenizer.json"):
         return MAX_CHARS
-    where, model = source.folder / "tokenizer.json", hugging_face.read_model(source, "WordPiece")
+    whole = hugging_face.read_tokenizer_json(source)
+    where, model = Path(whole.where), whole.read_model("WordPiece")
     fields.require_equal(model, MODEL, where)
     field = "max_input_chars_per_word"
     return fields.read_size({field: MAX_CHARS} | model, field, where)

@@ -1,12 +1,11 @@
 """GPT-1's and GPT-2's vocabularies: two tables of OpenAI's, or Hugging Face's one file."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from pretrain.conversion import hugging_face
 from pretrain.conversion.systems import Source
-from pretrain.data.tokenizers import bpe, byte_bpe
+from pretrain.data.tokenizers import bpe, byte_bpe, tokenizer_json
 from pretrain.data.tokenizers.bpe_files import SAVED
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
@@ -41,9 +40,8 @@ def read_tokenizer(source: Source) -> bpe.Tokenizer | byte_bpe.Tokenizer:
         if all(source.has(name) for name in names):
             more = source.read_json("added_tokens.json") if source.has("added_tokens.json") else {}
             return kind.read(source.find_file(names[0]), source.find_file(names[1]), more)
-    if source.has("tokenizer.json"):
-        path = source.find_file("tokenizer.json")
-        return kind.of(*hugging_face.read_merges(source), (path, path))
+    if source.has(tokenizer_json.NAME):
+        return kind.of_json(hugging_face.read_tokenizer_json(source))
     pairs = [" and ".join(names) for names in (kind.published, SAVED)]
     raise UserError(
         f"{source.folder} has no vocabulary, neither {' nor '.join(pairs)} nor tokenizer.json: "
@@ -55,8 +53,8 @@ def note_rules(source: Source, tokens: bpe.Tokenizer | byte_bpe.Tokenizer) -> tu
     """Returns what to say where Hugging Face's code cuts text into words otherwise than ours."""
     if source.kind != "hugging_face_gpt1":
         return ()
-    theirs = hugging_face.read_tokenizer_json(source.with_tokenizer_folder())
-    ours = json.loads(tokens.copy_library().to_str())
+    theirs = hugging_face.read_tokenizer_json(source.with_tokenizer_folder()).content
+    ours = tokenizer_json.parse(tokens.copy_library().to_str(), "ours").content
     if all(theirs.get(x) == ours[x] for x in ("normalizer", "pre_tokenizer")):
         return ()
     return (

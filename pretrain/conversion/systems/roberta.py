@@ -20,7 +20,7 @@ from pretrain.conversion.task_heads import (
     list_token_heads,
     own_layer,
 )
-from pretrain.data.tokenizers import roberta_bpe
+from pretrain.data.tokenizers import roberta_bpe, tokenizer_json
 from pretrain.data.tokenizers.bpe_files import SAVED
 from pretrain.inference.run import Run
 from pretrain.runtime.json_files import write_json
@@ -153,8 +153,8 @@ def read_tokenizer(source: Source) -> roberta_bpe.Tokenizer:
     if all(source.has(name) for name in SAVED):
         vocabulary, merges = (source.find_file(name) for name in SAVED)
         return roberta_bpe.Tokenizer.read(vocabulary, merges)
-    path = source.find_file("tokenizer.json", *SAVED)
-    return roberta_bpe.Tokenizer.of(*hugging_face.read_merges(source), (path, path))
+    source.find_file(tokenizer_json.NAME, *SAVED)
+    return roberta_bpe.Tokenizer.of_json(hugging_face.read_tokenizer_json(source))
 
 
 def write_tokenizer(folder: Path, pieces: roberta_bpe.Tokenizer, L: int) -> None:

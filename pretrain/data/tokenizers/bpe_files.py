@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from pretrain.data.tokenizers import TRAITS, Offsets, fill_defaults, saved_files
+from pretrain.data.tokenizers import TRAITS, Offsets, fill_defaults, saved_files, tokenizer_json
 from pretrain.data.tokenizers.offsets import make_offsets
 from pretrain.data.tokenizers.training import (
     Encoder,
@@ -28,12 +28,14 @@ from pretrain.data.tokenizers.whole_words import (
     rank_words,
     select_words,
 )
+from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 
 Files = tuple[Path, Path]
 
 SAVED = ("vocab.json", "merges.txt")
 HEADER = "#version: 0.2"
+OTHER_RULES = ("dropout", "byte_fallback", "ignore_merges", "continuing_subword_prefix")
 
 
 class WholeWordEncoder(Encoder):
@@ -171,15 +173,35 @@ class MergeEncoder(WholeWordEncoder):
         Raises:
             UserError: one of them is not what it should be.
         """
-        return cls.of(*_read_contents(vocabulary, merges, more or {}), (vocabulary, merges))
+        if vocabulary == merges:
+            return cls.of_json(tokenizer_json.read(vocabulary))
+        ids, pairs = _read_ids(vocabulary), _split_merges(read_text(merges))
+        return cls.of(ids | dict(more or {}), pairs, (vocabulary, merges))
 
     @classmethod
-    def of(cls, ids: Mapping[str, int], lines: Iterable[str], where: Files) -> Self:
+    def of_json(cls, whole: tokenizer_json.TokenizerJson) -> Self:
+        """Builds the tokenizer of a tokenizer.json, pieces that it adds too.
+
+        Raises:
+            UserError: it is of another kind, or merges pieces otherwise.
+        """
+        model, where = whole.read_model("BPE"), Path(whole.where)
+        rules = {name: model.get(name) or "" for name in OTHER_RULES}
+        rules |= {"end_of_word_suffix": model.get("end_of_word_suffix", cls.ending) or ""}
+        for name, rule in rules.items():
+            if rule != (usual := cls.ending if name == "end_of_word_suffix" else ""):
+                raise UserError(
+                    f"{where}: {name} is {rule!r}, and only {usual!r} can be computed here"
+                )
+        return cls.of(*whole.read_merges(), (where, where))
+
+    @classmethod
+    def of(cls, ids: Mapping[str, int], pairs: Iterable[tuple[str, str]], where: Files) -> Self:
         """Builds the tokenizer of the contents of two files.
 
         Args:
             ids: {piece: id}.
-            lines: two pieces that make a third, a pair a line.
+            pairs: two pieces that make a third.
             where: the files, for errors.
 
         Raises:
@@ -192,7 +214,14 @@ class MergeEncoder(WholeWordEncoder):
         if missing := {*cls.needed} - ids.keys():
             raise UserError(f"{vocabulary}: there is no {min(missing)!r} in it")
         pieces = sorted(ids, key=ids.__getitem__)
-        return cls(pieces, [_parse_pair(line, ids, merges) for line in lines])
+        merged = list(pairs)
+        for one, two in merged:
+            # A line of merges.txt with three words would not say which are the two.
+            if " " in one + two or not {one, two, one + two} <= ids.keys():
+                raise UserError(
+                    f"{merges}: {f'{one} {two}'!r} are not two pieces that make a third"
+                )
+        return cls(pieces, merged)
 
     @classmethod
     def _settings(cls, V: int, model: str, sample: int) -> dict[str, Any]:
@@ -223,8 +252,9 @@ class MergeEncoder(WholeWordEncoder):
 
 
 def _count_whole(folder: Path) -> int:
-    path = folder / TRAITS
-    return json.loads(path.read_text()).get("whole", 0) if path.exists() else 0
+    path = folder / TRAITS  # or Hugging Face's file of that name, which has none
+    traits = json_files.read_json(path) if path.exists() else {}
+    return traits.get("whole", 0) if isinstance(traits, dict) else 0
 
 
 def _read_ids(path: Path) -> dict[str, int]:
@@ -237,38 +267,13 @@ def _read_ids(path: Path) -> dict[str, int]:
     return ids
 
 
-def _read_contents(
-    vocabulary: Path, merges: Path, more: Mapping[str, int]
-) -> tuple[dict[str, int], list[str]]:
-    if vocabulary == merges:
-        return _read_whole(vocabulary)
-    return _read_ids(vocabulary) | dict(more), _split_merges(read_text(merges))
-
-
-def _read_whole(path: Path) -> tuple[dict[str, int], list[str]]:
-    """Reads pieces by id, added ones too, and lines of pairs, of a tokenizer.json."""
-    try:
-        content = json.loads(read_text(path))
-        ids = {**content["model"]["vocab"]}
-        ids |= {piece["content"]: piece["id"] for piece in content.get("added_tokens") or []}
-        pairs = content["model"]["merges"]
-        return ids, [pair if isinstance(pair, str) else " ".join(pair) for pair in pairs]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: is no tokenizer.json of a BPE") from error
-
-
 def _ids_error(path: Path) -> UserError:
     return UserError(f"{path}: is not a table of pieces and ids from 0 on")
 
 
-def _split_merges(text: str) -> list[str]:
+def _split_merges(text: str) -> list[tuple[str, str]]:
     lines = text.removesuffix("\n").split("\n")
     # A line of merges may begin with "#", too: only the header is dropped.
-    return lines[1:] if lines[0].startswith("#version") else lines
-
-
-def _parse_pair(line: str, ids: Mapping[str, int], path: Path) -> tuple[str, str]:
-    one, _, two = line.removesuffix("\r").partition(" ")
-    if not {one, two, one + two} <= ids.keys():
-        raise UserError(f"{path}: {line!r} are not two pieces that make a third")
-    return one, two
+    lines = lines[1:] if lines[0].startswith("#version") else lines
+    pairs = (line.removesuffix("\r").partition(" ") for line in lines)
+    return [(one, two) for one, _, two in pairs]

@@ -1,7 +1,6 @@
 """Trains WordPiece and the two BPEs with the `tokenizers` library, the same each time."""
 
 import itertools
-import json
 import os
 import random
 from collections import Counter
@@ -13,7 +12,7 @@ import numpy as np
 import tokenizers as library
 from tokenizers import trainers
 
-from pretrain.data.tokenizers import Offsets
+from pretrain.data.tokenizers import Offsets, tokenizer_json
 from pretrain.data.tokenizers.offsets import make_offsets
 from pretrain.runtime.errors import UserError
 
@@ -96,8 +95,8 @@ def learn_pieces(
 def _train(blank: library.Tokenizer, texts: list[str], **options: Any) -> tuple[list[str], Merges]:
     blank.train_from_iterator(texts, trainers.BpeTrainer(show_progress=False, **options))
     vocabulary = blank.get_vocab(with_added_tokens=False)
-    merges = json.loads(blank.to_str())["model"]["merges"]
-    return sorted(vocabulary, key=vocabulary.__getitem__), [(one, two) for one, two in merges]
+    _, merges = tokenizer_json.parse(blank.to_str(), "the learned BPE").read_merges()
+    return sorted(vocabulary, key=vocabulary.__getitem__), merges
 
 
 def _size_error(V: int, reason: str) -> UserError:

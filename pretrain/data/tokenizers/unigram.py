@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tokenizers as library
 
-from pretrain.data.tokenizers import TRAITS, saved_files
+from pretrain.data.tokenizers import TRAITS, saved_files, tokenizer_json
 from pretrain.data.tokenizers.sentencepiece import SPECIAL, starts_word
 from pretrain.data.tokenizers.training import Encoder, read_text
 from pretrain.data.tokenizers.unigram_words import find_new_words
@@ -38,7 +38,9 @@ class Tokenizer(Encoder):
         self.V = whole.get_vocab_size()
         ids = whole.get_vocab()
         self.pieces = sorted(ids, key=ids.__getitem__)
-        self._library = library.Tokenizer.from_str(_without_marks(self.model))
+        self._library = library.Tokenizer.from_str(
+            _without_marks(tokenizer_json.parse(self.model, MODEL))
+        )
         # A file may ask for padding and truncation, which are up to those who make rows.
         self._library.no_padding()
         self._library.no_truncation()
@@ -66,12 +68,15 @@ class Tokenizer(Encoder):
         Raises:
             UserError: it is none, or of another kind.
         """
+        tokenizer_json.parse(content, where).read_scores()
         try:
-            kind = json.loads(content)["model"].get("type", "Unigram")
             tokenizer = cls(content)
+        except UserError:
+            raise
         except Exception as error:  # the library raises nothing more special
-            raise UserError(f"{where}: is no tokenizer.json: {error}") from error
-        if kind != "Unigram" or not {"unk", "cls", "sep"} <= tokenizer.special.keys():
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise UserError(f"{where}: is no tokenizer.json: {reason}") from error
+        if not {"unk", "cls", "sep"} <= tokenizer.special.keys():
             raise UserError(f"{where}: is no Unigram tokenizer with <unk>, <cls> and <sep>")
         return tokenizer
 
@@ -86,8 +91,8 @@ class Tokenizer(Encoder):
         Raises:
             UserError: the texts have fewer, or pieces were added behind the model's own.
         """
-        content = json.loads(self.model)
-        vocabulary = content["model"]["vocab"]
+        whole = tokenizer_json.parse(self.model, MODEL)
+        vocabulary = whole.read_scores()
         if len(vocabulary) != self.V:
             raise UserError(
                 f"tokens.extend={most}: this vocabulary ends in {self.V - len(vocabulary)} pieces "
@@ -103,10 +108,12 @@ class Tokenizer(Encoder):
         def tokenize(word: str) -> list[int]:
             return [piece.id for piece in self._library.model.tokenize("▁" + word)]
 
-        content["model"]["vocab"] += find_new_words(
+        new = find_new_words(
             map(normalize, texts), most, self.pieces, scores, tokenize, self.special["unk"]
         )
-        return Tokenizer.of(json.dumps(content), "the extended tokenizer.json")
+        model = whole.content["model"] | {"vocab": [*vocabulary, *new]}
+        content = json.dumps({**whole.content, "model": model})
+        return Tokenizer.of(content, "the extended tokenizer.json")
 
     def save(self, folder: Path) -> None:
         traits = json.dumps({"name": "unigram"})
@@ -117,16 +124,12 @@ class Tokenizer(Encoder):
         return cls.of(read_text(folder / MODEL), folder / MODEL)
 
 
-def _without_marks(model: str) -> str:
+def _without_marks(whole: tokenizer_json.TokenizerJson) -> str:
     """Renames special pieces so that no text becomes one of them."""
-    content = json.loads(model)
-    added = content.get("added_tokens") or []
-    marks = {piece["content"] for piece in added if piece["special"]}
+    added = whole.read_added()
+    marks = {x["content"] for x in added.values() if x["special"]} - {SPECIAL["unk"]}
     # Ids and scores stay: a special piece keeps its place under a name that no text has.
-    content["added_tokens"] = [piece for piece in added if not piece["special"]]
-    vocabulary = content["model"]["vocab"]
-    names = [x + NEVER if x in marks and x != SPECIAL["unk"] else x for x, _ in vocabulary]
-    content["model"]["vocab"] = [
-        [x, score] for x, (_, score) in zip(names, vocabulary, strict=True)
-    ]
-    return json.dumps(content)
+    pieces = [(x + NEVER if x in marks else x, score) for x, score in whole.read_scores()]
+    model = whole.content["model"] | {"vocab": pieces}
+    others = [{"id": i, **x} for i, x in added.items() if not x["special"]]
+    return json.dumps({**whole.content, "model": model, "added_tokens": others})

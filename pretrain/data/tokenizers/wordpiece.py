@@ -15,7 +15,13 @@ import numpy as np
 import tokenizers as library
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from pretrain.data.tokenizers import TRAITS, fill_defaults, saved_files, whole_words
+from pretrain.data.tokenizers import (
+    TRAITS,
+    fill_defaults,
+    saved_files,
+    tokenizer_json,
+    whole_words,
+)
 from pretrain.data.tokenizers.training import (
     Encoder,
     check_sample,
@@ -183,11 +189,13 @@ def read_vocabulary(model: str | Path) -> list[str]:
     Raises:
         UserError: it cannot be read, repeats a piece, or has not all of BERT's special pieces.
     """
-    text = read_text(_expand_path(model))
-    if _expand_path(model).suffix == ".json":
-        return _read_whole(text, model)
+    path = _expand_path(model)
+    if path.suffix == ".json":
+        pieces = tokenizer_json.read(path).read_pieces("WordPiece")
+        check_special(pieces, model)
+        return pieces
     # Not by `splitlines`, to which some pieces are separators.
-    pieces = [line.removesuffix("\r") for line in text.split("\n")]
+    pieces = [line.removesuffix("\r") for line in read_text(path).split("\n")]
     pieces = pieces[:-1] if not pieces[-1] else pieces
     if len(set(pieces)) < len(pieces):
         # By its lines, as the reader of a file of 30,000 lines needs them.
@@ -201,25 +209,12 @@ def read_vocabulary(model: str | Path) -> list[str]:
     return pieces
 
 
-def _read_whole(text: str, model: str | Path) -> list[str]:
-    """Reads the pieces of a tokenizer.json by their ids, added ones not."""
-    try:
-        part = json.loads(text)["model"]
-        ids = part["vocab"] if part.get("type", "WordPiece") == "WordPiece" else {}
-        pieces = sorted(ids, key=ids.__getitem__)
-    except (json.JSONDecodeError, AttributeError, KeyError, TypeError) as error:
-        raise UserError(f"tokens.model={model}: is no tokenizer.json of WordPiece") from error
-    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
-        raise UserError(f"tokens.model={model}: its vocabulary has no ids 0, 1, 2 ...")
-    check_special(pieces, model)
-    return pieces
-
-
 def check_case(model: str, lower: bool) -> None:
     """Raises UserError if a tokenizer.json says otherwise whether text is lower-cased."""
     if _expand_path(model).suffix == ".json":
-        normalizer = json.loads(read_text(_expand_path(model))).get("normalizer") or {}
-        if (said := normalizer.get("lowercase", lower)) != lower:
+        normalizer = tokenizer_json.read(_expand_path(model)).content.get("normalizer")
+        rules = normalizer if isinstance(normalizer, dict) else {}
+        if (said := rules.get("lowercase", lower)) != lower:
             raise UserError(f"tokens.lower={lower}: {model} has pieces for lower={said}")
 
 

@@ -63,7 +63,12 @@ BROKEN = [  # file, content, what the error says
     ("tokenizer.json", '{"model": {"vocab": {"a": [0]}, "merges": []}}', "ids from 0 on"),
     ("tokenizer.json", '{"model": {"vocab": {"a": 0}, "merges": []}}', "there is no '!'"),
     ("tokenizer.json", '{"normalizer": {"type": "NFC"}}', "normalizer is"),
-    ("tokenizer.json", '{"pre_tokenizer": {"type": "Metaspace"}}', "type is 'Metaspace'"),
+    ("tokenizer.json", '{"pre_tokenizer": {"type": "Metaspace"}}', "pre_tokenizer is 'Metaspace'"),
+    (
+        "tokenizer.json",
+        '{"pre_tokenizer": {"type": "ByteLevel", "use_regex": false}}',
+        "use_regex is",
+    ),
     ("tokenizer_config.json", '{"add_prefix_space": true}', "add_prefix_space is True"),
 ]
 

@@ -1,6 +1,7 @@
 """The two files of a BPE are read, or named where they are none."""
 
 import json
+import re
 
 import pytest
 
@@ -38,5 +39,41 @@ def test_a_tokenizer_json_stands_for_both_files(tmp_path):
     other = learn("byte_bpe", model=str(path))
     assert (other.pieces, other.merges) == (ours.pieces, ours.merges)
     path.write_text('{"model": {}}')
-    with pytest.raises(UserError, match=r"is no tokenizer\.json of a BPE"):
+    with pytest.raises(UserError, match=r"tokenizer\.json: has no table of pieces"):
         learn("byte_bpe", model=str(path))
+
+
+OTHERWISE = {
+    "dropout is 0.1, and only ''": dict(dropout=0.1),
+    "ignore_merges is True, and only ''": dict(ignore_merges=True),
+    "continuing_subword_prefix is '##', and only ''": dict(continuing_subword_prefix="##"),
+    "end_of_word_suffix is '</w>', and only ''": dict(end_of_word_suffix="</w>"),
+    "'a b c' are not two pieces": dict(merges=[["a b", "c"]]),
+}
+
+
+@pytest.mark.parametrize("reason", OTHERWISE)
+def test_a_tokenizer_json_that_merges_otherwise_is_refused(tmp_path, reason):
+    path = tmp_path / "tokenizer.json"
+    content = json.loads(learn("byte_bpe").copy_library().to_str())
+    path.write_text(json.dumps(content | {"model": content["model"] | OTHERWISE[reason]}))
+    with pytest.raises(UserError, match=re.escape(f"tokenizer.json: {reason}")):
+        learn("byte_bpe", model=str(path))
+
+
+def test_pieces_of_gpt1_s_end_of_word_alone_are_taken(tmp_path):
+    ours, path = learn("bpe"), tmp_path / "tokenizer.json"
+    content = json.loads(ours.copy_library().to_str())
+    path.write_text(json.dumps(content))
+    assert learn("bpe", model=str(path)).merges == ours.merges
+    content["model"]["end_of_word_suffix"] = None
+    path.write_text(json.dumps(content))
+    with pytest.raises(UserError, match="end_of_word_suffix is '', and only '</w>'"):
+        learn("bpe", model=str(path))
+
+
+def test_a_broken_file_beside_a_vocabulary_is_named(tmp_path):
+    learn("byte_bpe").save(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(UserError, match=r"tokenizer\.json is not JSON at line 1"):
+        learn("byte_bpe", model=str(tmp_path))

@@ -111,5 +111,8 @@ def test_a_tokenizer_json_stands_for_a_vocabulary(tokenizer, tmp_path):
     with pytest.raises(UserError, match=r"tokens\.lower=False: .* has pieces for lower=True"):
         learn("wordpiece", model=str(path), lower=False)
     path.write_text('{"model": {"type": "BPE", "vocab": {"a": 1}}}')
+    with pytest.raises(UserError, match=r"is no WordPiece tokenizer: its model is 'BPE'"):
+        learn("wordpiece", model=str(path))
+    path.write_text('{"model": {"vocab": {"a": 0}}}')
     with pytest.raises(UserError, match="is not a vocabulary of BERT"):
         learn("wordpiece", model=str(path))
