@@ -49,6 +49,7 @@ def main(config: ConfigDict) -> None:
     windows = export_windows(config, corpus)
     if TEST.value:
         windows |= export_test(config, corpus, TEST.value, TEST_ROWS.value)
+    # Another Python, perhaps of another version, shares no more with us than files.
     with tempfile.TemporaryDirectory() as folder:
         paths = {"windows": f"{folder}/windows.npz", "losses": f"{folder}/losses.json"}
         np.savez(paths["windows"], **windows)  # type: ignore[arg-type]
@@ -73,6 +74,7 @@ def describe(config: ConfigDict) -> dict[str, Any]:
     if (config.model.name, objective["name"]) != ("awd_lstm", "clm"):
         raise UserError("a twin is of model.name='awd_lstm' and objective.name='clm'")
     steps, every = config.optim.steps, config.train.eval_every
+    # The last step is evaluated wherever it falls.
     evaluations = steps // every + bool(steps % every)
     for hook in config.get("hooks", {}).values():
         # An average can begin at evaluation n + 2 at the earliest.

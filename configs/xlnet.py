@@ -58,7 +58,7 @@ def large() -> ConfigDict:
     )
     config.head = dict(tied=True, bias=True)
     config.text_format = "xlnet"
-    # Of 512 tokens 85 are predicted, 17 in each chunk.
+    # The 85 predicted tokens of 512 make 5 chunks of 17.
     config.execution = dict(remat="full", unroll=0, block=128, loss_chunks=5)
     config.objective = dict(
         name="plm",

@@ -29,27 +29,27 @@ SECTIONS = {  # of recipes, in this order: what a section is for
     "batches": "How tokens become rows. `evals.<name>` and `first_phase` change some of it.",
     "model": "The backbone.",
     "head": "The language-model head of the objective.",
-    "objective": "What is predicted.",
+    "objective": "The objective: what is predicted, and how the text is corrupted for it.",
     "execution": "How a step is computed, and never what it computes.",
     "optim": "The optimizer and the learning rate's schedule.",
-    "train": "What happens between steps: logging, evaluating, saving.",
+    "train": "Logging, evaluating and saving, between steps.",
     "hooks": "Hooks between steps: `hooks.<label>`, each with the name of its module.",
     "mesh": "Devices; -1 is all that the others leave.",
     "data": "The examples of a task. `data.train`, `.dev`, `.test` may be sections that differ.",
     "vectors": "Published vectors that a task's own words begin with.",
     "task": "The task. In a run of several, `tasks.<name>` has `data`, `task`, `batches` of each.",
-    "task.encoder": "What reads a row for the task.",
+    "task.encoder": "The encoder, which reads a row for the task.",
     "task.encoder.characters": "A network over the characters of words.",
-    "task.head": "From states to scores.",
+    "task.head": "The head, which turns states into scores.",
     "task.loss": "The loss, where a task has several.",
-    "mixture": "Which of several tasks a step is of.",
-    "cell": "Of `pretrain.gradients`: a recurrent cell.",
-    "decay": "Of `pretrain.gradients`: gradients through time.",
-    "sweep": "Of `pretrain.gradients`: the same for several initial weights.",
-    "deep": "Of `pretrain.gradients`: gradients through layers.",
-    "exploding": "Of `pretrain.gradients`: a run whose gradients explode.",
-    "adding": "Of `pretrain.gradients`: the adding problem.",
-    "runs": "Of `pretrain.gradients`: gradients of trained runs.",
+    "mixture": "The mixture of several tasks: which one a step trains.",
+    "cell": "A recurrent cell, in `pretrain.gradients`.",
+    "decay": "Gradients through time, in `pretrain.gradients`.",
+    "sweep": "Gradients through time for several initial weights, in `pretrain.gradients`.",
+    "deep": "Gradients through layers, in `pretrain.gradients`.",
+    "exploding": "A run whose gradients explode, in `pretrain.gradients`.",
+    "adding": "The adding problem, in `pretrain.gradients`.",
+    "runs": "Gradients of trained runs, in `pretrain.gradients`.",
 }
 COMMANDS = {  # folders of commands, and how a file of one is told
     "pretrain": "\n    cli.run(",
@@ -103,6 +103,7 @@ def read_keys() -> tuple[dict[Key, Counter], dict[Key, str]]:
             config = recipe_files.load(f"{ROOT / file}:{preset}".rstrip(":"))
             for name, value in recipe_files.iter_leaves(config):
                 key = find_key(config, name)
+                # An empty section is a ConfigDict, which has a long repr.
                 values[key][repr({} if value == ConfigDict() else value)] += 1
                 if not meanings.get(key):
                     meanings[key] = recipe_meanings.find_meaning(config, name)
@@ -112,6 +113,7 @@ def read_keys() -> tuple[dict[Key, Counter], dict[Key, str]]:
 def find_key(config: ConfigDict, name: str) -> Key:
     """Finds the key that a dotted name of a recipe is an instance of."""
     section, _, field = recipe_meanings.name_key(name).rpartition(".")
+    # Keys of a section that names a file, as `model`, are told by file: each has its own.
     is_of_file = any("{name}" in owner for owner in recipe_meanings.OWNERS.get(section, ()))
     files = recipe_meanings.list_names(config, name, section) if is_of_file else []
     return Key(section, files[0] if files else "", field)

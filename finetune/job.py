@@ -161,7 +161,7 @@ def begin(
     splits = [(split, x) for parts in examples.values() for split, x in parts.items()]
     train = [x for split, part in splits if split == "train" for x in part]
     held_out = [x for split, part in splits if split != "train" for x in part]
-    # Of a run nothing is learned.
+    # A run brings its vocabulary: nothing is learned from texts.
     texts, others = ([] if pretrained else list(iter_texts(x)) for x in (train, held_out))
     start = open_start(config, pretrained, texts, others, tuple(sections))
     if not word_vectors.is_of_task(config.get("vectors", {})):

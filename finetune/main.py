@@ -47,6 +47,7 @@ def main(config: ConfigDict, workdir: Path, options: JobOptions = DEFAULTS) -> i
         if not is_done:
             return TRY_AGAIN
         scores[name] = values
+    # One process writes what all have computed alike.
     if len(recipes) > 1 and jax.process_index() == 0:
         stats = results.compute_stats(list(scores.values()))
         write_json(workdir / STATS, {"jobs": scores, **stats})

@@ -74,7 +74,7 @@ def open_run(workdir: str, pool: str) -> RunReader:
     run = load_run(workdir)
     choice, kind = parse_pool(pool, count=run.backbone.N + 1)
     check_layers(run.backbone, choice)
-    # Of a mean the embedder gives what is averaged.
+    # For a mean the embedder gives the states that are averaged, and which tokens they are of.
     how: dict[str, Any] = dict(marks=True) if kind == "mean" else dict(pool=kind)
     return RunReader(workdir, Embedder(run, Layout(make_mesh()), choice, cut=True, **how))
 

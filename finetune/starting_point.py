@@ -72,7 +72,7 @@ def open_start(
         return _start_from_scratch(config, texts, held_out, tasks)
     if _backbone_vectors(config).get("path"):
         raise UserError(f"vectors.path: {config.init} has an embedding already: leave one out")
-    # What a recipe leaves open is as the run has it.
+    # Fields that a recipe leaves open are as the run has them.
     changes = {name: x for name, x in config.get("model", {}).items() if x is not None}
     if "tasks" in run.config.model:
         # The run's networks stay, as its weights have them; tasks that it has not get new ones.
@@ -95,7 +95,7 @@ def _start_from_scratch(
     width = table and table.rows_VD.shape[1]
     sizes = {"V": tokenizer.V + new, "D": width, "tasks": tuple(tasks)}
     model = dict(config.get("model", {}))
-    # What a recipe leaves open follows from the texts, the vectors and the tasks.
+    # Fields that a recipe leaves open follow from the texts, the vectors and the tasks.
     sized = {name: x for name, x in sizes.items() if model.get(name, 0) is None}
     if None in sized.values():
         raise UserError("model.D: say how wide the words' vectors are, or name vectors.path")

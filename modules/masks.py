@@ -165,7 +165,7 @@ JOIN: dict[str, Callable[[Any, Any], Any]] = {
     "is_causal": lambda a, b: True,
     "same_length": lambda a, b: True,
     "hides_slots": lambda a, b: True,
-    # Of two windows the narrower hides more.
+    # The narrower of two windows hides more.
     "window": min,
     "lengths_B": jnp.minimum,
     "prefix_B": jnp.minimum,

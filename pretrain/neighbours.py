@@ -168,7 +168,7 @@ def read_places(path: Path, word: str) -> list[Place]:
 def normalize_vector(vectors: np.ndarray, i: int) -> np.ndarray:
     # Or the mean of its layers.
     x_D = vectors[..., i, :].reshape(-1, vectors.shape[-1]).mean(0)
-    # Of length 1, so that products are cosines; a zero vector stays zero.
+    # Vectors of length 1 have cosines as products; a zero vector stays zero.
     return x_D / max(float(np.linalg.norm(x_D)), 1e-12)
 
 

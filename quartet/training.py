@@ -26,10 +26,15 @@ def load_recipe(name: str, changes: Mapping[str, Any] | None = None) -> ConfigDi
     Raises:
         UserError: there is no such recipe or key, or the recipe fails.
     """
-    return _change(recipe_files.load(recipe_files.find(name)), changes or {})
+    return apply_changes(recipe_files.load(recipe_files.find(name)), changes or {})
 
 
-def _change(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
+def apply_changes(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
+    """Sets values of a recipe by dotted name, and returns it.
+
+    Raises:
+        UserError: the recipe has no such key.
+    """
     for key in changes:
         check_key(config, key)
     config.update_from_flattened_dict(dict(changes))
@@ -60,7 +65,7 @@ def train(
     if isinstance(recipe, str):
         config = load_recipe(recipe, changes)
     else:
-        config = _change(copy.deepcopy(recipe), changes or {})
+        config = apply_changes(copy.deepcopy(recipe), changes or {})
     # A recipe with an objective is pretraining, one with examples is fine-tuning.
     room = "pretrain" if "objective" in config else "finetune"
     job = importlib.import_module(f"{room}.main")
@@ -70,5 +75,4 @@ def train(
     options = JobOptions(accept_changes=accept_changes, joins=False)
     if job.main(config, workdir, options):
         raise TerminatedError(f"{workdir}: stopped before its end; the same call goes on")
-    # The first, where each seed or fold has a run.
     return load(list_jobs(workdir)[0])

@@ -56,6 +56,7 @@ def base(language: str = "en") -> ConfigDict:
     config.task.head.eval_pool = "last_two"
     config.task.loss.update(temperature=0.1, weight=0.3)
     config.batches = dict(B=96, L=64, eval_B=128)
+    # The scripts train by sentence-transformers' AdamW, which they call with correct_bias=False.
     config.optim.bias_correction = False
     config.train.update(best="dev/spearman", eval_every=200)
     return config

@@ -35,7 +35,7 @@ def xlnet() -> ConfigDict:
     config = bert()
     config.task.max_answer = 64
     config.batches.update(B=48, L=512)
-    # Of the released run_squad.py: the rate falls by a quarter from each layer to the next.
+    # As in the released run_squad.py, the rate falls by a quarter from each layer to the next.
     config.optim.update(steps=8000, warmup=1000, layer_lr_decay=0.75)
     config.train.update(eval_every=1000, save_every=1000)
     return config

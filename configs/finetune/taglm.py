@@ -46,6 +46,7 @@ def get_config(preset: str = "ner") -> ConfigDict:
 def tagger(examples: ConfigDict, join: str, steps_per_epoch: int) -> ConfigDict:
     """Returns a recipe's examples with the network of the paper's names."""
     config = examples
+    # IOBES tells the CRF where a name ends; with one digit for all, numbers share vectors.
     config.task.update(convert_to="iobes", min_count=1, zero_digits=True, own_characters=25)
     config.task.head.update(crf=True, constrained=True, dropout=0.0)
     config.task.encoder = common.encoder(
@@ -58,11 +59,13 @@ def tagger(examples: ConfigDict, join: str, steps_per_epoch: int) -> ConfigDict:
         input_dropout=0.25,
         characters=dict(E=25, cell="gru", U=80, dropout=0.25),
     )
+    # Without a language model the recipe itself says how text becomes words.
     if join == "none":
         config.text_format, config.tokens = "words", dict(name="words", split="blank")
     config.batches.lengths = common.LENGTHS
     config.vectors.update(path="glove.6B.50d.txt", tables=("encoder/word_VD",))
     config.optim = common.constant(name="adamw", lr=1e-3, b1=0.9, b2=0.999, eps=1e-8, clip=5.0)
+    # The language model is read and never trained, as in the paper.
     config.optim.freeze = "" if join == "none" else "backbone"
     config.epochs = 100.0  # at most: the annealing ends it
     config.hooks = dict(

@@ -12,9 +12,9 @@ from pretrain.runtime.errors import UserError
 
 # Shorter ones say little of their author, longer ones would be cut by a model of 256 tokens.
 FEWEST, MOST = 20, 200  # words of a paragraph
-# Of the message's year; all other years are train.  Two messages of one year, which repeat each
-# other, are in one split.  The same president is in several: to guess the party of a president
-# never seen, word counts do worse than a coin.
+# Splits are by the message's year; all other years are train.  Two messages of one year, which
+# repeat each other, are in one split.  The same president is in several: to guess the party of a
+# president never seen, word counts do worse than a coin.
 LAST_DIGIT = {"dev": 4, "test": 9}
 FILE_NAME = re.compile(r"(\d{4})-(.+)-\d+")
 CENTURIES = {18: "18th", 19: "19th", 20: "20th", 21: "21st"}

@@ -75,7 +75,7 @@ class Examples:
         if self.shuffle:
             numbers, real = self._find_examples(numbers), np.ones(len(numbers), bool)
         index = np.where(real, numbers, 0)
-        # Of all rows: every process cuts its own to the same length.
+        # The longest of all processes' rows decides: every process cuts its own to the same length.
         L = self._find_length(index)
         batch = {name: cut_rows(name, x[index[rows]], L) for name, x in self.arrays.items()}
         return name_arrays(self.task, batch | {"weight_B": real[rows].astype(np.float32)})
@@ -99,7 +99,7 @@ class Examples:
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns as JSON all that batches depend on; a resumed run must have the same."""
-        # Of texts and labels, too: a file changed between two lives would go on with others.
+        # Texts and labels count, too: a file changed between two lives would go on with others.
         digest = hashlib.sha256()
         for name in sorted(self.arrays):
             digest.update(name.encode() + np.ascontiguousarray(self.arrays[name]).tobytes())

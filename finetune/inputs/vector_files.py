@@ -52,6 +52,7 @@ def read(path: str, wanted: Collection[str]) -> Vectors:
         if word in by_word:
             twice.setdefault(word, where)
             continue
+        # Millions of words may stand there: only the numbers of wanted ones are parsed.
         vector_D = by_word[word] = parse()
         D = D or len(vector_D)
         if not np.isfinite(vector_D).all():
@@ -73,6 +74,7 @@ def _read_text(file: Path) -> Iterator[Record]:
     D = count = number = 0
     for number, line in enumerate(_lines(file), 1):
         where, parts = f"{file}, line {number}", line.split(" ")
+        # word2vec's form has a first line of the words' number and width, GloVe's has none.
         if number == 1 and len(parts) == 2 and all(part.isdecimal() for part in parts):
             count, D = map(int, parts)
             continue
@@ -156,6 +158,7 @@ class _Bytes:
     def read_until(self, end: bytes) -> bytes:
         """Reads up to a byte, and over it; EOFError or ValueError if it does not come soon."""
         while (place := self._held.find(end)) < 0:
+            # A text file under this suffix has no end of a word for long: it is not read whole.
             if len(self._held) > LONGEST:
                 raise ValueError
             if not (block := next(self._blocks, b"")):
@@ -171,6 +174,7 @@ class _Bytes:
 
 def _read_npz(file: Path) -> Iterator[Record]:
     try:
+        # Pickled arrays could run code.
         with np.load(file, allow_pickle=False) as arrays:
             words, vectors_VD = arrays["words"], arrays["vectors"]
     except FileNotFoundError as error:

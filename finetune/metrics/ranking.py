@@ -92,8 +92,8 @@ def _sort_relevances(
     score_N, relevance_N = np.asarray(scores, np.float64), np.asarray(relevances, np.float64)
     if not (np.isfinite(score_N).all() and np.isfinite(relevance_N).all()):
         raise UserError(f"query {query}: a score or a relevance is not finite")
-    # Of equal scores the less relevant comes first: a constant earns nothing by the order of the
-    # file.  Below 0, as TREC judges spam, is irrelevant.
+    # Among equal scores the less relevant comes first: a constant earns nothing by the order of
+    # the file.  Below 0, as TREC judges spam, is irrelevant.
     return np.maximum(relevance_N, 0)[np.lexsort((relevance_N, -score_N))]
 
 

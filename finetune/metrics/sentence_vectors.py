@@ -18,6 +18,7 @@ ROWS = 1024  # of a block of distances
 
 def normalize(x_ND: np.ndarray) -> np.ndarray:
     """Divides each vector by its length; a zero vector stays zero."""
+    # Collapsed vectors differ in the last digits of float32.
     x_ND = np.asarray(x_ND, np.float64)
     return x_ND / np.maximum(np.linalg.norm(x_ND, axis=-1, keepdims=True), 1e-12)
 
@@ -103,6 +104,7 @@ def fit_whitening(x_ND: np.ndarray, K: int) -> Whitening:
     x_ND = np.asarray(x_ND, np.float64)
     mean_D = x_ND.mean(0)
     variance_D, axes_DD = np.linalg.eigh(np.cov(x_ND - mean_D, rowvar=False, bias=True))
+    # eigh sorts from the least to the greatest.
     variance_D, axes_DD = variance_D[::-1], axes_DD[:, ::-1]
     rank = int((variance_D > 1e-10 * variance_D[0]).sum())
     if not 0 < K <= rank:

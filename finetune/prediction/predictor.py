@@ -53,7 +53,7 @@ class Predictor(ExamplePredictor):
         if self._steps is None:  # the first examples show the shapes to compile for
             self._steps = Steps(self.task, optax.identity(), self.layout, [batches], seed=0)
             like = self._steps.like.params
-            # Of several tasks the others' parameters are not wanted.
+            # To predict one of several tasks, the others' parameters need not be read.
             folders = [f"{part}/" for part in like] if self.name else []
             self._params, self.step = load_weights(self.run, like, *folders)
         outputs = self._steps.predict(self._params, batches, self._stop)

@@ -215,7 +215,7 @@ def build_held_out_arrays(data: tasks.TaskData, examples: list[dict], split: str
         UserError: training shows none of their labels, as where they have other names.
     """
     arrays = data.arrays(examples)
-    # Of a task that has several of one row, too: "intent.label_B".
+    # A task that has several parts has several labels of one row, too: "intent.label_B".
     for name in (x for x in arrays if x.rpartition(".")[2] in ("label_B", "label_BL")):
         numbers = arrays[name]
         # Some unseen labels are errors to be counted; nothing else are labels of another kind.

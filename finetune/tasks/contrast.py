@@ -73,7 +73,7 @@ class TaskData(Defaults):
                 classes for a classifier.
         """
         changed = [x for x in ENCODER_FIELDS if getattr(encoder, x, 0)]
-        # What is edited before the first layer is read by the whole backbone, trained along.
+        # Embeddings edited before the first layer are read by the whole backbone, trained along.
         if changed or type(encoder) is not Encoder:
             field = changed[0] if changed else "name"
             raise UserError(f"task.encoder.{field}: sentences are read by the backbone alone")

@@ -109,6 +109,7 @@ class Teacher(classify.Task):
         """Computes logits_BC, and with layers hidden_BND."""
         outputs = super().predict(batch)
         if self.layers:
+            # The embeddings are layer 0 there.
             h_NBLD = read_layers(self.backbone, batch)[jnp.array(self.layers)]
             outputs[HIDDEN] = pool_states(h_NBLD, batch["valid_BL"], self.state_pool)
         return outputs
@@ -122,6 +123,7 @@ def read_states(tuned: TunedRun, layers: tuple[int, ...]) -> TunedRun:
     parts = (task.backbone, task.encoder, task.head, task.weights)
     teacher: nn.Module = Teacher(*parts, layers=layers, state_pool=tuned.data.inputs.format.pool)
     if tuned.name:
+        # Its parameters bear the task's name, which `SharedTasks` puts before them.
         teacher = SharedTasks(task.backbone, {tuned.name: teacher}, {tuned.name: 1.0})
     return tuned._replace(task=teacher)
 
@@ -168,10 +170,12 @@ class Task(classify.Task):
         logits_BC, h_BLD, rows = self.logits(batch, train=train)
         metrics, weight_B = self.measure(logits_BC, batch), batch["weight_B"]
         nats_B = soften_cross_entropy(logits_BC, batch[SOFT], self.temperature)
+        # The job adds up all losses: the labels' gives the soft labels their share.
         labels, weight = metrics["loss"], weight_B.sum()
         metrics["loss"] = dataclasses.replace(labels, total=(1 - self.soft) * labels.total)
         metrics["soft_loss"] = Sum(self.soft * (nats_B * weight_B).sum(), weight, train=True)
         if self.hidden and self.count:
+            # Read again without dropout, as the teacher's were: noise is nothing to imitate.
             student_NBLD = read_layers(self.backbone, rows)[1 : self.count + 1]
             student_BND = pool_states(student_NBLD, rows["valid_BL"], self.pool)
             if student_BND.shape != batch[HIDDEN].shape:

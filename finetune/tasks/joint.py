@@ -18,7 +18,7 @@ from finetune.tasks import Arrays, Defaults
 from pretrain.distributed.sharding import parse_letters
 from pretrain.runtime.errors import UserError
 
-# What encoders read, of which a row has one; all else is of a part, as "slots.label_BL".
+# A row has one of each array that encoders read; all others are of a part, "slots.label_BL".
 ROWS = ("tokens_BL", "tokens_BLW", "valid_BL", "segments_BL")
 READ = (*ROWS, "word_BL", "own_BL", "own_chars_BLW")
 MODULE = ("head", "loss", "weight")  # of a part's section, what its host's half does not take

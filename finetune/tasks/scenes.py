@@ -121,10 +121,12 @@ class TaskData(rank.TaskData):
         B, F = len(groups), len(self.mean_F)
         features_BOF = np.zeros((B, self.options, F), np.float32)
         history_BM = np.full((B, self.history), PADDING, np.int32)
+        # Two ids are taken: that of padding, and that of an item which training did not show.
         ids = {item: i for i, item in enumerate(self.items, UNKNOWN_ITEM + 1)}
         for b, (example, numbers) in enumerate(groups):
             values = [self._features(example, i) for i in numbers]
             features_BOF[b, : len(numbers)] = (values - self.mean_F) / self.deviation_F
+            # Files have a history in the order of time; the latest items say most of what is wanted.
             latest = example.get("history", [])[::-1][: self.history]
             history_BM[b, : len(latest)] = [ids.get(item, UNKNOWN_ITEM) for item in latest]
         scene_B = np.array([self._scene_id(x) for x, _ in groups], np.int32)

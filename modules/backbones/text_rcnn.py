@@ -83,7 +83,7 @@ class Backbone(WordNetwork):
         B, end_ZU = len(e_BLD), self.end_ZU.astype(self.dtype)
         state = self.contexts.initial_state(B)
         begin_BZU = jnp.broadcast_to(self.end_ZU, state.h_BZD.shape).astype(state.h_BZD.dtype)
-        # What is learned is the context of a text's end; an LSTM's cell begins at zero there.
+        # The learned vector is the context at a text's end; an LSTM's cell begins at zero there.
         y_BLZU, _ = self.contexts(e_BLD, State(begin_BZU, state.c_BZU), valid=valid_BL)
         contexts = []
         for z, step in enumerate((1, -1)):  # where the word before stands, in the order of reading

@@ -114,6 +114,7 @@ class Backbone(WordNetwork):
 
     def flops(self, B: int, L: int, P: int) -> float:
         del P  # every state is computed, whether or not it is read
+        # A product is 2 operations a weight, and the backward pass has two products for each.
         return 6.0 * B * L * self.U * self._reader(parent=None).products(self.D + self.own_D)
 
     def __call__(self, tokens, *, mask: Mask, memory: State | None = None, train: bool, **others):

@@ -130,6 +130,7 @@ class WordNetwork(nn.Module):
     def embed(self, tokens, valid, *, train: bool, **which: Any):
         """Embeds words [B, ..., L] for the first layer: [B, ..., L, D], 0 where none is valid."""
         x = params.reshard_embedding_rows(self.look_up(tokens, **which), self.V)
+        # Marked for diagnostics, which differentiate by what the first layer reads.
         x = params.mark_inputs(self, x)
         # Padding is 0 whatever its row of the table says, which gets no gradient from it either.
         x = x * valid[..., None].astype(self.dtype)
@@ -149,7 +150,7 @@ class WordNetwork(nn.Module):
         if reason := self.refusal(mask):
             raise ValueError(reason)
         if not self.is_causal:
-            # What has read a text from its end has nothing to hand on to the text behind it.
+            # A network that reads from a text's end has no state for the text that follows it.
             refuse_arguments("a network that reads what comes", memory=memory)
         valid_BL = valid_positions(mask, *tokens_BL.shape)
         x_BLD = self.embed(tokens_BL, valid_BL, train=train, **which)

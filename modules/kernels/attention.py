@@ -76,7 +76,7 @@ def reference(q_BLHK, k_BJHK, v_BJHK, view: AttentionView, relative=None, dropou
 
 def score_relatively(q_BLHK, k_BJHK, view: AttentionView, relative: RelativeTerms):
     """Scores queries with keys, the distances to them, and their segments: [B, H, L, J]."""
-    # Of the queries, K numbers each: their scores are J.
+    # The scale is multiplied into the queries, which have K numbers where scores have J.
     scale = q_BLHK.shape[-1] ** -0.5
     a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", (q_BLHK + relative.content_HK) * scale, k_BJHK)
     q_position_BLHK = (q_BLHK + relative.position_HK) * scale

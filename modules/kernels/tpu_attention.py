@@ -254,12 +254,12 @@ class Call:
         ]
         if plan.shift:
             shape = (1, plan.J + plan.L, plan.lanes)
-            # Of the tables a row reads its own.
+            # A row reads the table of distances of its own direction.
             r = pl.BlockSpec(shape, lambda h, b, n, rows, tables, words: (tables[b], 0, h))
             inputs += [self.terms[0], r]
         operands = [*self.arrays[:3], *self.numbers[4:], *self.arrays[3:]]
         inputs += [self.queries] * (len(operands) - len(inputs))  # the gradient, backwards
-        # What all rows share is summed in float32.
+        # Gradients of arrays that all rows share are sums over rows, in float32.
         dtypes = [x.dtype if n < 3 else jnp.float32 for n, x in enumerate(self.arrays)]
         shapes = [
             jax.ShapeDtypeStruct(x.shape, dtype)

@@ -20,7 +20,8 @@ LANES = 128
 FIRST, END, BELOW, GROUP, OWN, SEGMENT, START = range(7)
 # A key's numbers, by row.
 RANK, KEY_GROUP, KEY_SEGMENT = range(3)
-# What is added to a query, and what a key of another segment answers, by row.
+# Rows of the table of biases: three that are added to a query before its products with keys,
+# positions and segments, and the score of a key of another segment.
 CONTENT, POSITION, SEGMENT_BIAS, OTHER = range(4)
 
 

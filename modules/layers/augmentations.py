@@ -72,7 +72,7 @@ def sample_span(rng, valid_L, rate: float):
 
 def count_share(valid_L, rate: float, D: int = 1):
     """Counts int(n * D * rate) for a row of n tokens."""
-    # Of a table made by Python: float32 on a device could round a count up or down.
+    # Looked up in a table made by Python: float32 on a device could round a count either way.
     counts = [int(n * D * rate) for n in range(len(valid_L) + 1)]
     return jnp.asarray(counts, jnp.int32)[valid_L.sum()]
 

@@ -48,7 +48,7 @@ def split_layers(tree, sizes: tuple[int, ...]) -> list:
     return [jax.tree.unflatten(structure, piece) for piece in pieces]
 
 
-# What the backward pass of a layer computes again.
+# By name, what the backward pass of a layer computes again in place of keeping it.
 REMAT: dict[str, Callable[[Callable], Callable]] = {
     "none": lambda f: f,
     "dots": functools.partial(
@@ -57,7 +57,7 @@ REMAT: dict[str, Callable[[Callable], Callable]] = {
     "full": jax.checkpoint,
 }
 
-# What the fields of a Transformer's layers may be.
+# The values that fields of a Transformer's layers may have.
 CHOICES: dict[str, Iterable[str]] = dict(
     activation=ACTIVATIONS, remat=REMAT, dtype=DTYPES, initializer=INITIALIZERS
 )

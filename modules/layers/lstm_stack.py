@@ -57,7 +57,7 @@ class LSTMStack(nn.Module):
             y_BZLD, layer_state = layer.apply(
                 weights, x_BZLD, layer_state, valid=valid_BZL, reset=reset_BZL
             )
-            # What is added is the input after its dropout, as bilm-tf's wrappers do.
+            # The residual is the input after its dropout, as in bilm-tf's wrappers.
             outputs.append(y_BZLD + x_BZLD if n and self.residual else y_BZLD)
             states.append(layer_state)
         return outputs, jax.tree.map(lambda *layers: jnp.stack(layers), *states)

@@ -19,7 +19,7 @@ class Norm(nn.Module):
         D = x_BLD.shape[-1]
         scale_D = param(self, "scale_D", ones, (D,), decay=False)
         bias_D = param(self, "bias_D", zeros, (D,), decay=False)
-        # Of bfloat16 2 bytes an entry are kept for the backward pass; autodiff would keep 8.
+        # The backward pass keeps the bfloat16 input, 2 bytes an entry; autodiff would keep 8.
 
         norm = functools.partial(layer_norm, self.epsilon)
         return jax.checkpoint(norm, prevent_cse=False)(x_BLD, scale_D, bias_D)

@@ -23,7 +23,7 @@ zeros = nn.initializers.zeros_init()
 ones = nn.initializers.ones_init()
 
 
-# Of bfloat16 2 bytes an entry are kept for the backward pass; autodiff would keep 6 to 10.
+# The backward pass keeps the bfloat16 input, 2 bytes an entry; autodiff would keep 6 to 10.
 # `prevent_cse` guards against nothing within a scan over layers, and would block fusion.
 keep_input = functools.partial(jax.checkpoint, prevent_cse=False)
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {

@@ -56,6 +56,7 @@ class PeepholeLSTM(nn.Module):
             params.param(self, name, init, shape, decay=True, dtype=self.dtype)
             for name, shape in shapes.items()
         )
+        # Vectors, as biases and norms are, are not decayed.
         peep_GU = params.param(self, "peep_GU", init, (3, U), decay=False)
         wide = state_dtype(self.dtype)
         a_BLGU = jnp.einsum("BLD,DGU->BLGU", x_BLD, wx_DGU, preferred_element_type=wide)
@@ -78,11 +79,13 @@ def scan_lstms(lstms: Sequence[Gates], valid_ZBL, unroll: int = 1, *, reset_ZBL=
     """
     a_ZBLGU, wh_ZDGU, peep_ZGU = (jnp.stack(x) for x in zip(*lstms, strict=True))
     Z, B, _, G, U = a_ZBLGU.shape
+    # Model II of Liu et al. (2016) is the one whose LSTMs mix candidates, by a fifth gate.
     mix = mix_candidates if G == 5 else lambda a_ZBGU, r_ZBGU: r_ZBGU[:, :, 3]
     in_Z1U, forget_Z1U, out_Z1U = jnp.moveaxis(peep_ZGU, 1, 0)[:, :, None]
 
     def step(state, inputs):
         a_ZBGU, valid_ZB1, reset_ZB1 = inputs
+        # Several texts may share a row: each begins with a state of zeros.
         h_ZBU, c_ZBU = state if reset_ZB1 is None else (jnp.where(reset_ZB1, 0, x) for x in state)
         products = h_ZBU.astype(wh_ZDGU.dtype), wh_ZDGU
         r_ZBGU = jnp.einsum("ZBD,ZDGU->ZBGU", *products, preferred_element_type=a_ZBGU.dtype)

@@ -152,7 +152,7 @@ class Recurrent(nn.Module):
 
     def _weights(self, X: int) -> CellWeights:
         G, U, D, Z = CELLS[self.cell].G, self.U, self.width, self.Z
-        # Of the product that input and state are one operand of; or PyTorch's.
+        # Glorot's bound for the one product of input and state together; or PyTorch's.
         glorot, is_torch = math.sqrt(6 / (X + D + G * U)), self.initializer == "torch"
         init = params.initializer("uniform", 1 / math.sqrt(U) if is_torch else glorot)
         wx_ZDGU = params.param(self, "wx_ZDGU", init, (Z, X, G, U), decay=True, dtype=self.dtype)

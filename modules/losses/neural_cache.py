@@ -55,7 +55,7 @@ def predict(cache: Cache, h_BLD, next_BL, valid_BL, theta: float):
         "BLD,BJD->BLJ", h_BLD, keys_BJD, preferred_element_type=jnp.float32
     )
     is_filled_BL = seen_BLJ.any(-1)
-    # Of no position at all the softmax would be NaN.
+    # Over no position at all the softmax would be NaN.
     weights_BLJ = jax.nn.softmax(scores_BLJ, where=seen_BLJ | ~is_filled_BL[..., None])
     is_next_BLJ = words_BJ[:, None] == next_BL[..., None]
     p_BL = (weights_BLJ * (is_next_BLJ & seen_BLJ)).sum(-1)

@@ -207,7 +207,7 @@ def _parse_instruction(name: str, text: str) -> Instruction | None:
     match = OPCODE.search(" " + text)
     if not match:  # a line without an opcode is no instruction
         return None
-    # What stands before the opcode is the type of the result.
+    # The text before the opcode is the type of the result.
     arrays = tuple(parse_array(*groups) for groups in ARRAY.findall(text[: match.start()]))
     return Instruction(name, match[1], arrays, match[2], text[match.end() - 1 :])
 

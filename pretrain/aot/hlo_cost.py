@@ -188,7 +188,7 @@ def count_launches(program: Program) -> float:
 
 def list_saved_activations(program: Program) -> list[Array]:
     """Returns the arrays in main memory that the forward pass saves for the backward pass."""
-    # Of several passes, the one that saves most.
+    # A program may have several backward passes: the one that saves most counts.
     passes = [_list_saved_arrays(program.computations[name]) for name, _ in program.executions()]
     return max(passes, key=lambda arrays: sum(x.bytes for x in arrays))
 

@@ -176,7 +176,7 @@ def read_record(folder: pathlib.Path) -> dict:
         raise DamagedError(str(error)) from error
     if not isinstance(record, dict):
         raise DamagedError(f"{folder / 'record' / 'metadata'} holds no record")
-    # Of the record itself: no array's checksum covers the position in the data.
+    # The record has a digest of its own: no array's checksum covers the position in the data.
     digest = record.pop("digest", None)
     if add_digest(record)["digest"] != digest:
         raise DamagedError("its record of what was saved has been altered")

@@ -78,7 +78,7 @@ class Link(NamedTuple):
         return sizes | {letter: sizes[letter] + count for letter, count in self.skip}
 
     def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        # Of several letters in one axis of ours `pick` gives the sizes.
+        # Where one axis of ours has several letters, `pick` gives their sizes.
         sizes = dict(zip(_parse_form(self.form)[1], shape, strict=True))
         return sizes | {letter: many for letter, _, many in self.pick} | {"1": 1}
 

@@ -83,7 +83,7 @@ def last_layer(theirs: str, ours: str = "head/w_DC head/bias_C") -> dict[str, tu
     }
 
 
-def own_layer(theirs: str) -> dict[str, tuple[str, str]]:
+def hidden_layer(theirs: str) -> dict[str, tuple[str, str]]:
     """Returns the rows of the layer that a head has before its last one."""
     return {
         "head/Dense_0/kernel": (f"{theirs}.weight", "OI -> IO"),
@@ -138,6 +138,7 @@ class TunedHead(NamedTuple):
 
     def list_parts(self) -> list[str]:
         """Lists the beginnings of the names of the head's arrays that no backbone has."""
+        # A pooler is of their backbone, and tells nothing of a head.
         names = [theirs for theirs, *_ in self.head.rows.values()] if self.head else []
         return sorted({name.partition(".")[0] for name in names if ".pooler." not in name})
 
@@ -149,6 +150,7 @@ class TunedHead(NamedTuple):
         if self.head.dropout:
             fields[self.head.dropout] = get_fields(self.task, "head").get("dropout", 0.1)
         learned = LEARNED[self.task["name"]]
+        # Their pipelines call the one number that is predicted so.
         labels = ["LABEL_0"] if learned.kind == "number" else self.task.get("labels", ())
         if labels:
             fields["id2label"] = {str(i): str(label) for i, label in enumerate(labels)}

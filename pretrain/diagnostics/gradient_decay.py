@@ -55,7 +55,7 @@ def measure_cell(
         keys = jax.random.split(jax.random.key(seed), 4)
         x_BLD = jax.random.normal(keys[0], (B, burn_in + T + 1, U), jnp.float64)
         v_BD = jax.random.normal(keys[1], (B, U), jnp.float64)
-        # Of unit length: the norm of a gradient is then how much time has scaled it.
+        # From unit length, the norm of a gradient says how much time has scaled it.
         v_BD /= jnp.linalg.norm(v_BD, axis=-1, keepdims=True)
         # One position is enough to make the parameters with.
         params = layer.init(keys[2], x_BLD[:, :1])["params"]
@@ -72,7 +72,7 @@ def measure_cell(
 
         norm_BL = np.asarray(measure(params, x_BLD, v_BD))
     # From distance 1 on: at 0 an input does not pass through the recurrent weights.
-    # Of h_t = f(W h_{t-1} + x_t) with |f'| <= gamma the gradient vanishes if gamma times the
+    # With h_t = f(W h_{t-1} + x_t) and |f'| <= gamma the gradient vanishes if gamma times the
     # largest singular value of W is below 1.  It can explode only if the spectral radius of a
     # linear cell's W is above 1.
     return Decay(norm_BL.mean(0)[::-1][1 : T + 1], *compute_spectrum(params["wh_ZDGU"]))

@@ -92,7 +92,7 @@ class Watch:
         self._beat(self.work._replace(doing="ended"))
 
     def _clear(self) -> None:
-        # What killed lives have left half-written.
+        # Killed lives of the run have left half-written files.
         with contextlib.suppress(OSError):
             for draft in self.file.parent.glob(f".{self.file.name}.*.tmp"):
                 draft.unlink()

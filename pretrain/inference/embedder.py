@@ -104,7 +104,7 @@ class Embedder:
         return sorted(self([(0, list(texts))]), key=lambda sentence: sentence.number)
 
     def _read_words(self, chars_VW: np.ndarray) -> np.ndarray:
-        # What a word is from its characters is found once for all its places in a block.
+        # Each distinct word is computed from its characters once for all its places in a block.
         vectors, shards = [], self.layout.num_shards("B")
         while len(chars_VW):
             n = next((n for n in SPELLED if len(chars_VW) >= n * shards), SPELLED[-1]) * shards
@@ -153,7 +153,7 @@ class Embedder:
         ids_BL, x_BLD, valid_BL, segments_BL = map(
             batch.get, ("ids_BL", "x_BLD", "valid_BL", "segments_BL")
         )
-        # Of layers that cannot be put side by side, the last is what a call gives.
+        # Where layers have different widths and cannot be stacked, a call returns the last.
         out: Any = self.run.backbone.apply(
             {"params": params},
             ids_BL if x_BLD is None else x_BLD,

@@ -63,6 +63,7 @@ class RowBatcher:
         self.shown_marks = [
             [run.tokenizer.pieces[i] for i in ids] if marks else [] for ids in (before, after)
         ]
+        # A backbone without a table of positions reads rows of any length.
         self.longest = min(getattr(run.backbone, "L", tokens), tokens)
         self.lengths = list_lengths(self.longest)
         self.cuts, self.empty = 0, 0
@@ -84,6 +85,7 @@ class RowBatcher:
         rows.sort(key=lambda row: -len(row.ids))
         batches = []
         while rows:
+            # Two sizes for each length, so that few programs are compiled.
             full, part = self.batch_sizes(L := self.padded_length(rows))
             # A full batch only of rows at least half as long as its first: else much is padding.
             alike = len(rows) >= full and 2 * len(rows[full - 1].ids) >= L

@@ -94,7 +94,7 @@ class Blocks:
                     for name in block:
                         # Copied as stored, attributes too, without reading into arrays.
                         h5py.h5o.copy(block.id, name.encode(), file.id, name.encode())
-            # Of equal ones the index keeps the last, as AllenNLP's does.
+            # Equal sentences have one key in the index, the last one's, as AllenNLP's does.
             index = {sentence: str(i) for i, sentence in enumerate(sentences)}
             file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = json.dumps(index)
             file.attrs["made_from"] = json.dumps(self.made_from)

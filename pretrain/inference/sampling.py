@@ -67,8 +67,8 @@ def keep_nucleus(logits_Bk, p: float):
 def draw_ids(logits_BV, key, places_B):
     """Draws an entry of each row by its probability, int32 [B]."""
 
-    # What is drawn depends on the key, the row's number and the token's place in it alone: not on
-    # how many rows there are, nor on what they hold.
+    # A draw depends on the key, the row's number and the token's place in it alone: not on how many
+    # rows there are, nor on what they hold.
     def one(logits_V, row, place):
         row_key = jax.random.fold_in(jax.random.fold_in(key, row), place)
         return jax.random.categorical(row_key, logits_V).astype(jnp.int32)

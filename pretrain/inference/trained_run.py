@@ -61,7 +61,7 @@ def weights_folder(run: Run) -> pathlib.Path:
 
 def weights_key(run: Run) -> str:
     """Returns the part of the train state that is used: parameters, or their average."""
-    # What is in `best` was evaluated, and so is the average already: it has no other.
+    # Weights in `best` were evaluated, so they are the average already: it has no other.
     return "average" if describe_leaves(weights_folder(run), "average/") else "params"
 
 

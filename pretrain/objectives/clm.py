@@ -63,7 +63,7 @@ class Objective(nn.Module):
     def _evaluate(self, batch, h_BLD, next_BL, weights_BL) -> Metrics:
         table_VD = self.backbone.table()
         if self.cache_window:
-            # Of each position, which the cache mixes with its own: one product for both.
+            # The cache mixes each position's probability with its own, so one product serves both.
             nats_BL, hits_BL = self.head.score_targets(
                 h_BLD, next_BL, table_VD, chunks=self.loss_chunks
             )
@@ -140,7 +140,7 @@ class Objective(nn.Module):
             return None
         starts_BL = batch["document_start_BL"] & (not self.attend_across_documents)
         if self.stateful:
-            # What goes on from the memory is of group 0.
+            # Text that goes on from the memory is of group 0, as the memory is.
             is_new_BL = (jnp.arange(starts_BL.shape[1]) == 0) & ~batch["continues_B"][:, None]
             starts_BL = starts_BL | is_new_BL
         return jnp.cumsum(starts_BL, axis=1)

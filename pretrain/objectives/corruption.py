@@ -72,7 +72,7 @@ def sample_spans(
     # From a run's beginning up to the eligible piece that it ends with.
     is_inside = (place_L >= begins[:, None]) & (before[:-1] < stops[:, None])
     picked_L = is_inside.any(0) & eligible_L
-    # What the runs leave over is drawn singly.
+    # Positions that the runs leave over are drawn singly.
     return picked_L | sample_positions(single_rng, eligible_L & ~picked_L, goal - done)
 
 

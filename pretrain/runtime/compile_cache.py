@@ -82,7 +82,7 @@ class SealedPath(pathlib.PurePosixPath):
     def _content(self) -> bytes | None:
         try:
             with open(self._real, "rb") as file:
-                # Of the open file: its name may lead elsewhere a moment later.
+                # Asked of the open file: its name may lead elsewhere a moment later.
                 why, sealed = _distrust(os.fstat(file.fileno())), file.read()
         except FileNotFoundError:
             return None

@@ -132,18 +132,14 @@ def list_names(config: ConfigDict, key: str, section: str) -> list[str]:
     parts = key.split(".")[:-1]
     names = []
     for around in (*(parts[:n] for n in range(len(parts), 0, -1)), section.split(".")):
-        values = config
+        # As a plain dict: a ConfigDict's `get` looks for similar names before it gives up.
+        fields = dict(config.items())
         for part in around:
-            values = _get(values, part) or ConfigDict()
-        names += [value for name in NAMES if (value := _get(values, name))]
+            fields = dict((fields.get(part) or {}).items())
+        names += [value for name in NAMES if (value := fields.get(name))]
     if section == "execution":
         names += [config[x].name for x in ("model", "objective") if "name" in config.get(x, {})]
     return names
-
-
-def _get(values: ConfigDict, name: str) -> Any:
-    # ConfigDict's own `get` looks for similar names before it gives up.
-    return next((value for key, value in values.items() if key == name), None)
 
 
 def _fill(template: str, names: list[str]) -> list[str]:

@@ -166,7 +166,7 @@ RANGES = {
 }
 FINETUNING = {"optim.steps": COUNT_OR_NONE}  # 0: as many as the epochs have
 
-# What is a section by another name, and what a mapping's keys are no names of fields in.
+# Sections that are others by another name, and mappings whose keys name no fields.
 ALIASES = (
     (r"^(first_phase|evals\.[^.]+)\.", "batches."),
     (r"^corpus\.tokens\.", "tokens."),

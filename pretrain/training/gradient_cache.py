@@ -66,7 +66,8 @@ def sum_cached_grads(objective, rng, state: State, batch, parts: int):
         return jax.tree.map(jnp.add, grads, constrain_grads(new)), None
 
     vectors = merge_rows(jax.lax.map(lambda part: encode(state.params, *part), microbatches))
-    # Of what `compare_rows` has of its own, as a classifier: the encoder's come part by part.
+    # These are gradients of parameters of `compare_rows` alone, as a classifier's: the encoder's
+    # come part by part.
     differentiate = jax.grad(compare, argnums=(0, 1), has_aux=True)
     (grads, vector_grads), sums = differentiate(state.params, vectors)
     parts_of_all = (*microbatches, split_rows(vector_grads, parts))

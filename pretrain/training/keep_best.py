@@ -103,7 +103,7 @@ class KeepBest(Hook):
         return {"value": self.value, "since": self.since, "step": self.step, "values": values}
 
     def load_state_dict(self, state: dict[str, Any], report: Report) -> None:
-        # What came after the best is to come again.  If its weights are lost, they are looked for
+        # Evaluations after the best come again.  If its weights are lost, the best is looked for
         # anew, beginning with the restored step.
         latest = self.saved.manager.latest_step()
         step = state.get("step", -1 if latest is None else latest)

@@ -79,7 +79,7 @@ def find_lowest(infos: Any) -> int:
 
 def gradual_unfreezing(every: int) -> optax.GradientTransformationExtraArgs:
     """Lets the top layer learn after `every` steps and each next one as much later."""
-    # What lies above all layers (-1) learns from the start; embeddings come last.  In the paper
+    # Parameters above all layers (-1) learn from the start; embeddings come last.  In the paper
     # `every` is an epoch.
     return unfreezing(lambda updates, above, _: updates >= (above + 1) * every)
 

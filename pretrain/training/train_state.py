@@ -251,7 +251,7 @@ def sum_grads(objective, rng, state: State, batch, parts: int):
     # The zeros, too, so that the scan carries shards and not whole gradients.
     zeros = (constrain_grads(grads), *rest)
     (grads, sums, statistics), carry = jax.lax.scan(add, zeros, microbatches)
-    # Of the statistics the mean: each microbatch counted from those of the state.
+    # Each microbatch began with the state's statistics, so the step has the mean of theirs.
     return grads, merge_rows(carry), sums, jax.tree.map(lambda x: x / parts, statistics)
 
 
@@ -311,7 +311,8 @@ def _choose_average_rate(scalars: Mapping[str, Any], step, average: float):
     if "average_from" not in scalars:
         return scalars.get("average_rate", average)
     begin = scalars["average_from"]
-    # Of n iterates each has the same share if the last takes 1 / n; before, the average is it.
+    # With 1 / n for the last of n iterates all have the same share; before `begin` the average
+    # is the last iterate.
     iterates = jnp.where(begin < 0, 1.0, step + 1 - begin)
     return 1 - 1 / jnp.maximum(iterates, 1.0)
 

@@ -10,7 +10,7 @@ from torch.nn.utils import rnn
 from benchmarks.peers.encoders import Params, Words, valid_positions
 
 KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
-# Of our gates, in the order of PyTorch: ours are in, candidate, forget, out of an LSTM.
+# Places of our gates in PyTorch's order: an LSTM's are in, candidate, forget, out here.
 GATES = {"lstm": (0, 2, 1, 3), "gru": (0, 1, 2), "rnn": (0,)}
 MERGES = {
     "sum": lambda h_BLZU: h_BLZU.sum(2),

@@ -29,7 +29,7 @@ TEXT_FORMAT = "ulmfit"
 # --- names -----------------------------------------------------------------------------------
 
 PREFIXES = {"salesforce": ("", ""), "fastai": ("0.", "1.")}  # of the encoder's, the decoder's
-# What the state's weights are called: with weight drop, without it, and within other forms of it.
+# Names of the state's weights: with weight drop, without it, and within other forms of it.
 STATE = {
     "salesforce": ("module.weight_hh_l0_raw", "module.weight_hh_l0", "weight_hh_l0"),
     "fastai": ("weight_hh_l0_raw",),
@@ -72,7 +72,7 @@ def count_layers(shapes: Shapes) -> int:
 
 # Where texts begin and end, and a word that is unknown; the first that a vocabulary has.
 MARKS = (("xxbos", "xxbos", "xxunk"), ("<eos>", "<eos>", "<unk>"), words.MARKS)
-# What is not in the weights: the values of both releases for WikiText-103's model.
+# Weights do not say these: the values of both releases for WikiText-103's model.
 REGULARIZERS = dict(dropoute=0.1, dropouti=0.4, dropouth=0.2, wdrop=0.5)
 PENALTIES = dict(dropout=0.4, ar=2.0, tar=1.0)
 

@@ -14,10 +14,11 @@ from pretrain.conversion.systems.bert_family import (
     POOLER,
     TENSORFLOW,
     build_config,
+    find_absent_prefix,
     list_torch_rows,
     read_model,
 )
-from pretrain.conversion.task_heads import Heads, list_row_heads, list_token_heads, own_layer
+from pretrain.conversion.task_heads import Heads, hidden_layer, list_row_heads, list_token_heads
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
@@ -54,7 +55,7 @@ HEADS: Heads = {
         "Bert",
         "classifier",
         # Theirs always has a pooler: a layer of the head's own stands in its place.
-        {"pooler": {}, "tanh": own_layer("bert.pooler.dense")},
+        {"pooler": {}, "tanh": hidden_layer("bert.pooler.dense")},
         pool="first",
         dropout="classifier_dropout",
     ),
@@ -70,13 +71,12 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     """
     if kind != "hugging_face":
         return Table(expand_rows(TENSORFLOW, shapes), {}, IGNORED["tensorflow"])
+    names = list(names)
     # A model without heads is saved without the prefix that the others have.
-    has_head = any(not name.startswith("backbone/") for name in shapes)
-    names = list(names) or (["bert."] if has_head else [])
-    bare = not any(name.startswith("bert.") for name in names)
+    absent = find_absent_prefix("bert.", shapes, names)
     # The first conversions to PyTorch kept TensorFlow's names of a norm.
     gamma = any(name.endswith("LayerNorm.gamma") for name in names)
-    rows = list_torch_rows("bert." if bare else "", gamma)
+    rows = list_torch_rows(absent, gamma)
     token = "backbone/token_VD"
     copies = {f"{DECODER}.bias": rows["head/bias_V"][0], f"{DECODER}.weight": rows[token][0]}
     if f"{DECODER}.weight" in names and rows[token][0] not in names:  # one of the two is enough

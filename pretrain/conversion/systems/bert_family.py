@@ -1,24 +1,28 @@
 """Names the arrays and the fields of config.json that BERT shares with the systems after it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pretrain.conversion import config_fields as fields
-from pretrain.conversion.name_map import Rows
-from pretrain.conversion.systems import Source
+from pretrain.conversion.name_map import Rows, Shapes
+from pretrain.conversion.systems import ReleaseSpec, Source, bert_tokenizer
+from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 
 DEFAULTS = dict(  # of what a file does not say
-    # What tf.contrib.layers.layer_norm has, and no field of Google's file says.
+    # The epsilon of tf.contrib.layers.layer_norm, which no field of Google's file says.
     layer_norm_eps=1e-12,
     hidden_dropout_prob=0.1,
     attention_probs_dropout_prob=0.1,
     initializer_range=0.02,
 )
 ONLY = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+
+# The head of BERT's successors has the exact form, whatever the layers have.
+EXACT_HEAD = dict(transform=True, bias=True, activation="gelu_erf")
 
 LAYERS = "backbone/layers/"
 ATTENTION = {
@@ -103,6 +107,22 @@ def list_torch_rows(prefix: str = "", gamma: bool = False) -> dict[str, tuple[st
     }
 
 
+def find_absent_prefix(prefix: str, shapes: Shapes, names: Iterable[str]) -> str:
+    """Returns what the names of a release lack: the prefix of a model without heads, else "".
+
+    Args:
+        prefix: of the backbone's arrays in a model with a head, as "bert.".
+        shapes: our parameters.
+        names: those of a release that was found; without any, it is one that we write.
+    """
+    names = list(names)
+    if names:
+        has_prefix = any(name.startswith(prefix) for name in names)
+    else:
+        has_prefix = any(not name.startswith("backbone/") for name in shapes)
+    return "" if has_prefix else prefix
+
+
 def read_model(
     config: Mapping[str, Any], source: Source, where: Path, activations: dict[str, str]
 ) -> dict[str, Any]:
@@ -137,6 +157,46 @@ def read_model(
         initializer="truncated",
         init_scale=fields.read_nonnegative(config, "initializer_range", where),
     )
+
+
+def build_spec(
+    source: Source,
+    model: dict[str, Any],
+    text_format: str,
+    tokens: Any,
+    has: Mapping[str, bool],
+    head: Mapping[str, Any],
+) -> ReleaseSpec:
+    """Builds the spec of a masked LM without next sentences.
+
+    Args:
+        has: if the release has its "head", and which other parts it has.
+        head: the section `head` where it has one.
+    """
+    notes = tuple(fields.check_vocabulary(tokens, model["V"], source.folder))
+    if isinstance(tokens, wordpiece.Tokenizer):
+        notes += tuple(bert_tokenizer.note_case(source, tokens))
+    return ReleaseSpec(
+        model,
+        dict(name="mlm", nsp=False),
+        text_format,
+        dict(name="windows", B=32, L=model["L"], framed=True),
+        tokens,
+        missing=tuple(part for part, is_there in has.items() if not is_there),
+        notes=notes,
+        head=dict(head) if has["head"] else {},
+    )
+
+
+def require_exact_head(run: Run, required: dict[str, Any]) -> Any:
+    """Returns the backbone of a run whose head, if it has one, is `EXACT_HEAD`.
+
+    Raises:
+        UserError: it has another, or fields other than `required`.
+    """
+    head: dict[str, Any] = dict(tied=True, bias=run.head.transform)
+    head |= dict(activation=EXACT_HEAD["activation"]) if run.head.transform else {}
+    return fields.require_parts(run, required, head)
 
 
 def build_config(ours: Any, run: Run, activations: dict[str, str]) -> dict[str, Any]:

@@ -24,8 +24,8 @@ MODEL = {"unk_token": wordpiece.SPECIAL["unk"], "continuing_subword_prefix": wor
 
 def read_tokenizer(source: Source) -> wordpiece.Tokenizer:
     """Reads the vocabulary; text is lower-cased as the files or the option say."""
-    # Of Hugging Face's two files tokenizer_config.json decides where both say something, as it does
-    # in their code; but under a general class tokenizer.json does alone.
+    # Where both of Hugging Face's files say something, tokenizer_config.json decides, as it does in
+    # their code; under a general class only tokenizer.json counts.
     source = source.with_tokenizer_folder()
     is_theirs = source.kind == "hugging_face"
     rules = read_normalization(source) if is_theirs else {}

@@ -7,8 +7,8 @@ from modules.backbones.transformer import Backbone
 from pretrain.conversion import config_fields as fields
 from pretrain.conversion import hugging_face
 from pretrain.conversion.name_map import Rows, Shapes, Table, expand_rows
-from pretrain.conversion.systems import Kind, ReleaseSpec, Source, bert_tokenizer
-from pretrain.conversion.task_heads import Heads, list_row_heads, list_token_heads, own_layer
+from pretrain.conversion.systems import Kind, ReleaseSpec, Source, bert_family, bert_tokenizer
+from pretrain.conversion.task_heads import Heads, hidden_layer, list_row_heads, list_token_heads
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
@@ -82,7 +82,7 @@ HEADS: Heads = {
     **list_row_heads(
         "DistilBert",
         "classifier",
-        {"relu": own_layer("pre_classifier")},
+        {"relu": hidden_layer("pre_classifier")},
         pool="first",
         dropout="seq_classif_dropout",
     ),
@@ -96,13 +96,9 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     Args:
         names: those of a release that was found; a model without heads has no "distilbert." there.
     """
-    has_head = any(not name.startswith("backbone/") for name in shapes)
-    names = list(names) or ([PREFIX] if has_head else [])
-    is_bare = not any(name.startswith(PREFIX) for name in names)
-    rows = {
-        ours: (theirs.removeprefix(PREFIX if is_bare else ""), form)
-        for ours, (theirs, form) in ROWS.items()
-    }
+    absent = bert_family.find_absent_prefix(PREFIX, shapes, names)
+    rows = {ours: (theirs.removeprefix(absent), form) for ours, (theirs, form) in ROWS.items()}
+    # Files may hold the tied projection a second time.
     copies = {f"{PROJECTOR}.weight": rows["backbone/token_VD"][0]}
     return Table(expand_rows(rows, shapes), copies if "head/bias_V" in shapes else {})
 
@@ -143,19 +139,8 @@ def read_release(source: Source) -> ReleaseSpec:
         init_scale=fields.read_nonnegative(config, "initializer_range", where),
     )
     tokens = bert_tokenizer.read_tokenizer(source)
-    return ReleaseSpec(
-        model,
-        dict(name="mlm", nsp=False),
-        TEXT_FORMAT,
-        dict(name="windows", B=32, L=model["L"], framed=True),
-        tokens,
-        missing=() if has_head else ("head",),
-        notes=(
-            *fields.check_vocabulary(tokens, model["V"], source.folder),
-            *bert_tokenizer.note_case(source, tokens),
-        ),
-        head=dict(transform=True, bias=True) if has_head else {},
-    )
+    head = dict(transform=True, bias=True)
+    return bert_family.build_spec(source, model, TEXT_FORMAT, tokens, dict(head=has_head), head)
 
 
 def is_writable(run: Run, kind: str) -> bool:

@@ -5,7 +5,6 @@ The discriminator's own head, of replaced tokens, is left out: no objective here
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from modules.backbones.transformer import Backbone
 from pretrain.conversion import config_fields as fields
@@ -19,7 +18,7 @@ from pretrain.conversion.systems import (
     bert_tokenizer,
     read_origin,
 )
-from pretrain.conversion.task_heads import Heads, list_row_heads, list_token_heads, own_layer
+from pretrain.conversion.task_heads import Heads, hidden_layer, list_row_heads, list_token_heads
 from pretrain.data.tokenizers import wordpiece
 from pretrain.inference.run import Run
 from pretrain.runtime.json_files import write_json
@@ -59,17 +58,18 @@ ROWS: Rows = {
 ROW_CLASSES = list_row_heads(
     "Electra",
     "classifier.out_proj",
-    {"gelu_erf": own_layer("classifier.dense")},
+    {"gelu_erf": hidden_layer("classifier.dense")},
     pool="first",
     dropout="classifier_dropout",
 )
 HEADS: Heads = {
     **ROW_CLASSES,
     **list_token_heads("Electra", dropout="classifier_dropout"),
+    # Options are compared by `sequence_summary`, whose form config.json says.
     "choice": list_row_heads(
         "Electra",
         "classifier",
-        {"tanh": own_layer("sequence_summary.summary")},
+        {"tanh": hidden_layer("sequence_summary.summary")},
         pool="first",
         dropout="summary_last_dropout",
         fields=dict(summary_type="first", summary_use_proj=True, summary_activation="tanh"),
@@ -83,13 +83,9 @@ def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     Args:
         names: those of a release that was found; a model without heads has no "electra." there.
     """
-    has_head = any(not name.startswith("backbone/") for name in shapes)
-    names = list(names) or ([PREFIX] if has_head else [])
-    is_bare = not any(name.startswith(PREFIX) for name in names)
-    rows = {
-        ours: (theirs.removeprefix(PREFIX if is_bare else ""), form)
-        for ours, (theirs, form) in ROWS.items()
-    }
+    absent = bert_family.find_absent_prefix(PREFIX, shapes, names)
+    rows = {ours: (theirs.removeprefix(absent), form) for ours, (theirs, form) in ROWS.items()}
+    # Files may hold the tied projection a second time.
     copies = {f"{HEAD}.weight": rows["backbone/token_VD"][0]} if "head/bias_V" in shapes else {}
     return Table(expand_rows(rows, shapes), copies, IGNORED)
 
@@ -105,22 +101,11 @@ def read_release(source: Source) -> ReleaseSpec:
     has_head = f"{HEAD}.bias" in source.specs
     model = bert_family.read_model(config, source, where, hugging_face.ACTIVATIONS)
     E = fields.read_size(config, "embedding_size", where)
-    # Of states as wide as tokens there is no projection.
+    # States as wide as tokens are not projected.
     model |= dict(embedding_size=0 if model["D"] == E else E, pooler=False)
     tokens = bert_tokenizer.read_tokenizer(source)
-    return ReleaseSpec(
-        model,
-        dict(name="mlm", nsp=False),
-        TEXT_FORMAT,
-        dict(name="windows", B=32, L=model["L"], framed=True),
-        tokens,
-        missing=() if has_head else ("head",),
-        notes=(
-            *fields.check_vocabulary(tokens, model["V"], source.folder),
-            *bert_tokenizer.note_case(source, tokens),
-        ),
-        # Its head has the exact form, whatever the layers have.
-        head=dict(transform=True, bias=True, activation="gelu_erf") if has_head else {},
+    return bert_family.build_spec(
+        source, model, TEXT_FORMAT, tokens, dict(head=has_head), bert_family.EXACT_HEAD
     )
 
 
@@ -138,9 +123,7 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         UserError: the run computes what theirs cannot.
     """
     required = dict(attention="bi", norm="post", normed_embedding=True, pooler=False)
-    head: dict[str, Any] = dict(tied=True, bias=run.head.transform)
-    head |= dict(activation="gelu_erf") if run.head.transform else {}
-    ours = fields.require_parts(run, required, head)
+    ours = bert_family.require_exact_head(run, required)
     pieces = fields.require_tokenizer(run, wordpiece.Tokenizer, "WordPiece")
     config = bert_family.build_config(ours, run, hugging_face.ACTIVATIONS)
     config |= dict(

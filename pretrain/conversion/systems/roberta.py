@@ -5,7 +5,6 @@ Its positions begin behind the padding's id: the first rows of that table are no
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from tokenizers import processors
 
@@ -16,9 +15,9 @@ from pretrain.conversion.name_map import Shapes, Table, expand_rows
 from pretrain.conversion.systems import Kind, ReleaseSpec, Source, bert_family
 from pretrain.conversion.task_heads import (
     Heads,
+    hidden_layer,
     list_row_heads,
     list_token_heads,
-    own_layer,
 )
 from pretrain.data.tokenizers import roberta_bpe, tokenizer_json
 from pretrain.data.tokenizers.bpe_files import SAVED
@@ -28,9 +27,9 @@ from pretrain.runtime.json_files import write_json
 KINDS = {"hugging_face": Kind("safetensors", "config.json", model_type="roberta")}
 TEXT_FORMAT = "roberta"
 DEFAULTS = bert_family.DEFAULTS | dict(type_vocab_size=2, pad_token_id=1)
-HEAD, TOKEN = "lm_head.bias", "backbone/token_VD"
+PREFIX, HEAD, TOKEN = "roberta.", "lm_head.bias", "backbone/token_VD"
 SPELLED = {  # Hugging Face's BERT -> its RoBERTa
-    "bert.": "roberta.",
+    "bert.": PREFIX,
     "cls.predictions.transform.dense": "lm_head.dense",
     "cls.predictions.transform.LayerNorm": "lm_head.layer_norm",
     "cls.predictions.bias": HEAD,
@@ -41,16 +40,17 @@ HEADS: Heads = {
     **list_row_heads(
         "Roberta",
         "classifier",
-        {"pooler": {}, "tanh": own_layer("roberta.pooler.dense")},
+        {"pooler": {}, "tanh": hidden_layer("roberta.pooler.dense")},
         pool="first",
         dropout="hidden_dropout_prob",
     ),
+    # Its class of rows has a hidden layer of its own and no pooler; that of choices has one.
     **dict.fromkeys(
         ("class", "number"),
         list_row_heads(
             "Roberta",
             "classifier.out_proj",
-            {"tanh": own_layer("classifier.dense")},
+            {"tanh": hidden_layer("classifier.dense")},
             pool="first",
             dropout="classifier_dropout",
             lacks=bert_family.POOLER,
@@ -62,14 +62,13 @@ HEADS: Heads = {
 
 def build_table(kind: str, shapes: Shapes, names: Iterable[str] = ()) -> Table:
     """Builds the table of their arrays and ours, see `bert.build_table`."""
-    has_head = any(not name.startswith("backbone/") for name in shapes)
-    names = list(names) or (["roberta."] if has_head else [])
-    is_bare = not any(name.startswith("roberta.") for name in names)
+    absent = bert_family.find_absent_prefix(PREFIX, shapes, names)
     rows: dict[str, tuple[str, ...]] = {
-        ours: (spell_name(theirs).removeprefix("roberta." if is_bare else ""), form)
+        ours: (spell_name(theirs).removeprefix(absent), form)
         for ours, (theirs, form) in bert_family.list_torch_rows().items()
     }
     rows |= {"backbone/position_LD": (rows["backbone/position_LD"][0], "LD", f"L+{FIRST_ROWS}")}
+    # Files may hold the tied decoder a second time.
     copies = {"lm_head.decoder.bias": HEAD, "lm_head.decoder.weight": rows[TOKEN][0]}
     return Table(expand_rows(rows, shapes), copies if "head/bias_V" in shapes else {}, IGNORED)
 
@@ -95,19 +94,8 @@ def read_release(source: Source) -> ReleaseSpec:
     }
     model = bert_family.read_model(config, source, where, hugging_face.ACTIVATIONS)
     model |= dict(L=model["L"] - FIRST_ROWS, pooler=has["pooler"])
-    # Its head has the exact form, whatever the layers have.
-    head = dict(transform=True, bias=True, activation="gelu_erf") if has["head"] else {}
     tokens = read_tokenizer(source)
-    return ReleaseSpec(
-        model,
-        dict(name="mlm", nsp=False),
-        TEXT_FORMAT,
-        dict(name="windows", B=32, L=model["L"], framed=True),
-        tokens,
-        missing=tuple(part for part, is_there in has.items() if not is_there),
-        notes=fields.check_vocabulary(tokens, model["V"], source.folder),
-        head=head,
-    )
+    return bert_family.build_spec(source, model, TEXT_FORMAT, tokens, has, bert_family.EXACT_HEAD)
 
 
 def is_writable(run: Run, kind: str) -> bool:
@@ -120,11 +108,11 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
     Raises:
         UserError: the run computes what theirs cannot.
     """
+    # Theirs adds the row of segment 0 to every token: a backbone without segments has no such.
     required = dict(attention="bi", norm="post", normed_embedding=True, S=max(run.backbone.S, 1))
-    head: dict[str, Any] = dict(tied=True, bias=run.head.transform)
-    head |= dict(activation="gelu_erf") if run.head.transform else {}
-    ours = fields.require_parts(run, required, head)
+    ours = bert_family.require_exact_head(run, required)
     pieces = fields.require_tokenizer(run, roberta_bpe.Tokenizer, "RoBERTa's")
+    # Words added as wholes have no merges, and vocab.json with merges.txt cannot say them.
     fields.require_fields(pieces, dict(whole=0), "tokenizer")
     config = bert_family.build_config(ours, run, hugging_face.ACTIVATIONS)
     config |= dict(

@@ -5,9 +5,9 @@ from pretrain.conversion.task_heads import (
     CONDITIONAL,
     Heads,
     TaskHead,
+    hidden_layer,
     list_row_heads,
     list_token_heads,
-    own_layer,
 )
 
 
@@ -40,7 +40,7 @@ SUMMARY = dict(summary_type="last", summary_activation="tanh", summary_use_proj=
 WITH_LAYER, WITHOUT_LAYER = (
     list_row_heads("XLNet", "logits_proj", layers, fields=fields, **ROW)
     for layers, fields in (
-        ({"tanh": own_layer("sequence_summary.summary")}, SUMMARY),
+        ({"tanh": hidden_layer("sequence_summary.summary")}, SUMMARY),
         ({"none": {}}, {**SUMMARY, "summary_activation": None, "summary_use_proj": False}),
     )
 )

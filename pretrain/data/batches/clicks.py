@@ -41,6 +41,7 @@ class BatchLayout(TextLayout):
     texts: int = 3
 
     def __post_init__(self):
+        # A row is <cls>, and each text with its <sep>.
         self.room = self.L - 1 - self.texts  # tokens of the texts
         if self.texts < 1 or self.room < self.texts:
             raise UserError(
@@ -107,6 +108,7 @@ class BatchLayout(TextLayout):
     def batch(self, step: int, rows: slice = slice(None)) -> Batch:
         number, k = divmod(step, self.steps_per_epoch)
         order = self.epoch(number)
+        # The last batch of a held-out text may be short: rows beyond it repeat others, at weight 0.
         row_B = k * self.B + np.arange(self.B)[rows]
         text_B = row_B < len(order)
         index_B = order[row_B % len(order)]
@@ -141,6 +143,7 @@ def fit_lengths(lengths_NT: np.ndarray, room: int) -> np.ndarray:
         cap_N = (low_N + high_N + 1) // 2
         fits_N = np.minimum(lengths_NT, cap_N[:, None]).sum(1) <= room
         low_N, high_N = np.where(fits_N, cap_N, low_N), np.where(fits_N, high_N, cap_N - 1)
+    # Of the texts cut to the common length the last ones get the tokens that are left over.
     cut_NT = lengths_NT > low_N[:, None]
     left_N = room - np.minimum(lengths_NT, low_N[:, None]).sum(1)
     behind_NT = np.cumsum(cut_NT[:, ::-1], 1)[:, ::-1]

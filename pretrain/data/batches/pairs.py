@@ -96,6 +96,7 @@ class BatchLayout(TextLayout):
     def open_epoch(self, number: int) -> Pairs:
         rng = make_rng(self.seed, INSTANCES, number)
         pairs = truncate_pairs(rng, self.sampler.sample(rng), self.room)
+        # Sampled by document; the corpus's order is what a split without `shuffle` promises.
         order = np.argsort(pairs.a_begin, kind="stable")
         if self.shuffle:
             order = shuffle_array(order, self.seed, ORDER, number)
@@ -122,6 +123,7 @@ class BatchLayout(TextLayout):
         end_B1 = (a_B1 + b_B1 + self.L - self.room) * text_B[:, None]
         valid_BL = column < end_B1
         in_b_BL = (column > a_B1 + 1) & valid_BL
+        # Places in the corpus: B may be of another document than A.
         position_BL = np.where(in_b_BL, b_begin_B1 - a_B1 - 2, a_begin_B1 - 1) + column
         return framed_rows.lay_out_rows(
             self.corpus,

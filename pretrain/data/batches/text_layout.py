@@ -96,7 +96,7 @@ class TextLayout:
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns what a position depends on: the text, its documents and every field."""
-        # Of one type and in one piece, so that equal numbers have equal hashes.
+        # In one type and contiguous, equal numbers have equal hashes.
         documents = np.ascontiguousarray(self.documents, np.int64)
         return dict(
             layout=type(self).__module__.rpartition(".")[2],

@@ -19,7 +19,7 @@ def find_files(pattern: str) -> tuple[list[Path], list[str]]:
     paths: dict[str, list[str]] = {}
     for name in filter(os.path.isfile, names):
         paths.setdefault(os.path.realpath(name), []).append(name)
-    # Of several paths to one file the one with the fewest links, then the first.
+    # A file that several paths lead to is read by the path with the fewest links, then the first.
     files = [min(same, key=_rank_name) for same in paths.values()]
     again |= {name for same in paths.values() for name in same} - {*files}
     return sorted(map(Path, files)), sorted(again)

@@ -54,7 +54,7 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        # Of all tokens and boundaries, and of the tokenizer.
+        # It covers all tokens and boundaries, and the tokenizer.
         return self.manifest["fingerprint"]
 
     @functools.cached_property

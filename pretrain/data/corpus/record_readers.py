@@ -38,6 +38,7 @@ def read_json_lines(path: Path, key: str) -> Iterator[Iterator[str]]:
 
 
 def _read_byte_lines(path: Path) -> Iterator[bytes]:
+    # A line may lie in several blocks: its parts are joined once, at its end.
     parts: list[bytes] = []
     for block in text_files.read_blocks(path):
         first, *others = block.split(b"\n")
@@ -85,6 +86,7 @@ def iter_parquet_rows(
 
     before = 0
     try:
+        # Opened here, the file is closed however reading ends.
         with path.open("rb") as opened, pyarrow.parquet.ParquetFile(opened) as file:
             columns = select(file.schema_arrow.names)
             for batch in file.iter_batches(ROWS, columns=columns):
@@ -100,10 +102,12 @@ def split_text(value: Any, where: str, key: str) -> Iterator[str] | None:
     Raises:
         UserError: it is no text, or holds what no text file holds.
     """
+    # An empty list or a 0 is no text, and is refused below.
     if not value and (value is None or isinstance(value, str)):
         return None
     if not isinstance(value, str):
         raise UserError(f"{where}: {key!r} is no text, but {type(value).__name__} {value!r:.40}")
+    # JSON can spell half of a surrogate pair, which UTF-8 has no bytes for.
     try:
         encoded = value.encode()
     except UnicodeEncodeError as error:

@@ -96,7 +96,7 @@ def closing_tokens(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarr
     paragraph = [*eos, special["eop"]] if paragraphs else eos
     # A tokenizer of whole words has one mark for both, which stands once.
     eod = [] if special["eod"] in eos else [special["eod"]]
-    # What closes a document closes its last sentence and paragraph before.
+    # The end of a document ends its last sentence and paragraph first.
     ids = {CONTINUED: [], SENTENCE: eos, PARAGRAPH: paragraph, DOCUMENT: [*paragraph, *eod]}
     return {opens: np.array(end, np.int32) for opens, end in ids.items()}
 

@@ -17,7 +17,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     if folder.is_symlink():  # it leads to the tokenizer of another run
         folder.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
-    # Of the content that was meant, not of what the disk returns.
+    # Checksums are of the content that was meant, not of what the disk returns.
     record = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     if _is_there(folder, record):
         return

@@ -146,7 +146,7 @@ class Tokenizer:
         new = find_new_words(
             normalised, most, self.pieces, scores, self._library.encode, self.special["unk"]
         )
-        # Of a ModelProto: `pieces`, each with `piece` and `score`; behind the others, they go on.
+        # Appended to a ModelProto, further `pieces`, each with `piece` and `score`, follow its own.
         fields = (
             protobuf.encode_bytes(1, word.encode()) + protobuf.encode_float(2, score)
             for word, score in new

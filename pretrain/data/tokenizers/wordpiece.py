@@ -79,6 +79,7 @@ class Tokenizer(Encoder):
             self.clean_text, self.handle_chinese_chars, not self.keep_accents, self.lower
         )
         self._library.add_tokens([library.AddedToken(**piece) for piece in self.added])
+        # A text that says [MASK] means these letters.
         self._library.encode_special_tokens = True  # as any other text
         self._library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         self._library.decoder = decoders.WordPiece(prefix=INSIDE)
@@ -108,6 +109,7 @@ class Tokenizer(Encoder):
         options = {"V": V, "lower": lower, "keep_accents": _keeps_accents(keep_accents, lower)}
         if not model:
             return options | {"sample": sample}
+        # A prepared corpus is found by these: a published vocabulary counts by its content.
         return options | {
             "model": hashlib.sha256(read_text(_expand_path(model)).encode()).hexdigest()
         }

@@ -74,6 +74,7 @@ def draw_group(
     axes: Any, color: str, label: str, runs: Sequence[list[dict]], metric: str, x: str
 ) -> None:
     """Draws the curves of a run, or the means of several, in one colour."""
+    # Held-out texts of one run share its colour, and differ by their markers.
     markers = itertools.cycle("os^vD")
     for name in find_names(runs[0], metric):
         curve = average_curves([read_curve(lines, name, x) for lines in runs])
@@ -83,6 +84,7 @@ def draw_group(
         axes.plot(curve.x, curve.y, color=color, label=title, **style)
         if curve.low is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.15, lw=0)
+        # The entropy of the predicted tokens' distribution, which no curve should stay above.
         guess = metrics_file.select_series(runs[0], f"{stream}/unigram")[1]
         if guess and metric == "loss":
             axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{label}: unigram")
@@ -124,6 +126,7 @@ def average_curves(curves: Sequence[Curve]) -> Curve:
     """Averages curves point by point, as far as all of them go."""
     if len(curves) == 1:
         return curves[0]
+    # Runs of several seeds may stop at different steps, and take different seconds to a step.
     xs = [statistics.mean(points) for points in zip(*(curve.x for curve in curves), strict=False)]
     rows = list(zip(*(curve.y for curve in curves), strict=False))
     means, deviations = ([f(row) for row in rows] for f in (statistics.mean, statistics.stdev))

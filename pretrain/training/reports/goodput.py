@@ -7,8 +7,8 @@ from collections.abc import Callable
 class Goodput:
     """The share of a run's time, since it was first started, that went into steps that count."""
 
-    # What does not: starting, compiling, waiting for data, evaluating, saving, steps that were lost
-    # with a life of the run and done again, and the time until its next life.
+    # Lost is the time of starting, compiling, waiting for data, evaluating and saving, of steps
+    # that were lost with a life of the run and done again, and until its next life.
     def __init__(self, began: float, now: Callable[[], float] = time.time):
         self.start, self.now, self.productive = began, now, 0.0
 

@@ -44,7 +44,7 @@ class Writer:
         if not self.first:
             return
         self.path = pathlib.Path(workdir, "metrics.jsonl")
-        # What an earlier life wrote beyond the restored step is done again, and written again.
+        # Steps of an earlier life beyond the restored one are trained, and written, again.
         self._keep_lines(lambda line: line["step"] <= step)
 
     def forget_evaluation(self, step: int) -> None:
