@@ -126,7 +126,7 @@ class TaskData(rank.TaskData):
         for b, (example, numbers) in enumerate(groups):
             values = [self._features(example, i) for i in numbers]
             features_BOF[b, : len(numbers)] = (values - self.mean_F) / self.deviation_F
-            # Files have a history in the order of time; the latest items say most of what is wanted.
+            # Files have a history in order of time; the latest items say most of what is wanted.
             latest = example.get("history", [])[::-1][: self.history]
             history_BM[b, : len(latest)] = [ids.get(item, UNKNOWN_ITEM) for item in latest]
         scene_B = np.array([self._scene_id(x) for x, _ in groups], np.int32)
