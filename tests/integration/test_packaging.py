@@ -18,10 +18,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = [x.rstrip("*") for x in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]]
 
 
-@pytest.mark.parametrize("extra", ["cuda", "tpu", "docs"])
+@pytest.mark.parametrize("extra", ["cuda", "tpu", "docs", "dev"])
 def test_an_extra_is_what_its_requirements_file_adds(extra):
     base = [] if extra == "docs" else ["-r requirements.txt"]  # the site is built without the code
     lines = (ROOT / f"requirements-{extra}.txt").read_text().splitlines()
+    lines = [line.partition("#")[0].strip() for line in lines]  # without the reasons
     assert lines == base + PROJECT["project"]["optional-dependencies"][extra]
 
 
