@@ -11,7 +11,9 @@ import jax.numpy as jnp
 
 from modules.activation_sharding import constrain_sharding, num_shards
 
-LONGEST = 0.625  # share of the batch's positions: a longer row would save little
+# Lengths of the long row, as shares of the batch's positions: the first that is enough is taken.
+# A longer one would save little.
+SHARES = (0.5, 0.625)
 
 
 def reference(x_BLD, kernels, valid_BL):
@@ -51,8 +53,8 @@ def _multiply_words(x_BLD, kernels, valid_BL):
     B, L, _ = x_BLD.shape
     # The smallest batch, of one row, makes the parameters and divides over no devices.
     devices = num_shards("B") if B % num_shards("B") == 0 else 1
-    # A shape is known before the batch is: where more words come, `cond` takes the padded rows.
-    words = int(LONGEST * (B // devices) * L)
+    # Shapes are known before the batch is: where more words come, `switch` takes the padded rows.
+    sizes = [int(share * (B // devices) * L) for share in SHARES]
     first_B = valid_BL.argmax(1)
     # Words between which there is padding keep their distance.
     spans_B = jnp.where(valid_BL.any(1), L - valid_BL[:, ::-1].argmax(1) - first_B, 0)
@@ -62,7 +64,7 @@ def _multiply_words(x_BLD, kernels, valid_BL):
 
     first_dB, spans_dB = split(first_B), split(spans_B)
 
-    def pack(x_BLD, kernels):
+    def pack(words: int, x_BLD, kernels):
         gap = max(1, max(map(len, kernels)) - 1)  # at least the place that `_unpack_rows` needs
         x_dTD, start_dB = jax.vmap(_pack_rows, (0, 0, 0, None, None))(
             split(x_BLD), first_dB, spans_dB, words, gap
@@ -78,7 +80,9 @@ def _multiply_words(x_BLD, kernels, valid_BL):
     def pad(x_BLD, kernels):
         return [_add_products(x_BLD, kernel_wDX) for kernel_wDX in kernels]
 
-    return jax.lax.cond((spans_dB.sum(1) <= words).all(), pack, pad, x_BLD, kernels)
+    most = spans_dB.sum(1).max()
+    forms = [*(functools.partial(pack, words) for words in sizes), pad]
+    return jax.lax.switch(sum(most > words for words in sizes), forms, x_BLD, kernels)
 
 
 def _add_products(x_BLD, kernel_wDX):

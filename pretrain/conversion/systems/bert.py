@@ -110,8 +110,7 @@ def read_release(source: Source) -> ReleaseSpec:
     )
     heads = {"next_DC": (model["D"], 2), "next_bias_C": (2,)} if has["nsp"] else {}
     tokens = bert_tokenizer.read_tokenizer(source)
-    notes = fields.check_vocabulary(tokens, model["V"], source.folder)
-    notes += bert_tokenizer.note_case(source, tokens)
+    notes = bert_tokenizer.note_vocabulary(source, tokens, model["V"])
     missing = tuple(part for part, there in has.items() if not there)
     objective = dict(name="mlm", nsp=has["nsp"])
     head = dict(transform=has["head"], bias=has["head"])

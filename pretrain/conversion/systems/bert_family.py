@@ -7,8 +7,7 @@ from typing import Any
 
 from pretrain.conversion import config_fields as fields
 from pretrain.conversion.name_map import Rows, Shapes
-from pretrain.conversion.systems import ReleaseSpec, Source, bert_tokenizer
-from pretrain.data.tokenizers import wordpiece
+from pretrain.conversion.systems import ReleaseSpec, Source
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 
@@ -160,12 +159,12 @@ def read_model(
 
 
 def build_spec(
-    source: Source,
     model: dict[str, Any],
     text_format: str,
     tokens: Any,
     has: Mapping[str, bool],
     head: Mapping[str, Any],
+    notes: Iterable[str],
 ) -> ReleaseSpec:
     """Builds the spec of a masked LM without next sentences.
 
@@ -173,9 +172,6 @@ def build_spec(
         has: if the release has its "head", and which other parts it has.
         head: the section `head` where it has one.
     """
-    notes = tuple(fields.check_vocabulary(tokens, model["V"], source.folder))
-    if isinstance(tokens, wordpiece.Tokenizer):
-        notes += tuple(bert_tokenizer.note_case(source, tokens))
     return ReleaseSpec(
         model,
         dict(name="mlm", nsp=False),
@@ -183,7 +179,7 @@ def build_spec(
         dict(name="windows", B=32, L=model["L"], framed=True),
         tokens,
         missing=tuple(part for part, is_there in has.items() if not is_there),
-        notes=notes,
+        notes=tuple(notes),
         head=dict(head) if has["head"] else {},
     )
 

@@ -56,6 +56,15 @@ def read_tokenizer(source: Source) -> wordpiece.Tokenizer:
     return wordpiece.Tokenizer(pieces, lower, not (lower if accents is None else accents), **more)
 
 
+def note_vocabulary(source: Source, tokens: wordpiece.Tokenizer, rows: int) -> tuple[str, ...]:
+    """Returns what to say of a vocabulary beside an embedding of so many rows, and of its case.
+
+    Raises:
+        UserError: as `config_fields.check_vocabulary`.
+    """
+    return fields.check_vocabulary(tokens, rows, source.folder) + note_case(source, tokens)
+
+
 def note_case(source: Source, tokens: wordpiece.Tokenizer) -> tuple[str, ...]:
     """Returns what to say where the vocabulary alone tells that capitals stay."""
     # Hugging Face's code overlooks that, and lowers the case.

@@ -139,8 +139,9 @@ def read_release(source: Source) -> ReleaseSpec:
         init_scale=fields.read_nonnegative(config, "initializer_range", where),
     )
     tokens = bert_tokenizer.read_tokenizer(source)
+    has, notes = dict(head=has_head), bert_tokenizer.note_vocabulary(source, tokens, model["V"])
     head = dict(transform=True, bias=True)
-    return bert_family.build_spec(source, model, TEXT_FORMAT, tokens, dict(head=has_head), head)
+    return bert_family.build_spec(model, TEXT_FORMAT, tokens, has, head, notes)
 
 
 def is_writable(run: Run, kind: str) -> bool:

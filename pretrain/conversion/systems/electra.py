@@ -104,9 +104,8 @@ def read_release(source: Source) -> ReleaseSpec:
     # States as wide as tokens are not projected.
     model |= dict(embedding_size=0 if model["D"] == E else E, pooler=False)
     tokens = bert_tokenizer.read_tokenizer(source)
-    return bert_family.build_spec(
-        source, model, TEXT_FORMAT, tokens, dict(head=has_head), bert_family.EXACT_HEAD
-    )
+    has, notes = dict(head=has_head), bert_tokenizer.note_vocabulary(source, tokens, model["V"])
+    return bert_family.build_spec(model, TEXT_FORMAT, tokens, has, bert_family.EXACT_HEAD, notes)
 
 
 def is_writable(run: Run, kind: str) -> bool:

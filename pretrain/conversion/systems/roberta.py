@@ -95,7 +95,8 @@ def read_release(source: Source) -> ReleaseSpec:
     model = bert_family.read_model(config, source, where, hugging_face.ACTIVATIONS)
     model |= dict(L=model["L"] - FIRST_ROWS, pooler=has["pooler"])
     tokens = read_tokenizer(source)
-    return bert_family.build_spec(source, model, TEXT_FORMAT, tokens, has, bert_family.EXACT_HEAD)
+    notes = fields.check_vocabulary(tokens, model["V"], source.folder)
+    return bert_family.build_spec(model, TEXT_FORMAT, tokens, has, bert_family.EXACT_HEAD, notes)
 
 
 def is_writable(run: Run, kind: str) -> bool:
