@@ -5,6 +5,7 @@ another, with room for windows to hang over between them, and only this long row
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -81,8 +82,8 @@ def _multiply_words(x_BLD, kernels, valid_BL):
         return [_add_products(x_BLD, kernel_wDX) for kernel_wDX in kernels]
 
     most = spans_dB.sum(1).max()
-    forms = [*(functools.partial(pack, words) for words in sizes), pad]
-    return jax.lax.switch(sum(most > words for words in sizes), forms, x_BLD, kernels)
+    forms: list[Callable] = [functools.partial(pack, words) for words in sizes]
+    return jax.lax.switch(sum(most > words for words in sizes), [*forms, pad], x_BLD, kernels)
 
 
 def _add_products(x_BLD, kernel_wDX):
