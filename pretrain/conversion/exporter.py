@@ -100,9 +100,10 @@ def export_weights(
     for name, why in table.absent.items():
         if name in shapes:
             say(f"left behind: {name}, {why}")
-    advise = getattr(module, "advise", None) if not tuned.head else None
-    for line in advise(run, kind) if advise else []:
-        say(line)
+    names = ["note_tokenizer", *([] if tuned.head else ["advise"])]
+    for ask in (getattr(module, name) for name in names if hasattr(module, name)):
+        for line in ask(run, kind):
+            say(line)
 
 
 def find_head(

@@ -122,8 +122,8 @@ class System(Protocol):
 
     It may also define `compare_outputs(run, source) -> {name: (difference, most allowed)}`, where
     releases say what they compute, `advise(run, kind) -> [line]`, for whoever loads what was
-    written, and `HEADS`, the classes that compute heads of fine-tuned runs, see
-    `pretrain.conversion.task_heads`.
+    written, `note_tokenizer(run, kind) -> [line]`, where text is cut otherwise there, and `HEADS`,
+    the classes that compute heads of fine-tuned runs, see `pretrain.conversion.task_heads`.
 
     Attributes:
         KINDS: the kinds of releases that the system is known in, by name.

@@ -16,10 +16,16 @@ SETTINGS: dict[str, dict[str, Any]] = {  # what their tokenizer_config.json says
     "hugging_face": dict(
         tokenizer_class="GPT2Tokenizer",
         add_prefix_space=False,
+        split_special_tokens=True,  # no text is the end of a document
         **dict.fromkeys(("bos_token", "eos_token", "unk_token"), byte_bpe.EOD),
     ),
-    "hugging_face_gpt1": dict(tokenizer_class=hugging_face.GENERIC_CLASSES[0], unk_token=bpe.UNK),
+    "hugging_face_gpt1": dict(
+        tokenizer_class=hugging_face.GENERIC_CLASSES[0],  # that of their GPT-1 cuts words otherwise
+        split_special_tokens=True,
+        unk_token=bpe.UNK,
+    ),
 }
+MARKS = {"hugging_face": byte_bpe.EOD, "hugging_face_gpt1": bpe.UNK}
 
 
 def find_class(kind: str) -> type[bpe.Tokenizer] | type[byte_bpe.Tokenizer]:
@@ -80,7 +86,6 @@ def write_tokenizer(run: Run, folder: Path, kind: str, L: int) -> None:
     if kind in SETTINGS:
         settings = SETTINGS[kind] | dict(model_max_length=L)
         write_json(folder / "tokenizer_config.json", settings)
-    if kind == "hugging_face_gpt1":  # the class of their GPT-1 cuts words otherwise
-        hugging_face.write_tokenizer(folder, pieces.copy_library(), [bpe.UNK])
+        hugging_face.write_tokenizer(folder, pieces.copy_library(), [MARKS[kind]])
     names = pieces.published if kind == "npz" else SAVED
     pieces.write(folder / names[0], folder / names[1])

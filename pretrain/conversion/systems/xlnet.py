@@ -8,11 +8,9 @@ from modules.backbones.two_stream import Backbone
 from pretrain.conversion import config_fields as fields
 from pretrain.conversion import hugging_face, parity
 from pretrain.conversion.name_map import Link, Rows, Shapes, Table, expand_rows
-from pretrain.conversion.systems import Kind, ReleaseSpec, Source, xlnet_heads
+from pretrain.conversion.systems import Kind, ReleaseSpec, Source, xlnet_heads, xlnet_tokenizer
 from pretrain.data.tokenizers import sentencepiece, unigram
-from pretrain.formats.base import explain_read_errors
 from pretrain.inference.run import Run
-from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import write_json
 
 KINDS = {
@@ -23,6 +21,7 @@ KINDS = {
 TEXT_FORMAT = "xlnet"
 HEADS = xlnet_heads.HEADS
 compare_outputs = parity.compare_xlnet
+note_tokenizer = xlnet_tokenizer.note_tokenizer
 
 # --- names -----------------------------------------------------------------------------------
 
@@ -171,7 +170,8 @@ def read_release(source: Source) -> ReleaseSpec:
     else:
         given = source.read_json(where.name)
     config = DEFAULTS[theirs] | given
-    tokens, reuse_len = read_tokenizer(source), read_positive(config, "reuse_len", REUSE, where)
+    tokens = xlnet_tokenizer.read_tokenizer(source)
+    reuse_len = read_positive(config, "reuse_len", REUSE, where)
     dropout = fields.read_rate(config, "dropout", where)
     model = dict(
         name="two_stream",
@@ -225,31 +225,6 @@ def read_positive(config: dict[str, Any], field: str, otherwise: int, where: Pat
     )
 
 
-def read_tokenizer(source: Source) -> sentencepiece.Tokenizer | unigram.Tokenizer:
-    """Reads the vocabulary of the release, or of the folder that the option names."""
-    source = source.with_tokenizer_folder()
-    # Without spiece.model it is a tokenizer.json, which cuts some texts otherwise.
-    if source.has("tokenizer.json") and not source.has(sentencepiece.MODEL):
-        if source.options.get("lower") is not None:
-            raise UserError(
-                f"--lower: {source.folder / 'tokenizer.json'} says how text is prepared: leave "
-                f"it out, or put {sentencepiece.MODEL} beside it"
-            )
-        path = source.find_file("tokenizer.json")
-        with explain_read_errors(path):
-            return unigram.Tokenizer.of(path.read_text("utf-8"), path)
-    path, config = source.find_file(sentencepiece.MODEL), {}
-    if source.has("tokenizer_config.json"):
-        config = source.read_json("tokenizer_config.json")
-        fields.require_equal(
-            config, {"remove_space": True}, source.find_file("tokenizer_config.json")
-        )
-    lower = source.options.get("lower")
-    lower = config.get("do_lower_case", False) if lower is None else lower
-    with explain_read_errors(path):
-        return sentencepiece.Tokenizer(path.read_bytes(), lower, config.get("keep_accents", False))
-
-
 # --- out -------------------------------------------------------------------------------------
 
 
@@ -283,33 +258,8 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
         # transformers has heads of no other width.
         fields.require_fields(ours, dict(K=ours.D / ours.H))
         config |= build_config_json(ours, run.tokenizer.special.get("pad"), dtype)
-    write_tokenizer(run, folder, theirs)
+    xlnet_tokenizer.write_tokenizer(run, folder, theirs)
     write_json(folder / KINDS[kind].marker_file, config)
-
-
-def write_tokenizer(run: Run, folder: Path, theirs: str) -> None:
-    """Writes the vocabulary, and for Hugging Face's code how text is prepared."""
-    tokens: dict[str, Any] = dict(remove_space=True, model_input_names=hugging_face.INPUT_NAMES)
-    if theirs == "hugging_face" and isinstance(run.tokenizer, unigram.Tokenizer):
-        marks = {
-            f"{x}_token": run.tokenizer.pieces[i]
-            for x, i in run.tokenizer.special.items()
-            if x not in ("eod", "eop")
-        }
-        tokens |= dict(
-            tokenizer_class=hugging_face.GENERIC_CLASSES[0], padding_side="left", **marks
-        )
-        (folder / "tokenizer.json").write_text(run.tokenizer.model, "utf-8")
-    else:
-        pieces = fields.require_tokenizer(run, sentencepiece.Tokenizer, "SentencePiece")
-        tokens |= dict(
-            tokenizer_class="XLNetTokenizer",
-            do_lower_case=pieces.lower,
-            keep_accents=pieces.keep_accents,
-        )
-        (folder / sentencepiece.MODEL).write_bytes(pieces.model)
-    if theirs == "hugging_face":
-        write_json(folder / "tokenizer_config.json", tokens)
 
 
 def build_config_json(ours: Any, pad: int | None, dtype: str) -> dict[str, Any]:

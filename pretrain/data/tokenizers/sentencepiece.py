@@ -48,6 +48,7 @@ class Tokenizer:
     Attributes:
         model: the serialised SentencePiece model.
         lower, keep_accents: see `normalization.clean_text`.
+        scores: the logarithms of the pieces' probabilities, by id.
     """
 
     model: bytes
@@ -59,6 +60,7 @@ class Tokenizer:
         self._library = sentencepiece.SentencePieceProcessor(model_proto=self.model)
         self.V = self._library.piece_size()
         self.pieces = [self._library.id_to_piece(i) for i in range(self.V)]
+        self.scores = [self._library.get_score(i) for i in range(self.V)]
         self.word_start_V = np.array([starts_word(piece) for piece in self.pieces])
         ids = {piece: i for i, piece in enumerate(self.pieces)}
         self.special = {k: ids[piece] for k, piece in SPECIAL.items() if piece in ids}
@@ -132,6 +134,10 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         return self._library.decode([int(i) for i in ids])
 
+    def normalize(self, cleaned: str) -> str:
+        """Returns what the model makes of a cleaned text before it cuts that into pieces."""
+        return self._library.normalize(cleaned)
+
     def add_words(self, texts: Iterable[str], most: int) -> "Tokenizer":
         """Returns a tokenizer with the texts' commonest cut words as pieces behind its own.
 
@@ -141,10 +147,9 @@ class Tokenizer:
             UserError: the texts have fewer.
         """
         cleaned = (clean_text(text, self.lower, self.keep_accents) for text in texts)
-        normalised = (self._library.normalize(text) for text in cleaned)
-        scores = [self._library.get_score(i) for i in range(self.V)]
+        normalised = map(self.normalize, cleaned)
         new = find_new_words(
-            normalised, most, self.pieces, scores, self._library.encode, self.special["unk"]
+            normalised, most, self.pieces, self.scores, self._library.encode, self.special["unk"]
         )
         # Appended to a ModelProto, further `pieces`, each with `piece` and `score`, follow its own.
         fields = (

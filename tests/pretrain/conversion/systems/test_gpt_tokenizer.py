@@ -7,6 +7,7 @@ import tokenizers as library
 
 from pretrain.conversion.systems import Source, gpt, gpt_tokenizer
 from pretrain.runtime.errors import UserError
+from tests.support import tokenizer_data, tokenizer_peer
 from tests.support.gpt_releases import run, source, vocabulary
 
 
@@ -80,17 +81,43 @@ def test_files_that_are_no_vocabulary_are_refused(name, content, message, tmp_pa
         gpt_tokenizer.read_tokenizer(Source(tmp_path, "hugging_face", {}))
 
 
-TEXT = "Don't, Mr. Smith of the U.S.A.: 1,234.56 \u2014 it's the o'clock"
+TEXTS = [*tokenizer_peer.TEXTS, *tokenizer_data.ODD]
+KINDS = ("hugging_face", "hugging_face_gpt1")
 
 
-def test_gpt1_s_words_are_cut_there_as_here(tmp_path):
-    written_run = run("hugging_face_gpt1")
-    gpt.write_config_and_tokenizer(written_run, tmp_path, "hugging_face_gpt1", "float32")
+@pytest.fixture(params=KINDS)
+def written(request, tmp_path):
+    """What is written of a GPT of this kind, with a learned vocabulary, and its ids of texts."""
+    name = gpt_tokenizer.find_class(request.param).name
+    tokens = tokenizer_data.learn(name)
+    ours = run(request.param, tokens, V=tokens.V)
+    gpt.write_config_and_tokenizer(ours, tmp_path, request.param, "float32")
+    encoded = [ids.tolist() for ids in tokens.encode(TEXTS)]
+    assert not {i for ids in encoded for i in ids} & {tokens.special["eod"]}
+    return request.param, tokens, encoded
+
+
+def test_a_tokenizer_json_has_the_ids_of_the_run(written, tmp_path):
+    kind, _, encoded = written
     theirs = library.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    [ids] = written_run.tokenizer.encode([TEXT])
-    assert theirs.encode(TEXT).ids == ids.tolist()
+    theirs.encode_special_tokens = True  # tokenizer_config.json says so to transformers
+    assert [theirs.encode(text).ids for text in TEXTS] == encoded
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())
-    assert config["tokenizer_class"] == "PreTrainedTokenizerFast"  # one that takes the file whole
+    name = "GPT2Tokenizer" if kind == "hugging_face" else "PreTrainedTokenizerFast"
+    assert config["tokenizer_class"] == name  # that of their GPT-1 would not take the file whole
+
+
+def test_transformers_gives_the_ids_of_the_run(written, tmp_path):
+    assert tokenizer_peer.encode(tmp_path, TEXTS) == written[2]
+
+
+def test_a_tokenizer_json_alone_comes_back(written, tmp_path):
+    kind, tokens, encoded = written
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / name).unlink()
+    again = gpt_tokenizer.read_tokenizer(Source(tmp_path, kind, {}))
+    assert (again.pieces, again.merges) == (tokens.pieces, tokens.merges)
+    assert [ids.tolist() for ids in again.encode(TEXTS)] == encoded
 
 
 def test_where_other_code_cuts_words_otherwise_it_is_said(tmp_path):

@@ -18,7 +18,7 @@ from modules.backbones import text_mask
 from modules.heads import language_model
 from pretrain.checkpoint import named_leaves
 from pretrain.conversion.name_map import reconcile
-from pretrain.conversion.systems import Source, xlnet
+from pretrain.conversion.systems import Source, xlnet, xlnet_tokenizer
 from pretrain.data.tokenizers import registry, sentencepiece
 from pretrain.formats import safetensors
 from pretrain.inference.trained_run import build_run
@@ -330,11 +330,11 @@ def test_a_tokenizer_json_alone_goes_out_as_it_came(alone, tmp_path):
 
 def test_a_tokenizer_json_that_is_none_is_refused(alone, tmp_path):
     with pytest.raises(UserError, match=r"--lower: .*tokenizer\.json says how text is prepared"):
-        xlnet.read_tokenizer(dataclasses.replace(alone, options={"lower": True}))
+        xlnet_tokenizer.read_tokenizer(dataclasses.replace(alone, options={"lower": True}))
     for text in ("{}", "[]", '{"model": {"type": "BPE"}}', '{"model": {"vocab": []}}', "\0"):
         (tmp_path / "tokenizer.json").write_text(text)
         with pytest.raises(UserError, match=r"tokenizer\.json: is no (tokeniz|Unigram)"):
-            xlnet.read_tokenizer(alone)
+            xlnet_tokenizer.read_tokenizer(alone)
 
 
 def test_of_the_embedding_and_the_tied_head_one_is_enough(release):
