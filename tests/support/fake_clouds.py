@@ -1,9 +1,11 @@
 """Clouds that are played on this machine: a stub of each command, that records how it is called."""
 
 import ast
+import functools
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -251,6 +253,9 @@ class Played:
             env=self.environment(**more),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # A shell cannot trap a signal that it began with ignored, as programs in the
+            # background of a script do.
+            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     def run(self, script: str, *words: str, **more: str) -> subprocess.CompletedProcess:
