@@ -116,7 +116,7 @@ class MergeEncoder(WholeWordEncoder):
         V, model = options["V"], options["model"]
         if not model:
             return cls(*cls.learn_pieces(sample_texts(texts, options["sample"]), V))
-        tokenizer = cls.read(*cls._files(model))
+        tokenizer = cls.read(*_find_files(model, cls.published))
         check_size(V, tokenizer.pieces, model)
         return tokenizer
 
@@ -185,14 +185,8 @@ class MergeEncoder(WholeWordEncoder):
         Raises:
             UserError: it is of another kind, or merges pieces otherwise.
         """
-        model, where = whole.read_model("BPE"), Path(whole.where)
-        rules = {name: model.get(name) or "" for name in OTHER_RULES}
-        rules |= {"end_of_word_suffix": model.get("end_of_word_suffix", cls.ending) or ""}
-        for name, rule in rules.items():
-            if rule != (usual := cls.ending if name == "end_of_word_suffix" else ""):
-                raise UserError(
-                    f"{where}: {name} is {rule!r}, and only {usual!r} can be computed here"
-                )
+        _check_rules(whole, cls.ending)
+        where = Path(whole.where)
         return cls.of(*whole.read_merges(), (where, where))
 
     @classmethod
@@ -207,21 +201,9 @@ class MergeEncoder(WholeWordEncoder):
         Raises:
             UserError: the ids are not 0, 1, 2 ..., or a piece is missing.
         """
-        vocabulary, merges = where
-        # Ids are rows of an embedding table: none is missing, and none stands for two pieces.
-        if {*map(type, ids.values())} - {int} or {*ids.values()} != {*range(len(ids))}:
-            raise _ids_error(vocabulary)
-        if missing := {*cls.needed} - ids.keys():
-            raise UserError(f"{vocabulary}: there is no {min(missing)!r} in it")
-        pieces = sorted(ids, key=ids.__getitem__)
-        merged = list(pairs)
-        for one, two in merged:
-            # A line of merges.txt with three words would not say which are the two.
-            if " " in one + two or not {one, two, one + two} <= ids.keys():
-                raise UserError(
-                    f"{merges}: {f'{one} {two}'!r} are not two pieces that make a third"
-                )
-        return cls(pieces, merged)
+        pairs = list(pairs)
+        _check_contents(ids, pairs, where, cls.needed)
+        return cls(sorted(ids, key=ids.__getitem__), pairs)
 
     @classmethod
     def _settings(cls, V: int, model: str, sample: int) -> dict[str, Any]:
@@ -229,26 +211,8 @@ class MergeEncoder(WholeWordEncoder):
         if not model:
             return {"V": V, "sample": sample}
         # Known by their content: the files may lie elsewhere on another machine.
-        texts = [read_text(file) for file in cls._files(model)]
+        texts = [read_text(file) for file in _find_files(model, cls.published)]
         return {"V": V, "model": hashlib.sha256("\0".join(texts).encode()).hexdigest()}
-
-    @classmethod
-    def _files(cls, model: str) -> Files:
-        """Finds the two files in a folder, by the authors' names or those of `save`."""
-        folder = Path(model).expanduser()
-        if folder.is_file():
-            return folder, folder  # a tokenizer.json holds both
-        for names in (cls.published, SAVED):
-            vocabulary, merges = (folder / name for name in names)
-            if vocabulary.exists() and merges.exists():
-                if names == SAVED and _count_whole(folder):
-                    raise UserError(
-                        f"tokens.model={model}: these two files do not say which pieces are whole "
-                        f"words: set tokens.name=saved and tokens.folder={model}"
-                    )
-                return vocabulary, merges
-        pairs = ", nor ".join(" and ".join(names) for names in (cls.published, SAVED))
-        raise UserError(f"tokens.model={model}: there is no {pairs} in this folder")
 
 
 def _count_whole(folder: Path) -> int:
@@ -277,3 +241,47 @@ def _split_merges(text: str) -> list[tuple[str, str]]:
     lines = lines[1:] if lines[0].startswith("#version") else lines
     pairs = (line.removesuffix("\r").partition(" ") for line in lines)
     return [(one, two) for one, _, two in pairs]
+
+
+def _find_files(model: str, published: tuple[str, str]) -> Files:
+    """Finds the two files in a folder, by the authors' names or those of `save`."""
+    folder = Path(model).expanduser()
+    if folder.is_file():
+        return folder, folder  # a tokenizer.json holds both
+    for names in (published, SAVED):
+        vocabulary, merges = (folder / name for name in names)
+        if vocabulary.exists() and merges.exists():
+            if names == SAVED and _count_whole(folder):
+                raise UserError(
+                    f"tokens.model={model}: these two files do not say which pieces are whole "
+                    f"words: set tokens.name=saved and tokens.folder={model}"
+                )
+            return vocabulary, merges
+    pairs = ", nor ".join(" and ".join(names) for names in (published, SAVED))
+    raise UserError(f"tokens.model={model}: there is no {pairs} in this folder")
+
+
+def _check_contents(
+    ids: Mapping[str, int], pairs: Iterable[tuple[str, str]], where: Files, needed: Iterable[str]
+) -> None:
+    vocabulary, merges = where
+    # Ids are rows of an embedding table: none is missing, and none stands for two pieces.
+    if {*map(type, ids.values())} - {int} or {*ids.values()} != {*range(len(ids))}:
+        raise _ids_error(vocabulary)
+    if missing := {*needed} - ids.keys():
+        raise UserError(f"{vocabulary}: there is no {min(missing)!r} in it")
+    for one, two in pairs:
+        # A line of merges.txt with three words would not say which are the two.
+        if " " in one + two or not {one, two, one + two} <= ids.keys():
+            raise UserError(f"{merges}: {f'{one} {two}'!r} are not two pieces that make a third")
+
+
+def _check_rules(whole: tokenizer_json.TokenizerJson, ending: str) -> None:
+    model = whole.read_model("BPE")
+    rules = {name: model.get(name) or "" for name in OTHER_RULES}
+    rules |= {"end_of_word_suffix": model.get("end_of_word_suffix", ending) or ""}
+    for name, rule in rules.items():
+        if rule != (usual := ending if name == "end_of_word_suffix" else ""):
+            raise UserError(
+                f"{whole.where}: {name} is {rule!r}, and only {usual!r} can be computed here"
+            )
