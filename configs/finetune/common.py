@@ -105,7 +105,9 @@ def encoder(name: str = "backbone", **fields) -> dict:
 def kinds() -> dict[str, dict]:
     """Returns the sections and fields that each kind of task has besides."""
     # Anew for each recipe: a placeholder that two recipes share would be set in both.
-    summed: dict = dict(pool=placeholder(str), summary=placeholder(str))  # a row's states as one
+    summed: dict = dict(  # a row's states as one
+        pool=placeholder(str), summary=placeholder(str), bias=placeholder(bool)
+    )
     return {
         "classify": dict(head=summed, loss=dict(weights=()), both=False),
         "distil": dict(

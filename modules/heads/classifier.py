@@ -24,6 +24,7 @@ class Classifier(nn.Module):
             layer of the head's (XLNet), or "relu" (DistilBERT), "gelu_erf" (ELECTRA);
             "batch_norm", one of U rectified units between two batch norms (ULMFiT); "none".
         dropout: before the dense layer.
+        bias: of the dense layer; False: it has none, as transformers' classes of GPT.
         pooler: the backbone, whose `pool` is called; its parameters stay its own.
         scale: standard deviation of the initial weights.
         pool_last: states from a row's end that are pooled, 0: all (ULMFiT: 1400).
@@ -39,6 +40,7 @@ class Classifier(nn.Module):
     pool_last: int = 0
     U: int = 50
     hidden_dropout: float = 0.4
+    bias: bool = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -66,9 +68,11 @@ class Classifier(nn.Module):
         pooled_BD = pooled_BD.reshape(-1, options, pooled_BD.shape[-1]).sum(1)
         pooled_BD = Dropout(self.dropout)(pooled_BD, train=train)
         w_DC = params.param(self, "w_DC", init, (pooled_BD.shape[-1], self.C), decay=True)
-        bias_C = params.param(self, "bias_C", params.zeros, (self.C,), decay=False)
         # Logits and their loss are float32, whatever the backbone computes in.
-        return pooled_BD.astype(jnp.float32) @ w_DC + bias_C
+        logits_BC = pooled_BD.astype(jnp.float32) @ w_DC
+        if not self.bias:
+            return logits_BC
+        return logits_BC + params.param(self, "bias_C", params.zeros, (self.C,), decay=False)
 
     def _read_hidden(self, x_BD, weight_B, *, train: bool):
         """Computes the normalised hidden units of a row, [B, U] float32."""

@@ -84,6 +84,8 @@ def export_weights(
             module.write_config_and_tokenizer(run, draft, kind, dtype)
             if tuned.head:
                 update_json(draft / "config.json", **tuned.list_config_fields())
+                if write_frame := getattr(module, "write_frame", None):
+                    write_frame(run, draft)
         form = module.KINDS[kind]
         writer = importlib.import_module(f"pretrain.formats.{form.format}").write
         file = form.weights.replace("*.", "model.").replace("*", "")
@@ -116,7 +118,11 @@ def find_head(
         return TunedHead({}, None, "sentence-transformers reads the backbone alone")
     if not kind.model_type:
         return TunedHead({}, None, f"a folder of format {kind.format!r} has no place for them")
-    return task_heads.find_head(run, heads, shapes)
+    classes = {
+        learned: [head for head in those if head.model_type in ("", kind.model_type)]
+        for learned, those in heads.items()
+    }
+    return task_heads.find_head(run, classes, shapes)
 
 
 def find_system(run: Run, kind: str = "", system: str = "") -> System:

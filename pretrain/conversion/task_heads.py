@@ -55,6 +55,8 @@ class TaskHead:
         dropout: the field of config.json that has the head's dropout; "": there is none.
         fields: further ones of config.json.
         lacks: parameters of ours that it has no array for.
+        bias: its last layer has one.
+        model_type: of the releases that have the class; "": all of the system's.
     """
 
     name: str
@@ -64,6 +66,8 @@ class TaskHead:
     dropout: str = ""
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     lacks: Sequence[str] = ()
+    bias: bool = True
+    model_type: str = ""
 
 
 Heads = Mapping[str, Sequence[TaskHead]]
@@ -217,6 +221,8 @@ def refuse_head(run: Run, task: Mapping[str, Any], head: TaskHead, shapes: Shape
     for name, value in theirs.items():
         if ours[name] != value:
             return f"{head.name} has {name}={value!r}, and this run task.head.{name}={ours[name]!r}"
+    if not head.bias and "head/bias_C" in shapes:
+        return f"{head.name} has no bias: fine-tune with task.head.bias=False"
     rest = [x for x in shapes if is_of_task(x) and x not in head.rows]
     return f"{head.name} has no place for {', '.join(rest)}" if rest else ""
 

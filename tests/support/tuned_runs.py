@@ -18,11 +18,13 @@ from finetune import job
 from pretrain.checkpoint import named_leaves, streaming_writer
 from pretrain.conversion import exporter
 from pretrain.data.tokenizers import roberta_bpe, wordpiece
+from pretrain.inference.text_format import load_format
 from pretrain.runtime import run_config
-from pretrain.runtime.json_files import write_json
+from pretrain.runtime.json_files import read_json, write_json
 from tests.support import (
     array_mapping,
     bert_release,
+    gpt_releases,
     imported_release,
     tokenizer_data,
     transformer_inputs,
@@ -32,10 +34,12 @@ L = 16
 WIDTHS = dict(D=16, H=2, K=8, N=2)
 BERT = dict(name="transformer", **WIDTHS, F=24, L=L, **transformer_inputs.BERT)
 ROBERTA = BERT | dict(S=1, pooler=False)
+GPT = dict(name="transformer", **WIDTHS, F=64, L=L)
 XLNET = dict(name="two_stream", **WIDTHS, F=24, M=0, untie_r=True)
 CLASSIFY = dict(name="classify", labels=["no", "maybe", "yes"])
 TASKS: dict[str, dict[str, Any]] = {
     "classify": CLASSIFY,
+    "bare": CLASSIFY | dict(head=dict(bias=False)),
     "relu": CLASSIFY | dict(head=dict(summary="relu")),
     "gelu": CLASSIFY | dict(head=dict(summary="gelu_erf")),
     "regress": dict(name="regress"),
@@ -55,6 +59,8 @@ SYSTEMS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
         ["gelu", "choice", "tag", "span"],
     ),
     "roberta": ("roberta", ROBERTA, ["classify", "choice", "tag", "span"]),
+    "gpt2": ("gpt", GPT | transformer_inputs.GPT2, ["bare", "tag", "span"]),
+    "gpt1": ("gpt", GPT | transformer_inputs.GPT1, ["bare"]),
     "xlnet": ("xlnet", XLNET, ["classify", "choice", "tag", "span", "conditional"]),
 }
 CASES = [(system, task) for system, (_, _, tasks) in SYSTEMS.items() for task in tasks]
@@ -68,11 +74,14 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
         for x in TEXTS
     ],
 }
-EXAMPLES |= dict.fromkeys(("regress", "relu", "gelu"), EXAMPLES["classify"])
+EXAMPLES |= dict.fromkeys(("regress", "relu", "gelu", "bare"), EXAMPLES["classify"])
 EXAMPLES |= dict(conditional=EXAMPLES["span"])
 
 
-def build_tokenizer(text_format: str):
+def build_tokenizer(system: str):
+    if system in ("gpt1", "gpt2"):
+        return gpt_releases.vocabulary("hugging_face_gpt1" if system == "gpt1" else "hugging_face")
+    text_format, *_ = SYSTEMS[system]
     if text_format == "roberta":
         folder = imported_release.FIXTURES / "roberta"
         return roberta_bpe.Tokenizer.read(folder / "vocab.json", folder / "merges.txt")
@@ -83,10 +92,10 @@ def build_tokenizer(text_format: str):
 def write_run(system: str, task: str, workdir: pathlib.Path):
     """Writes a fine-tuned run; returns (it opened, its rows, its parameters)."""
     text_format, model, _ = SYSTEMS[system]
-    tokenizer = build_tokenizer(text_format)
+    tokenizer, marks = build_tokenizer(system), load_format(text_format).new_tokens
     config = dict(
         text_format=text_format,
-        model=model | dict(V=tokenizer.V),
+        model=model | dict(V=tokenizer.V + len(marks)),
         batches=dict(L=L),
         train=dict(average=0.0),
     )
@@ -95,7 +104,8 @@ def write_run(system: str, task: str, workdir: pathlib.Path):
     tokenizer.save(workdir / "tokenizer")
     tuned = job.load_job(workdir)
     rows = tuned.data.arrays(EXAMPLES[task])
-    rows["weight_B"] = np.ones(len(TEXTS), np.float32)
+    # A long context has several rows.
+    rows["weight_B"] = np.ones(len(next(iter(rows.values()))), np.float32)
     init = functools.partial(tuned.task.init, train=False)
     shapes = jax.eval_shape(init, jax.random.key(0), rows)["params"]
     leaves = {name: x.shape for name, x in named_leaves.flatten(shapes).items()}
@@ -119,6 +129,9 @@ def write_inputs(rows: dict[str, np.ndarray], folder: pathlib.Path) -> None:
     """Writes the rows as a model of transformers reads them."""
     names = {"tokens": "tokens_B", "valid": "valid_B", "segments": "segments_B"}
     found = {x: rows[k] for x, y in names.items() for k in rows if k.startswith(y)}
+    config = read_json(folder / "config.json")
+    if "gpt" in config["model_type"]:  # whose classes find the end of a row by what pads it
+        found["tokens"] = np.where(found["valid"], found["tokens"], config["pad_token_id"])
     if "context_BL" in rows:
         marks_BL = np.arange(L) == rows["null_B"][:, None]
         found |= dict(forbidden=~(rows["context_BL"] | marks_BL), null=rows["null_B"])

@@ -122,8 +122,9 @@ class System(Protocol):
 
     It may also define `compare_outputs(run, source) -> {name: (difference, most allowed)}`, where
     releases say what they compute, `advise(run, kind) -> [line]`, for whoever loads what was
-    written, `note_tokenizer(run, kind) -> [line]`, where text is cut otherwise there, and `HEADS`,
-    the classes that compute heads of fine-tuned runs, see `pretrain.conversion.task_heads`.
+    written, `note_tokenizer(run, kind) -> [line]`, where text is cut otherwise there, `HEADS`, the
+    classes that compute heads of fine-tuned runs, see `pretrain.conversion.task_heads`, and
+    `write_frame(run, folder)`, which has their tokenizer frame rows as a task does.
 
     Attributes:
         KINDS: the kinds of releases that the system is known in, by name.

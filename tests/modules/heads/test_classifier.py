@@ -51,6 +51,16 @@ def test_logits_are_float32_and_an_unknown_summary_is_refused():
         Classifier(3, summary="mish")
 
 
+def test_without_a_bias_logits_are_the_products_alone():
+    h_BLD = jax.random.normal(jax.random.key(0), (2, 3, 4))
+    valid_BL = np.ones((2, 3), bool)
+    head = Classifier(2, "first", bias=False)
+    logits_BC, tree = head.init_with_output(jax.random.key(1), h_BLD, valid_BL, train=False)
+    assert tree["params"].keys() == {"w_DC"}
+    expected_BC = np.asarray(h_BLD[:, 0]) @ tree["params"]["w_DC"]
+    np.testing.assert_allclose(logits_BC, expected_BC, rtol=1e-5, atol=1e-6)
+
+
 def test_ulmfit_s_head_is_fastai_s():
     # fastai 2.8.12's PoolingLinearClassifier([6, 3, 2], [0, 0], 70) in float64, on padded rows.
     is_array = lambda x: isinstance(x, list)  # noqa: E731

@@ -40,6 +40,8 @@ QUICK = {  # the others differ in less
     ("bert_bare", "classify"): 2,
     ("xlnet", "classify"): 2,
     ("xlnet", "conditional"): 1,
+    ("gpt2", "bare"): 1,
+    ("gpt1", "bare"): 1,
 }
 
 
@@ -89,7 +91,7 @@ def test_outputs_are_those_of_transformers(runs, system, task):
 
 def assert_same_ends(ours, theirs):
     """A span's score is the sum of those of its ends."""
-    b = np.arange(len(cases.TEXTS))[:, None]
+    b = np.arange(len(ours["start_BO"]))[:, None]
     ends = zip(("start", "end"), (ours["start_BO"], ours["end_BO"]), strict=True)
     expected = sum(theirs[f"{name}_logits"][b, at_BO] for name, at_BO in ends)
     is_there = ours["score_BO"] > -1e29  # a context may have fewer positions than are asked for
