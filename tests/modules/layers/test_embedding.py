@@ -23,8 +23,10 @@ def test_a_state_is_the_sum_of_its_token_position_and_segment():
     )
     expected_BLD = token_VD[tokens_BL] + position_LD[positions_BL] + segment_SD[segments_BL]
     np.testing.assert_allclose(x_BLD, expected_BLD, rtol=1e-5, atol=1e-6)
-    edited = layer.apply(tree, *args, edit=lambda x_BLD: 2 * x_BLD, train=False)
-    np.testing.assert_array_equal(edited, 2 * x_BLD)
+    plain, edited = (
+        layer.apply(tree, *args, edit=edit, train=False) for edit in (None, lambda x_BLD: 2 * x_BLD)
+    )
+    np.testing.assert_array_equal(edited, 2 * plain)
     in_order = layer.apply(tree, tokens_BL, None, None, train=False)
     expected_BLD = token_VD[tokens_BL] + position_LD[:3] + segment_SD[0]
     np.testing.assert_allclose(in_order, expected_BLD, rtol=1e-5, atol=1e-6)
