@@ -49,7 +49,7 @@ def get_sweep() -> list[dict]:
 def wikitext2() -> ConfigDict:
     """Returns the recipe of the released code (salesforce/awd-lstm-lm) for WikiText-2."""
     config = common.base()
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="text:wikitext-2/wiki.[tv][ra]*.tokens",  # train and valid: both files' words
         documents="file",
         # Every line ends in </S>, blank ones too, as all count who publish: 245,569 tokens of
@@ -57,7 +57,6 @@ def wikitext2() -> ConfigDict:
         sentences="every_line",
         held_out=0.0,
         held_out_files="wiki.valid.tokens",
-        cache="data",
         # Two ids more than the words published: <S>, and <UNK> beside the text's own <unk>.
         tokens=dict(name="words", split="blank", types=33_280, extend=0),
     )

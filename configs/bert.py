@@ -54,13 +54,12 @@ def get_sweep() -> list[dict]:
 def base(**size: int) -> ConfigDict:
     """Returns the paper's recipe, line by line (its appendix A.2), uncased English."""
     config = common.base()
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="text:corpus/*.txt",  # theirs: English Wikipedia and BooksCorpus
         documents="blank",
         sentences="line",
         held_out=0.001,
-        cache="data",
-        tokens=dict(name="wordpiece", V=30522, model="", lower=True, extend=0),
+        tokens=dict(name="wordpiece", V=30522, model="", lower=True, sample=10_000_000, extend=0),
     )
     config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
     # The last tenth of the steps has rows four times as long: where they do not fit,

@@ -49,6 +49,12 @@ def base() -> ConfigDict:
     return config
 
 
+def corpus(tokens: dict, **fields) -> dict:
+    """Returns the section `corpus`: its tokens and fields, and what all texts may need set."""
+    usual = dict(text_key="text", tfds_split="train", tfds_dir="", held_out_files="", cache="data")
+    return {**usual, **fields, "tokens": tokens}
+
+
 def choose(preset: str, presets: dict) -> ConfigDict:
     """Returns the recipe's preset of this name."""
     if preset not in presets:

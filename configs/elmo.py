@@ -39,12 +39,11 @@ def get_sweep() -> list[dict]:
 def original(**size) -> ConfigDict:
     """Returns the paper's recipe as released with its code (bilm-tf)."""
     config = common.base()
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="text:corpus/*",  # theirs: training-monolingual.tokenized.shuffled
         documents="file",
         sentences="line",
         held_out=0.01,
-        cache="data",
         tokens=dict(name="words", split="blank", vocabulary="", extend=0),
     )
     config.batches = dict(name="bidirectional", B=384, L=20, characters=50)  # 128 on each of 3 GPUs

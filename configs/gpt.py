@@ -27,13 +27,12 @@ def get_sweep() -> list[dict]:
 def base() -> ConfigDict:
     """Returns the paper's recipe, line by line (its section 4.1)."""
     config = common.base()
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="text:corpus/*.txt",  # theirs: BooksCorpus, a file per book
         documents="file",
         sentences="whole",
         held_out=0.01,
-        cache="data",
-        tokens=dict(name="bpe", V=40478, model="", extend=0),
+        tokens=dict(name="bpe", V=40478, model="", sample=10_000_000, extend=0),
     )
     config.batches = dict(name="windows", B=64, L=512)
     config.evals = dict(held_out=dict(split="held_out", B=64))

@@ -42,14 +42,13 @@ def get_sweep() -> list[dict]:
 def base(lr: float = 6e-4, **size) -> ConfigDict:
     """Returns a model of 124 million parameters; half a million tokens a step."""
     config = common.base()
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="text:corpus/*.txt",  # theirs: WebText, 40 GB of pages linked from Reddit
         documents="blank",
         sentences="whole",
         held_out=0.001,
-        cache="data",
         # 256 bytes, 50,000 merges, and the end of a text.
-        tokens=dict(name="byte_bpe", V=50257, model="", extend=0),
+        tokens=dict(name="byte_bpe", V=50257, model="", sample=10_000_000, extend=0),
     )
     config.batches = dict(name="windows", B=512, L=1024)
     config.evals = dict(held_out=dict(split="held_out", B=64))

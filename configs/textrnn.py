@@ -41,13 +41,12 @@ def reviews(domains: list[str]) -> dict[str, dict]:
 def build(sets: dict[str, dict]) -> ConfigDict:
     """Returns the language model of these data sets' texts."""
     config = common.base()
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="finetune.datasets.corpora",
         data=sets,
         documents="file",
         sentences="line",
         held_out=0.05,
-        cache="data",
         tokens=dict(name="words", split="blank", lower=True, types=20_000, extend=0),
     )
     config.batches = dict(name="bidirectional", B=64, L=20, characters=0)

@@ -52,13 +52,12 @@ def paper(data: dict, types: int, steps: int) -> ConfigDict:
     config = awd_lstm.wikitext103()
     # A word that the run knew keeps its row, the others begin as the mean.
     config.init_tokens = "recipe"
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="finetune.datasets.corpus",
         data=dict(format="table", **data),
         documents="file",
         sentences="line",
         held_out=0.1,
-        cache="data",
         tokens=dict(name="words", split="blank", types=types, extend=0),
     )
     config.model.V = config.corpus.tokens.get_ref("types")

@@ -28,13 +28,12 @@ def get_sweep() -> list[dict]:
 def large() -> ConfigDict:
     """Returns the paper's recipe, line by line (its section 3.1 and appendix A.5)."""
     config = common.base()
-    config.corpus = dict(
+    config.corpus = common.corpus(
         source="text:corpus/*.txt",  # theirs: Wikipedia, BooksCorpus, Giga5, ClueWeb, Common Crawl
         documents="blank",
         sentences="line",
         held_out=0.001,
-        cache="data",
-        tokens=dict(name="sentencepiece", V=32000, model="", extend=0),
+        tokens=dict(name="sentencepiece", V=32000, model="", sample=10_000_000, extend=0),
     )
     config.batches = dict(name="lanes", B=8192, L=512, reuse_len=256, bidirectional=True)
     config.evals = dict(held_out=dict(split="held_out", B=512))

@@ -23,6 +23,9 @@ def get_config() -> ConfigDict:
         documents=config_dict.placeholder(str),
         sentences=config_dict.placeholder(str),
         detokenise="",
+        text_key="text",
+        tfds_split="train",
+        tfds_dir="",
         cache="data",
     )
     config.batches = dict(B=16, L=config_dict.placeholder(int))

@@ -51,7 +51,9 @@ def prepare(
 
     Args:
         tokens: `name` of a tokenizer and its fields, see its `settings`.
-        source, data, text_key, tfds_split, tfds_dir: see `source_lib.find_source`.
+        source, data: see `source_lib.find_source`.
+        text_key: the field or column of records that is the text.
+        tfds_split, tfds_dir: of "tfds:" alone, the split and the folder of prepared data sets.
         documents, sentences, detokenise: see `sentence_lib.cut_pieces`.
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0 makes no such split.

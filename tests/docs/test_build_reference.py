@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 
 import pytest
 
@@ -17,9 +18,20 @@ def test_a_generated_page_is_as_the_code_gives_it(name):
     assert build_reference.PAGES[name]() == (FOLDER / name).read_text(), STALE
 
 
-def test_every_section_of_a_recipe_is_in_the_reference():
-    values, _ = build_reference.read_keys()
-    assert {key.section for key in values} == {*build_reference.SECTIONS}
+@pytest.fixture(scope="module")
+def keys():
+    return build_reference.read_keys()[0]
+
+
+def test_every_section_of_a_recipe_is_in_the_reference(keys):
+    assert {key.section for key in keys} == {*build_reference.SECTIONS}
+
+
+def test_a_key_that_a_page_sets_is_some_recipe_s(keys):
+    fields = {key.field for key in keys}
+    pages = [page.read_text() for page in (FOLDER.parents[1] / "docs").rglob("*.md")]
+    named = {name for page in pages for name in re.findall(r"--config((?:\.\w+)+)=", page)}
+    assert {name for name in named if name.rpartition(".")[2] not in fields} == set()
 
 
 def test_the_page_of_commands_names_every_command():

@@ -58,6 +58,9 @@ def find_source(
         UserError: there is none of that name, or it is not there yet; the message says what to do.
     """
     scheme, _, rest = source.partition(":")
+    if source and ":" not in source and ("/" in source or Path(source).exists()):
+        kind = record_files.SOURCES.get(Path(source).suffix, "text")
+        raise UserError(f"source={source!r} is a path: say how it is read, as {kind}:{source}")
     if is_module(source):
         find = plugins.load("", source, "find_source").find_source
         plugins.check_fields(find, data)

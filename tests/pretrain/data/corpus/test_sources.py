@@ -72,3 +72,12 @@ def test_the_hub_is_read_by_what_it_has_converted(monkeypatch):
 def test_an_unknown_source_is_answered_with_the_known_ones(source):
     with pytest.raises(UserError, match=r"use .*sotu"):
         find_source(source)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [("own/text", "text:own/text"), ("~/a.txt", "text:~/a.txt"), ("b/c.jsonl", "jsonl:b/c.jsonl")],
+)
+def test_a_bare_path_is_answered_with_the_source_that_reads_it(path, source):
+    with pytest.raises(UserError, match=f"'{path}' is a path: say how it is read, as {source}$"):
+        find_source(path)
