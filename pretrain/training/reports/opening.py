@@ -32,9 +32,17 @@ def describe_run(
         "activations not counted",
         f"{steps:,} steps of {_describe_tokens(train)} tokens: {count_epochs(train, steps):.3g} "
         "epochs",
-        f"{begin} in {workdir}; the first step compiles, which can take a minute",
+        f"{begin} in {workdir}; {describe_compiling(train, resumed or 0, steps)}",
     ]
     return "\n".join(lines)
+
+
+def describe_compiling(train, start: int, steps: int) -> str:
+    """Says which of the steps from `start` on wait for a compiler."""
+    later = ""
+    if list_phases(train)[1:] and start < train.steps < steps:
+        later = f", and so does step {train.steps + 1:,}, which has other rows"
+    return f"the first step compiles, which can take a minute{later}"
 
 
 def count_epochs(train, steps: int) -> float:

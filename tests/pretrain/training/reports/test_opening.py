@@ -5,7 +5,7 @@ import types
 import pytest
 
 from pretrain.data.batches.phases import Phases
-from pretrain.training.reports.opening import count_epochs
+from pretrain.training.reports.opening import count_epochs, describe_compiling
 from tests.support import regression
 
 
@@ -32,3 +32,13 @@ def test_the_first_lines_name_devices_mesh_size_and_tokens(tmp_path, capsys):
 )
 def test_epochs_of_phases_add_up(train, steps, epochs):
     assert count_epochs(train, steps) == pytest.approx(epochs)
+
+
+@pytest.mark.parametrize(
+    ("start", "steps", "is_named"), [(0, 35, True), (29, 35, True), (30, 35, False), (0, 20, False)]
+)
+def test_a_step_whose_rows_differ_is_named_as_one_that_compiles(start, steps, is_named):
+    train = Phases(layout(8, 32, 50), layout(2, 128, 10), 30)
+    said = describe_compiling(train, start, steps)
+    assert said.startswith("the first step compiles")
+    assert ("step 31, which has other rows" in said) == is_named
