@@ -90,6 +90,55 @@ check_numbers() {
   done
 }
 
+# check_slice OPTION TYPE: a slice of this size exists.  Of a generation that is unknown here, any may.
+check_slice() {
+  local size=${2##*-} sizes
+  case $2 in
+    v2-*) sizes="8 32 128 256 512" ;;
+    v3-*) sizes="8 32 64 128 256 512 1024 2048" ;;
+    v5litepod-* | v6e-*) sizes="1 4 8 16 32 64 128 256" ;;
+    v4-* | v5p-*) # its cores: two of each chip, in hosts of four chips
+      [[ $size =~ ^[1-9][0-9]*$ ]] && ((size % 8 == 0)) && return
+      die "$1 $2: take a multiple of 8, as ${2%-*}-16"
+      ;;
+    v5e-*) die "$1 $2: this is called v5litepod-$size there" ;;
+    *) return 0 ;;
+  esac
+  [[ " $sizes " == *" $size "* ]] || die "$1 $2: the sizes of ${2%-*} are ${sizes// /, }"
+}
+
+# has_hosts TYPE: a slice of this type has several; on one there are 8 chips or cores at most.
+has_hosts() { [[ ${1##*-} =~ ^[0-9]+$ ]] && ((10#${1##*-} > 8)); }
+
+# A Google bucket by its bare name, which may be given as gs://name, too.
+check_bucket() {
+  bucket=${bucket#gs://}
+  bucket=${bucket%/}
+  [[ ! $bucket =~ [/:] ]] || die "--bucket $bucket: name a Google bucket, and no folder in it"
+}
+
+# The program, before anything is rented.  check_program HINT [OWN]: refuses a workdir that is an
+# address and, where a machine's OWN disk is no place for it, one that is not named or is relative.
+workdir=''
+check_program() {
+  local hint=$1 own=${2-} word is_run=no is_next=no
+  for word in "${program[@]}"; do
+    if [[ $is_next == yes ]]; then
+      workdir=$word is_next=no
+    elif [[ $word =~ ^--?workdir(=|$) ]]; then
+      [[ $word == *=* ]] || is_next=yes
+      workdir=${word#*=}
+    elif [[ $word =~ ^(pretrain|finetune)\.main$ ]]; then
+      is_run=yes
+    fi
+  done
+  [[ $is_run == yes ]] || return 0
+  [[ $workdir != *://* ]] || die "--workdir=$workdir is an address, and no folder: $hint"
+  [[ -n $own && $workdir != /* ]] || return 0
+  [[ -z $workdir ]] || die "--workdir=$workdir is on $own: $hint"
+  die "without a --workdir the run is on $own: $hint"
+}
+
 # quoted WORD...: the words as a shell reads them.
 quoted() {
   local word quote="'\\''" between=

@@ -32,7 +32,7 @@ accelerator=            # --accelerator NAME  such as tpu-v5-lite-podslice or tp
 topology=               # --topology SHAPE  of the slice, such as 4x4
 hosts=1                 # --hosts N  of the slice: its chips by those of a host
 chips=4                 # --chips N  of each host
-bucket=                 # --bucket BUCKET  mounted at /mnt/bucket
+bucket=                 # --bucket BUCKET  a name, or gs://name; mounted at /mnt/bucket
 service_account=default # --service-account NAME  of Kubernetes, with leave to write to the bucket
 as_root=no              # --as-root  where a node gives its TPUs to root alone; else user 1000
 spot=no                 # --spot  nodes that are cheaper, and may be taken away at any time
@@ -53,9 +53,11 @@ main() {
   check_name "$name"
   check_words image accelerator topology bucket service_account xpk zone project type
   check_numbers hosts chips restarts
+  check_bucket
   [[ $stop == no ]] || { remove && exit; }
   needs image
   ((${#program[@]})) || die "name a program to run, after --"
+  check_place
   check_commit "$commit"
   image=$image:$(git -C "$root" rev-parse --short=12 "$commit^{commit}")
   [[ $build == no ]] || build
@@ -65,6 +67,20 @@ main() {
     needs accelerator topology bucket
     with_kubectl
   fi
+}
+
+# A slice of that size, and a workdir that all of its pods see.
+check_place() {
+  local hint="name one below /mnt/bucket" own='' several=$hosts
+  if [[ $xpk ]]; then
+    check_slice --type "$type"
+    ! has_hosts "$type" || several=2
+  elif [[ $topology =~ ^[1-9][0-9]*(x[1-9][0-9]*)*$ ]]; then
+    ((${topology//x/*} == hosts * chips)) ||
+      die "--topology $topology has $((${topology//x/*})) chips, and not --hosts $hosts of --chips $chips"
+  fi
+  ((10#$several < 2)) || own="each pod's own disk"
+  check_program "$hint" "$own"
 }
 
 build() {

@@ -20,7 +20,7 @@ gpus=A100:8  # --gpus GPUS  of each node, as SkyPilot names them; tpu-v5litepod-
 nodes=1      # --nodes N  how many
 tpu=no       # --tpu  install for a TPU instead of GPUs
 spot=no      # --spot  cheaper, and may be taken away at any time
-bucket=      # --bucket BUCKET  such as gs://my-bucket, mounted at /mnt/bucket
+bucket=      # --bucket BUCKET  a name, or gs://name; mounted at /mnt/bucket
 commit=HEAD  # --commit COMMIT  of the code
 flags=       # --flags FLAGS  more flags for `sky jobs launch`, such as --infra gcp/us-central1
 
@@ -36,7 +36,12 @@ main() {
   check_name "$name"
   check_words bucket
   check_numbers nodes
+  [[ $bucket == *://* ]] || bucket=gs://$bucket
+  [[ $gpus != tpu-* ]] || check_slice --gpus "${gpus#tpu-}"
   ((${#program[@]})) || die "name a program to run, after --"
+  local own=''
+  ((10#$nodes < 2)) || own="each node's own disk"
+  check_program "name one below /mnt/bucket" "$own"
   check_commit "$commit"
   local command=(sky jobs launch --yes --name="$name" --gpus="$gpus" --num-nodes="$nodes")
   [[ $spot == no ]] || command+=(--use-spot)

@@ -37,6 +37,8 @@ main() {
   check_words name partition account
   check_numbers nodes gpus grace restarts
   ((${#program[@]})) || die "name a program to run, after --"
+  # The default is below the repository, which all nodes see.
+  check_program "name one that every node sees, on the cluster's shared file system"
   [[ $per == gpu || $per == node ]] || die "--per is gpu or node, not $per"
   [[ $venv == /* ]] || venv=$root/$venv
   if [[ $inside == yes ]]; then

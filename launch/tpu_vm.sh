@@ -32,7 +32,7 @@ create_flags=     # --create-flags FLAGS  more flags for `queued-resources creat
 iap=no            # --iap  reach the workers through Identity-Aware Proxy (alpha)
 ssh_flags=        # --ssh-flags FLAGS  more flags for `tpu-vm ssh` and `scp`, such as --internal-ip
 commit=HEAD       # --commit COMMIT  of the code
-bucket=           # --bucket BUCKET  mounted by gcsfuse at /mnt/bucket
+bucket=           # --bucket BUCKET  a name, or gs://name; mounted by gcsfuse at /mnt/bucket
 setup=            # --setup COMMAND  run on every worker before the packages are installed
 delete=finished   # --delete WHEN  the machine goes when the program has finished; or always, never
 attempts=100      # --attempts N  at most so many machines and starts of the program
@@ -52,6 +52,7 @@ main() {
   check_name "$name"
   check_words zone project type runtime bucket
   check_numbers attempts
+  check_bucket
   where=(--zone="$zone" --quiet)
   [[ -z $project ]] || where+=(--project="$project")
   # shellcheck disable=SC2206  # they are words
@@ -64,12 +65,23 @@ main() {
     exit
   fi
   needs type
+  check_slice --type "$type"
   ((${#program[@]})) || die "name a program to run, after --"
+  check_place
   [[ $delete =~ ^(finished|always|never)$ ]] || die "--delete is finished, always or never, not $delete"
   check_commit "$commit"
   [[ $dry_run == no ]] || { plan && exit; }
   trap 'say "the program goes on; the same command follows it again, --stop ends it"; exit 130' INT
   persist
+}
+
+# What --setup mounts, and where, is its own matter.
+check_place() {
+  local hint="name one below /mnt/bucket, with --bucket" own=''
+  [[ $setup ]] || ! has_hosts "$type" || own="each worker's own disk"
+  check_program "$hint" "$own"
+  [[ $bucket || $setup || $workdir != /mnt/bucket/* ]] ||
+    die "nothing is mounted at /mnt/bucket: say --bucket"
 }
 
 plan() {

@@ -47,7 +47,7 @@ def job(jobset: dict) -> dict:
 def test_a_jobset_is_applied_followed_and_its_success_is_ours(cluster):
     becomes(cluster, "", "bert", "bert Completed")
     cluster.answer("kubectl", "logs", out="[pod/bert-slice-0-0-x] Finished at step 6 of 6.\n")
-    done = gke(cluster, "--chips", "8", "--spot", "--restarts", "5")
+    done = gke(cluster, "--chips", "8", "--topology", "4x8", "--spot", "--restarts", "5")
     assert done.returncode == 0, done.stderr
     assert "Finished at step 6" in done.stdout
     assert len(cluster.calls("kubectl", "logs", "--follow")) == 2
@@ -68,7 +68,7 @@ def check_pods(jobset: dict) -> None:
     assert container["resources"]["limits"] == {"google.com/tpu": 8}
     assert pod["nodeSelector"] == {
         "cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice",
-        "cloud.google.com/gke-tpu-topology": "4x4",
+        "cloud.google.com/gke-tpu-topology": "4x8",
         "cloud.google.com/gke-spot": "true",
     }
     (volume,) = pod["volumes"]

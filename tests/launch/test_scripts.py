@@ -159,6 +159,85 @@ def test_names_and_addresses_as_they_are_pass(script, option, value):
     assert value in done.stdout
 
 
+MAIN = ["python", "-m", "pretrain.main", "--config=bert:base"]
+TPU, POD = ["--zone=z", "--type=v5litepod-8"], ["--zone=z", "--type=v5litepod-16"]
+GKE = ["--image=i", "--accelerator=a", "--bucket=b", "--topology=4x4", "--hosts=4"]
+XPK = ["--image=i", "--xpk=c", "--zone=z"]
+NODES = ["--bucket=b", "--nodes=2"]
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "words", "said"),
+    [
+        ("tpu_vm.sh", TPU, ["--workdir=gs://b/r"], "--workdir=gs://b/r is an address"),
+        ("tpu_vm.sh", POD, ["--workdir", "s3://b/r"], "--workdir=s3://b/r is an address"),
+        ("tpu_vm.sh", POD, [], "without a --workdir the run is on each worker's own disk"),
+        ("tpu_vm.sh", POD, ["--workdir=runs/r"], "--workdir=runs/r is on each worker's own"),
+        ("tpu_vm.sh", POD, ["--workdir=/mnt/bucket/r"], "nothing is mounted at /mnt/bucket"),
+        ("tpu_vm.sh", [*POD, "--type=v5litepod-17"], [], "--type v5litepod-17: the sizes of"),
+        ("tpu_vm.sh", [*POD, "--type=v5e-16"], [], "is called v5litepod-16"),
+        ("tpu_vm.sh", [*POD, "--type=v4-12"], [], "--type v4-12: take a multiple of 8"),
+        ("tpu_vm.sh", [*POD, "--bucket=gs://b/x"], [], "--bucket b/x: name a Google bucket"),
+        ("slurm.sh", ["--nodes=2"], ["-workdir=gs://b"], "--workdir=gs://b is an address"),
+        ("gke.sh", GKE, [], "without a --workdir the run is on each pod's own disk"),
+        ("gke.sh", [*GKE, "--hosts=2"], [], "--topology 4x4 has 16 chips, and not --hosts 2"),
+        ("gke.sh", [*GKE, "--bucket=s3://b"], [], "--bucket s3://b: name a Google bucket"),
+        ("gke.sh", [*XPK, "--type=v6e-16"], ["--workdir=r"], "--workdir=r is on each pod's"),
+        ("gke.sh", [*XPK, "--type=v6e-3"], [], "--type v6e-3: the sizes of v6e are 1, 4"),
+        ("sky.sh", NODES, [], "without a --workdir the run is on each node's own disk"),
+        ("sky.sh", [*NODES, "--gpus=tpu-v6e-9"], [], "--gpus v6e-9: the sizes of v6e are"),
+    ],
+)
+@pytest.mark.parametrize("dry", [["--dry-run"], []])
+def test_what_cannot_work_is_refused_before_anything_is_rented(
+    script, options, words, said, dry, tmp_path
+):
+    fake_clouds.needs_git()
+    played = fake_clouds.Played(tmp_path)
+    for name in ("sbatch", "kubectl", "xpk", "sky"):
+        played.stub(name)
+    done = played.run(script, *options, *dry, "--", *MAIN, *words)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("[launch] error: ")
+    assert said in line
+    assert not played.calls()
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "words"),
+    [
+        ("tpu_vm.sh", TPU, []),  # a machine alone, whose folder --delete never leaves there
+        ("tpu_vm.sh", [*POD, "--setup=mount x ~/runs"], ["--workdir=runs/r"]),
+        ("tpu_vm.sh", [*POD, "--type=v9x-17", "--bucket=b"], ["--workdir=/mnt/bucket/r"]),
+        ("slurm.sh", ["--nodes=2"], []),  # in the repository, which all nodes see
+        ("gke.sh", [*GKE, "--hosts=1", "--topology=2x2"], []),
+        ("sky.sh", NODES, ["--workdir=gs://b/old", "--workdir=/mnt/bucket/r"]),
+    ],
+)
+def test_a_workdir_that_all_machines_see_passes(script, options, words):
+    fake_clouds.needs_git()
+    command = [ROOT / "launch" / script, *options, "--dry-run", "--", *MAIN, *words]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("bucket", ["my_b", "gs://my_b", "gs://my_b/"])
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [
+        ("tpu_vm.sh", "worker.sh mount my_b /mnt/bucket"),
+        ("gke.sh", "bucketName: my_b\n"),
+        ("sky.sh", "--env=BUCKET=gs://my_b"),
+    ],
+)
+def test_a_bucket_is_named_with_its_scheme_or_without(script, shown, bucket):
+    fake_clouds.needs_git()
+    options = [*LAUNCHERS[script], "--bucket", bucket, "--dry-run"]
+    done = subprocess.run([ROOT / "launch" / script, *options, "--", "x"], capture_output=True)
+    assert shown in done.stdout.decode()
+
+
 def test_names_that_a_cloud_refuses_are_refused_here():
     for name in ("Bert", "a_b", "x" * 41, "-a", "a.b"):
         command = [ROOT / "launch" / "sky.sh", "--bucket", "gs://b", "--name", name, "--", "x"]
