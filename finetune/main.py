@@ -13,6 +13,7 @@ from finetune import initialize
 from finetune import job as jobs
 from finetune.prediction import submissions
 from finetune.prediction.predictor import Predictor
+from finetune.repetitions import check_folder
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import TRY_AGAIN, TerminatedError
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
@@ -39,9 +40,10 @@ def main(config: ConfigDict, workdir: Path, options: JobOptions = DEFAULTS) -> i
         The exit code: 0, or 75 if training was stopped before its end.
 
     Raises:
-        UserError: see `jobs.build_job`.
+        UserError: see `jobs.build_job` and `check_folder`.
     """
     recipes, scores = jobs.list_recipes(config), {}
+    check_folder(workdir, recipes)
     for name, recipe in recipes.items():
         values, is_done = train_job(recipe, workdir / name, options)
         if not is_done:

@@ -15,7 +15,8 @@ def base() -> ConfigDict:
     Keys:
         init_layers: of that run, from 1, for a model of fewer, as (1, 7); (): all.
         random_init: begins without the weights of `init`: what are they worth?
-        num_seeds: jobs, each with another seed, whose mean and deviation are printed.
+        num_seeds: jobs, each with another seed, whose mean and deviation are printed; with more
+            seeds than before, the same workdir trains those that are new.
         epochs: readings of the training examples; may be a fraction.
         max_train_examples: drawn from all there are, alike for every seed; 0: all.
         model: what differs from the pretrained, as dropout; from scratch, all of it.

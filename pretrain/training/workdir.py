@@ -32,6 +32,7 @@ FREE = (
     "train.keep",
     "train.keep_every",
     "train.trackers",
+    "num_seeds",  # of jobs beside this one: more seeds go on where fewer were
 )
 
 
@@ -62,8 +63,7 @@ def open_workdir(
 def _find_changes(recipe: dict, workdir: pathlib.Path, accepts: bool) -> list[str]:
     """Lists where the recipe differs from the workdir's; UserError if in what is computed."""
     changed = []
-    # A run that never saved has nothing that another recipe could contradict.
-    if (workdir / "config.json").exists() and (workdir / "checkpoints").exists():
+    if holds_run(workdir):
         changed = diff_configs(read_config(workdir), recipe)
         if (grave := [x for x in changed if not is_free(x)]) and not accepts:
             lines = "".join(f"\n  {line}" for line in grave)
@@ -72,6 +72,12 @@ def _find_changes(recipe: dict, workdir: pathlib.Path, accepts: bool) -> list[st
                 f"it under this one with --accept_changes:{lines}"
             )
     return changed
+
+
+def holds_run(workdir: pathlib.Path) -> bool:
+    """Checks whether a folder holds what another recipe could contradict."""
+    # A run that never saved has nothing of the kind.
+    return (workdir / "config.json").exists() and (workdir / "checkpoints").exists()
 
 
 def is_free(difference: str) -> bool:

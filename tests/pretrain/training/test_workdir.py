@@ -4,6 +4,7 @@ from pretrain.training import workdir
 
 FREE = ("mesh.data: 1 -> 2", "execution.remat: 'none' -> 'full'", "evals.dev.B: 8 -> 4")
 FREE += ("train.keep: 2 -> 3", "train.log_every: 1 -> 2", "profile: '' -> '1-2'")
+FREE += ("num_seeds: 2 -> 3",)
 BOUND = ("model.D: 8 -> 4", "train.parts: 1 -> 2", "train.keeps: 1 -> 2", "profiles: 1 -> 2")
 
 
