@@ -23,6 +23,7 @@ from pretrain.inference.run import Run
 from pretrain.inference.text_format import format_name
 from pretrain.inference.trained_run import load_named_params, load_run, weights_folder
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.run_config import read_config
 from pretrain.training.train_state import State, replace_params
 
 POSITIONS = ("new", "interpolated")
@@ -83,8 +84,12 @@ def open_start(config: ConfigDict, workdir: Path) -> Start:
     if not config.get("init"):
         return Start(config)
     resumes = (workdir / "config.json").exists() and list_steps(workdir / "checkpoints")
-    # A run that resumes has architecture and tokenizer of its own: `init` need be there no more.
-    run = load_run(workdir if resumes else Path(config.init).expanduser())
+    # A run that resumes has architecture and tokenizer of its own: `init` need be there no more,
+    # unless it is another than the run began with.
+    if not resumes or read_config(workdir).get("init") != config.init:
+        run = load_run(Path(config.init).expanduser())
+    if resumes:
+        run = load_run(workdir)
     recipe, notes = resolve_recipe(config, run, resumes=bool(resumes))
     return Start(recipe, run, notes)
 

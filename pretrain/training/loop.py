@@ -39,6 +39,7 @@ from pretrain.training.reports.opening import describe_run
 from pretrain.training.reports.progress_line import Progress
 from pretrain.training.reports.totals import Totals
 from pretrain.training.reports.trackers import open_trackers
+from pretrain.training.schedules import Schedule
 from pretrain.training.train_config import TrainConfig
 from pretrain.training.train_state import State
 
@@ -120,7 +121,8 @@ def run(
 
         report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
         resumed = int(state.step) if position else None
-        progress.say(describe_run(steps.like, steps.layout, train, last, workdir, resumed))
+        opening = describe_run(steps.like, steps.layout, train, last, workdir, resumed)
+        progress.say("\n".join([opening, *rate.list_notes()]))
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
         # A process reads the rows of its own devices.
@@ -142,7 +144,7 @@ def run(
 
 def build_steps(
     config, plan: TrainConfig, workdir, objective, train, evals, extra_hooks: Sequence[Hook]
-) -> tuple[Steps, Callable[[int], Any], Profile]:
+) -> tuple[Steps, Schedule, Profile]:
     """Builds what a run computes with, and refuses a recipe that cannot be run.
 
     Returns:

@@ -63,6 +63,14 @@ class Schedule:
         if self.decay not in (*DECAYS, "slanted") or self.join not in JOINS:
             raise UserError(f"optim: no schedule with decay={self.decay!r} and join={self.join!r}")
 
+    def list_notes(self) -> list[str]:
+        """Lists what the user should know of a rate that is allowed, and is hardly meant."""
+        if self.decay == "slanted" or self.warmup < self.steps:
+            return []
+        return [
+            f"optim.warmup={self.warmup} of {self.steps} steps: the rate never reaches optim.lr"
+        ]
+
     def __call__(self, step):
         """Computes the rate of a step, a number or a traced array."""
         return (

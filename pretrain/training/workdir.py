@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import jax
 from ml_collections import ConfigDict
 
+from modules import plugins
 from pretrain.distributed import lost_processes, processes
 from pretrain.runtime import compile_cache
 from pretrain.runtime.errors import UserError
@@ -16,6 +17,9 @@ from pretrain.runtime.files import find_unused_path, write_file
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import COMMAND, diff_configs, read_config, write_config
+from pretrain.runtime.sections import name_section
+from pretrain.training import optimizer
+from pretrain.training.train_config import TrainConfig
 
 # Settings that a resumed run may change: where and how often, not what is computed.
 FREE = (
@@ -46,8 +50,14 @@ def open_workdir(
         The function that writes the recipe into the workdir.
 
     Raises:
-        UserError: another job is using the workdir, or the run there has another recipe.
+        UserError: another job is using the workdir, or the run there has another recipe; or a
+            value of the recipe is none that any run could have.
     """
+    # First: such a value would be offered to continue under, where the run has another.
+    with name_section("train"):
+        plugins.construct(TrainConfig, **config.train)
+    with name_section("optim"):
+        optimizer.make(**config.optim)
     if options.joins:
         processes.join(options.heartbeat, options.join_timeout)
     compile_cache.keep(workdir.parent / ".compiled" / (options.name or workdir.name))

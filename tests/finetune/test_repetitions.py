@@ -1,7 +1,5 @@
 """A workdir holds a single job, or one for each seed and fold, and never both."""
 
-import json
-
 import pytest
 from ml_collections import ConfigDict
 
@@ -10,7 +8,6 @@ from finetune import main
 from finetune.repetitions import KINDS, check_folder
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.job_options import JobOptions
-from pretrain.training.workdir import open_workdir
 
 SETTINGS = {  # by kind: seeds and folds of the recipe
     "": (1, 0),

@@ -37,8 +37,8 @@ def test_a_run_that_resumes_does_not_ask_for_what_it_began_with(toy, run, tmp_pa
     config.init = str(run("clm").workdir)
     first = continuation.open_start(config, tmp_path / "own")
     shutil.copytree(run("clm").workdir, tmp_path / "own")  # as after a save
+    config.init = first.config.init = str(tmp_path / "gone")
     run_config.write_config(tmp_path / "own", json.loads(first.config.to_json_best_effort()))
-    config.init = str(tmp_path / "gone")
     again = continuation.open_start(config, tmp_path / "own")
     assert again.config.model == first.config.model
     assert again.corpus_fields()["tokens"]["folder"] == str(tmp_path / "own" / "tokenizer")
@@ -47,6 +47,9 @@ def test_a_run_that_resumes_does_not_ask_for_what_it_began_with(toy, run, tmp_pa
         continuation.open_start(config, tmp_path / "own")
     with pytest.raises(UserError, match="gone holds no run"):
         continuation.open_start(config, tmp_path / "new")
+    config.init = str(tmp_path / "never")  # before it is compared with the run's own
+    with pytest.raises(UserError, match="never holds no run"):
+        continuation.open_start(config, tmp_path / "own")
 
 
 def test_longer_rows_bring_positions_and_another_backbone_is_not_taken(toy, run, tmp_path):

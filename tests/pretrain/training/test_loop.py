@@ -42,3 +42,10 @@ def test_the_best_evaluation_counts_where_the_recipe_names_one(run, tmp_path):
     first, *later = evaluations(tmp_path)
     assert result.best.step == first["step"]
     assert result.best.since == len(later)
+
+
+def test_a_warmup_as_long_as_the_run_is_told_at_its_start(run, capsys):
+    run(optim__warmup=6)
+    said = capsys.readouterr().err
+    assert "optim.warmup=6 of 6 steps: the rate never reaches optim.lr\n" in said
+    assert said.index("beginning at step 0") < said.index("optim.warmup") < said.index("held_out")

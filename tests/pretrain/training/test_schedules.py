@@ -31,6 +31,15 @@ def test_rates_are_the_original_s(name):
         np.testing.assert_allclose(rate(step), expected, rtol=2e-6, atol=1e-7 * section["lr"])
 
 
+@pytest.mark.parametrize("decay", ["constant", "linear", "slanted"])
+@pytest.mark.parametrize("warmup", [0, 9, 10, 30])
+def test_a_rate_that_never_reaches_its_peak_has_a_note(warmup, decay):
+    rate = schedules.Schedule(lr=0.5, steps=10, warmup=warmup, decay=decay)
+    note = f"optim.warmup={warmup} of 10 steps: the rate never reaches optim.lr"
+    reaches = max(float(rate(step)) for step in range(10)) == pytest.approx(0.5)
+    assert rate.list_notes() == ([] if reaches else [note])
+
+
 def test_cosine_rsqrt_and_constant_are_their_formulas():
     make = lambda decay, **more: schedules.Schedule(lr=2, steps=100, warmup=20, decay=decay, **more)  # noqa: E731
     for step in (20, 47, 100):
