@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pretrain.conversion.private_paths import hide_paths, hide_words
 from pretrain.conversion.systems import read_origin
 from pretrain.conversion.task_heads import TunedHead
 from pretrain.inference.run import Run
 from pretrain.runtime.files import write_file
+from pretrain.runtime.json_files import read_json
 from pretrain.runtime.run_config import COMMAND, flatten, read_config
 from pretrain.training.reports import results
 
@@ -50,11 +52,21 @@ class Facts(NamedTuple):
         return self.tuned.head.name if self.tuned.head else ""
 
 
+AUTO_CLASSES = {  # of transformers, by the ends of the architectures that they load, head and all
+    "ForPreTraining": "AutoModelForMaskedLM",
+    "ForMaskedLM": "AutoModelForMaskedLM",
+    "ForNextSentencePrediction": "AutoModelForNextSentencePrediction",
+    "LMHeadModel": "AutoModelForCausalLM",
+}
+
+
 def write_card(run: Run, folder: Path, facts: Facts) -> None:
     """Writes the card of a run's exported weights into their folder."""
     origin = find_origin(run)
     facts = facts._replace(license=facts.license or str(origin.get("license", "")))
-    text = "\n".join([*_list_front_matter(facts, origin), *_list_sections(run, facts, origin)])
+    text = "\n".join(
+        [*_list_front_matter(facts, origin), *_list_sections(run, folder, facts, origin)]
+    )
     write_file(folder / CARD, f"{text}\n".encode())
 
 
@@ -113,7 +125,9 @@ def _list_front_matter(facts: Facts, origin: Mapping[str, Any]) -> Iterator[str]
     yield "---"
 
 
-def _list_sections(run: Run, facts: Facts, origin: Mapping[str, Any]) -> Iterator[str]:
+def _list_sections(
+    run: Run, folder: Path, facts: Facts, origin: Mapping[str, Any]
+) -> Iterator[str]:
     objective = run.config.get("objective", {}).get("name", "")
     what = f"pretrained by `{objective}`" if objective else "the backbone of a fine-tuned model"
     what = f"fine-tuned, as `{facts.architecture}`" if facts.architecture else what
@@ -131,13 +145,13 @@ def _list_sections(run: Run, facts: Facts, origin: Mapping[str, Any]) -> Iterato
             "",
             "The evaluation is the best one where the recipe names a metric, else the last.",
         )
-    yield from _format_section("Use", _describe_use(facts))
+    yield from _format_section("Use", _describe_use(facts, folder))
     yield from _format_section("Origin", _describe_origin(origin))
     yield from _format_section("Licence", [facts.license or UNKNOWN])
     command = run.workdir / COMMAND
     if command.exists():
-        yield from _format_section("Command", [f"    {command.read_text('utf-8').strip()}"])
-    recipe = flatten(read_config(run.workdir))
+        yield from _format_section("Command", [f"    {hide_words(command.read_text('utf-8'))}"])
+    recipe = hide_paths(flatten(read_config(run.workdir)))
     # "format" is of the file, and no setting.
     lines = [f"    {key}={json.dumps(value)}" for key, value in recipe.items() if key != "format"]
     yield from _format_section("Recipe", lines)
@@ -148,7 +162,8 @@ def _format_section(title: str, lines: list[str]) -> Iterator[str]:
 
 
 def _describe_data(run: Run) -> list[str]:
-    corpus, data = run.config.get("corpus", {}), run.config.get("data", {})
+    config = hide_paths(read_config(run.workdir))
+    corpus, data = config.get("corpus", {}), config.get("data", {})
     if "source" in corpus:
         share = corpus.get("held_out", 0)
         return [f"Text: `{corpus['source']}`, of which {share:.1%} is held out."]
@@ -161,17 +176,27 @@ def _name_path(split: Any) -> str:
     return str(split.get("path", split)) if isinstance(split, Mapping) else str(split)
 
 
-def _describe_use(facts: Facts) -> list[str]:
+def find_architecture(folder: Path) -> str:
+    """Finds the class of transformers that a folder's weights are of; "": it names none."""
+    path = folder / "config.json"
+    return [*((read_json(path) if path.exists() else {}).get("architectures") or ()), ""][0]
+
+
+def _describe_use(facts: Facts, folder: Path) -> list[str]:
     if not facts.model_type:
         return [f"The files are a release of kind `{facts.kind}`."]
     if facts.pool:
         lines = ["from sentence_transformers import SentenceTransformer"]
         lines += ['model = SentenceTransformer("this folder")']
     else:
-        name = facts.architecture or "AutoModel"
+        exact = find_architecture(folder)
+        autos = (auto for end, auto in AUTO_CLASSES.items() if exact.endswith(end))
+        name = facts.architecture or next(autos, "AutoModel")
         lines = [f"from transformers import AutoTokenizer, {name}"]
         lines += [f'model = {name}.from_pretrained("this folder")']
         lines += ['tokenizer = AutoTokenizer.from_pretrained("this folder")']
+        if name == "AutoModelForMaskedLM" and exact.endswith("ForPreTraining"):
+            lines += [f"# {exact} loads the head of next sentences, too."]
     # The folder's name is for whoever downloads it to choose.
     again = "python -m pretrain.convert --source=THIS_FOLDER --workdir=runs/again"
     if parts := facts.tuned.list_parts():  # the head is no run's to begin with

@@ -21,7 +21,7 @@ def test_a_repository_is_fetched_without_its_pickles(hub):
 
 
 def test_a_repository_that_is_not_there_is_named(hub):
-    with pytest.raises(UserError, match=r"^hub:other/name: there is no such repository"):
+    with pytest.raises(UserError, match=r"^hub:other/name: the Hub has no such repository"):
         hubs.download("other/name")
     with pytest.raises(UserError, match=r"^hub:a/b/c: "):
         hubs.download("a/b/c")
@@ -29,8 +29,23 @@ def test_a_repository_that_is_not_there_is_named(hub):
 
 def test_a_hub_that_cannot_be_reached_is_a_line(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://localhost:9")
-    with pytest.raises(UserError, match=r"^hub:org/other: "):
+    with pytest.raises(UserError) as error:
         hubs.download("org/other")
+    assert str(error.value) == "hub:org/other: cannot reach the Hub (Connection refused)"
+
+
+def test_a_hub_that_may_not_be_asked_is_a_line(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match=r"cannot reach the Hub \(HF_HUB_OFFLINE is set\)$"):
+        hubs.download("org/other")
+
+
+def test_a_push_that_reaches_no_hub_is_a_line(monkeypatch, tmp_path):
+    monkeypatch.setenv("HF_ENDPOINT", "http://localhost:9")
+    monkeypatch.setenv("HF_TOKEN", "x")
+    with pytest.raises(UserError) as error:
+        hubs.push(tmp_path, "org/other")
+    assert str(error.value) == "--push=org/other: cannot reach the Hub (Connection refused)"
 
 
 def test_an_exported_folder_is_pushed_file_by_file(hub, tmp_path):

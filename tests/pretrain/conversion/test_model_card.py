@@ -62,6 +62,47 @@ def test_a_card_claims_nothing_that_is_not_known(seeds, tmp_path):
     assert model_card.read_license(tmp_path) == ""
 
 
+def test_a_card_tells_no_paths_of_the_machine(seeds, tmp_path):
+    workdir = seeds[0].workdir
+    config = json.loads((workdir / "config.json").read_text())
+    config["corpus"] |= {"source": "text:/home/ann/x/*.txt", "tokens": {"folder": "/home/ann/tok"}}
+    run_config.write_config(workdir, config)
+    (workdir / run_config.COMMAND).write_text("python -m a --config.init=/home/ann/b '/home/ann'\n")
+    model_card.write_card(load_run(workdir), tmp_path, FACTS)
+    card = (tmp_path / "README.md").read_text()
+    assert "ann" not in card
+    for line in (
+        "Text: `text:.../*.txt`, of which 20.0% is held out.",
+        '    corpus.tokens.folder=".../tok"',
+        "    python -m a --config.init=.../b ...",
+    ):
+        assert f"\n{line}\n" in card
+
+
+@pytest.mark.parametrize(
+    ("architecture", "shown"),
+    [
+        ("BertForPreTraining", "AutoModelForMaskedLM"),
+        ("RobertaForMaskedLM", "AutoModelForMaskedLM"),
+        ("BertForNextSentencePrediction", "AutoModelForNextSentencePrediction"),
+        ("OpenAIGPTLMHeadModel", "AutoModelForCausalLM"),
+        ("GPT2LMHeadModel", "AutoModelForCausalLM"),
+        ("XLNetLMHeadModel", "AutoModelForCausalLM"),
+        ("ElectraModel", "AutoModel"),
+        (None, "AutoModel"),
+    ],
+)
+def test_the_class_that_a_card_shows_keeps_the_head(seeds, tmp_path, architecture, shown):
+    config = {"architectures": [architecture]} if architecture else {}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model_card.write_card(seeds[0], tmp_path, FACTS)
+    card = (tmp_path / "README.md").read_text()
+    assert f"    from transformers import AutoTokenizer, {shown}\n" in card
+    assert f'    model = {shown}.from_pretrained("this folder")\n' in card
+    note = "    # BertForPreTraining loads the head of next sentences, too.\n"
+    assert (note in card) == (architecture == "BertForPreTraining")
+
+
 def test_a_named_licence_counts_before_that_of_the_origin(seeds, tmp_path):
     model_card.write_card(seeds[0], tmp_path, FACTS._replace(license="apache-2.0", pool="mean"))
     assert model_card.read_license(tmp_path) == "apache-2.0"
