@@ -141,8 +141,10 @@ def read_places(path: Path, word: str) -> list[Place]:
     """Reads all tokens of the file's sentences, in their order.
 
     Raises:
-        UserError: the file is none of `pretrain.embed`, or the word is not in it.
+        UserError: the file is absent or none of `pretrain.embed`, or the word is not in it.
     """
+    if not path.exists():  # HDF5 says so in terms of its own
+        raise UserError(f"there is no {path}")
     try:
         with h5py.File(path) as file:
             # By number: HDF5 lists "10" before "2"; "sentence_to_index" is no sentence.

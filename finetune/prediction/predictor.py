@@ -104,7 +104,7 @@ def predict_blocks(
             say(note)
         notes.clear()
         progress(count, f"{count:,} examples, {count / progress.seconds:,.0f} examples/s")
-    say(f"{count:,} examples, by the weights of {predictor.weights}")
+    say(f"{count:,} example{'s' * (count != 1)}, by the weights of {predictor.weights}")
     return predictor.data.scores(scored, join_outputs(parts)) if scored else {}
 
 

@@ -83,7 +83,7 @@ def read_table(path: Path) -> VectorTable:
     try:
         return reader(path)
     except FileNotFoundError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+        raise UserError(f"there is no {path}") from error
     except (OSError, ValueError, KeyError) as error:  # pyarrow's are of these, too
         raise UserError(f"{path}: holds no vectors of sentences: {error}") from error
 

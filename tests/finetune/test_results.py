@@ -51,5 +51,7 @@ def test_a_folder_of_seeds_is_its_runs(tmp_path):
     assert "seed-1  random weights  1     0.7500" in table
     assert "mean of 2" in table
     assert "0.6250 +- 0.1768" in table
+    with pytest.raises(UserError, match=r"^there is no folder .*none$"):
+        results.format_table([tmp_path / "none"])
     with pytest.raises(UserError, match="holds no run"):
         results.format_table([tmp_path])

@@ -115,5 +115,9 @@ def test_a_query_is_read_as_the_sentences_were(run, lines, sentences, capsys):
 def test_what_is_not_there_is_named(embedded, tmp_path):
     with pytest.raises(UserError, match="token 'money'"):
         neighbours.read_places(embedded, "money")
+    path = tmp_path / "some.h5"
+    with pytest.raises(UserError, match=rf"^there is no {path}$"):
+        neighbours.read_places(path, "bank")
+    path.write_text("a line")
     with pytest.raises(UserError, match=r"pretrain.embed did not write this"):
-        neighbours.read_places(tmp_path / "none.h5", "bank")
+        neighbours.read_places(path, "bank")

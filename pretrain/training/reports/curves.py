@@ -79,9 +79,11 @@ def draw_group(
     for name in find_names(runs[0], metric):
         curve = average_curves([read_curve(lines, name, x) for lines in runs])
         stream = name.removesuffix(f"/{metric}")
-        style = dict(ls="-", marker=next(markers)) if "/" in name else dict(alpha=0.6)
+        # A line through one point has no length.
+        marker = next(markers) if "/" in name else "." if len(curve.x) == 1 else ""
+        style = dict(ls="-") if "/" in name else dict(alpha=0.6)
         title = f"{label}: {stream if '/' in name else 'training'}"
-        axes.plot(curve.x, curve.y, color=color, label=title, **style)
+        axes.plot(curve.x, curve.y, color=color, label=title, marker=marker, **style)
         if curve.low is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.15, lw=0)
         # The entropy of the predicted tokens' distribution, which no curve should stay above.
@@ -97,6 +99,8 @@ def name_run(job: pathlib.Path, jobs: Collection[pathlib.Path]) -> str:
 
 def read_run(workdir: pathlib.Path) -> list[dict]:
     """Reads the metrics of a run; raises a UserError if there are none."""
+    if not workdir.is_dir():
+        raise UserError(f"there is no folder {workdir}")
     lines = metrics_file.read_lines(workdir / "metrics.jsonl")
     if not lines:
         raise UserError(f"{workdir} holds no metrics.jsonl with a line in it")

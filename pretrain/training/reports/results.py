@@ -61,6 +61,8 @@ def read_result(workdir: Path) -> Result | None:
         UserError: the folder holds no run.
     """
     if not (workdir / "config.json").exists():
+        if not workdir.exists():
+            raise UserError(f"there is no folder {workdir}")
         raise UserError(f"{workdir} holds no run: it has no config.json")
     config = run_config.read_config(workdir)
     lines = [

@@ -98,6 +98,8 @@ def test_the_weights_are_those_that_did_best(run, one, tmp_path):
     assert said[-1] == "11 examples, by the weights of step 7"
     tuned = job.load_job(run)
     examples = datasets.read("table", table(tmp_path), **FIELDS).examples[:4]
+    predictors.predict_blocks(one, [datasets.Read(examples[:1])], lambda *_: None, said.append)
+    assert said[-1] == "1 example, by the weights of step 7"
     rows = tuned.data.arrays(examples) | {"weight_B": np.ones(4, np.float32)}
     apply = quick_jit(lambda p, b: tuned.task.apply({"params": p}, b, method="predict"))
     expected = apply(draw_params(tuned.task, rows), rows)["logits_BC"]

@@ -37,7 +37,7 @@ def test_columns_are_text_and_lists_of_one_length(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.npy", "a.parquet", "a.h5"])
 def test_what_holds_no_vectors_is_named(tmp_path, name):
-    with pytest.raises(UserError, match=f"{name}: (cannot be read|holds no vectors)"):
+    with pytest.raises(UserError, match=f"^there is no {tmp_path / name}$"):
         vector_tables.read_table(tmp_path / name)
     (tmp_path / name).write_text("nothing of the kind")
     with pytest.raises(UserError, match=f"{name}: holds no vectors of sentences"):

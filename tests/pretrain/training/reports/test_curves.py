@@ -78,5 +78,25 @@ def test_seeds_are_one_curve_in_a_band(tmp_path, lines):
 
 
 def test_a_run_without_metrics_cannot_be_drawn(tmp_path):
+    with pytest.raises(UserError, match=rf"^there is no folder {tmp_path / 'none'}$"):
+        draw_curves([run_of(tmp_path, "a"), tmp_path / "none"], tmp_path / "both.png")
+    (tmp_path / "none").mkdir()
     with pytest.raises(UserError, match=r"none holds no metrics\.jsonl"):
         draw_curves([run_of(tmp_path, "a"), tmp_path / "none"], tmp_path / "both.png")
+
+
+def test_a_run_with_one_report_is_a_point(tmp_path):
+    from matplotlib import pyplot as plt
+
+    colors = {}
+    for steps in (1, 2):
+        writer = Writer(tmp_path / f"{steps}", 0)
+        for step in range(steps):
+            writer.write(step + 1, loss=3.0)
+        writer.close()
+        draw_curves([tmp_path / f"{steps}"], tmp_path / "one.png")
+        # Without the frame, the legend in its corner and the numbers of the axes.
+        inner_HWC = plt.imread(tmp_path / "one.png")[220:420, 200:900, :3]
+        colors[steps] = int(((inner_HWC[..., 2] - inner_HWC[..., 0]) > 0.2).sum())
+    assert colors[1] > 10
+    assert colors[2] > 100
