@@ -4,12 +4,13 @@ import importlib
 import re
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from absl import flags
 from ml_collections import ConfigDict
 
+from pretrain.cli.values import check_value
 from pretrain.data.corpus import text_files
 from pretrain.distributed import lost_processes
 from pretrain.inference.layer_selection import SENTENCE_POOLS
@@ -78,7 +79,7 @@ def parse(argv: list[str]) -> list[str]:
         if isinstance(error, SystemExit) and any(map(HELP.fullmatch, argv[1:])):
             sys.exit(0)  # where absl ends with 1
         check_recipe(argv)  # names the file, line and key, where absl's error holds a traceback
-        raise UsageError(_shorten_message(error)) from error
+        raise UsageError(_shorten_message(error) + _give_hint(error, argv)) from error
     # A recipe that returns no ConfigDict passes config_flags.
     if "config" in flags.FLAGS and not isinstance(flags.FLAGS["config"].value, ConfigDict):
         check_recipe(argv)
@@ -91,13 +92,24 @@ def check_recipe(argv: list[str]) -> None:
     Raises:
         UserError: there is none, it does not load or lacks a key.
     """
-    keys = [match[1] for match in map(VALUE.match, argv[1:]) if match]
+    values = [(match[1], text) for match, text in _iter_values(argv)]
     if named := _find_recipe(argv):
         config = recipe_files.load(named)
-        for key in keys:
+        for key, _ in values:
             recipe_check.check_key(config, key)
-    elif keys:
-        raise UsageError(f"--config.{keys[0]}: name the recipe, too, as --config=configs/bert.py")
+        for key, text in values:
+            check_value(config, key, text)
+    elif values:
+        key = values[0][0]
+        raise UsageError(f"--config.{key}: name the recipe, too, as --config=configs/bert.py")
+
+
+def _iter_values(argv: list[str]) -> Iterator[tuple[re.Match[str], str]]:
+    """Yields the words that set keys of the recipe, as matches of `VALUE`, and what to."""
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        if match := VALUE.match(word):
+            # A bool may stand without a value.
+            yield match, word.partition("=")[2] if "=" in word else following
 
 
 def check_words(words: Iterable[str], has_words: bool) -> None:
@@ -179,11 +191,27 @@ def _find_recipe(argv: list[str]) -> str:
     return ""
 
 
+def _give_hint(error: BaseException, argv: list[str]) -> str:
+    """Returns what to add to the message of an error of absl's; "": nothing."""
+    if isinstance(error, flags.UnrecognizedFlagError):
+        named = _find_recipe(argv)
+        keys = recipe_check.find_keys(recipe_files.load(named) if named else None, error.flagname)
+        return f"; did you mean {' or '.join(f'--config.{key}' for key in keys)}?" if keys else ""
+    if not (unset := UNSET.match(str(error))):
+        return ""
+    if unset[1] != "config":
+        return "; --help says what it is"
+    words = [word for word in argv[1:] if word[:1] != "-" and recipe_files.is_file(word)]
+    if words:
+        return f": did you mean --config={words[0]}?"
+    return ", as --config=bert:mini; --list names the recipes"
+
+
 def _shorten_message(error: BaseException) -> str:
     """Shortens a message that may hold a whole traceback to its last line."""
     text = str(error.args[0] if error.args else error)
     if unset := UNSET.match(text):
-        return f"--{unset[1]}=... is to be given; --help says what it is"
+        return f"--{unset[1]}=... is to be given"
     if "Traceback" in text:
         text = [line for line in text.splitlines() if line and line[:4] != " " * 4][-1]
         text = re.sub(r"^\s*\w+: ", "", text)

@@ -5,7 +5,7 @@ import difflib
 import re
 import runpy
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +36,48 @@ def find(named: str, command: str = "") -> str:
     return f"{file}{colon}{preset}"
 
 
+def is_file(named: str) -> bool:
+    """Checks whether a word names the file of a recipe, with or without a preset."""
+    return Path(find(named).partition(":")[0]).is_file()
+
+
 def load(named: str) -> ConfigDict:
     """Runs the recipe `path.py:preset` and returns its config.
 
     Raises:
-        UsageError: there is no such file.
+        UsageError: there is no such file, or no such preset.
         UserError: it fails, by file and line, or returns something else.
     """
     path, colon, preset = named.partition(":")
     if not Path(path).is_file():
-        raise UsageError(f"--config={named}: {_describe_missing(path)}")
+        raise UsageError(f"--config={named}: {_describe_missing(path, f'{colon}{preset}')}")
     try:
         config = runpy.run_path(path)["get_config"](*[preset] if colon else [])
     except (Exception, SystemExit) as error:
+        # A recipe refuses its preset in words that stand by themselves, where no line helps.
+        if type(error) is ValueError and preset and str(error).startswith("there is no preset"):
+            raise UsageError(f"--config={shorten(path)}:{preset}: {error}") from error
         raise UserError(f"{_locate_error(path, error)}: {_describe_error(error)}") from error
     if not isinstance(config, ConfigDict):
         kind = type(config).__name__
         raise UserError(f"{path}: get_config() returns a {kind}, and is to return a ConfigDict")
     return config
+
+
+def shorten(path: str) -> str:
+    """Returns the path of a recipe that comes with the code as from `ROOT`, others as they are."""
+    return path.removeprefix(f"{ROOT}/")
+
+
+def find_recipes(has: Callable[[ConfigDict], bool]) -> list[str]:
+    """Lists the recipes of which some preset has something, by their names."""
+    names = []
+    for file in list_files():
+        path = ROOT / file
+        presets = (load(f"{path}:{preset}".rstrip(":")) for preset in list_presets(path))
+        if any(map(has, presets)):
+            names.append(file.relative_to(FOLDERS[0]).with_suffix("").as_posix())
+    return names
 
 
 def list_files() -> list[Path]:
@@ -83,14 +107,14 @@ def list_presets(path: Path) -> list[str]:
     return re.findall(r'"([\w.]+)"', text) or [""]
 
 
-def _describe_missing(path: str) -> str:
+def _describe_missing(path: str, preset: str) -> str:
     recipes, name = list_files(), Path(path).stem
     nearest = difflib.get_close_matches(name, [file.stem for file in recipes], 1)
-    alike = [str(file) for file in recipes if file.stem in nearest]
-    meant = f"; did you mean {' or '.join(alike)}?" if alike else ""
+    alike = [f"{file}{preset}" for file in recipes if file.stem in nearest]
+    meant = f"did you mean {' or '.join(alike)}? " if alike else ""
     return (
-        f"there is no file {Path(path).absolute()}; recipes are files, configs/*.py and "
-        f"configs/finetune/*.py, or their names, as bert:base{meant}"
+        f"{meant}recipes are files, configs/*.py and configs/finetune/*.py, or their names, as "
+        f"bert:base; there is no file {Path(path).absolute()}"
     )
 
 
@@ -108,5 +132,5 @@ def _describe_error(error: BaseException) -> str:
         return "it is no recipe, it has no get_config()"
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     text = " ".join(text.split())
-    # A recipe raises a ValueError to refuse its preset, in words that stand by themselves.
+    # Its words stand by themselves, where a recipe raises it to refuse something.
     return text if type(error) is ValueError else f"{type(error).__name__}: {text}"

@@ -6,10 +6,11 @@ USUAL_NAMES = {  # as of transformers, PyTorch Lightning, levanter and MaxText
     "init": "model_name_or_path init_from init_checkpoint checkpoint pretrained",
     "epochs": "num_train_epochs num_epochs max_epochs",
     "num_seeds": "seeds",
-    "corpus.source": "dataset dataset_name data_path train_file",
+    "corpus.source": "dataset dataset_name data_path train_file data data.path data.source "
+    "data.train data.dataset corpus.path",
     "corpus.tokens.name": "tokenizer tokenizer_name",
     "corpus.tokens.V": "vocab_size vocabulary_size",
-    "data.train": "train_file dataset",
+    "data.train": "train_file dataset data.path data.source corpus.source",
     "data.dev": "validation_file eval_file valid",
     "batches.B": "batch_size train_batch_size global_batch_size per_device_train_batch_size",
     "batches.L": "seq_len seq_length sequence_length max_seq_length max_length block_size",

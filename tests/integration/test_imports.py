@@ -82,9 +82,9 @@ def test_modules_and_recipes_import_no_other_packages():
 
 def test_no_file_but_a_main_knows_the_flags():
     pattern = re.compile(r"^from absl import .*flags|config_flags", re.MULTILINE)
-    shared = ("pretrain/cli/__init__.py", "pretrain/cli/arguments.py")
-    knows = {file for file, source in FILES.items() if pattern.search(source)} - {*shared}
-    assert not [file for file in knows if "\ndef main(" not in FILES[file]]
+    knows = {file for file, source in FILES.items() if pattern.search(source)}
+    others = [file for file in knows if not file.startswith("pretrain/cli/")]
+    assert not [file for file in others if "\ndef main(" not in FILES[file]]
 
 
 def module_of(file: str) -> str:

@@ -98,6 +98,13 @@ def test_a_flag_without_its_dashes_is_refused(refused, word, named, has_words):
         ([BERT, "stray"], False, "stray is no flag"),
         (["--workdr=x", "help"], True, "Did you mean: workdir"),
         (["--config.seed=1"], False, "--config=configs/"),  # values without a recipe ask for one
+        ([BERT, "--lr=3"], False, "did you mean --config.optim.lr?"),
+        ([BERT, "--optim.lr=3"], False, "did you mean --config.optim.lr?"),
+        (["--learning_rate=3"], False, "did you mean --config.optim.lr?"),
+        ([BERT, "--zzz=3"], False, "flag 'zzz'\n"),
+        ([BERT, "--config.optim", "--workdir=x"], False, "--config.optim: optim is a section;"),
+        ([BERT, "--config.optim.steps=1e3"], False, "a whole number, as 1000\n"),
+        ([BERT, "--config.optim.steps", "1e3"], False, "a whole number, as 1000\n"),
     ],
 )
 def test_what_is_no_command_line_is_refused(refused, words, has_words, named):
@@ -110,6 +117,22 @@ def test_a_flag_that_is_not_given_is_asked_for(refused):
     flags.mark_flag_as_required("workdir")
     said, code = refused(BERT)
     assert "--workdir=... is to be given" in said
+    assert code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        ([], "as --config=bert:mini; --list names the recipes"),
+        (["--explain=optim"], "as --config=bert:mini; --list names the recipes"),
+        (["bert:mini"], "did you mean --config=bert:mini?"),
+        (["--accept_changes", "configs/bert.py"], "did you mean --config=configs/bert.py?"),
+    ],
+)
+def test_a_recipe_that_is_not_given_is_asked_for_by_name(refused, words, named):
+    flags.mark_flag_as_required(CONFIG)
+    said, code = refused(*words)
+    assert said == f"error: --config=... is to be given{':' * (named[0] == 'd') or ','} {named}\n"
     assert code == 2
 
 
@@ -132,6 +155,10 @@ def test_values_may_stand_before_the_recipe(read, named):
         (["grad_accum=2"], ["here it is called train.parts;"]),
         (["lr=1"], ["did you mean optim.lr?"]),
         (["optim.stesp=1"], ["did you mean optim.steps?"]),
+        (["optimizer.lr=1"], ["did you mean optim.lr?"]),
+        (["data.path=x"], ["here it is called corpus.source;"]),
+        (["optim.l2=1"], ["no such key; recipes with this key: awd_lstm, ulmfit; optim has"]),
+        (["batches.eval_B=1"], ["recipes with this key: finetune/author, "]),
         (["optimm.lr=1"], ["did you mean optim.lr?", "the recipe has batches, corpus"]),
         (["model.zzz=1"], ["no such key; model has D, F, H"]),
         (["seed.x=1"], ["seed is a value, not a section"]),
@@ -150,8 +177,8 @@ def test_a_key_that_is_not_there_is_named_with_those_that_are(refused, words, na
 @pytest.mark.parametrize(
     ("path", "named"),
     [
-        ("brt:base", ["did you mean configs/bert.py?"]),
-        ("configs/trec.py", ["did you mean configs/finetune/trec.py?"]),
+        ("brt:base", ["--config=brt:base: did you mean configs/bert.py:base? "]),
+        ("configs/trec.py", ["did you mean configs/finetune/trec.py? "]),
         ("zz/nope.py:mini", [str(ROOT / "zz" / "nope.py")]),
         ("configs", [str(ROOT / "configs")]),
     ],
@@ -196,9 +223,10 @@ def test_every_main_reads_its_command_line_so():
 
 
 def test_a_preset_that_is_not_there_is_named_with_those_that_are(refused):
-    said, _ = refused("--config=configs/xlnet.py:nope")
-    assert "nope" in said
+    said, code = refused("--config=xlnet:nope")
+    assert said.startswith("error: --config=configs/xlnet.py:nope: there is no preset 'nope'; ")
     assert "mini" in said
+    assert code == 2
 
 
 def command(name: str, *words: str):

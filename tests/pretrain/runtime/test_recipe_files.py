@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pretrain.runtime import recipe_files
-from pretrain.runtime.errors import UserError
+from pretrain.runtime.errors import UsageError, UserError
 from tests.support.tiny_runs import ROOT
 
 
@@ -64,3 +64,21 @@ def test_a_recipe_that_fails_is_named_by_file_and_line(tmp_path, kind):
     said = str(error.value)
     assert said.startswith(f"{path}" + f", line {line}: " * (line > 0))
     assert named in said
+
+
+def test_a_preset_that_is_not_there_is_a_mistake_of_the_command_line():
+    for recipe in recipe_files.list_files():
+        path = recipe_files.ROOT / recipe
+        if recipe_files.list_presets(path) == [""]:
+            continue
+        with pytest.raises(UsageError, match=f"^--config={recipe}:nope: there is no preset 'nope'"):
+            recipe_files.load(f"{path}:nope")
+
+
+def test_recipes_are_found_by_what_any_of_their_presets_has():
+    has_first_phase = recipe_files.find_recipes(lambda config: "first_phase" in config)
+    assert "bert" in has_first_phase
+    assert not [name for name in has_first_phase if name.startswith("finetune/")]
+    roberta = recipe_files.find_recipes(lambda x: x.get("batches", {}).get("B") == 8192)
+    assert roberta == ["bert", "xlnet"]
+    assert "finetune/table" in recipe_files.find_recipes(lambda config: "epochs" in config)
