@@ -20,6 +20,7 @@ import sys
 import tempfile
 from types import FrameType
 
+from launch.command_line import Parser
 from launch.programs import Output, end_with_parent, say
 
 AGAIN = 75  # EX_TEMPFAIL of sysexits.h: try again
@@ -27,11 +28,7 @@ JOINED = "QUARTET_JOINED"  # names a file for the program, to write there which 
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch.attempt",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("launch.attempt", __doc__)
     parser.add_argument("--code", type=pathlib.Path, help="a file to write the exit code to, too")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="-- and the program")
     args = parser.parse_args()

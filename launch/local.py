@@ -23,6 +23,7 @@ import time
 from types import FrameType
 
 from launch.attempt import AGAIN
+from launch.command_line import Parser
 from launch.programs import Output, end_with_parent
 
 # Killed, or ended by JAX when another process was.
@@ -30,11 +31,7 @@ LOST = {-signal.SIGKILL, -signal.SIGABRT}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m launch.local",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("launch.local", __doc__)
     parser.add_argument("-n", type=int, default=2, help="number of processes")
     parser.add_argument("--devices", type=int, default=0, help="fake CPU devices of each process")
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command")

@@ -10,6 +10,11 @@
 # pre-emption or the failure of a node.  When the program fails, the job ends with its exit code;
 # scancel ends it for good.
 #
+# With --array it submits a job array instead: a task for each line of a file, which is a program:
+#
+#   python -m launch.sweep --config=configs/bert.py -- python -m pretrain.main |
+#     launch/slurm.sh --name sweep --gpus 1 --array - --at-once 4
+#
 # A workdir is a folder that every node has to see under the same path: take one
 # of the cluster's shared file system.  A bucket (gs://, s3://) is refused; text is read there, too.
 
@@ -26,6 +31,8 @@ account=          # --account NAME  the user's default
 flags=            # --flags FLAGS  more flags for sbatch
 venv=.venv        # --venv FOLDER  of the Python environment, seen from the repository
 commit=           # --commit COMMIT  of the code, in a copy; by default the files as they are
+array=            # --array FILE  of a program on each line; -: standard input
+at_once=          # --at-once N  tasks of the array that run at the same time; all by default
 log=slurm-%j.log  # --log FILE  of what all tasks say; %j is the job's number
 inside=no         # --inside  what the job itself calls
 
@@ -36,9 +43,10 @@ main() {
   options "$@"
   check_words name partition account
   check_numbers nodes gpus grace restarts
+  [[ -z $at_once ]] || check_numbers at_once
+  [[ -z $array ]] || read_array
   ((${#program[@]})) || die "name a program to run, after --"
-  # The default is below the repository, which all nodes see.
-  check_program "name one that every node sees, on the cluster's shared file system"
+  check_place
   [[ $per == gpu || $per == node ]] || die "--per is gpu or node, not $per"
   [[ $venv == /* ]] || venv=$root/$venv
   if [[ $inside == yes ]]; then
@@ -46,6 +54,29 @@ main() {
   else
     submit
   fi
+}
+
+# The default workdir is below the repository, which all nodes see.
+check_place() {
+  check_program "name one that every node sees, on the cluster's shared file system"
+}
+
+# Sets `lines`, each of which a shell reads as the words of a program.
+lines=()
+read_array() {
+  local line split='import shlex, sys
+print(*shlex.split(sys.argv[1]), sep="\0", end="\0")'
+  ((${#program[@]} == 0)) || die "--array has the programs: name none after --"
+  [[ $array == - ]] || [[ -f $array && -r $array ]] || die "--array $array: there is no such file"
+  while IFS= read -r line || [[ $line ]]; do
+    [[ ! $line =~ ^[[:space:]]*(#|$) ]] || continue
+    # By the rules of a shell, but nothing in it is run.
+    mapfile -d '' -t program < <(python3 -c "$split" "$line" 2> /dev/null)
+    ((${#program[@]})) || die "--array: this is no program: $line"
+    check_place
+    lines+=("$(quoted "${program[@]}")")
+  done < <(if [[ $array == - ]]; then cat; else cat "$array"; fi)
+  ((${#lines[@]})) || die "--array $array: there is no program in it"
 }
 
 submit() {
@@ -60,9 +91,23 @@ submit() {
   command+=(--requeue --signal="TERM@$grace" --output="$log" --open-mode=append --chdir="$folder")
   # shellcheck disable=SC2206  # they are words
   command+=($flags)
+  [[ -z $array ]] || command+=(--array="0-$((${#lines[@]} - 1))${at_once:+%$at_once}")
   # Slurm runs a copy of a script, which would not find the files beside it: hence --wrap.
-  run "${command[@]}" --wrap="$(quoted "$root/launch/slurm.sh" --inside --gpus "$gpus" \
-    --per "$per" --cpus "$cpus" --venv "$venv" --restarts "$restarts" -- "${program[@]}")"
+  run "${command[@]}" --wrap="$(wrap)"
+}
+
+# What the job does: this script once more, in an array with the program of the task's number.
+wrap() {
+  local again n
+  again=$(quoted "$root/launch/slurm.sh" --inside --gpus "$gpus" --per "$per" --cpus "$cpus" \
+    --venv "$venv" --restarts "$restarts" --)
+  [[ $array ]] || { echo "$again $(quoted "${program[@]}")" && return; }
+  # shellcheck disable=SC2016  # it is of the job
+  echo 'case $SLURM_ARRAY_TASK_ID in'
+  for n in "${!lines[@]}"; do
+    echo "$n) $again ${lines[n]} ;;"
+  done
+  echo 'esac'
 }
 
 # A copy of the code at the commit, in which it runs now and after every restart.

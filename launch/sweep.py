@@ -3,6 +3,8 @@
     python -m launch.sweep --config=configs/bert.py:mini -- python -m pretrain.main | sh
     python -m launch.sweep --config=configs/bert.py --prefix='launch/slurm.sh --name {run} --' \\
         -- python -m pretrain.main --config.train.save_every=500 | sh
+    python -m launch.sweep --config=configs/bert.py -- python -m pretrain.main \\
+        | launch/slurm.sh --name bert --gpus 1 --array -
 
 A recipe defines its sweep in a function beside its `get_config`, as values by dotted name:
 
@@ -18,27 +20,28 @@ shared by all runs.  `python -m finetune.results runs/*` compares them afterward
 """
 
 import argparse
+import difflib
 import importlib.util
 import itertools
 import pathlib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+from launch.command_line import Parser
 
 Point = dict[str, Any]  # values by dotted name
 RECIPES = pathlib.Path(__file__).parents[1] / "configs"
+WORDS = {bool: "true or false", int: "a whole number", float: "a number"}  # types of values
+BOOLS = ("true", "false", "t", "f", "1", "0")
 PARTS = re.compile(r",(?![^(\[]*[)\]])")  # commas that are in no brackets
 
 
 def main() -> None:
     """Prints the commands; a mistake ends the process with a line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m launch.sweep",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("launch.sweep", __doc__)
     parser.add_argument("--config", required=True, help="the recipe: path.py:preset, or bert:mini")
     parser.add_argument("--runs", default="runs", help="the folder of the workdirs [runs]")
     parser.add_argument(
@@ -76,8 +79,9 @@ def commands(
         grid: "key=a,b" or "key=0:5" each, in the place of the recipe's sweep.
 
     Raises:
-        ValueError: there is no such recipe, it has no sweep, a name is none of its keys, or two
-            points would share a workdir; the message says which.
+        ValueError: there is no such recipe, it has no sweep, a name is none of its keys, a value is
+            no number where the recipe has one, or two points would share a workdir; the message
+            says which.
     """
     if not program:
         raise ValueError("name a program to run, after --")
@@ -129,7 +133,8 @@ def _load_recipe(path: str, needs_sweep: bool = True) -> Any:
     files = [pathlib.Path(path), RECIPES / f"{path}.py"]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
-        raise ValueError(f"there is no recipe {path}")
+        meant = _list_meant(path.removesuffix(".py"), [file.stem for file in RECIPES.glob("*.py")])
+        raise ValueError(f"there is no recipe {path}{meant}")
     spec = importlib.util.spec_from_file_location("swept", file)
     assert spec
     assert spec.loader
@@ -148,8 +153,45 @@ def _check_keys(config: Any, points: list[Point], path: str) -> None:
         for part in name.split("."):
             # A recipe is a ConfigDict, which this module does not import.
             if not hasattr(section, "keys") or part not in section:
-                raise ValueError(f"{path}: the sweep names {name}, which is not in the recipe")
+                meant = _list_meant(name, list(_iter_keys(config)))
+                raise ValueError(
+                    f"{path}: the sweep names {name}, which is not in the recipe{meant}"
+                )
             section = section[part]
+        for point in points:
+            if isinstance(text := point.get(name), str):
+                _check_value(name, text, type(section))
+
+
+def _iter_keys(section: Any, above: str = "") -> Iterator[str]:
+    for name in section:
+        value = section[name]
+        if hasattr(value, "keys"):
+            yield from _iter_keys(value, f"{above}{name}.")
+        else:
+            yield f"{above}{name}"
+
+
+def _list_meant(name: str, names: Sequence[str]) -> str:
+    # Keys of the same last part, as for "lr", and else those that are written alike.
+    alike = [x for x in names if x.rpartition(".")[2] == name.rpartition(".")[2]]
+    alike = alike[:3] or difflib.get_close_matches(name, names, 1)
+    return f"; did you mean {' or '.join(alike)}?" if alike else ""
+
+
+def _check_value(name: str, text: str, kind: type) -> None:
+    # What a program would refuse, once for each of its runs.
+    if kind not in WORDS or text.startswith("$"):
+        return
+    try:
+        is_right = text.lower() in BOOLS if kind is bool else kind(text) is not None
+    except ValueError:
+        is_right = False
+    if not is_right:
+        first, dash, last = text.partition("-")
+        is_range = kind is int and dash and first.isdecimal() and last.isdecimal()
+        hint = f"; a range is {first}:{int(last) + 1}" if is_range else ""
+        raise ValueError(f"--set {name}={text}: {name} is {WORDS[kind]}{hint}")
 
 
 def _name_runs(base: str, points: list[Point]) -> list[str]:

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shlex
+import subprocess
 import sys
 
 import pytest
@@ -60,6 +61,58 @@ def test_a_job_is_submitted_that_runs_this_script_again(slurm):
     slurm.executable("../repo/launch/slurm.sh", '#!/bin/sh\nprintf "%s\\n" "$@"\n')
     said = slurm.run("../../bin/job").stdout.splitlines()
     assert said[said.index("--") + 1 :] == words
+
+
+LINES = [
+    ["python", "-m", "pretrain.main", "--workdir=runs/a", "--config.corpus.source=it's here"],
+    ["python", "-c", "print('$HOME \\\\ \"x\"')", "a  b", ""],
+]
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_an_array_has_a_task_for_each_line(slurm, piped):
+    text = "\n# of a sweep\n" + "\n".join(map(shlex.join, LINES))
+    (slurm.folder / "sweep.txt").write_text(text)
+    file = "-" if piped else str(slurm.folder / "sweep.txt")
+    words = ["slurm.sh", "--name", "s", "--gpus=1", "--at-once=4", "--array", file]
+    done = subprocess.run(
+        [slurm.repository / "launch" / words[0], *words[1:]],
+        cwd=slurm.repository,
+        env=slurm.environment(),
+        input=text,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    (call,) = slurm.calls("sbatch")
+    assert {"--array=0-1%4", "--job-name=s", "--requeue"} <= {*call["words"]}
+    wrapped = next(word[7:] for word in call["words"] if word.startswith("--wrap="))
+    slurm.executable("job", f"#!/bin/sh\n{wrapped}\n")
+    slurm.executable("../repo/launch/slurm.sh", '#!/bin/sh\nprintf "%s\\0" "$@"\n')
+    for n, line in enumerate(LINES):
+        said = slurm.run("../../bin/job", SLURM_ARRAY_TASK_ID=f"{n}").stdout.split("\0")[:-1]
+        assert said[0] == "--inside"
+        assert said[said.index("--") + 1 :] == line
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "said"),
+    [
+        ("", [], "there is no program in it"),
+        ("python 'x", [], "this is no program: python 'x"),
+        ("x", ["--", "python"], "--array has the programs"),
+        ("python -m pretrain.main --workdir=gs://b/r", [], "gs://b/r is an address"),
+        (None, [], "there is no such file"),
+    ],
+)
+def test_an_array_that_is_none_is_refused(slurm, text, words, said):
+    path = slurm.folder / "sweep.txt"
+    if text is not None:
+        path.write_text(f"python -m x\n{text}\n" if "python" in text else text)
+    done = slurm.run("slurm.sh", "--array", str(path), "--dry-run", *words)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert said in line
 
 
 @pytest.mark.parametrize(

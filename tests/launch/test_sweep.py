@@ -120,8 +120,41 @@ def test_values_that_are_none_are_refused(grid):
         sweep.combine(grid)
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("optim.lr=abc", "--set optim.lr=abc: optim.lr is a number"),
+        ("optim.lr=1e-4,1e-3x", "--set optim.lr=1e-3x: optim.lr is a number"),
+        ("seed=0-2", "--set seed=0-2: seed is a whole number; a range is 0:3"),
+        ("seed=1e3", "--set seed=1e3: seed is a whole number"),
+        ("objective.nsp=maybe", "--set objective.nsp=maybe: objective.nsp is true or false"),
+        ("lr=1e-3", "names lr, which is not in the recipe; did you mean optim.lr?"),
+        ("optim.learning=1", "names optim.learning, which is not in the recipe"),
+        ("optim.warmpu=1", "did you mean optim.warmup?"),
+        ("train.lr=1", "names train.lr, which is not in the recipe; did you mean optim.lr?"),
+    ],
+)
+def test_values_and_keys_that_no_run_would_take_are_refused(word, said):
+    command = [sys.executable, "-m", "launch.sweep", "--config=bert:mini", "--set", word, "--", "x"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert line.endswith(said) or "learning" in word
+
+
+@pytest.mark.parametrize(
+    "word", ["optim.lr=3", "seed=0:2", "objective.nsp=True,false", "model.dtype=bfloat16,float32"]
+)
+def test_values_that_flags_take_pass(word):
+    assert len(sweep.commands("bert:mini", ["x"], grid=[word])) in (1, 2)
+
+
 def test_missing_recipes_and_programs_are_refused(recipe):
-    for words, said in ((["--config=no.py", "--", "x"], "no recipe no.py"), ([], "name a program")):
+    for words, said in (
+        (["--config=brt.py", "--", "x"], "no recipe brt.py; did you mean bert?"),
+        ([], "name a program"),
+    ):
         command = [sys.executable, "-m", "launch.sweep", f"--config={recipe}", *words]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 2
