@@ -4,13 +4,26 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
 
 class FieldError(ValueError):
     """A field that its owner does not have, needs, or takes with another value."""
+
+
+class UnfitFieldsError(FieldError):
+    """Fields that a function or class does not have, or needs and is not given.
+
+    Attributes:
+        owner: the function or class.
+        unknown: the fields that it does not have.
+    """
+
+    def __init__(self, message: str, owner: Callable[..., Any], unknown: Sequence[str]):
+        super().__init__(message)
+        self.owner, self.unknown = owner, unknown
 
 
 class UnknownNameError(FieldError):
@@ -79,10 +92,30 @@ def check_fields(function: Callable[..., Any], fields: Mapping[str, Any], *given
     try:
         signature.bind(*given, **fields)
     except TypeError as error:
-        known = list(signature.parameters)[len(given) :]
-        if "parent" in known:  # Linen adds two fields to every module
-            known = [name for name in known if name not in ("parent", "name")]
-        raise FieldError(f"{error}; there are {', '.join(known)}") from error
+        known = list_fields(function)[len(given) :]
+        unknown = [] if takes_any(function) else [name for name in fields if name not in known]
+        message = f"{error}; there are {', '.join(known)}"
+        raise UnfitFieldsError(message, function, unknown) from error
+
+
+def list_fields(function: Callable[..., Any]) -> list[str]:
+    """Lists the arguments of a function or class that a recipe may name."""
+    known = list(inspect.signature(function).parameters)
+    if "parent" in known:  # Linen adds two fields to every module
+        known = [name for name in known if name not in ("parent", "name")]
+    return known
+
+
+def takes_any(function: Callable[..., Any]) -> bool:
+    """Checks whether a function takes arguments of any name."""
+    kinds = [x.kind for x in inspect.signature(function).parameters.values()]
+    return inspect.Parameter.VAR_KEYWORD in kinds
+
+
+def list_owners(folder: str, content: str, fields: Iterable[str]) -> list[str]:
+    """Lists the files of a package whose `content` has all these fields."""
+    contents = {x: getattr(load(folder, x, content), content) for x in names(folder, content)}
+    return [name for name, kind in contents.items() if {*fields} <= {*list_fields(kind)}]
 
 
 def construct(kind: Callable[..., Any], /, *given: Any, **fields: Any) -> Any:

@@ -70,13 +70,16 @@ def shorten(path: str) -> str:
 
 
 def find_recipes(has: Callable[[ConfigDict], bool]) -> list[str]:
-    """Lists the recipes of which some preset has something, by their names."""
+    """Lists the recipes that have something, by their names; a preset if the usual one lacks it."""
     names = []
     for file in list_files():
-        path = ROOT / file
-        presets = (load(f"{path}:{preset}".rstrip(":")) for preset in list_presets(path))
-        if any(map(has, presets)):
-            names.append(file.relative_to(FOLDERS[0]).with_suffix("").as_posix())
+        path, name = ROOT / file, file.relative_to(FOLDERS[0]).with_suffix("").as_posix()
+        # The first is the one that is taken without a preset.
+        presets = [
+            f":{preset}" if number else "" for number, preset in enumerate(list_presets(path))
+        ]
+        first = next((x for x in presets if has(load(f"{path}{x}"))), None)
+        names += [] if first is None else [f"{name}{first}"]
     return names
 
 

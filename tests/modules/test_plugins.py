@@ -38,3 +38,22 @@ def test_an_error_inside_the_file_is_not_hidden(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="a_module_that_is_not_there"):
         plugins.load(BACKBONES, "pack.broken", "Backbone")
+
+
+def test_files_are_found_by_the_fields_that_they_have():
+    folder, content = "pretrain.data.batches", "BatchLayout"
+    assert plugins.list_owners(folder, content, ["next_sentence", "L"]) == ["pairs"]
+    assert {"windows", "pairs", "bptt"} <= {*plugins.list_owners(folder, content, ["B", "L"])}
+    assert not plugins.list_owners(folder, content, ["next_sentence", "bptt"])
+
+
+def test_fields_that_do_not_fit_are_listed_beside_those_that_are_missing():
+    def build(rows, *, kind):
+        return rows, kind
+
+    with pytest.raises(plugins.UnfitFieldsError, match="; there are rows, kind") as error:
+        plugins.check_fields(build, dict(row=3, kind="x"))
+    assert (error.value.owner, error.value.unknown) == (build, ["row"])
+    with pytest.raises(plugins.UnfitFieldsError) as error:
+        plugins.check_fields(lambda rows, **more: None, dict(row=3))
+    assert error.value.unknown == []

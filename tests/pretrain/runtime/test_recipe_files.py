@@ -80,5 +80,5 @@ def test_recipes_are_found_by_what_any_of_their_presets_has():
     assert "bert" in has_first_phase
     assert not [name for name in has_first_phase if name.startswith("finetune/")]
     roberta = recipe_files.find_recipes(lambda x: x.get("batches", {}).get("B") == 8192)
-    assert roberta == ["bert", "xlnet"]
+    assert roberta == ["bert:roberta", "xlnet:large"]
     assert "finetune/table" in recipe_files.find_recipes(lambda config: "epochs" in config)
