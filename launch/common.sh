@@ -120,8 +120,9 @@ check_bucket() {
 # The program, before anything is rented.  check_program HINT [OWN]: refuses a workdir that is an
 # address and, where a machine's OWN disk is no place for it, one that is not named or is relative.
 workdir=''
+is_run=no # the program trains
 check_program() {
-  local hint=$1 own=${2-} word is_run=no is_next=no
+  local hint=$1 own=${2-} word is_next=no
   for word in "${program[@]}"; do
     if [[ $is_next == yes ]]; then
       workdir=$word is_next=no

@@ -82,6 +82,8 @@ check_place() {
   check_program "$hint" "$own"
   [[ $bucket || $setup || $workdir != /mnt/bucket/* ]] ||
     die "nothing is mounted at /mnt/bucket: say --bucket"
+  [[ $setup || $delete == never || $is_run == no || $workdir == /* ]] ||
+    say "the run is on the machine's own disk, and goes with it: --delete is $delete"
 }
 
 plan() {

@@ -207,7 +207,7 @@ def test_what_cannot_work_is_refused_before_anything_is_rented(
 @pytest.mark.parametrize(
     ("script", "options", "words"),
     [
-        ("tpu_vm.sh", TPU, []),  # a machine alone, whose folder --delete never leaves there
+        ("tpu_vm.sh", [*TPU, "--delete=never"], []),
         ("tpu_vm.sh", [*POD, "--setup=mount x ~/runs"], ["--workdir=runs/r"]),
         ("tpu_vm.sh", [*POD, "--type=v9x-17", "--bucket=b"], ["--workdir=/mnt/bucket/r"]),
         ("slurm.sh", ["--nodes=2"], []),  # in the repository, which all nodes see
@@ -220,6 +220,15 @@ def test_a_workdir_that_all_machines_see_passes(script, options, words):
     command = [ROOT / "launch" / script, *options, "--dry-run", "--", *MAIN, *words]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_run_that_goes_with_its_machine_is_told_of():
+    fake_clouds.needs_git()
+    words = [ROOT / "launch" / "tpu_vm.sh", *TPU, "--dry-run"]
+    for options, is_told in ([], True), (["--delete=always"], True), (["--delete=never"], False):
+        done = subprocess.run([*words, *options, "--", *MAIN], capture_output=True, text=True)
+        assert done.returncode == 0
+        assert ("on the machine's own disk, and goes with it" in done.stderr) == is_told
 
 
 @pytest.mark.parametrize("bucket", ["my_b", "gs://my_b", "gs://my_b/"])
