@@ -102,7 +102,8 @@ def train_job(
             jobs.save_job(job, workdir)
             is_done = is_done and write_predictions(job, workdir, config.mesh)
     if jax.process_index() == 0:
-        print_summary(config, workdir, int(result.state.step), best, is_done)
+        missing = "predictions are" if result.finished and not is_done else ""
+        print_summary(config, workdir, int(result.state.step), best, is_done, missing)
     return best.values if best else {}, is_done
 
 
@@ -130,13 +131,19 @@ def write_predictions(job: jobs.Job, workdir: Path, mesh) -> bool:
     return True
 
 
-def print_summary(config, workdir: Path, step: int, best: Evaluation | None, is_done: bool) -> None:
-    """Prints how far training came, the evaluation that counts, and the next command."""
+def print_summary(
+    config, workdir: Path, step: int, best: Evaluation | None, is_done: bool, missing: str = ""
+) -> None:
+    """Prints how far training came, the evaluation that counts, and the next command.
+
+    Args:
+        missing: see `summary.describe_end`.
+    """
     steps, name = config.optim.steps, config.train.best
     why = ""
     if best and is_done and step < steps:
         why = f": {best.since} evaluations did not better the best"
-    print(f"{'Finished' if is_done else 'Stopped'} at step {step} of {steps}{why}.")
+    print(f"{summary.describe_end(step, steps, is_done, missing)}{why}.")
     if best:
         which = f"best by {name}" if name else "last"
         print(f"{workdir}, step {best.step} ({which}):")
@@ -147,7 +154,7 @@ def print_summary(config, workdir: Path, step: int, best: Evaluation | None, is_
         which = " --task=..." if config.get("tasks") else ""
         print(f"Next: python -m finetune.predict --workdir={workdir}{which} in out.jsonl")
     else:
-        print("Next: the same command again goes on from here.")
+        print(summary.NEXT)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import modules
 from pretrain import objectives
 from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import list_phases
-from pretrain.data.batches.phases import build_training
+from pretrain.data.batches.phases import build_training, configure_training
 from pretrain.inference import continuation
 from pretrain.runtime.errors import TRY_AGAIN
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
@@ -41,7 +41,10 @@ def main(config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAUL
     backbone = call_section("model", modules.build, config.model, execution=execution)
     parts = dict(backbone=backbone, head=config.get("head"), execution=execution)
     objective = call_section("objective", objectives.build, config.objective, **parts)
-    hooks = build_hooks(config.get("hooks", {}))  # refused before a corpus is prepared
+    # Refused before a corpus is prepared.
+    hooks = build_hooks(config.get("hooks", {}))
+    with name_section("batches"):
+        configure_training(config.batches, config.get("first_phase"))
     corpus = call_section("corpus", prepare.prepare, start.corpus_fields(), verify=options.verify)
     # The ids are the tokenizer's, which is known only once the corpus is prepared.
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))

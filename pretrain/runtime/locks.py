@@ -10,7 +10,7 @@ import pathlib
 import shlex
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pretrain.runtime.addresses import remove_credentials
@@ -51,16 +51,18 @@ def check_writable(folder: PathLike) -> None:
 def lock_workdir(workdir: PathLike) -> Iterator[None]:
     """Reserves `workdir` for this process; creates the folder.
 
+    Work that fails before it has left a file there leaves the folder as it was, or absent.
+
     Raises:
         UserError: another process, named in the message, is using `workdir`; or the file cannot
             be written, or is a link, which would empty another file.
     """
-    check_writable(workdir)
     path = pathlib.Path(workdir, "lock")
+    absent = [x for x in (path, *path.parents) if not os.path.lexists(x)]
+    check_writable(workdir)
     try:
-        lock = _open_lock(path, PRIVATE)
+        lock = _open_locked(path)
         with _close_on_error(lock):
-            _lock_or_refuse(lock, path)
             if os.fstat(lock).st_size:
                 gone = _read_owner(lock)
                 say(f"{path.parent}: taking over from {gone}, which is gone", every_process=True)
@@ -71,7 +73,25 @@ def lock_workdir(workdir: PathLike) -> Iterator[None]:
         raise UserError(f"cannot lock {os.fspath(path)}: {_explain(error)}") from error
     # Outside of the `try`: an OSError of the caller's work is not the lock's.
     with _hold(lock):
-        yield
+        try:
+            yield
+        except BaseException:
+            if lock in _locks:  # not in a forked child
+                _remove_unused(path, absent)
+            raise
+
+
+def _remove_unused(lock: pathlib.Path, absent: Sequence[pathlib.Path]) -> None:
+    """Removes a lock and what was absent before it, unless the folder has got a file."""
+    folder = lock.parent
+    with contextlib.suppress(OSError):
+        if folder in absent:
+            for name in {*os.listdir(folder)} - {lock.name}:
+                os.rmdir(folder / name)  # fails for a file, and then all stays
+        if os.listdir(folder) == [lock.name] and lock in absent:
+            lock.unlink()
+            for path in absent[1:]:
+                path.rmdir()
 
 
 @contextlib.contextmanager
@@ -101,6 +121,21 @@ def lock_build(path: PathLike) -> Iterator[None]:
 def _open_lock(path: pathlib.Path, mode: int) -> int:
     # A link could lead to a file of the user's that is no lock, and would be emptied.
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
+
+
+def _open_locked(path: pathlib.Path) -> int:
+    """Opens the lock file of a folder, and locks it.
+
+    Raises:
+        UserError: another process holds it.
+    """
+    while True:
+        lock = _open_lock(path, PRIVATE)
+        with _close_on_error(lock):
+            _lock_or_refuse(lock, path)
+        if os.fstat(lock).st_nlink:
+            return lock
+        os.close(lock)  # its holder has removed it meanwhile: the next one has another file
 
 
 def _explain(error: OSError) -> str:

@@ -184,3 +184,28 @@ def test_the_summary_says_whether_there_is_more_to_do(tmp_path, capsys):
     assert "\nFinished at step 6 of 9: 3 evaluations did not better the best.\n" in early
     assert "dev/loss 0.2500" in early
     assert "\nStopped at step 6 of 9.\n" in stopped
+
+
+@pytest.mark.parametrize(
+    ("is_trained", "is_predicted", "said"),
+    [
+        (False, True, "Stopped at step 2 of 2: training is done, the last evaluation is still"),
+        (True, False, "Stopped at step 2 of 2: training is done, predictions are still missing."),
+        (True, True, "Finished at step 2 of 2.\n"),
+    ],
+)
+def test_what_is_missing_behind_the_last_step_is_told(
+    run, table, tmp_path, capsys, is_trained, is_predicted, said
+):
+    config = recipe(table, run("mlm").workdir, **{"optim.steps": 2})
+    best = hooks.Evaluation(2, {"dev/loss": 0.25})
+    result = loop.Result(mock.Mock(step=2, skipped=0), finished=is_trained, best=best)
+    with (
+        one_device(),
+        mock.patch.object(loop, "run", return_value=result),
+        mock.patch.object(main, "write_predictions", return_value=is_predicted),
+    ):
+        assert main.main(config, tmp_path / "run", ALONE) == 75 * (said[0] == "S")
+    out = capsys.readouterr().out
+    assert said in out
+    assert ("Next: the same command again" in out) == (said[0] == "S")

@@ -101,6 +101,17 @@ def test_a_mistake_in_the_recipe_is_named_before_training(refused, tmp_path, mis
     assert all(words in said for words in named)
 
 
+def test_a_layout_without_its_fields_is_refused_before_a_corpus_is_prepared(refused, tmp_path):
+    changes = {"batches.name": "bptt", "corpus.source": f"text:{tmp_path}/none.txt"}
+    assert "of this recipe's 'pairs' do not fit 'bptt'" in refused("mlm", tmp_path / "run", changes)
+
+
+def test_a_run_that_is_refused_leaves_nothing(refused, tmp_path):
+    workdir = tmp_path / "runs" / "new"
+    assert "fsdp=3" in refused("clm", workdir, {"mesh.fsdp": 3})  # once the workdir is locked
+    assert not workdir.parent.exists()
+
+
 def test_text_that_is_not_utf8_is_named_by_file_line_and_byte(refused, tmp_path):
     (tmp_path / "bad.txt").write_bytes(BAD_TEXT)
     source = {"corpus.source": f"text:{tmp_path}/bad.txt", "corpus.cache": f"{tmp_path}/data"}

@@ -11,6 +11,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training.reports import metrics_file
 from pretrain.training.reports.curves import draw_curves
 
+NEXT = "Next: the same command again goes on from here."
 PARTS = {  # of what a held-out stream says, besides its loss: decimals and words
     "perplexity": (1, ", perplexity {}"),
     "word_perplexity": (1, " ({} per word)"),
@@ -58,7 +59,7 @@ def _print_summary(config, workdir: pathlib.Path, step: int, done: bool) -> None
     lines = metrics_file.read_lines(workdir / "metrics.jsonl")  # all lives' of the run
     if lines:
         draw_curves([workdir], workdir / "curves.png")
-    print(f"{'Finished' if done else 'Stopped'} at step {step} of {config.optim.steps}.")
+    print(f"{describe_end(step, config.optim.steps, done)}.")
     names = dict.fromkeys(k[: -len("/loss")] for line in lines for k in line if k.endswith("/loss"))
     for name in names:
         print(_describe_stream(lines, name))
@@ -66,7 +67,21 @@ def _print_summary(config, workdir: pathlib.Path, step: int, done: bool) -> None
     if done:
         print(f"Next: python -m pretrain.plot {workdir} ANOTHER   draws it beside another run")
     else:
-        print("Next: the same command again goes on from here.")
+        print(NEXT)
+
+
+def describe_end(step: int, steps: int, is_done: bool, missing: str = "") -> str:
+    """Says how far a run came.
+
+    Args:
+        missing: what is to be made of a run that has been trained; "": nothing, or the last
+            evaluation, where all steps are done and the run is not.
+    """
+    if is_done:
+        return f"Finished at step {step} of {steps}"
+    missing = missing or ("the last evaluation is" if step == steps else "")
+    why = f": training is done, {missing} still missing" if missing else ""
+    return f"Stopped at step {step} of {steps}{why}"
 
 
 def _describe_stream(lines: list[dict], name: str) -> str:

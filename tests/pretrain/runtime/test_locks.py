@@ -1,6 +1,7 @@
 """One process at a time: on a run's folder, and on a corpus that is made."""
 
 import errno
+import fcntl
 import json
 import os
 import pathlib
@@ -202,3 +203,52 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 def test_check_writable_makes_the_folder_and_leaves_nothing_in_it(tmp_path):
     check_writable(tmp_path / "a" / "b")
     assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def fail_in(workdir, make=lambda: None):
+    def work():
+        make()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), lock_workdir(workdir):
+        work()
+
+
+def test_work_that_leaves_no_file_leaves_no_lock_and_no_folder(tmp_path):
+    fail_in(tmp_path / "runs" / "new", (tmp_path / "runs" / "new" / "checkpoints").mkdir)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "empty").mkdir()
+    fail_in(tmp_path / "empty")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "empty"]
+
+
+def test_work_that_has_left_a_file_keeps_its_lock(tmp_path):
+    fail_in(tmp_path / "run", (tmp_path / "run" / "config.json").touch)
+    assert sorted(x.name for x in (tmp_path / "run").iterdir()) == ["config.json", "lock"]
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "lock").touch()  # of an earlier life
+    fail_in(tmp_path / "old")
+    assert (tmp_path / "old" / "lock").exists()
+    (tmp_path / "with-folder" / "mine").mkdir(parents=True)
+    fail_in(tmp_path / "with-folder")
+    assert (tmp_path / "with-folder" / "mine").exists()
+
+
+def test_work_beside_another_new_folder_leaves_that(tmp_path):
+    fail_in(tmp_path / "runs" / "a", (tmp_path / "runs" / "b").mkdir)
+    assert [*tmp_path.rglob("*")] == [tmp_path / "runs", tmp_path / "runs" / "b"]
+
+
+def test_a_lock_that_was_removed_before_it_was_got_is_opened_anew(tmp_path, monkeypatch):
+    lock, flock = tmp_path / "lock", fcntl.flock
+
+    def flock_late(*args):
+        monkeypatch.setattr(fcntl, "flock", flock)
+        lock.unlink()  # as its holder does between the opening and this
+        flock(*args)
+
+    monkeypatch.setattr(fcntl, "flock", flock_late)
+    with lock_workdir(tmp_path):
+        assert json.loads(lock.read_text())["pid"] == os.getpid()
+        with pytest.raises(UserError, match="in use by pid"), lock_workdir(tmp_path):
+            pass

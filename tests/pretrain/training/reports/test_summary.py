@@ -70,3 +70,26 @@ def test_a_run_that_was_stopped_is_not_judged_yet(close):
 def test_numbers_too_large_to_be_read_are_shortened(close):
     said = close(Ended(), {"loss": 2e12}, {"loss": 2e12, "perplexity": 1e304})
     assert "loss 2.000e+12 (at step 2: 2.000e+12), perplexity 1.000e+304" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((4, 9, False), "Stopped at step 4 of 9"),
+        ((9, 9, True), "Finished at step 9 of 9"),
+        ((9, 9, False), "Stopped at step 9 of 9: training is done, the last evaluation is still "),
+        ((4, 9, False, "predictions are"), "Stopped at step 4 of 9: training is done, predictions"),
+    ],
+)
+def test_the_end_of_a_run_says_what_is_missing(arguments, said):
+    end = summary.describe_end(*arguments)
+    assert end.startswith(said)
+    assert end.endswith(" missing" if "done" in said else said[-1])
+
+
+def test_a_run_without_its_last_evaluation_says_so(tmp_path, capsys):
+    recipe = ConfigDict(dict(evals=dict(held_out=dict()), optim=dict(steps=4)))
+    summary.close(recipe, tmp_path, Result(Ended(), False, None))
+    out = capsys.readouterr().out
+    assert out.startswith("Stopped at step 4 of 4: training is done, the last evaluation is still")
+    assert summary.NEXT in out
