@@ -13,7 +13,7 @@ from finetune import initialize
 from finetune import job as jobs
 from finetune.prediction import submissions
 from finetune.prediction.predictor import Predictor
-from finetune.repetitions import check_folder
+from finetune.several.repetitions import check_folder
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import TRY_AGAIN, TerminatedError
 from pretrain.runtime.job_options import DEFAULTS, JobOptions

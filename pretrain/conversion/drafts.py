@@ -52,7 +52,7 @@ def draft_run(workdir: Path, parts: Sequence[str], say: Callable[[str], None]) -
     """
     draft, places = workdir / ".draft", [workdir / part for part in parts]
     # If the work fails, `workdir` is as it was, and absent if it was.
-    with undo_folders(workdir), _undo_lock(workdir), lock_workdir(workdir):
+    with undo_folders(workdir), lock_workdir(workdir):
         if os.path.isdir(draft):
             # A draft beside parts is a move that was killed halfway.
             _remove_rests([*reversed(places), draft], say)
@@ -95,20 +95,6 @@ def undo_folders(folder: Path) -> Iterator[None]:
             for path in absent:
                 if os.path.isdir(path):
                     path.rmdir()
-        raise
-
-
-@contextlib.contextmanager
-def _undo_lock(workdir: Path) -> Iterator[None]:
-    """Removes the file, if the work within made it and fails; one with a holder's name stays."""
-    lock = workdir / LOCK
-    is_new = not os.path.lexists(lock)
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(OSError):
-            if is_new and lock.stat().st_size == 0:
-                lock.unlink()
         raise
 
 

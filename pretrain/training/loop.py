@@ -120,9 +120,8 @@ def run(
         hooks = [CheckSaves([saved, *(x.saved for x in best)]), *stateful, save]
 
         report = load_hooks(stateful, position or {"pending": [evaluate.name] * evaluate_first})
-        resumed = int(state.step) if position else None
-        opening = describe_run(steps.like, steps.layout, train, last, workdir, resumed)
-        progress.say("\n".join([opening, *rate.list_notes()]))
+        begin = train, last, workdir, int(state.step) if position else None
+        progress.say(describe_run(steps.like, steps.layout, *begin, notes=rate.list_notes()))
         state = repeat_evaluation(evaluate, hooks, state, report, writer, watch)
         steps_left = range(int(state.step) + 1, 1 + (0 if report.stop else last))
         # A process reads the rows of its own devices.

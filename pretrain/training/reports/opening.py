@@ -1,5 +1,7 @@
 """The first lines of a run: what it computes on, how much it trains, and for how long."""
 
+from collections.abc import Sequence
+
 import jax
 
 from pretrain.data.batches.loader import list_phases
@@ -10,7 +12,13 @@ from pretrain.training.train_state import State
 
 
 def describe_run(
-    like: State, layout: Layout, train, steps: int, workdir, resumed: int | None
+    like: State,
+    layout: Layout,
+    train,
+    steps: int,
+    workdir,
+    resumed: int | None,
+    notes: Sequence[str] = (),
 ) -> str:
     """Describes a run in lines for a person, before its first step.
 
@@ -20,6 +28,7 @@ def describe_run(
         train: what is trained on, a layout of batches or two in turn.
         steps: that the run takes.
         resumed: the step that a resumed run goes on from; None: it is new.
+        notes: further lines.
     """
     begin = "beginning at step 0" if resumed is None else f"continuing from step {resumed}"
     devices = list(layout.mesh.devices.flat)
@@ -33,6 +42,7 @@ def describe_run(
         f"{steps:,} steps of {_describe_tokens(train)} tokens: {count_epochs(train, steps):.3g} "
         "epochs",
         f"{begin} in {workdir}; {describe_compiling(train, resumed or 0, steps)}",
+        *notes,
     ]
     return "\n".join(lines)
 

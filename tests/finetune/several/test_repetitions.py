@@ -5,7 +5,7 @@ from ml_collections import ConfigDict
 
 from finetune import job as jobs
 from finetune import main
-from finetune.repetitions import KINDS, check_folder
+from finetune.several.repetitions import KINDS, check_folder
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.job_options import JobOptions
 
