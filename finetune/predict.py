@@ -3,8 +3,8 @@
 `in` is read as the run's recipe has it, a block at a time; a table need not have the labels.  `out`
 has a line of JSON for each example, in the order of `in`: its place, its "id" if it has one, and
 the prediction.  As `in`, - is plain text from standard input, a line for each example, with tabs
-between the texts of one; --text='a gripping movie' is such a line.  As `out`, - or nothing is
-standard output.  With
+between the texts of one; so is a file.txt, and --text='a gripping movie' is such a line.  As `out`,
+- or nothing is standard output.  With
 --submission=glue it is "index<TAB>prediction", as that benchmark's server takes it, with
 --submission=squad an object from ids to answers.  Where `in` has the labels, too, the task's
 metrics are printed.  --task=sst1 names the one of several tasks to predict.
@@ -14,8 +14,9 @@ metrics are printed.  --task=sst1 names the one of several tasks to predict.
 import contextlib
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import jax
 from absl import flags
@@ -30,7 +31,7 @@ from pretrain import cli
 from pretrain.cli import arguments
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UsageError
+from pretrain.runtime.errors import UsageError, UserError
 from pretrain.runtime.progress import say
 
 for name in ("workdir", "overwrite", "text", *arguments.EXAMPLES):
@@ -56,6 +57,27 @@ def parse_words(words: list[str]) -> tuple[str, str]:
     return source, out
 
 
+def is_plain(source: str, format: str, fields: Mapping[str, Any]) -> bool:
+    """Tells if a source is texts alone, a line for each: no table has the suffix .txt."""
+    if source in ("", plain_texts.STDIN):
+        return True
+    return format == "table" and not fields.get("kind") and Path(source).suffix == ".txt"
+
+
+def open_lines(source: str) -> IO[str]:
+    """Opens texts that are read a line at a time.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    if source == plain_texts.STDIN:
+        return sys.stdin
+    try:
+        return open(source, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"{source}: cannot be read: {error.strerror}") from error
+
+
 def open_target(out: str) -> contextlib.AbstractContextManager[IO[str]]:
     """Opens the file to write, or standard output."""
     if out == plain_texts.STDIN:
@@ -77,11 +99,9 @@ def main(words: list[str]) -> None:
     target = open_target(out) if first else open(os.devnull, "w")  # noqa: SIM115
     with target as file, WRITERS[SUBMISSION.value](file) as write:
         notify = say if first else (lambda _: None)
-        if source in ("", plain_texts.STDIN):
-            lines, total = arguments.TEXT.value or sys.stdin, len(arguments.TEXT.value)
-            blocks = plain_texts.read_blocks(
-                lines, runs[0].data, "--text" if arguments.TEXT.value else "-"
-            )
+        if is_plain(source, format, fields):
+            lines, total = arguments.TEXT.value or open_lines(source), len(arguments.TEXT.value)
+            blocks = plain_texts.read_blocks(lines, runs[0].data, source or "--text")
         else:
             total = streaming.count_examples(source, format, fields)
             blocks = streaming.read_blocks(source, format, fields)

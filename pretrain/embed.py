@@ -172,7 +172,8 @@ def write_blocks(
 def report_end(embedder: Embedder, say: Callable[[str], None]) -> None:
     rows = embedder.batcher
     if rows.empty:
-        say(f"{rows.empty:,} lines have no tokens: their arrays have no rows")
+        given = "vectors say nothing" if embedder.pool else "arrays have no rows"
+        say(f"lines without tokens: {rows.empty:,}; their {given}")
     if rows.cuts:
         say(f"{rows.cuts:,} lines were longer than {rows.longest} tokens, and cut")
     say(f"{embedder.speed}; compiling not counted")

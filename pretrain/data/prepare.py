@@ -70,6 +70,7 @@ def prepare(
         source, data or {}, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir
     )
     sentence_lib.check_options(documents, sentences, detokenise)
+    held_out_N = find_held_out(texts, held_out_files, documents) if held_out_files else None
     # All that the tokens depend on: its hash is in the folder's name.  The split is not: it is made
     # when a corpus is opened.
     options = {
@@ -97,14 +98,33 @@ def prepare(
                 make_corpus(folder, texts, tokens, manifest)
             # This run's, or one of a process that was killed after the renaming.
             shutil.rmtree(partial_folder(folder), ignore_errors=True)
-    if not held_out_files:
+    if held_out_N is None:
         return prepared_corpus.open_corpus(folder, held_out, verify)
-    names = [path.name for path in texts.inputs]
-    chosen = np.flatnonzero([fnmatch.fnmatch(name, held_out_files) for name in names])
-    corpus = prepared_corpus.open_corpus(folder, chosen, verify)
-    if corpus.manifest["documents"] != len(names):
-        raise UserError(f"held_out_files={held_out_files!r} needs documents='file', none empty")
+    corpus = prepared_corpus.open_corpus(folder, held_out_N, verify)
+    if corpus.manifest["documents"] != len(texts.inputs):
+        raise UserError(f"held_out_files={held_out_files!r}: a file of the text is empty")
     return corpus
+
+
+def find_held_out(texts: Source, pattern: str, documents: str) -> np.ndarray:
+    """Finds the numbers of the files that a pattern names.
+
+    Raises:
+        UserError: files are no documents, or it names none of them, or all.
+    """
+    if texts.name not in ("text", "sotu") or documents != "file":
+        raise UserError(
+            f"held_out_files={pattern!r} is for files that are a document each: source='text:...' "
+            "with documents='file'; of others held_out draws a share"
+        )
+    names = [path.name for path in texts.inputs]
+    chosen_N = np.flatnonzero([fnmatch.fnmatch(name, pattern) for name in names])
+    if not 0 < len(chosen_N) < len(names):
+        raise UserError(
+            f"held_out_files={pattern!r} names {len(chosen_N)} of {len(names)} files, by their "
+            "names without folders, as 'valid-*.txt': some are to be held out, and some not"
+        )
+    return chosen_N
 
 
 def _drop_paths(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,7 @@ from pretrain.checkpoint.transfer import describe_leaves, load
 from pretrain.data.tokenizers import Tokenizer, registry
 from pretrain.distributed.sharding import Layout
 from pretrain.inference.run import Run
-from pretrain.runtime.errors import UserError
-from pretrain.runtime.run_config import read_config
+from pretrain.runtime.run_config import read_config, require_run
 from pretrain.runtime.sections import call_section, name_section
 
 
@@ -31,8 +30,7 @@ def load_run(workdir: str | pathlib.Path, *, needs_backbone: bool = True) -> Run
     """
     # Orbax takes no relative path.
     workdir = pathlib.Path(workdir).absolute()
-    if not (workdir / "config.json").exists():
-        raise UserError(f"{workdir} holds no run: it has no config.json")
+    require_run(workdir)
     config = ConfigDict(read_config(workdir))
     backbone = None
     # A task's own network may read words without a backbone.

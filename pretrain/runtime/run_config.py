@@ -20,7 +20,10 @@ LATER = {
     "init_optimizer": False,
     "init_positions": "new",
     "init_tokens": "run",
+    "corpus.text_key": "text",
+    "corpus.tfds_split": "train",
     "corpus.tokens.extend": 0,
+    "corpus.tokens.sample": 10_000_000,
     "train.stop_after": 0,
     "train.trackers": ["tensorboard"],
 }
@@ -35,6 +38,20 @@ def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
     # them is a matter of patterns, which may miss one.
     has_secrets = json.dumps(public) != json.dumps({"format": FORMAT, **config})
     write_json(pathlib.Path(workdir) / "config.json", public, private=has_secrets)
+
+
+def require_run(workdir: PathLike) -> None:
+    """Checks that a folder holds a run.
+
+    Raises:
+        UserError: it does not; where it holds those of seeds or folds, one is named.
+    """
+    workdir = pathlib.Path(workdir)
+    if (workdir / "config.json").exists():
+        return
+    jobs = sorted(x.parent for x in workdir.glob("*-*/**/config.json"))
+    others = f"; it has those of several jobs: name one, as {jobs[0]}" if jobs else ""
+    raise UserError(f"{workdir} holds no run: it has no config.json{others}")
 
 
 def read_config(workdir: PathLike) -> dict:

@@ -33,3 +33,22 @@ def test_too_many_words_or_none_are_refused(tmp_path):
         (tmp_path / "out").touch()
         with pytest.raises(UserError, match="is there already"):
             predict.parse_words(["in.tsv", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize(
+    ("source", "fields", "plain"),
+    [
+        ("-", {}, True),
+        ("", {}, True),
+        ("a.txt", {}, True),
+        ("a.txt", {"kind": "tsv"}, False),
+        ("a.csv", {}, False),
+    ],
+)
+def test_a_text_file_is_read_as_standard_input_is(source, fields, plain):
+    assert predict.is_plain(source, "table", fields) == plain
+
+
+def test_lines_of_a_missing_text_file_are_refused_in_a_line(tmp_path):
+    with pytest.raises(UserError, match=r"no\.txt: cannot be read: No such file"):
+        predict.open_lines(str(tmp_path / "no.txt"))

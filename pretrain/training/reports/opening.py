@@ -50,7 +50,7 @@ def describe_run(
 def describe_compiling(train, start: int, steps: int) -> str:
     """Says which of the steps from `start` on wait for a compiler."""
     later = ""
-    if list_phases(train)[1:] and start < train.steps < steps:
+    if len({(x.B, x.L) for x in list_phases(train)}) > 1 and start < train.steps < steps:
         later = f", and so does step {train.steps + 1:,}, which has other rows"
     return f"the first step compiles, which can take a minute{later}"
 

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from pretrain.data import prepare
 from pretrain.data.corpus import input_hashes, writer
+from pretrain.data.corpus.sources import Source
 from pretrain.data.tokenizers import registry
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import TOKENS, hash_files, load, prose, write
@@ -93,14 +94,20 @@ def test_files_are_held_out_by_their_names(source, corpus, cache):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        (dict(held_out_files="*.valid"), "held_out_files names 0 of 12 files"),
-        (dict(held_out_files="*"), "held_out_files names 12 of 12 files"),
-        (dict(held_out_files="000*", documents="blank"), "needs documents='file', none empty"),
+        (dict(held_out_files="*.valid"), "names 0 of 12 files, by their names without folders"),
+        (dict(held_out_files="*"), "names 12 of 12 files"),
+        (dict(held_out_files="000*", documents="blank"), "files that are a document each"),
     ],
 )
 def test_files_that_are_no_split_are_refused(source, cache, fields, message):
     with pytest.raises(UserError, match=message):
         load(source, cache, **fields)
+
+
+def test_shards_of_records_are_no_documents_to_hold_out():
+    shards = Source("parquet", [Path("train-0.parquet"), Path("valid-0.parquet")], list)
+    with pytest.raises(UserError, match="of others held_out draws a share"):
+        prepare.find_held_out(shards, "valid*", "file")
 
 
 def test_changed_inputs_are_noticed_and_named(tmp_path, capsys):

@@ -41,6 +41,7 @@ def test_a_run_of_before_there_was_a_key_has_what_it_stands_for():
     assert run_config.diff_configs({"init": ""}, {}) == ["init:  -> (absent)"]
     assert run_config.diff_configs({}, {"corpus": {"tokens": {"extend": 0}}}) == []
     assert run_config.diff_configs({}, {"init_tokens": "run"}) == []
+    assert run_config.diff_configs({}, {"corpus": {"text_key": "text", "tfds_dir": ""}}) == []
     [line] = run_config.diff_configs({}, {"corpus": {"tokens": {"extend": 500}}})
     assert line == "corpus.tokens.extend: (absent) -> 500"
     saved, present = {"train": {"patience": 10}}, {"train": {"max_skips": 10, "stop_after": 0}}
@@ -63,3 +64,13 @@ def test_a_config_that_is_no_recipe_is_refused(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     with pytest.raises(UserError, match=r"holds published weights; python -m pretrain\.convert"):
         run_config.read_config(tmp_path)
+
+
+def test_a_folder_of_jobs_is_answered_with_one_of_them(tmp_path):
+    with pytest.raises(UserError, match=r"holds no run: it has no config.json$"):
+        run_config.require_run(tmp_path)
+    (tmp_path / "seed-0" / "fold-1").mkdir(parents=True)
+    (tmp_path / "seed-0" / "fold-1" / "config.json").write_text("{}")
+    with pytest.raises(UserError, match=r"several jobs: name one, as .*/seed-0/fold-1$"):
+        run_config.require_run(tmp_path)
+    run_config.require_run(tmp_path / "seed-0" / "fold-1")

@@ -42,3 +42,5 @@ def test_a_step_whose_rows_differ_is_named_as_one_that_compiles(start, steps, is
     said = describe_compiling(train, start, steps)
     assert said.startswith("the first step compiles")
     assert ("step 31, which has other rows" in said) == is_named
+    alike = Phases(layout(8, 32, 50), layout(8, 32, 50), 30)
+    assert "other rows" not in describe_compiling(alike, start, steps)
