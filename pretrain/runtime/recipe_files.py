@@ -7,11 +7,13 @@ import runpy
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-from ml_collections import ConfigDict
+from typing import TYPE_CHECKING, Any
 
 from pretrain.runtime.errors import UsageError, UserError
+
+# Batches are made in the Pythons of other libraries, too, which need not have it.
+if TYPE_CHECKING:
+    from ml_collections import ConfigDict
 
 ROOT = Path(__file__).parents[2]  # of the checkout, or of the installed packages
 FOLDERS = ("configs", "configs/finetune")
@@ -41,7 +43,7 @@ def is_file(named: str) -> bool:
     return Path(find(named).partition(":")[0]).is_file()
 
 
-def load(named: str) -> ConfigDict:
+def load(named: str) -> "ConfigDict":
     """Runs the recipe `path.py:preset` and returns its config.
 
     Raises:
@@ -58,7 +60,7 @@ def load(named: str) -> ConfigDict:
         if type(error) is ValueError and preset and str(error).startswith("there is no preset"):
             raise UsageError(f"--config={shorten(path)}:{preset}: {error}") from error
         raise UserError(f"{_locate_error(path, error)}: {_describe_error(error)}") from error
-    if not isinstance(config, ConfigDict):
+    if not hasattr(config, "to_dict"):
         kind = type(config).__name__
         raise UserError(f"{path}: get_config() returns a {kind}, and is to return a ConfigDict")
     return config
@@ -69,7 +71,7 @@ def shorten(path: str) -> str:
     return path.removeprefix(f"{ROOT}/")
 
 
-def find_recipes(has: Callable[[ConfigDict], bool]) -> list[str]:
+def find_recipes(has: Callable[["ConfigDict"], bool]) -> list[str]:
     """Lists the recipes that have something, by their names; a preset if the usual one lacks it."""
     names = []
     for file in list_files():
@@ -89,10 +91,10 @@ def list_files() -> list[Path]:
     return [file for file in there if file.stem not in NO_RECIPES]
 
 
-def iter_leaves(config: ConfigDict, above: str = "") -> Iterator[tuple[str, Any]]:
+def iter_leaves(config: "ConfigDict", above: str = "") -> Iterator[tuple[str, Any]]:
     """Yields every value of a recipe with its dotted name; an empty section is a value."""
     for name, value in config.items():
-        if isinstance(value, ConfigDict) and value:
+        if hasattr(value, "to_dict") and value:
             yield from iter_leaves(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value

@@ -5,8 +5,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from ml_collections import ConfigDict
-
 from modules import plugins
 from pretrain.runtime import recipe_files
 from pretrain.runtime.errors import UserError
@@ -75,7 +73,7 @@ def _explain_change(section: str, error: plugins.UnfitFieldsError) -> str:
     )
 
 
-def find_name(config: ConfigDict, section: str) -> str | None:
+def find_name(config: Mapping[str, Any], section: str) -> str | None:
     """Returns the name of the part that a section of a recipe is of; None: it has none."""
     fields = config.get(section) if "seed" in config else None  # else it trains nothing
     return fields.get("name") if fields else None

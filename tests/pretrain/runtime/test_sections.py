@@ -1,5 +1,8 @@
 """A mistake in a recipe is a line; an error inside the work stays what it is."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from flax import linen as nn
@@ -109,3 +112,10 @@ def test_a_field_of_no_part_is_no_change_of_parts():
         UserError, match=r"^batches: got an unexpected keyword argument 'zzz'; there"
     ):
         call_section("batches", configure, dict(name="windows", B=1, L=2, zzz=1))
+
+
+def test_sections_are_called_where_ml_collections_is_not_installed():
+    # Peers of the benchmarks make batches in a Python that has torch, and not all of ours.
+    absent = "import sys; sys.modules['ml_collections'] = None"
+    command = [sys.executable, "-c", f"{absent}; import pretrain.runtime.sections"]
+    assert subprocess.run(command, check=False).returncode == 0
