@@ -14,7 +14,7 @@ metrics are printed.  --task=sst1 names the one of several tasks to predict.
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,9 +29,10 @@ from finetune.prediction.submissions import WRITERS, open_draft
 from finetune.several import parts
 from pretrain import cli
 from pretrain.cli import arguments
+from pretrain.data.corpus import text_files
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import UsageError
 from pretrain.runtime.progress import say
 
 for name in ("workdir", "overwrite", "text", *arguments.EXAMPLES):
@@ -64,18 +65,13 @@ def is_plain(source: str, format: str, fields: Mapping[str, Any]) -> bool:
     return format == "table" and not fields.get("kind") and Path(source).suffix == ".txt"
 
 
-def open_lines(source: str) -> IO[str]:
-    """Opens texts that are read a line at a time.
+def read_lines(source: str) -> Iterable[str]:
+    """Reads texts a line at a time, from standard input or a file.
 
     Raises:
-        UserError: there is no such file.
+        UserError: there is no such file, or it is no text.
     """
-    if source == plain_texts.STDIN:
-        return sys.stdin
-    try:
-        return open(source, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"{source}: cannot be read: {error.strerror}") from error
+    return sys.stdin if source == plain_texts.STDIN else text_files.read_lines(Path(source))
 
 
 def open_target(out: str) -> contextlib.AbstractContextManager[IO[str]]:
@@ -100,7 +96,7 @@ def main(words: list[str]) -> None:
     with target as file, WRITERS[SUBMISSION.value](file) as write:
         notify = say if first else (lambda _: None)
         if is_plain(source, format, fields):
-            lines, total = arguments.TEXT.value or open_lines(source), len(arguments.TEXT.value)
+            lines, total = arguments.TEXT.value or read_lines(source), len(arguments.TEXT.value)
             blocks = plain_texts.read_blocks(lines, runs[0].data, source or "--text")
         else:
             total = streaming.count_examples(source, format, fields)

@@ -51,4 +51,7 @@ def test_a_text_file_is_read_as_standard_input_is(source, fields, plain):
 
 def test_lines_of_a_missing_text_file_are_refused_in_a_line(tmp_path):
     with pytest.raises(UserError, match=r"no\.txt: cannot be read: No such file"):
-        predict.open_lines(str(tmp_path / "no.txt"))
+        list(predict.read_lines(str(tmp_path / "no.txt")))
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(UserError, match=r"latin\.txt.* is not UTF-8"):
+        list(predict.read_lines(str(tmp_path / "latin.txt")))
