@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pretrain.runtime.errors import UserError
-from pretrain.training.reports.results import JOBS
+from pretrain.runtime.run_config import JOBS
 from pretrain.training.workdir import holds_run
 
 KINDS = {  # by the folders of their jobs, without numbers

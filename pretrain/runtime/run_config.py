@@ -15,6 +15,7 @@ from pretrain.runtime.json_files import read_json, write_json
 
 COMMAND = "command.txt"  # beside config.json: the line that began the run, or resumed it last
 TASK = "task.json"  # beside it in a fine-tuned run: the section `task`, with labels and the like
+JOBS = ("seed-*", "fold-*", "seed-*/fold-*")  # folders of runs within a workdir
 # Keys that recipes did not have once, and the values of which what they decide is as it was.
 LATER = {
     "init_optimizer": False,
@@ -40,6 +41,11 @@ def write_config(workdir: PathLike, config: Mapping[str, Any]) -> None:
     write_json(pathlib.Path(workdir) / "config.json", public, private=has_secrets)
 
 
+def find_jobs(workdir: pathlib.Path) -> list[pathlib.Path]:
+    """Finds the runs of seeds and folds in a folder."""
+    return sorted({x.parent for jobs in JOBS for x in workdir.glob(f"{jobs}/config.json")})
+
+
 def require_run(workdir: PathLike) -> None:
     """Checks that a folder holds a run.
 
@@ -49,7 +55,7 @@ def require_run(workdir: PathLike) -> None:
     workdir = pathlib.Path(workdir)
     if (workdir / "config.json").exists():
         return
-    jobs = sorted(x.parent for x in workdir.glob("*-*/**/config.json"))
+    jobs = find_jobs(workdir)
     others = f"; it has those of several jobs: name one, as {jobs[0]}" if jobs else ""
     raise UserError(f"{workdir} holds no run: it has no config.json{others}")
 

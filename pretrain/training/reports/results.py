@@ -11,7 +11,6 @@ from pretrain.runtime.errors import UserError
 from pretrain.training.metrics import split_direction
 from pretrain.training.reports import metrics_file
 
-JOBS = ("seed-*", "fold-*", "seed-*/fold-*")  # folders within a workdir
 REPEATED = ("seed", "data.fold")  # what differs between repetitions
 MOST_WORDS = 4
 SHOWN = ("init", "random_init")  # in a column of their own
@@ -50,8 +49,8 @@ class Group(NamedTuple):
 
 def list_jobs(workdir: Path) -> list[Path]:
     """Lists the runs in a folder: itself, or one for each seed and fold."""
-    jobs = {file.parent for pattern in JOBS for file in workdir.glob(f"{pattern}/config.json")}
-    return [workdir] if (workdir / "config.json").exists() or not jobs else sorted(jobs)
+    is_run = (workdir / "config.json").exists()
+    return [workdir] if is_run else run_config.find_jobs(workdir) or [workdir]
 
 
 def read_result(workdir: Path) -> Result | None:
@@ -60,10 +59,9 @@ def read_result(workdir: Path) -> Result | None:
     Raises:
         UserError: the folder holds no run.
     """
-    if not (workdir / "config.json").exists():
-        if not workdir.exists():
-            raise UserError(f"there is no folder {workdir}")
-        raise UserError(f"{workdir} holds no run: it has no config.json")
+    if not workdir.exists():
+        raise UserError(f"there is no folder {workdir}")
+    run_config.require_run(workdir)
     config = run_config.read_config(workdir)
     lines = [
         x
