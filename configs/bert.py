@@ -96,7 +96,7 @@ def base(**size: int) -> ConfigDict:
     config.model.update(size)
     config.head = dict(tied=True, transform=True, bias=True)
     config.text_format = "bert"
-    config.execution = dict(remat="none", unroll=0, loss_chunks=1)
+    config.execution = dict(remat="none", unroll=0, attention_form="auto", loss_chunks=1)
     config.objective = dict(
         name="mlm",
         mask_prob=0.15,

@@ -59,7 +59,7 @@ def base() -> ConfigDict:
     )
     config.head = dict(tied=True)
     config.text_format = "gpt"
-    config.execution = dict(remat="none", unroll=0, loss_chunks=8)
+    config.execution = dict(remat="none", unroll=0, attention_form="auto", loss_chunks=8)
     config.objective = dict(name="clm", attend_across_documents=False)
     config.optim = dict(
         name="adamw",

@@ -28,8 +28,8 @@ def get_config(preset: str = "mini") -> ConfigDict:
         "mini": mini,
         "124m": base,
         "355m": lambda: base(3e-4, D=1024, H=16, N=24, F=4096),
-        "774m": lambda: base(2.5e-4, D=1280, H=20, N=36, F=5120, remat="full"),
-        "1558m": lambda: base(2e-4, D=1600, H=25, N=48, F=6400, remat="full"),
+        "774m": lambda: base(2.5e-4, "full", D=1280, H=20, N=36, F=5120),
+        "1558m": lambda: base(2e-4, "full", D=1600, H=25, N=48, F=6400),
     }
     return common.choose(preset, presets)
 
@@ -39,7 +39,7 @@ def get_sweep() -> list[dict]:
     return [{"optim.lr": lr} for lr in (5e-4, 1e-3, 2e-3)]
 
 
-def base(lr: float = 6e-4, **size) -> ConfigDict:
+def base(lr: float = 6e-4, remat: str = "none", **size) -> ConfigDict:
     """Returns a model of 124 million parameters; half a million tokens a step."""
     config = common.base()
     config.corpus = common.corpus(
@@ -78,7 +78,7 @@ def base(lr: float = 6e-4, **size) -> ConfigDict:
     config.model.update(size)
     config.head = dict(tied=True)
     config.text_format = "gpt"
-    config.execution = dict(remat="none", unroll=0, loss_chunks=16)
+    config.execution = dict(remat=remat, unroll=0, attention_form="auto", loss_chunks=16)
     config.objective = dict(name="clm", attend_across_documents=False)
     # Rates, betas, decay and clipping are those of Brown et al. 2020 for like sizes.
     config.optim = dict(

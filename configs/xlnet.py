@@ -58,7 +58,7 @@ def large() -> ConfigDict:
     config.head = dict(tied=True, bias=True)
     config.text_format = "xlnet"
     # The 85 predicted tokens of 512 make 5 chunks of 17.
-    config.execution = dict(remat="full", unroll=0, block=128, loss_chunks=5)
+    config.execution = dict(remat="full", unroll=0, attention_form="auto", block=128, loss_chunks=5)
     config.objective = dict(
         name="plm",
         predict_every=6,  # the paper's K

@@ -38,7 +38,7 @@ def base() -> ConfigDict:
         lower=True,
         tables=("backbone/token_VD",),
     )
-    config.execution = dict(remat=None, unroll=None)  # None: as in pretraining
+    config.execution = dict(remat=None, unroll=None, attention_form=None)  # None: as in pretraining
     config.optim = dict(  # warmup and unfreeze_every below 1 are shares of all steps
         name="adamw",
         lr=2e-5,

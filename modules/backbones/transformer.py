@@ -43,6 +43,7 @@ class Backbone(nn.Module):
         remat: what the backward pass computes again: "none", "dots" (all but products of
             weights) or "full".
         unroll: layers per step of the scan over layers; 0: what suits the platform.
+        attention_form: "auto", a kernel where one can be used; "plain" products; or "kernel".
     """
 
     FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"attention"}
@@ -71,6 +72,7 @@ class Backbone(nn.Module):
     dtype: str = "float32"
     remat: str = "none"
     unroll: int = 0
+    attention_form: str = "auto"
 
     def __post_init__(self):
         super().__post_init__()

@@ -41,6 +41,7 @@ class Backbone(nn.Module):
         block: query rows whose distances are scored together.
         remat: computed again backwards: "none", "dots" (all but weights' products), "full".
         unroll: layers per step of the scan over layers; 0: what suits the platform.
+        attention_form: "auto", a kernel where one can be used; "plain" products; or "kernel".
     """
 
     FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"M", "reuse_len"}
@@ -67,6 +68,7 @@ class Backbone(nn.Module):
     block: int = 128
     remat: str = "none"
     unroll: int = 0
+    attention_form: str = "auto"
 
     def __post_init__(self):
         super().__post_init__()

@@ -1,12 +1,15 @@
 """Attention over what a mask shows: in plain products, by kernels, and which is used where."""
 
+import contextlib
+import contextvars
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import jax.numpy as jnp
 
-from modules.activation_sharding import choose_form
+from modules import plugins
+from modules.activation_sharding import choose_form, find_device
 from modules.kernels import cudnn_attention, dropout_bits, tpu_attention
 from modules.kernels.distance_scores import (
     RelativeTerms,
@@ -18,9 +21,19 @@ from modules.kernels.dropout_bits import DropoutKey
 from modules.kernels.softmax import softmax
 from modules.masks import AttentionView
 
+# What a recipe may ask for: the first form that takes what there is, plain products, or a kernel.
+CHOICES = ("auto", "plain", "kernel")
+Say = Callable[[str], None]
+
 
 class Form(Protocol):
-    """A fast form of `attend`, with its arguments; a file of this folder is one."""
+    """A fast form of `attend`, with its arguments; a file of this folder is one.
+
+    Attributes:
+        NAME: what a user calls it.
+    """
+
+    NAME: str
 
     def refusal(self, q_BLHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout) -> str:
         """Says why this form cannot compute it; "": it can."""
@@ -31,6 +44,23 @@ class Form(Protocol):
         ...
 
 
+_say: contextvars.ContextVar[Say | None] = contextvars.ContextVar("say", default=None)
+
+
+@contextlib.contextmanager
+def training_step(say: Say) -> Iterator[None]:
+    """Says how attention is computed in what is traced inside, and lets no kernel be replaced.
+
+    Outside, a kernel that is asked for gives way to plain products where it cannot be used: what
+    was trained with it is read on any machine.
+    """
+    token = _say.set(say)
+    try:
+        yield
+    finally:
+        _say.reset(token)
+
+
 def attend(
     q_BLHK,
     k_BJHK,
@@ -38,6 +68,7 @@ def attend(
     view: AttentionView,
     relative: RelativeTerms | None = None,
     dropout: DropoutKey | None = None,
+    form: str = "auto",
 ):
     """Computes softmax(scores) v over the visible keys: [B, L, H, K].
 
@@ -46,18 +77,33 @@ def attend(
         view: which keys a query sees.
         relative: terms of distances and segments; None: the scores are q k / sqrt K.
         dropout: of the probabilities; None: none.
+        form: one of `CHOICES`.
+
+    Raises:
+        plugins.FieldError: a training step is to take a kernel, and none can be used.
     """
     inputs = (q_BLHK, k_BJHK, v_BJHK, view, relative, dropout)
     refusals = []
-    for form in choose_form(FORMS):
-        if not (why := form.refusal(*inputs)):
-            return form.attend(*inputs)
+    say = _say.get()
+    for kernel in choose_form(FORMS) if form != "plain" else ():
+        if not (why := kernel.refusal(*inputs)):
+            if say:
+                say(f"attention by {kernel.NAME}")
+            return kernel.attend(*inputs)
         refusals.append(why)
     # One query makes parameters, or reads on token by token: nobody expects a kernel.
-    if refusals and q_BLHK.shape[1] > 1:
-        # The same words are shown once.
-        warnings.warn(f"attention by plain products: {'; '.join(refusals)}", stacklevel=2)
+    if q_BLHK.shape[1] > 1:
+        reason = "; ".join(refusals) or f"there is none for a {find_device().platform}"
+        if form == "kernel" and say:
+            raise plugins.FieldError(f"attention_form='kernel': {reason}; take 'auto' or 'plain'")
+        if refusals:
+            # The same words are shown once.
+            (say or _warn)(f"attention by plain products: {reason}")
     return reference(*inputs)
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line, stacklevel=3)
 
 
 def reference(q_BLHK, k_BJHK, v_BJHK, view: AttentionView, relative=None, dropout=None):

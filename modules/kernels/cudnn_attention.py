@@ -6,6 +6,8 @@ import jax.numpy as jnp
 from modules.activation_sharding import find_device
 from modules.masks import AttentionView
 
+NAME = "cuDNN's kernel"
+
 
 def refusal(q_BLHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout) -> str:
     """Says why the kernel does not take these on this machine; "": it does."""

@@ -18,6 +18,7 @@ from modules.kernels.dropout_bits import is_kept
 from modules.kernels.tpu_attention_blocks import LANES, Plan
 from modules.masks import AttentionView
 
+NAME = "the TPU's kernel"
 MAX_KEYS = 2048  # a program holds some rows of all scores
 MEMORY = 48 * 2**20  # bytes that a program may hold
 OLDER = ("TPU v2", "TPU v3", "TPU v4")

@@ -42,7 +42,11 @@ class KVCache:
 
 
 class Attention(nn.Module):
-    """Multi-head attention with biases (Vaswani et al. 2017, section 3.2)."""
+    """Multi-head attention with biases (Vaswani et al. 2017, section 3.2).
+
+    Attributes:
+        form: see `modules.kernels.attention.attend`.
+    """
 
     H: int
     K: int
@@ -50,6 +54,7 @@ class Attention(nn.Module):
     kernel_init: nn.initializers.Initializer
     output_init: nn.initializers.Initializer
     dtype: str
+    form: str = "auto"
 
     @nn.compact
     def __call__(
@@ -83,7 +88,7 @@ class Attention(nn.Module):
             cache = cache.append(k_BJHK, v_BJHK)
             k_BJHK, v_BJHK = cache.k_NBJHK, cache.v_NBJHK
         dropout = Dropout(self.dropout).make_key(train=train)
-        o_BLHK = attend(q_BLHK, k_BJHK, v_BJHK, view, dropout=dropout)
+        o_BLHK = attend(q_BLHK, k_BJHK, v_BJHK, view, dropout=dropout, form=self.form)
         o_BLHK = constrain_sharding(o_BLHK, "BLHK")
         wo_HKD = params.param(
             self, "wo_HKD", self.output_init, (H, K, D), decay=True, dtype=self.dtype
@@ -101,6 +106,7 @@ class Block(nn.Module):
         pre_norm: a norm before each of the two (GPT-2); False: after each sum (BERT, GPT).
         kernel_init, output_init: initializers of what reads the residual stream, and of what is
             added to it.
+        attention_form: see `modules.kernels.attention.attend`.
     """
 
     H: int
@@ -114,10 +120,12 @@ class Block(nn.Module):
     kernel_init: nn.initializers.Initializer
     output_init: nn.initializers.Initializer
     dtype: str
+    attention_form: str = "auto"
 
     def setup(self):
         kind = (self.kernel_init, self.output_init, self.dtype)
-        self.attention = Attention(self.H, self.K, self.attention_dropout, *kind)
+        rate, form = self.attention_dropout, self.attention_form
+        self.attention = Attention(self.H, self.K, rate, *kind, form)
         self.attention_norm = Norm(self.epsilon)
         self.ffn = FeedForward(self.F, self.activation, self.dropout, 0.0, *kind)
         self.ffn_norm = Norm(self.epsilon)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
+from modules.kernels import attention
 from modules.layers.params import (
     ACTIVATIONS,
     DTYPES,
@@ -59,7 +60,11 @@ REMAT: dict[str, Callable[[Callable], Callable]] = {
 
 # The values that fields of a Transformer's layers may have.
 CHOICES: dict[str, Iterable[str]] = dict(
-    activation=ACTIVATIONS, remat=REMAT, dtype=DTYPES, initializer=INITIALIZERS
+    activation=ACTIVATIONS,
+    remat=REMAT,
+    dtype=DTYPES,
+    initializer=INITIALIZERS,
+    attention_form=attention.CHOICES,
 )
 # Those that fine-tuning may change, see `modules.backbones.Backbone`.
 FREE_FIELDS = frozenset({"dropout", "attention_dropout", "initializer", "init_scale", "dtype"})

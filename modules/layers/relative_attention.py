@@ -120,6 +120,7 @@ class Attention(nn.Module):
         untie_r: the layer has biases of its own.
         block: query rows whose distances are scored together.
         initializer: a key of `params.INITIALIZERS` and its scale.
+        form: see `modules.kernels.attention.attend`.
     """
 
     D: int
@@ -130,6 +131,7 @@ class Attention(nn.Module):
     block: int
     initializer: tuple[str, float]
     dtype: str
+    form: str = "auto"
 
     def setup(self):
         D, H, K, init = self.D, self.H, self.K, initializer(*self.initializer)
@@ -168,7 +170,7 @@ class Attention(nn.Module):
             content_HK, position_HK, segment_HK, other_HK, r, backward_B, self.block
         )
         dropout = self.drop.make_key(train=train)
-        o_BLHK = attend(q_BLHK, k_BJHK, v_BJHK, view, relative, dropout)
+        o_BLHK = attend(q_BLHK, k_BJHK, v_BJHK, view, relative, dropout, self.form)
         o_BLF = constrain_sharding(o_BLHK, "BLHK").reshape(*o_BLHK.shape[:2], -1)
         return dense(o_BLF, self.wo_HKD.reshape(-1, self.D))
 
@@ -193,6 +195,7 @@ class Block(nn.Module):
     block: int
     initializer: tuple[str, float]
     dtype: str
+    attention_form: str = "auto"
 
     def setup(self):
         self.attention = Attention(
@@ -204,6 +207,7 @@ class Block(nn.Module):
             self.block,
             self.initializer,
             self.dtype,
+            self.attention_form,
         )
         # With `Norm`'s epsilon of 1e-12, that of the released code.
         self.attention_norm = Norm()

@@ -37,6 +37,7 @@ class TransformerStack(nn.Module):
     dtype: str
     remat: str
     unroll: int
+    attention_form: str = "auto"
 
     def setup(self):
         if self.norm == "pre":
@@ -162,5 +163,6 @@ class TransformerStack(nn.Module):
             kernel_init=initializer(self.initializer, self.init_scale),
             output_init=initializer(self.initializer, self.init_scale * shrink),
             dtype=self.dtype,
+            attention_form=self.attention_form,
             parent=None,
         )

@@ -35,6 +35,7 @@ class TwoStreamStack(nn.Module):
     block: int
     remat: str
     unroll: int
+    attention_form: str = "auto"
 
     def setup(self):
         if not self.untie_r:
@@ -141,6 +142,7 @@ class TwoStreamStack(nn.Module):
             block=self.block,
             initializer=(self.initializer, self.init_scale),
             dtype=self.dtype,
+            attention_form=self.attention_form,
             parent=None,
         )
 

@@ -1,5 +1,6 @@
 """Compiles the functions of a run: its first state, training step, evaluation step."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +12,18 @@ from jax.experimental import multihost_utils
 
 from modules import metrics
 from modules.activation_sharding import sharding_context
+from modules.kernels import attention
 from modules.layers.params import recording
 from pretrain.data.batches import split_tasks
 from pretrain.data.batches.loader import read_batches
 from pretrain.distributed.sharding import Layout
+from pretrain.runtime.progress import say
+from pretrain.runtime.sections import name_section
 from pretrain.training import optimizer, task_updates
 from pretrain.training import train_state as state_lib
 from pretrain.training.gradient_cache import choose_sum
+
+_say_once = functools.cache(say)  # of many layers that are traced, all alike
 
 
 class Steps:
@@ -52,8 +58,9 @@ class Steps:
 
         Raises:
             ValueError: there is no such scalar.
-            UserError: the rows do not divide over devices and parts, or the loss compares all rows
-                of a batch and cannot have them in parts.
+            UserError: a kernel is asked for that cannot be used, the rows do not divide over
+                devices and parts, or the loss compares all rows of a batch and cannot have them in
+                parts.
         """
         if unknown := (scalars or {}).keys() - state_lib.SCALARS.keys():
             raise ValueError(f"scalar {min(unknown)!r} is none of {', '.join(state_lib.SCALARS)}")
@@ -86,12 +93,16 @@ class Steps:
             donate_argnums=0,  # the old state's memory becomes the new one's
             out_shardings=(shardings, None),
         )
-        self.train = self._bind_layout(train_step)
-        self._lower = self._bind_layout(train_step.lower)
-        for data in train[1:]:  # a later phase that does not fit is refused now, not days later
-            self._bind_layout(jax.eval_shape)(
-                self.train, self.like, jax.eval_shape(make_blank(data))
-            )
+        of_training = functools.partial(attention.training_step, _say_once)
+        self.train = self._bind_layout(train_step, of_training)
+        self._lower = self._bind_layout(train_step.lower, of_training)
+        # A later phase that does not fit is refused now, not days later; a kernel that cannot be
+        # used, before a state is made.
+        for data in train if _demands_kernel(objective) else train[1:]:
+            with name_section("execution"):
+                self._bind_layout(jax.eval_shape)(
+                    self.train, self.like, jax.eval_shape(make_blank(data))
+                )
         eval_step = functools.partial(state_lib.eval_step, objective)
         self._evaluate = self._bind_layout(jax.jit(eval_step))
         self._predict = self._bind_layout(
@@ -101,10 +112,10 @@ class Steps:
         )
         self._init_carry = functools.cache(self._compile_carry)
 
-    def _bind_layout(self, f):
+    def _bind_layout(self, f, within: Callable[[], Any] = contextlib.nullcontext):
         def run(*args):
             # Around each call: a function is traced at its first, wherever that is.
-            with sharding_context(self.layout):
+            with sharding_context(self.layout), within():
                 return f(*args)
 
         return run
@@ -161,6 +172,11 @@ class Steps:
 
         shardings = self.layout.make_shardings(self._bind_layout(jax.eval_shape)(init_carry))
         return self._bind_layout(jax.jit(init_carry, out_shardings=shardings))
+
+
+def _demands_kernel(objective) -> bool:
+    backbone = getattr(objective, "backbone", None)
+    return getattr(backbone, "attention_form", "auto") == "kernel"
 
 
 def make_blank(data):

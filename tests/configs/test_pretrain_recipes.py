@@ -127,6 +127,8 @@ def test_every_preset_builds(recipe, preset):
     config, params, infos = build(recipe, preset)
     assert set(config.mesh) == set(AXES)
     TrainConfig(**config.train)
+    # A backbone takes both, and what is set in one would be lost.
+    assert not {*config.model} & {*config.execution}
     tx, rate = optimizer.make(**config.optim)
     rises = config.optim.warmup or int(config.optim.steps * config.optim.get("stlr_cut_frac", 0))
     peak = max(float(rate(rises + i)) for i in (-1, 0))

@@ -131,7 +131,8 @@ def test_a_row_longer_than_the_positions_is_refused():
 
 
 @pytest.mark.parametrize(
-    "field", ["activation", "remat", "dtype", "initializer", "attention", "norm"]
+    "field",
+    ["activation", "remat", "dtype", "initializer", "attention", "norm", "attention_form"],
 )
 def test_a_word_that_means_nothing_is_refused(field):
     with pytest.raises(ValueError, match=f"{field}='no such' is none of"):

@@ -1,10 +1,13 @@
 """Attention over what a mask shows, with dropout of its probabilities."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules import plugins
 from modules.kernels import attention, cudnn_attention
 from modules.kernels.dropout_bits import DropoutKey
 from modules.masks import Mask, make_view
@@ -30,6 +33,44 @@ def test_dropout_takes_out_probabilities_and_scales_up_the_rest():
     assert not (kept & ~seen).any()
     assert 0.35 < kept[seen].mean() < 0.65
     np.testing.assert_allclose(dropped[kept], 2 * whole[kept], rtol=1e-6)
+
+
+def make_kernel(why: str):
+    """Returns a kernel that says why it cannot be used; "": it gives ones."""
+    answers = dict(refusal=lambda *_: why, attend=lambda q_BLHK, *_: jnp.ones_like(q_BLHK))
+    return types.SimpleNamespace(NAME="a kernel", **answers)
+
+
+def attend_in_training(form, length=L):
+    """Returns what is said, and whether the kernel was taken."""
+    q_BLHK, lines = draw(B, length, H, K, seed=0), []
+    with attention.training_step(lines.append):
+        o_BLHK = attention.attend(q_BLHK, q_BLHK, q_BLHK, make_view(Mask(), length), form=form)
+    return lines, bool((o_BLHK == 1).all())
+
+
+def test_a_training_step_says_which_form_it_takes(monkeypatch):
+    assert attend_in_training("auto") == ([], False)
+    monkeypatch.setitem(attention.FORMS, "cpu", (make_kernel("it is small"), make_kernel("")))
+    for form in ("auto", "kernel"):
+        assert attend_in_training(form) == (["attention by a kernel"], True)
+    assert attend_in_training("plain") == ([], False)
+    monkeypatch.setitem(attention.FORMS, "cpu", (make_kernel("it is small"),))
+    assert attend_in_training("auto") == (["attention by plain products: it is small"], False)
+
+
+def test_a_kernel_that_training_asks_for_is_not_replaced(monkeypatch):
+    with pytest.raises(
+        plugins.FieldError, match="attention_form='kernel': there is none for a cpu"
+    ):
+        attend_in_training("kernel")
+    monkeypatch.setitem(attention.FORMS, "cpu", (make_kernel("it is small"),))
+    with pytest.raises(plugins.FieldError, match="it is small; take 'auto' or 'plain'"):
+        attend_in_training("kernel")
+    assert attend_in_training("kernel", length=1) == ([], False)
+    q_BLHK = draw(B, L, H, K, seed=0)
+    with pytest.warns(UserWarning, match="by plain products: it is small"):
+        attention.attend(q_BLHK, q_BLHK, q_BLHK, make_view(Mask(), L), form="kernel")
 
 
 CASE = Case(

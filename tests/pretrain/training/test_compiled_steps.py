@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 
 from modules.metrics import Sum
+from pretrain.aot import step_memory
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
 from tests.support import regression
 from tests.support import tiny_runs as toys
+from tests.support.slices import make_slice
 
 TX, _ = optimizer.make(lr=0.01, steps=6)
 HELD_OUT = regression.Layout(shuffle=False)
@@ -48,6 +50,15 @@ def test_rows_that_are_compared_are_not_read_in_parts_without_the_methods():
     layout = Layout(make_mesh(devices=jax.devices()[:1]))
     with pytest.raises(UserError, match=r"train.parts=2: .* has no encode_rows"):
         Steps(Comparing(), TX, layout, [regression.Layout()], seed=0, parts=2)
+
+
+@pytest.mark.parametrize("recipe", ["clm", "plm"])
+def test_a_kernel_that_cannot_be_used_is_refused_before_a_state_is_made(recipe):
+    config = toys.get_config(recipe)
+    config.execution.attention_form = "kernel"
+    place = make_slice("v5e", 1, 1, devices=jax.devices()[:1])
+    with pytest.raises(UserError, match=r"execution\.attention_form='kernel': there is none"):
+        step_memory.build_steps(config, place)
 
 
 def test_an_evaluation_is_a_pure_function_in_float64():
