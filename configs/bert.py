@@ -64,7 +64,8 @@ def base(**size: int) -> ConfigDict:
     config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
     # The last tenth of the steps has rows four times as long: where they do not fit,
     # --config.train.parts=4 takes them in turn.
-    config.first_phase = dict(share=0.9, L=128)  # how the batches of that share of the steps differ
+    # How the batches of that share of the steps differ; share=0: all are as above.
+    config.first_phase = dict(share=0.9, L=128)
     config.evals = dict(
         held_out_128=dict(split="held_out", B=256, L=128),
         held_out_512=dict(split="held_out", B=64, L=512),

@@ -1,6 +1,7 @@
 """Uses a trained run from Python: vectors, texts, masks, scores and predictions."""
 
 import functools
+import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from finetune import job
-from finetune.prediction import plain_texts
 from finetune.prediction.predictor import Predictor
+from finetune.several.parts import list_sections
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.embedder import Embedder
 from pretrain.inference.generator import Writer, join_pieces
@@ -18,6 +19,9 @@ from pretrain.inference.run import Run
 from pretrain.inference.sampling import Sampler
 from pretrain.inference.token_scorer import Filling, Score, TokenScorer
 from pretrain.inference.trained_run import load_run
+from pretrain.runtime.errors import UserError
+from quartet.arguments import check_options, describe, list_texts
+from quartet.examples import list_columns, list_examples
 
 Texts = str | Sequence[str]
 
@@ -25,7 +29,8 @@ Texts = str | Sequence[str]
 class TrainedRun:
     """A run in a workdir, whose weights are read when they are first needed.
 
-    Each method takes a text or several, and returns one result or a list of them.
+    Each method takes a text or several, and returns one result or a list of them.  What it cannot
+    take is refused by a UserError, which says what was given.
 
     Attributes:
         run: its recipe, tokenizer and backbone.
@@ -33,6 +38,8 @@ class TrainedRun:
 
     def __init__(self, workdir: str | pathlib.Path):
         """Opens the run; raises a UserError if the folder holds none."""
+        if not isinstance(workdir, str | os.PathLike):
+            raise UserError(f"load(...) takes a run's folder, and was given {describe(workdir)}")
         self.workdir = pathlib.Path(workdir).expanduser().absolute()
         self.run: Run = load_run(self.workdir, needs_backbone=False)
         # Each reads the weights at its first use, and is used again.
@@ -47,6 +54,7 @@ class TrainedRun:
     def layout(self) -> Layout:
         return Layout(make_mesh())
 
+    @check_options
     def embed(
         self,
         texts: Texts,
@@ -69,23 +77,27 @@ class TrainedRun:
         Returns:
             [D] of one text and [N, D] of several; without a pool [tokens, D], or a list of these.
         """
-        vectors = [
-            sentence.vectors
-            for sentence in self._embedder(pool, layers, mix, normalize, cut).read(as_list(texts))
-        ]
+        rows = list_texts("embed(...)", texts)
+        # Of none the shape is that of one.
+        sentences = self._embedder(pool, layers, mix, normalize, cut).read(rows or [""])
+        vectors = [sentence.vectors for sentence in sentences]
         if isinstance(texts, str):
             return vectors[0]
-        return np.stack(vectors) if pool and vectors else vectors
+        return (np.stack(vectors) if pool else vectors)[: len(rows)]
 
+    @check_options
     def similarity(self, first: Texts, second: Texts, *, pool: str = "mean") -> Any:
         """Computes the cosines of texts' vectors, [N, M]; of two texts a number."""
-        a_ND, b_MD = (
-            np.atleast_2d(self.embed(texts, pool=pool, normalize=True)) for texts in (first, second)
-        )
+        if not pool:
+            raise UserError("similarity(pool=''): a text is compared by one vector, as of 'mean'")
+        # Both are looked at before the first is read.
+        rows = [list_texts("similarity(...)", texts) for texts in (first, second)]
+        a_ND, b_MD = (self.embed(texts, pool=pool, normalize=True) for texts in rows)
         cosines_NM = a_ND @ b_MD.T
         is_pair = isinstance(first, str) and isinstance(second, str)
         return float(cosines_NM[0, 0]) if is_pair else cosines_NM
 
+    @check_options
     def generate(
         self,
         prompts: Texts = "",
@@ -94,7 +106,7 @@ class TrainedRun:
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
-        stops: Sequence[str] = (),
+        stops: Texts = (),
         seed: int = 0,
         bos: bool = True,
     ) -> Any:
@@ -104,32 +116,33 @@ class TrainedRun:
             temperature, top_k, top_p: see `Sampler`; a temperature of 0 takes the likeliest token.
             tokens, stops, seed, bos: see `Writer.generate`.
         """
+        rows, ends = list_texts("generate(...)", prompts), list_texts("generate(stops=...)", stops)
         writer = self._writer(Sampler(temperature, top_k, top_p))
-        rows = as_list(prompts)
-        pieces = writer.generate(rows, tokens=tokens, stops=stops, seed=seed, bos=bos)
+        pieces = writer.generate(rows, tokens=tokens, stops=ends, seed=seed, bos=bos)
         return unwrap(join_pieces(pieces, len(rows)), prompts)
 
+    @check_options
     def fill(self, texts: Texts, *, top: int = 5) -> list[list[Filling]] | Any:
         """Predicts the likeliest tokens at each mask, spelled [MASK], of texts."""
-        return unwrap(self._scorer.fill(as_list(texts), top), texts)
+        return unwrap(self._scorer.fill(list_texts("fill(...)", texts), top), texts)
 
     def score(self, texts: Texts) -> Score | list[Score]:
         """Computes the log-likelihood of texts, token by token; see `TokenScorer`."""
-        return unwrap(self._scorer.score(as_list(texts)), texts)
+        return unwrap(self._scorer.score(list_texts("score(...)", texts)), texts)
 
+    @check_options
     def predict(self, examples: Any, *, task: str = "") -> Any:
         """Predicts examples by a fine-tuned run, each as a dict.
 
         Args:
-            examples: a text or several; of pairs, tuples of texts; or dicts, as of
-                `finetune.datasets`.
+            examples: a text or several; of pairs, tuples of texts; or dicts, with the columns of
+                the table that the run was trained on, or as of `finetune.datasets`.
             task: the one of several tasks.
         """
         predictor = self._predictor(task)
-        is_one = isinstance(examples, str | Mapping)
-        rows = [to_example(x, predictor.data) for x in ([examples] if is_one else examples)]
-        lines, *_ = predictor.predict_lines(rows)
-        return lines[0] if is_one else lines
+        columns = list_columns(list_sections(predictor.run.config)[predictor.name].data)
+        lines, *_ = predictor.predict_lines(list_examples(examples, predictor.data, columns))
+        return lines[0] if isinstance(examples, str | Mapping) else lines
 
     @functools.cached_property
     def _whole(self) -> Run:
@@ -164,19 +177,6 @@ def load(workdir: str | pathlib.Path) -> TrainedRun:
     return TrainedRun(workdir)
 
 
-def as_list(texts: Texts) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
-
-
 def unwrap(results: list[Any], texts: Texts) -> Any:
     """Returns the only result of a text that was given by itself."""
     return results[0] if isinstance(texts, str) else results
-
-
-def to_example(example: Any, data: Any) -> dict[str, Any]:
-    """Makes an example of a task of a text, or of a tuple of texts."""
-    if isinstance(example, Mapping):
-        return {"label": None, "labels": None, "where": "the example", **example}
-    line = example if isinstance(example, str) else "\t".join(example)
-    (read,) = plain_texts.read_blocks([line], data, "the example")
-    return read.examples[0]

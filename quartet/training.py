@@ -2,6 +2,7 @@
 
 import copy
 import importlib
+import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -10,39 +11,33 @@ from ml_collections import ConfigDict
 
 from pretrain.checkpoint.paths import find_workdir
 from pretrain.runtime import recipe_files
-from pretrain.runtime.errors import TerminatedError
+from pretrain.runtime.errors import TerminatedError, UserError
 from pretrain.runtime.job_options import JobOptions
-from pretrain.runtime.recipe_check import check_key, check_recipe
+from pretrain.runtime.recipe_check import check_recipe
 from pretrain.training.reports.results import list_jobs
+from quartet.arguments import check_kind, describe
+from quartet.changes import apply_changes
 from quartet.trained_run import TrainedRun, load
 
 
-def load_recipe(name: str, changes: Mapping[str, Any] | None = None) -> ConfigDict:
+def load_recipe(name: str | pathlib.Path, changes: Mapping[str, Any] | None = None) -> ConfigDict:
     """Loads a recipe by its name, as "bert:mini", "finetune/sst2" or "mine/recipe.py".
 
     Args:
         changes: values by dotted name, as {"optim.lr": 1e-4}.
 
     Raises:
-        UserError: there is no such recipe or key, or the recipe fails.
+        UserError: there is no such recipe or key, a value is of another kind than the recipe's,
+            or the recipe fails.
     """
-    return apply_changes(recipe_files.load(recipe_files.find(name)), changes or {})
-
-
-def apply_changes(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
-    """Sets values of a recipe by dotted name, and returns it.
-
-    Raises:
-        UserError: the recipe has no such key.
-    """
-    for key in changes:
-        check_key(config, key)
-    config.update_from_flattened_dict(dict(changes))
-    return config
+    if not isinstance(name, str | os.PathLike):
+        raise UserError(f'a recipe has a name, as "bert:mini", and not {describe(name)}')
+    config = recipe_files.load(recipe_files.find(os.fspath(name)))
+    return config if changes is None else apply_changes(config, changes)
 
 
 def train(
-    recipe: ConfigDict | str,
+    recipe: ConfigDict | str | pathlib.Path,
     workdir: str | pathlib.Path,
     changes: Mapping[str, Any] | None = None,
     *,
@@ -59,13 +54,17 @@ def train(
         The run; the first, where the recipe asks for several seeds or folds.
 
     Raises:
-        UserError: the recipe does not build, or the workdir holds a run of another.
+        UserError: the recipe or a change of it is none, the recipe does not build, or the workdir
+            holds a run of another.
         TerminatedError: training was stopped before its end.
     """
-    if isinstance(recipe, str):
-        config = load_recipe(recipe, changes)
+    check_kind("train(accept_changes=...)", accept_changes, bool)
+    if not isinstance(workdir, str | os.PathLike) or not os.fspath(workdir):
+        raise UserError(f"train(...) takes a workdir, a folder, and was given {describe(workdir)}")
+    if isinstance(recipe, ConfigDict):
+        config = apply_changes(copy.deepcopy(recipe), {} if changes is None else changes)
     else:
-        config = apply_changes(copy.deepcopy(recipe), changes or {})
+        config = load_recipe(recipe, changes)
     # A recipe with an objective is pretraining, one with examples is fine-tuning.
     room = "pretrain" if "objective" in config else "finetune"
     job = importlib.import_module(f"{room}.main")

@@ -171,6 +171,9 @@ def _number_columns(
             return ""
         if isinstance(column, str) and names and column in names:
             return names.index(column)
+        # A command line has no numbers where the recipe has a name.
+        if not names and isinstance(column, str) and column.isdigit():
+            column = int(column)
         if isinstance(column, int) and -width <= column < width:
             return column
         has = (

@@ -34,11 +34,13 @@ class TaskData(Protocol):
         notes: lines for the user, as the number of texts that were cut.
         plain_field: the field of an example that a line of plain text fills, "texts" or "words";
             "": an example is more than that.
+        example_fields: what an example has to have, labels apart; (): `plain_field` alone.
     """
 
     inputs: RowBuilder
     notes: list[str]
     plain_field: str
+    example_fields: tuple[str, ...]
 
     def arrays(self, examples: Sequence[dict]) -> Arrays:
         """Builds the arrays that the module reads, with an entry for each row."""
@@ -105,6 +107,7 @@ class Defaults:
     """Implements the methods of `TaskData` that most tasks have alike."""
 
     plain_field = ""
+    example_fields: tuple[str, ...] = ()
 
     def training_arrays(self, examples: Sequence[dict]) -> Arrays:
         return self.arrays(examples)  # type: ignore[attr-defined]

@@ -32,6 +32,8 @@ from modules.metrics import Sum
 class TaskData(Defaults):
     """Turns examples {"texts", "choices", "label": number} into rows, and outputs into choices."""
 
+    example_fields = ("texts", "choices")
+
     def __init__(
         self,
         inputs: RowBuilder,

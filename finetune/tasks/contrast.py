@@ -39,6 +39,8 @@ ENCODER_FIELDS = ("frozen", "dropout", "window", "ar", "tar")  # that no plain b
 class TaskData(Defaults):
     """Turns examples {"texts": [...], "label": ...} into rows, each text a row of its own."""
 
+    example_fields = ("texts",)
+
     def __init__(
         self,
         inputs: RowBuilder,

@@ -34,6 +34,8 @@ CandidateGroup = tuple[dict, list[int]]  # an example, and which of its candidat
 class TaskData(Defaults):
     """Turns examples {"query", "candidates", "relevance"} into rows, and outputs into rankings."""
 
+    example_fields: tuple[str, ...] = ("query", "candidates")
+
     def __init__(
         self,
         inputs: RowBuilder,

@@ -42,6 +42,8 @@ class TaskData(rank.TaskData):
         mean_F, deviation_F: of the numbers in training, which are standardized.
     """
 
+    example_fields = (*rank.TaskData.example_fields, "features", "scene")
+
     def __init__(
         self,
         inputs: RowBuilder,

@@ -93,6 +93,8 @@ class AnswerFinder:
 class TaskData(Defaults):
     """Turns examples {"id", "question", "context", "answers", "impossible"} into rows, and back."""
 
+    example_fields = ("question", "context")
+
     def __init__(
         self,
         inputs: RowBuilder,

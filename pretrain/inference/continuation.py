@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 import modules
 from pretrain.checkpoint import named_leaves, transfer
 from pretrain.checkpoint.paths import list_steps
+from pretrain.data.batches.phases import has_first
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout, make_mesh, parse_letters
 from pretrain.inference.continued_vocabulary import VocabularyRows, match_rows, resolve_tokens
@@ -161,7 +162,9 @@ def _format(fields: Mapping[str, Any]) -> str:
 
 def _list_lengths(recipe: ConfigDict) -> list[int]:
     """Lists the tokens of a row, of training and of what is held out."""
-    sections = [recipe.batches, recipe.get("first_phase") or {}, *recipe.evals.values()]
+    first = recipe.get("first_phase")
+    phases = [first, recipe.batches] if has_first(first) else [recipe.batches]
+    sections = [*phases, *recipe.evals.values()]
     return [section["L"] for section in sections if "L" in section]
 
 

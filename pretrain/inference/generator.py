@@ -171,11 +171,15 @@ class Writer:
             Pieces as they come; those of a row together are its text without the prompt.
 
         Raises:
-            UserError: a prompt and the tokens do not fit into the model, there is an empty stop,
-                or an empty prompt and nothing before it.
+            UserError: a prompt and the tokens do not fit into the model, a number is out of its
+                range, there is an empty stop, or an empty prompt and nothing before it.
         """
-        if tokens < 1 or not all(stops):
-            raise UserError(f"tokens={tokens}, stops={list(stops)}: want tokens, no empty stop")
+        if tokens < 1:
+            raise UserError(f"tokens={tokens}: is how many a text may have, at least 1")
+        if not all(stops):
+            raise UserError(f"stops={list(stops)}: one is empty, before which any text would end")
+        if not 0 <= seed < 1 << 31:
+            raise UserError(f"seed={seed}: is a whole number from 0 to {(1 << 31) - 1}")
         if not prompts:
             return iter(())
         encoded = [ids.tolist() for ids in self.run.tokenizer.encode(list(prompts))]

@@ -83,8 +83,10 @@ def parse_pool(
         The layers, and the `pool` of `Embedder`.
 
     Raises:
-        UserError: there is no such layer, or the pooling has layers of its own.
+        UserError: there is no such pooling or layer, or the pooling has layers of its own.
     """
+    if pool not in ("", *SENTENCE_POOLS):
+        raise UserError(f"--pool={pool}: it is one of {', '.join(SENTENCE_POOLS)}")
     has_layers = pool in LAYERS_OF_POOLS or pool == "pooler"
     if has_layers and (layers or mix):
         raise UserError(f"--pool={pool} has layers of its own: leave out --layers and --mix")

@@ -128,8 +128,11 @@ class TokenScorer:
             For each text and each of its masks the likeliest tokens, the likeliest first.
 
         Raises:
-            UserError: a text has no mask or is too long, or the model reads in one direction.
+            UserError: a text has no mask or is too long, there are not `top` tokens, or the model
+                reads in one direction.
         """
+        if not 0 < top <= self.run.tokenizer.V:
+            raise UserError(f"top={top}: is how many tokens to return, of {self.run.tokenizer.V}")
         if self.objective.predicts_slots_together:
             raise UserError("this run's model sees nothing behind a mask: let it generate")
         mask = objectives.special_id(self.run.tokenizer.special, "mask")

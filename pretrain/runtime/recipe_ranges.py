@@ -53,7 +53,6 @@ POSITIVE = Range(0, ends="(]")
 SHARE = Range(0, 1)
 SHARE_ABOVE_0 = Range(0, 1, "(]")
 SHARE_BELOW_1 = Range(0, 1, "[)")
-SHARE_BETWEEN = Range(0, 1, "()")
 
 # By section: names of fields and their range.  0 turns many of them off, see where each is used.
 TABLE: dict[str, dict[str, Range]] = {
@@ -79,7 +78,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "characters overlap": COUNT_OR_NONE,
         "short_seq_prob short": SHARE,
         "std": NOT_NEGATIVE,
-        "share": SHARE_BETWEEN,
+        "share": SHARE_BELOW_1,
     },
     "model": {
         "D H K N F L E U filters": COUNT,

@@ -88,7 +88,7 @@ MISTAKES = {  # recipe and what is wrong: a change, and what the error must name
     "plm, absurd numbers": ({"optim.lr": -1.0, "train.keep": 0}, ["lr=-1.0", "train.keep=0"]),
     "mlm, rows longer than the model": ({"batches.L": 40}, ["L=40", "at most 32 tokens"]),
     "mlm, short rows longer than it": ({"first_phase.L": 40}, ["L=40", "at most 32 tokens"]),
-    "mlm, no steps of the first kind": ({"first_phase.share": 0.0}, ["first_phase.share=0.0"]),
+    "mlm, all steps of the first kind": ({"first_phase.share": 1.0}, ["first_phase.share=1.0"]),
     "mlm, nothing to tell from": ({"model.pooler": False}, ["nsp=True", "model.pooler=True"]),
     "clm, a band for both sides": ({"model.attention": "bi"}, ["model.window=8", "causal"]),
 }

@@ -9,7 +9,6 @@ from pretrain.inference.generator import Writer, join_pieces
 from pretrain.inference.layer_selection import parse_pool
 from pretrain.inference.sampling import Sampler
 from pretrain.runtime.errors import UserError
-from quartet.trained_run import to_example
 from tests.support.tiny_models import layout
 
 pytest_plugins = ["tests.support.tiny_models"]
@@ -43,15 +42,38 @@ def test_what_a_run_cannot_do_is_refused_in_a_line(loaded, tmp_path):
         loaded.predict("a text")
     with pytest.raises(UserError, match="holds no run"):
         quartet.load(tmp_path)
+    with pytest.raises(UserError, match=r"takes a run's folder, and was given 3 \(int\)"):
+        quartet.load(3)
 
 
-class Pairs:
-    plain_field = "texts"
+def test_no_texts_give_arrays_of_no_rows(loaded):
+    D = len(loaded.embed(TEXTS[0]))
+    assert loaded.embed([]).shape == (0, D)
+    assert loaded.embed([], pool="") == []
+    assert loaded.similarity([], TEXTS).shape == (0, 2)
+    assert loaded.similarity(TEXTS, []).shape == (2, 0)
 
 
-def test_an_example_is_a_text_a_tuple_of_texts_or_a_dict():
-    assert to_example("a", Pairs)["texts"] == ["a"]
-    assert to_example(("a", "b"), Pairs)["texts"] == ["a", "b"]
-    assert to_example({"words": ["a"]}, Pairs)["words"] == ["a"]
-    with pytest.raises(UserError, match="the example, line 1"):
-        to_example("", Pairs)
+@pytest.mark.parametrize(
+    ("ask", "named"),
+    [
+        (
+            lambda run: run.embed(3),
+            r"embed\(\.\.\.\) takes a text or a list of texts, .* 3 \(int\)",
+        ),
+        (lambda run: run.embed("a", pool="median"), "--pool=median: it is one of mean, first"),
+        (lambda run: run.embed("a", pool=None), r"embed\(pool=\.\.\.\) is to be text"),
+        (lambda run: run.similarity("a", [3]), r"similarity\(\.\.\.\) takes .* item 0 is 3"),
+        (lambda run: run.similarity("a", "b", pool=""), "by one vector"),
+        (lambda run: run.generate([None]), "item 0 is None"),
+        (lambda run: run.generate("a", stops=3), r"generate\(stops=\.\.\.\) takes a text or"),
+        (lambda run: run.generate("a", tokens="3"), r"generate\(tokens=\.\.\.\) is to be a whole"),
+        (lambda run: run.fill(3), r"fill\(\.\.\.\) takes"),
+        (lambda run: run.fill("a", top="3"), r"fill\(top=\.\.\.\) is to be a whole"),
+        (lambda run: run.score({"a": "b"}), r"score\(\.\.\.\) takes"),
+        (lambda run: run.predict("a", task=3), r"predict\(task=\.\.\.\) is to be text"),
+    ],
+)
+def test_what_is_no_text_is_refused_in_a_line(loaded, ask, named):
+    with pytest.raises(UserError, match=named):
+        ask(loaded)

@@ -56,6 +56,22 @@ def test_a_recipe_that_is_given_takes_changes_and_stays_as_it_was(tmp_path):
     assert config.optim.decay != "none"
 
 
+@pytest.mark.parametrize(
+    ("recipe", "workdir", "options", "named"),
+    [
+        (3, "run", {}, r"a recipe has a name, as \"bert:mini\", and not 3 \(int\)"),
+        ({"a": 1}, "run", {}, "a recipe has a name"),
+        ("bert", None, {}, r"takes a workdir, a folder, and was given None"),
+        ("bert", "", {}, "takes a workdir"),
+        ("bert", "run", dict(changes=3), "changes are a dict"),
+        ("bert", "run", dict(accept_changes="yes"), "is to be True or False"),
+    ],
+)
+def test_what_is_no_recipe_workdir_or_change_is_named(recipe, workdir, options, named):
+    with pytest.raises(UserError, match=named):
+        train(recipe, workdir, **options)
+
+
 def test_a_workdir_that_is_an_address_is_refused_as_by_the_command():
     with pytest.raises(quartet.UserError, match="mount the bucket"):
         train("bert", "gs://bucket/run")

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from pretrain.data.batches import BatchLayout, BatchShapes, build, configure
 from pretrain.runtime.errors import UserError
@@ -49,27 +49,34 @@ def build_training(
         first: how they differ in the first of the steps, e.g. {"share": 0.9, "L": 128}.
 
     Keys:
-        share: of all steps, which has the first batches.
+        share: of all steps, which has the first batches; 0: there is one phase.
 
     Raises:
         plugins.FieldError: the fields do not fit the layout.
         UserError: they do not fit the text.
     """
     then = build(corpus=corpus, seed=seed, **batches)
-    if first is None:
+    if not has_first(first):
         return then
-    share = first.get("share")
-    if share is None or not 0 < share < 1:
-        raise UserError(f"first_phase.share={share}: it is the share of the steps, between 0 and 1")
+    share = first["share"]
+    if not 0 < share < 1:
+        raise UserError(f"first_phase.share={share}: it is a share of the steps, from 0 to below 1")
     fields = _merge_first(batches, first)
     return Phases(build(corpus=corpus, seed=seed, **fields), then, round(share * steps))
+
+
+def has_first(first: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Returns whether a recipe has a first phase; raises a UserError if it lacks its share."""
+    if first and "share" not in first:
+        raise UserError("first_phase.share is missing: it is the first phase's share of the steps")
+    return bool(first and first["share"])
 
 
 def configure_training(
     batches: Mapping[str, Any], first: Mapping[str, Any] | None = None
 ) -> list[BatchShapes]:
     """Builds the layouts of a recipe's phases, in turn, without a text: their shapes are known."""
-    phases = [_merge_first(batches, first)] if first else []
+    phases = [_merge_first(batches, first)] if has_first(first) else []
     return [configure(**fields) for fields in (*phases, batches)]
 
 

@@ -17,6 +17,7 @@ AXES = {  # keys of a line of metrics: what they count
     "seconds": "seconds of training",
     "flops": "floating-point operations of the model",
 }
+SAME_GUESS = 0.01  # of entropies: a share by which lines would lie upon one another
 
 
 class Curve(NamedTuple):
@@ -81,15 +82,31 @@ def draw_group(
         stream = name.removesuffix(f"/{metric}")
         # A line through one point has no length.
         marker = next(markers) if "/" in name else "." if len(curve.x) == 1 else ""
-        style = dict(ls="-") if "/" in name else dict(alpha=0.6)
+        style: dict[str, Any] = dict(ls="-") if "/" in name else dict(alpha=0.6)
         title = f"{label}: {stream if '/' in name else 'training'}"
         axes.plot(curve.x, curve.y, color=color, label=title, marker=marker, **style)
         if curve.low is not None:
             axes.fill_between(curve.x, curve.low, curve.high, color=color, alpha=0.15, lw=0)
-        # The entropy of the predicted tokens' distribution, which no curve should stay above.
-        guess = metrics_file.select_series(runs[0], f"{stream}/unigram")[1]
-        if guess and metric == "loss":
-            axes.axhline(guess[-1], color=color, ls="--", lw=1, label=f"{label}: unigram")
+    for title, guess, dashes in list_guesses(runs[0]) if metric == "loss" else ():
+        axes.axhline(guess, color=color, ls=dashes, lw=1, label=f"{label}: {title}")
+
+
+def list_guesses(lines: list[dict]) -> list[tuple[str, float, str]]:
+    """Lists the entropies of the predicted tokens' distributions, which no curve should stay above.
+
+    Returns:
+        (title, entropy, line style) of each; held-out texts that no eye could tell apart have one.
+    """
+    groups: list[dict[str, float]] = []
+    for name in find_names(lines, "unigram"):
+        value = metrics_file.select_series(lines, name)[1][-1]
+        near = (x for x in groups if abs(statistics.mean(x.values()) - value) < SAME_GUESS * value)
+        if not (group := next(near, None)):
+            groups.append(group := {})
+        group[name.rpartition("/")[0] or "training"] = value
+    titles = [f"unigram of {', '.join(x)}" if len(groups) > 1 else "unigram" for x in groups]
+    values = [statistics.mean(x.values()) for x in groups]
+    return list(zip(titles, values, itertools.cycle(("--", ":", "-.")), strict=False))
 
 
 def name_run(job: pathlib.Path, jobs: Collection[pathlib.Path]) -> str:

@@ -46,6 +46,16 @@ def test_all_kinds_of_file_give_the_same_examples(tmp_path):
     assert pairs(datasets.read("table", str(tmp_path / "a.parquet"))) == ROWS
 
 
+def test_columns_without_names_are_numbers_however_they_are_spelled(tmp_path):
+    fields = dict(header=False, texts=("1",), label="0")
+    assert pairs(table(tmp_path, "yes\tA café.\nno\tThird.\n", **fields)) == [
+        ROWS[0],
+        ("Third.", "no"),
+    ]
+    with pytest.raises(UserError, match="there is no column 2, but 2, by number"):
+        table(tmp_path, "yes\tA café.\n", **fields | {"label": "2"})
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_a_file_to_predict_need_not_have_the_label(tmp_path, kind):
     path = tmp_path / f"a.{kind}"

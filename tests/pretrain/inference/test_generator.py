@@ -189,9 +189,17 @@ def test_no_prompts_give_no_texts_and_no_program():
     assert list(writer().generate([])) == []
 
 
-@pytest.mark.parametrize("options", [dict(tokens=0), dict(stops=["x", ""])])
-def test_no_tokens_and_empty_stops_are_refused(options):
-    with pytest.raises(UserError, match="want tokens, no empty stop"):
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (dict(tokens=0), "tokens=0: .* at least 1"),
+        (dict(stops=["x", ""]), "one is empty"),
+        (dict(seed=-1), "seed=-1: .* from 0"),
+        (dict(seed=1 << 31), "to 2147483647"),
+    ],
+)
+def test_numbers_out_of_range_and_empty_stops_are_refused(options, named):
+    with pytest.raises(UserError, match=named):
         writer().generate(PROMPTS, **options)
 
 

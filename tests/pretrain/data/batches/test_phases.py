@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pretrain.data import batches
+from pretrain.data.batches import phases
 from pretrain.data.batches.loader import list_phases, read_training
 from pretrain.data.batches.phases import Phases
 from pretrain.runtime.errors import UserError
@@ -64,6 +65,18 @@ def test_the_fingerprint_tells_what_a_position_depends_on(corpus):
     assert of() == of()
     for changed in (dict(steps=6), dict(first={"seed": 1}), dict(then={"seed": 1})):
         assert of(**changed) != of(), changed
+
+
+def test_a_share_of_none_is_a_single_phase(corpus):
+    fields = dict(name="pairs", B=8, L=32)
+    first = dict(share=0.0, L=24, B=4)
+    layout = phases.build_training(corpus, 0, 10, fields, first)
+    assert layout.fingerprint() == pairs(corpus).fingerprint()
+    assert [shapes.L for shapes in phases.configure_training(fields, first)] == [32]
+    both = phases.build_training(corpus, 0, 10, fields, first | {"share": 0.4})
+    assert (both.first.L, both.then.L, both.steps) == (24, 32, 4)
+    with pytest.raises(UserError, match=r"first_phase\.share is missing"):
+        phases.build_training(corpus, 0, 10, fields, {"L": 24})
 
 
 def test_no_first_step_and_layouts_that_end_are_refused(corpus):

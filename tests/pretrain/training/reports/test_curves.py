@@ -4,7 +4,7 @@ import pytest
 
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
-from pretrain.training.reports.curves import draw_curves
+from pretrain.training.reports.curves import draw_curves, list_guesses
 from pretrain.training.reports.metrics_file import Writer
 
 
@@ -47,6 +47,16 @@ def test_runs_are_drawn_together(tmp_path, lines):
         ("b: held_out", [1, 2], held_out),
     ]
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_guesses_that_lie_upon_one_another_are_one_line():
+    def line(**guesses):
+        return [{"step": 1} | {f"{name}/unigram": x for name, x in guesses.items()}]
+
+    assert list_guesses(line(short=6.34, long=6.35)) == [("unigram", pytest.approx(6.345), "--")]
+    apart = list_guesses(line(books=6.34, code=3.1))
+    assert apart == [("unigram of books", 6.34, "--"), ("unigram of code", 3.1, ":")]
+    assert list_guesses([{"step": 1, "loss": 3.0}]) == []
 
 
 def test_a_metric_is_drawn_by_what_the_run_has_spent(tmp_path, lines):
