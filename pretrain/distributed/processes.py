@@ -19,6 +19,7 @@ from pretrain.runtime.errors import UserError
 
 LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]):")
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+_interrupted = threading.Event()  # of a process that is alone: it was asked to stop by Ctrl-C
 JOINED = "QUARTET_JOINED"  # names a file in which `launch.attempt` wants to read who has joined
 
 
@@ -148,11 +149,14 @@ def _list_variables() -> str:
 
 
 def ask_to_stop(_signal, _frame) -> None:
-    """Handles the first Ctrl-C as SIGTERM; a second one interrupts."""
+    """Handles the first Ctrl-C as a wish to stop after this step; a second one interrupts."""
     print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # JAX listens to SIGTERM alone, and tells the other processes.
-    os.kill(os.getpid(), signal.SIGTERM)
+    if jax.distributed.is_initialized() and not lost_processes.is_multiprocess():
+        _interrupted.set()  # nobody else need know; JAX would speak of a SIGTERM
+    else:
+        # JAX listens to SIGTERM alone, and tells the other processes.
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _free_port() -> int:
@@ -162,7 +166,7 @@ def _free_port() -> int:
 
 
 class Stop:
-    """Returns True from a call on, the same one in all processes, after one was sent SIGTERM."""
+    """Returns True from a call on, the same one in all processes, after one was asked to stop."""
 
     def __init__(self):
         self.calls, self.asked = 0, False
@@ -171,5 +175,7 @@ class Stop:
         # Counted in every process alike: JAX agrees on a call by its number.
         self.calls += 1
         if not self.asked and jax.distributed.is_initialized():
-            self.asked = multihost_utils.reached_preemption_sync_point(self.calls)
+            is_alone = not lost_processes.is_multiprocess()
+            self.asked = is_alone and _interrupted.is_set()
+            self.asked |= multihost_utils.reached_preemption_sync_point(self.calls)
         return self.asked

@@ -98,11 +98,29 @@ def _remove_unused(lock: pathlib.Path, absent: Sequence[pathlib.Path]) -> None:
 def lock_build(path: PathLike) -> Iterator[None]:
     """Waits until no other process holds the lock file `path`, and says for whom it waits.
 
+    The file is removed at the end; those that wait for it then lock another.
+
     Raises:
         UserError: the file cannot be written, or is a link, which would empty another file.
     """
     path = pathlib.Path(path)
     try:
+        lock = _wait_for_lock(path)
+        with _close_on_error(lock):
+            _write_owner(lock)
+    except OSError as error:
+        raise UserError(f"cannot lock {os.fspath(path)}: {_explain(error)}") from error
+    with _hold(lock):
+        try:
+            yield
+        finally:
+            if lock in _locks:  # not in a forked child
+                with contextlib.suppress(OSError):  # of another user: it stays, and is empty
+                    path.unlink()
+
+
+def _wait_for_lock(path: pathlib.Path) -> int:
+    while True:
         lock = _open_lock(path, 0o666)  # users who share a cache wait for one another
         with _close_on_error(lock):
             try:
@@ -111,11 +129,9 @@ def lock_build(path: PathLike) -> Iterator[None]:
                 owner = _read_owner(lock)
                 say(f"waiting for {owner}, which does the same: {path.stem}", every_process=True)
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            _write_owner(lock)
-    except OSError as error:
-        raise UserError(f"cannot lock {os.fspath(path)}: {_explain(error)}") from error
-    with _hold(lock):
-        yield
+        if os.fstat(lock).st_nlink:
+            return lock
+        os.close(lock)  # its holder has removed it meanwhile: the next one has another file
 
 
 def _open_lock(path: pathlib.Path, mode: int) -> int:

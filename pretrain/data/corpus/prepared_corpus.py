@@ -7,7 +7,8 @@
     bytes.bin       int64 [documents], UTF-8 bytes of the original text
     counts.bin      int64 [V], how often each token occurs
     tokenizer/      the tokenizer that made them
-    manifest.json   counts, options, the sha256 of everything; written last
+    manifest.json   counts, options, the sha256 of everything, how many documents each input has;
+                    written last
 
 None of it depends on batch size, hosts, length or masks.  All of it is compared with those sha256
 when it is opened, see `digests`.
@@ -29,6 +30,7 @@ from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 
 MANIFEST = "manifest.json"
+BY_INPUT = "documents_of_inputs"  # in the manifest: a number for each input, in their order
 ARRAYS = ("tokens", "documents", "sentences", "words", "bytes", "counts")
 
 
@@ -67,7 +69,7 @@ def open_corpus(folder: Path, held_out: float | np.ndarray, verify: bool = False
 
     Args:
         folder: the corpus.
-        held_out: the share of documents held out, or their numbers, see `split_documents`.
+        held_out: the share of documents held out, or the numbers of the inputs whose documents are.
         verify: read even its large arrays whole, to compare them with what was written.
 
     Raises:
@@ -75,6 +77,8 @@ def open_corpus(folder: Path, held_out: float | np.ndarray, verify: bool = False
     """
     # The cheap checks come first: options, then sizes, then contents.
     manifest = _read_manifest(folder)
+    if isinstance(held_out, np.ndarray):
+        held_out = _number_documents(folder, manifest, held_out)
     splits = split_documents(manifest["documents"], held_out)
     arrays = (_map_array(folder, name, **manifest["arrays"][name]) for name in ARRAYS)
     tokens, documents, sentences, words, sizes, counts_V = arrays
@@ -156,6 +160,19 @@ def _map_array(folder: Path, name: str, *, dtype: str, size: int, **_digest: str
     return np.asarray(np.memmap(path, dtype, "r"))
 
 
+def _number_documents(folder: Path, manifest: dict[str, Any], inputs_N: np.ndarray) -> np.ndarray:
+    """Returns the numbers of the documents of some inputs."""
+    counts, inputs = manifest.get(BY_INPUT), len(manifest["inputs"])
+    if counts is None and manifest["documents"] == inputs:
+        counts = [1] * inputs  # of before they were counted, and a file was a document
+    if counts is None:
+        raise UserError(
+            f"{folder} is of before documents were counted by file: delete it, and it is made anew"
+        )
+    every = np.repeat(np.arange(inputs), counts)
+    return np.flatnonzero(np.isin(every, inputs_N))
+
+
 def split_documents(documents: int, held_out: float | np.ndarray) -> dict[str, np.ndarray]:
     """Splits documents evenly: every n-th is held out, whatever is in it.
 
@@ -172,7 +189,7 @@ def split_documents(documents: int, held_out: float | np.ndarray) -> dict[str, n
     every = np.arange(documents)
     if isinstance(held_out, np.ndarray):
         if not 0 < len(held_out) < documents:
-            raise UserError(f"held_out_files names {len(held_out)} of {documents} files")
+            raise UserError(f"held_out_files: they hold {len(held_out)} of {documents} documents")
         return {"train": np.delete(every, held_out), "held_out": held_out, "all": every}
     if not held_out:
         return {"train": every, "all": every}

@@ -1,18 +1,22 @@
 """A corpus is prepared once, whole or not at all, and the same whatever happens on the way."""
 
 import errno
+import json
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow
 import pytest
 from ml_collections import ConfigDict
+from pyarrow import parquet
 
 from pretrain.data import prepare
-from pretrain.data.corpus import input_hashes, writer
+from pretrain.data.corpus import input_hashes, prepared_corpus, writer
 from pretrain.data.corpus.sources import Source
 from pretrain.data.tokenizers import registry
+from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
 from tests.support.corpora import TOKENS, hash_files, load, prose, write
 
@@ -96,7 +100,6 @@ def test_files_are_held_out_by_their_names(source, corpus, cache):
     [
         (dict(held_out_files="*.valid"), "names 0 of 12 files, by their names without folders"),
         (dict(held_out_files="*"), "names 12 of 12 files"),
-        (dict(held_out_files="000*", documents="blank"), "files that are a document each"),
     ],
 )
 def test_files_that_are_no_split_are_refused(source, cache, fields, message):
@@ -104,10 +107,46 @@ def test_files_that_are_no_split_are_refused(source, cache, fields, message):
         load(source, cache, **fields)
 
 
-def test_shards_of_records_are_no_documents_to_hold_out():
-    shards = Source("parquet", [Path("train-0.parquet"), Path("valid-0.parquet")], list)
-    with pytest.raises(UserError, match="of others held_out draws a share"):
-        prepare.find_held_out(shards, "valid*", "file")
+def test_documents_that_are_not_by_file_have_no_files_to_hold_out():
+    shards = Source("tfds-x", [Path("train-0.rio"), Path("valid-0.rio")], list)
+    with pytest.raises(UserError, match="'tfds-x' are not by file, and held_out draws a share"):
+        prepare.find_held_out(shards, "valid*")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "text"])
+def test_all_documents_of_a_named_file_are_held_out(tmp_path, cache, kind):
+    names = [f"{name}-{n}" for name in ("train", "valid") for n in range(3)]
+    texts = {name: prose(n, 20 + n, per_paragraph=100).strip() for n, name in enumerate(names)}
+    texts["train-2"] = ""
+    shards = {"train-0": ["train-0", "train-1", "train-2"], "valid-0": ["valid-0"]}
+    shards |= {"train-1": ["train-0"], "valid-1": ["valid-1", "valid-2"]}
+    (tmp_path / kind).mkdir()
+    for shard, names in shards.items():
+        path, rows = tmp_path / kind / f"{shard}.{kind}", [texts[name] for name in names]
+        if kind == "parquet":
+            parquet.write_table(pyarrow.table({"text": rows}), path)
+        elif kind == "jsonl":
+            path.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+        else:
+            path.with_suffix(".txt").write_text("\n\n".join(rows))
+    fields = dict(held_out_files="valid*", documents="blank" if kind == "text" else "file")
+    for _ in range(2):  # prepared, and opened
+        corpus = load(f"{kind}:{tmp_path / kind}", cache, **fields)
+        # In the order of the files: train-0 has two with text, train-1 one.
+        assert corpus.splits["train"].tolist() == [0, 1, 2]
+        assert corpus.splits["held_out"].tolist() == [3, 4, 5]
+    expected = [texts[name] for name in ("valid-0", "valid-1", "valid-2")]
+    assert corpus.words[corpus.splits["held_out"]].tolist() == [len(x.split()) for x in expected]
+
+
+def test_a_corpus_of_before_files_were_counted_says_what_to_do(source, tmp_path):
+    corpus = load(source, tmp_path / "data", documents="blank")
+    path = corpus.folder / prepared_corpus.MANIFEST
+    manifest = json_files.read_sealed(path)
+    assert sum(manifest.pop(prepared_corpus.BY_INPUT)) == manifest["documents"]
+    json_files.write_sealed(path, manifest)
+    with pytest.raises(UserError, match="delete it, and it is made anew"):
+        load(source, tmp_path / "data", documents="blank", held_out_files="*1.txt")
 
 
 def test_changed_inputs_are_noticed_and_named(tmp_path, capsys):
@@ -181,11 +220,26 @@ def test_a_full_disk_leaves_parts_for_the_next_run(source, corpus, tmp_path, mon
     ("content", "message"),
     [(b"fine\n\xff", r"007\.txt, line 2: .* offset 5"), (b" \n\n \n", "holds no text")],
 )
-def test_errors_in_the_text_leave_no_corpus(tmp_path, content, message):
+def test_errors_in_the_text_leave_nothing_of_a_corpus(tmp_path, content, message):
     (tmp_path / "007.txt").write_bytes(content)
     with pytest.raises(UserError, match=message):
-        load(f"text:{tmp_path}/*.txt", tmp_path)
-    assert not list(tmp_path.glob("*/manifest.json"))
+        load(f"text:{tmp_path}/*.txt", tmp_path / "data")
+    assert [path.name for path in (tmp_path / "data").iterdir()] == [input_hashes.REMEMBERED]
+
+
+def test_a_file_that_cannot_be_read_now_leaves_parts_for_the_next_run(
+    source, corpus, tmp_path, monkeypatch
+):
+    def fail(*_):
+        raise UserError("it cannot be read") from OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "join_parts", fail)
+        with pytest.raises(UserError, match="it cannot be read"):
+            load(source, tmp_path)
+    assert list(tmp_path.glob("*.partial/part-*.npz"))
+    monkeypatch.setattr(registry, "learn", None)
+    assert hash_files(load(source, tmp_path).folder) == hash_files(corpus.folder)
 
 
 @pytest.mark.parametrize(

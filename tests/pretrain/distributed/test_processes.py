@@ -14,8 +14,32 @@ from pretrain.runtime.errors import UserError
 from tests.support import commands
 from tests.support.tiny_runs import free_address
 
+STOP = """
+import os, signal, sys, time
+from pretrain.distributed import processes
 
-def test_the_first_interrupt_asks_to_stop_and_the_second_interrupts(monkeypatch):
+processes.join()
+stop = processes.Stop()
+assert not stop()
+os.kill(os.getpid(), int(sys.argv[1]))
+end = time.monotonic() + 60
+while not stop() and time.monotonic() < end:
+    time.sleep(0.05)
+print("stopped" if stop() else "went on")
+"""
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_of_one_process_stops_at_either_signal_and_speaks_of_no_other(signum):
+    done = commands.run("-c", STOP, int(signum))
+    assert done.stdout == "stopped\n", done.stderr
+    assert ("SIGTERM" in done.stderr) == (signum == signal.SIGTERM)
+    assert ("stopping after this step" in done.stderr) == (signum == signal.SIGINT)
+
+
+def test_the_first_interrupt_of_several_processes_is_a_sigterm_and_the_second_interrupts(
+    monkeypatch,
+):
     sent = []
     monkeypatch.setattr(os, "kill", lambda pid, signum: sent.append((pid, signum)))
     before = signal.getsignal(signal.SIGINT)

@@ -9,6 +9,8 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -181,6 +183,27 @@ with lock_build(sys.argv[1]):
         assert notice.endswith("which does the same: corpus\n")
         assert second.poll() is None
     assert second.communicate()[0] == "has it\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_build_waits_for_a_lock_that_took_the_place_of_a_removed_one(tmp_path):
+    path, holders, order = tmp_path / "corpus.lock", [], []
+
+    def build(name):
+        with lock_build(path):
+            holders.append(name)
+            order.append((name, len(holders)))
+            time.sleep(0.02)
+            holders.remove(name)
+
+    # Each opens the file anew, so that threads lock one another out as processes do.
+    threads = [threading.Thread(target=build, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(order) == [(number, 1) for number in range(8)]
+    assert not path.exists()
 
 
 def test_the_lock_of_a_build_is_no_link(tmp_path):
