@@ -19,6 +19,7 @@ from modules.activation_sharding import constrain_sharding
 from modules.kernels.dense import dense
 from modules.layers import params
 from modules.layers.norm import Norm
+from modules.layers.row_reads import read_rows
 from modules.losses import cross_entropy, sampled_softmax
 from modules.metrics import Metrics
 
@@ -76,15 +77,23 @@ class LanguageModelHead(nn.Module):
             self.transform_norm = Norm(self.epsilon)
         if V and not self.tied:
             init = params.normal(1 / math.sqrt(self.width))  # as the released ELMo
-            name = f"softmax_V{'D' if self.width == D else 'E'}"
-            self.softmax_VE = params.param(self, name, init, (V, self.width), decay=True)
+            self.softmax_VE = params.param(
+                self, self.softmax_name, init, (V, self.width), decay=True, by_rows=True
+            )
         if V and self.bias:
-            self.bias_V = params.param(self, "bias_V", params.zeros, (V,), decay=False)
+            self.bias_V = params.param(
+                self, "bias_V", params.zeros, (V,), decay=False, by_rows=True
+            )
 
     @property
     def width(self) -> int:
         """Returns the width of a token's row."""
         return self.embedding_size or self.D if self.transform else self.D
+
+    @property
+    def softmax_name(self) -> str:
+        """Returns the name of the parameter with a head's own rows."""
+        return f"softmax_V{'D' if self.width == self.D else 'E'}"
 
     def __call__(self) -> None:
         # For `init` without states: `setup` makes all parameters but those of the norm.
@@ -106,12 +115,25 @@ class LanguageModelHead(nn.Module):
         )
 
     def sampled_cross_entropy(
-        self, h_BPD, targets_BP, weights_BP, table_VD, sample: sampled_softmax.Sample
+        self,
+        h_BPD,
+        targets_BP,
+        weights_BP,
+        table_VD,
+        sample: sampled_softmax.Sample,
+        *,
+        chunks: int = 4,
     ) -> Metrics:
         """Computes `sampled_softmax.sampled_cross_entropy` of these states."""
-        softmax = self._softmax(table_VD)
+        w_VE, bias_V = self._softmax(table_VD)
+
+        def read(ids):
+            # An embedding is its backbone's, whose gradient is of the whole.
+            w = w_VE[ids] if self.tied else read_rows(self, self.softmax_name, w_VE, ids)
+            return w, None if bias_V is None else read_rows(self, "bias_V", bias_V, ids)
+
         return sampled_softmax.sampled_cross_entropy(
-            self._transform(h_BPD), *softmax, targets_BP, weights_BP, sample
+            self._transform(h_BPD), self.V, read, targets_BP, weights_BP, sample, chunks=chunks
         )
 
     def nats(self, h_BPD, targets_BP, table_VD, *, chunks: int = 4):

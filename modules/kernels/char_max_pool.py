@@ -11,7 +11,9 @@ import jax.numpy as jnp
 
 from modules.activation_sharding import constrain_sharding, num_shards
 
-WORDS_PER_CHUNK = 512  # of each device; bounds the memory of the filters' answers
+# Words of each device whose answers exist at once.  A CPU has them in its cache; elsewhere a chunk
+# is worth its kernels, and 8192 words of ELMo's filters take 2 GiB forwards and 4 backwards.
+WORDS_PER_CHUNK = {"cpu": 512, "default": 8192}
 
 
 def reference(table_CE, kernels, chars_BPW):
@@ -64,13 +66,13 @@ def _replicate(table_CE, kernels):
 # --- chunks ----------------------------------------------------------------------------------
 
 
-def _split_words(*arrays):
+def _split_words(platform: str, *arrays):
     """Cuts each [B, P, ...] into chunks of each device's words: [chunks, devices, words, ...]."""
     B, P = arrays[0].shape[:2]
     # The smallest batch, of one row, makes the parameters and divides over no devices.
     devices = num_shards("B") if B % num_shards("B") == 0 else 1
     words = B // devices * P
-    chunks = -(-words // WORDS_PER_CHUNK)  # rounded up
+    chunks = -(-words // WORDS_PER_CHUNK[platform])  # rounded up
 
     def split(x_BP):
         x_BP = x_BP.reshape(devices, words, *x_BP.shape[2:])
@@ -105,7 +107,7 @@ def _pool_by_rows(table_CE, kernels, chars_BPW):
         pairs = [_find_largest_sums(rows_wCX, chars_BPW) for rows_wCX in rows]
         return [jnp.concatenate(parts, -1) for parts in zip(*pairs, strict=True)]
 
-    top_cBPX, at_cBPX = jax.lax.map(chunk, _split_words(chars_BPW)[0])
+    top_cBPX, at_cBPX = jax.lax.map(chunk, _split_words("cpu", chars_BPW)[0])
     return _merge_words(top_cBPX, chars_BPW).astype(table_CE.dtype), _merge_words(
         at_cBPX, chars_BPW
     )
@@ -145,7 +147,7 @@ def _find_largest_sums(rows_wCX, chars_BPW):
 
 def _pool_by_rows_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
     wide = jnp.promote_types(table_CE.dtype, jnp.float32)
-    chunks = _split_words(chars_BPW, at_BPX, dy_BPX.astype(wide))
+    chunks = _split_words("cpu", chars_BPW, at_BPX, dy_BPX.astype(wide))
     devices, C = chunks[0].shape[1], len(table_CE)
 
     def chunk(sums, inputs):
@@ -200,7 +202,7 @@ def _pool_by_convolution(table_CE, kernels, chars_BPW):
         places = [x.argmax(2).astype(jnp.int32) for x in answers]
         return jnp.concatenate(tops, -1), jnp.concatenate(places, -1)
 
-    results = jax.lax.map(chunk, _split_words(chars_BPW)[0])
+    results = jax.lax.map(chunk, _split_words("default", chars_BPW)[0])
     return tuple(_merge_words(x_cBPX, chars_BPW) for x_cBPX in results)
 
 
@@ -214,7 +216,8 @@ def _pool_by_convolution_backward(table_CE, kernels, chars_BPW, at_BPX, dy_BPX):
         return _replicate(*jax.tree.map(jnp.add, sums, pull(danswers))), None
 
     zeros = _replicate(*jax.tree.map(jnp.zeros_like, (table_CE, kernels)))
-    return jax.lax.scan(chunk, zeros, tuple(_split_words(chars_BPW, at_BPX, dy_BPX)))[0]
+    chunks = _split_words("default", chars_BPW, at_BPX, dy_BPX)
+    return jax.lax.scan(chunk, zeros, tuple(chunks))[0]
 
 
 def _scatter_to_places(places: int, at_BPX, dy_BPX):

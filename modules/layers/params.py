@@ -84,12 +84,14 @@ class ParamInfo:
         is_table: its rows are looked up: it costs no product.
         task: the one of several tasks that it belongs to: steps without that leave it as it is.
             "": it belongs to all of them.
+        by_rows: it is read by `row_reads.read_rows`, where few rows will do.
     """
 
     decay: bool
     layers_above: int | tuple[int, ...] = -1
     is_table: bool = False
     task: str = ""
+    by_rows: bool = False
 
 
 def param(
@@ -100,6 +102,7 @@ def param(
     *,
     decay: bool,
     is_table: bool = False,
+    by_rows: bool = False,
     depth: Depth | None = None,
     dtype: str | None = None,
 ) -> jax.Array:
@@ -113,6 +116,7 @@ def param(
             matrices, kernels and embeddings.  It does not to biases, to a norm's scale and offset,
             nor to other numbers that are added or that scale.
         is_table: its rows are looked up: it costs no product.
+        by_rows: the module reads it by `row_reads.read_rows`, where few rows will do.
         depth: see `set_depths`; None: that of the module.
         dtype: the dtype to compute in.  The parameter is cast to it and, by its letters,
             constrained to its sharding; None: it stays as it is stored.
@@ -123,6 +127,8 @@ def param(
         record.decay[record.path_of(module, name)] = decay
         if is_table:
             record.tables.add(record.path_of(module, name))
+        if by_rows:
+            record.by_rows.add(record.path_of(module, name))
     if depth is not None:
         set_depths(module, **{name: depth})
     return value if dtype is None else shard_param(name, value).astype(dtype)
@@ -183,6 +189,7 @@ class Record:
     decay: dict[Path, bool] = dataclasses.field(default_factory=dict)
     depth: dict[Path, tuple[Path, Depth]] = dataclasses.field(default_factory=dict)
     tables: set[Path] = dataclasses.field(default_factory=set)
+    by_rows: set[Path] = dataclasses.field(default_factory=set)
     tasks: dict[Path, str] = dataclasses.field(default_factory=dict)
     root: Path = ()
 
@@ -206,7 +213,8 @@ class Record:
             is_stacked = isinstance(above, tuple)
             decay = self.decay.get(names, x.ndim - is_stacked > 1)
             tasks = (self.tasks.get(names[:end], "") for end in range(len(names), 0, -1))
-            return ParamInfo(decay, above, names in self.tables, next(filter(None, tasks), ""))
+            task = next(filter(None, tasks), "")
+            return ParamInfo(decay, above, names in self.tables, task, names in self.by_rows)
 
         return jax.tree_util.tree_map_with_path(info, params)
 

@@ -6,6 +6,7 @@ TensorFlow's log_uniform_candidate_sampler, unique): V sorted from frequent to r
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -126,13 +127,21 @@ def _chernoff(x: int, mean: float) -> float:
 
 
 def sampled_cross_entropy(
-    h_BPD, w_VD, bias_V, targets_BP, weights_BP, sample: Sample, *, chunks: int = 4
+    h_BPD,
+    V: int,
+    read: Callable[[jax.Array], tuple[jax.Array, jax.Array | None]],
+    targets_BP,
+    weights_BP,
+    sample: Sample,
+    *,
+    chunks: int = 4,
 ) -> Metrics:
     """Computes cross entropy among target and negatives, each logit less ln(expected count).
 
     Args:
         h_BPD: states, in the compute dtype.
-        w_VD, bias_V: the softmax's rows and biases, float32; None: no biases.
+        V: size of the vocabulary.
+        read: ids -> the softmax's rows and biases, float32; None: no biases.
         targets_BP, weights_BP: ids, and float32 weights; weight 0 leaves a position out.
         sample: of `sample_negatives`, for all positions.
         chunks: pieces of the P positions; at most [B, P / chunks, S] exists at once.
@@ -140,18 +149,15 @@ def sampled_cross_entropy(
     Returns:
         "loss" in nats, which is trained; float32.
     """
-    V = w_VD.shape[0]
     # Rows first, then the cast: the whole table is never copied.
-    w_SD, w_BPD = (w_VD[ids].astype(h_BPD.dtype) for ids in (sample.ids_S, targets_BP))
+    (w_SD, bias_S), (w_BPD, bias_BP) = read(sample.ids_S), read(targets_BP)
+    w_SD, w_BPD = w_SD.astype(h_BPD.dtype), w_BPD.astype(h_BPD.dtype)
     target_logit_BP = jnp.einsum("BPD,BPD->BP", h_BPD, w_BPD, preferred_element_type=jnp.float32)
     # Less ln(expected count) the sampled softmax estimates the full one (Jean et al. 2015).
     target_logit_BP -= jnp.log(expected_count(targets_BP, sample.tries, V))
     shift_S = jnp.where(sample.real_S, -jnp.log(sample.expected_S), -jnp.inf)
-    if bias_V is not None:
-        shift_S, target_logit_BP = (
-            shift_S + bias_V[sample.ids_S],
-            target_logit_BP + bias_V[targets_BP],
-        )
+    if bias_S is not None and bias_BP is not None:
+        shift_S, target_logit_BP = shift_S + bias_S, target_logit_BP + bias_BP
     # The kernel leaves a negative out where it is the target (an accidental hit).
     positions = (h_BPD, target_logit_BP, targets_BP, weights_BP)
     nats = cross_entropy(w_SD, shift_S, sample.ids_S, *positions, chunks)

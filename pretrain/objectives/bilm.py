@@ -1,5 +1,7 @@
 """Bidirectional LM (ELMo): predict each word from those before it, and from those after it."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -25,7 +27,8 @@ class Objective(nn.Module):
         reset: where a row starts from zeros besides: "never", as the released code, at each
             "document", or at each "sentence".
         samples: negatives of the sampled softmax while training; 0: the full softmax.
-        loss_chunks: chunks in which the softmax is computed.
+        loss_chunks: chunks in which the full softmax is computed; a sampled one has so many fewer
+            as its candidates are fewer.
         special: the tokenizer's special ids; "unk" is needed.
     """
 
@@ -125,4 +128,6 @@ class Objective(nn.Module):
         sample = sampled_softmax.sample_negatives(
             self.make_rng("corrupt"), self.samples, self.backbone.V
         )
-        return self.head.sampled_cross_entropy(*states, sample)
+        # As many logits at once as of the full softmax, at most.
+        chunks = math.ceil(self.loss_chunks * self.samples / self.backbone.V)
+        return self.head.sampled_cross_entropy(*states, sample, chunks=chunks)

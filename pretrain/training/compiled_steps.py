@@ -19,7 +19,7 @@ from pretrain.data.batches.loader import read_batches
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.progress import say
 from pretrain.runtime.sections import name_section
-from pretrain.training import optimizer, task_updates
+from pretrain.training import optimizer, row_updates, task_updates
 from pretrain.training import train_state as state_lib
 from pretrain.training.gradient_cache import choose_sum
 
@@ -64,7 +64,7 @@ class Steps:
         """
         if unknown := (scalars or {}).keys() - state_lib.SCALARS.keys():
             raise ValueError(f"scalar {min(unknown)!r} is none of {', '.join(state_lib.SCALARS)}")
-        options: dict[str, Any] = dict(parts=parts, sum_parts=choose_sum(objective, parts))
+        sum_parts = choose_sum(objective, parts)
         self.objective, self.layout = objective, layout
         for data in train:
             layout.check_rows(data.B, parts)
@@ -82,8 +82,13 @@ class Steps:
             shapes = self._bind_layout(jax.eval_shape)(init)
         # Parameters say what decays and how deep they lie while their shapes are traced.
         infos = record.infos(shapes.params)
+        is_entrywise = isinstance(tx, row_updates.EntrywiseTransformation)
         tx = optimizer.with_infos(tx, infos)
-        options |= dict(average=average, **({"measure": norms(infos)} if norms else {}))
+        options: dict[str, Any] = dict(parts=parts, average=average, sum_parts=sum_parts)
+        options |= {"measure": norms(infos)} if norms else {}
+        if is_entrywise and shapes.average is None and layout.num_shards("V") == 1:
+            tables = row_updates.list_tables(infos)
+            options["sum_parts"] = functools.partial(sum_parts, tables=tables)
         shardings = layout.make_shardings(shapes)
         self.like = layout.add_shardings(shapes)
         # Made in their shards: the whole state need not fit on one device.

@@ -37,15 +37,17 @@ def choose_sum(objective, parts: int):
     return sum_cached_grads
 
 
-def sum_cached_grads(objective, rng, state: State, batch, parts: int):
+def sum_cached_grads(objective, rng, state: State, batch, parts: int, tables=()):
     """Sums the gradients of a loss over the rows of a whole batch, which are encoded in parts.
 
     Args:
         objective: has `encode_rows` and `compare_rows`, see `pretrain.objectives.RowComparer`.
+        tables: as of `sum_grads`; the gradients here are of all parameters whole.
 
     Returns:
         (gradients of the total loss, the carry as it was, metrics, statistics: none)
     """
+    del tables
     part_rng, loss_rng = jax.random.split(rng)
     # A part has the same key in both passes: its dropout and its augmentations are the same.
     microbatches = split_rows(batch, parts), jax.random.split(part_rng, parts)

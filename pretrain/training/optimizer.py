@@ -19,6 +19,7 @@ from modules import plugins
 from modules.layers.params import ParamInfo
 from pretrain.runtime.errors import UserError
 from pretrain.training import layer_rules
+from pretrain.training.row_updates import EntrywiseTransformation
 from pretrain.training.schedules import Schedule
 
 
@@ -251,6 +252,14 @@ class Optimizer:
         if self.name not in DIRECTIONS:
             raise UserError(f"optim.name={self.name!r} is none of {', '.join(DIRECTIONS)}")
 
+    @property
+    def is_entrywise(self) -> bool:
+        """Returns whether entries are updated one by one, and none whose gradient is 0."""
+        # What was before moves an entry by momentum, Adam and AdaDelta; weights decay without a
+        # gradient; a layer's entries share LAMB's ratio and the norm of a column.
+        stays = self.name == "adagrad" or (self.name == "sgd" and not self.momentum)
+        return stays and not (self.weight_decay or self.l2 or self.max_norm)
+
     def transformations(self, begins: Sequence[int]) -> list[optax.GradientTransformation]:
         """Lists what is done to mean gradients, in turn, before the learning rate.
 
@@ -314,4 +323,5 @@ def make(**section: Any) -> tuple[optax.GradientTransformationExtraArgs, Schedul
         optax.scale_by_learning_rate(rate),
         *last,
     ]
-    return optax.chain(*rules), rate
+    tx = optax.with_extra_args_support(optax.chain(*rules))
+    return (EntrywiseTransformation(*tx) if optimizer.is_entrywise else tx), rate

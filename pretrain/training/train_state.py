@@ -1,8 +1,7 @@
 """The train state and the two pure steps every job runs, whatever the objective."""
 
 import dataclasses
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import flax
@@ -13,10 +12,12 @@ import optax
 
 from modules.activation_sharding import constrain_sharding
 from modules.kernels.branch import choose_result
+from modules.layers import row_reads
 from modules.layers.params import STATISTICS
 from modules.metrics import Metrics, Sum
 from pretrain.data.batches import split_tasks
 from pretrain.distributed.sharding import read_letters
+from pretrain.training import row_updates
 
 # Numbers of a state that hooks may change between steps, and their effect.
 SCALARS = {
@@ -155,6 +156,10 @@ def train_step(
     scalars = state.scalars or {}
     average_rate = _choose_average_rate(scalars, state.step, average)
     grads, carry, sums, statistics = (sum_parts or sum_grads)(objective, rng, state, batch, parts)
+    # From here on a table of which few rows have a gradient is those rows.
+    grads, rows = row_updates.split_rows(grads)
+    grads = constrain_grads(grads)  # the rows, too
+    old_params, old_opt = row_updates.take_rows(tx, rows, state.params, state.opt)
     # Divided once, after the sum over microbatches: these may have unequal weights, and the
     # gradient is of the mean over the whole batch.
     share = 1 / jnp.maximum(sums["loss"].weight, 1e-9)
@@ -165,12 +170,12 @@ def train_step(
         # Before the optimiser, as limits and moments are of the mean.
         mean_grads = jax.tree.map(lambda g: g * share, grads)
         known = dict(norm=norm, weight=sums["loss"].weight, present=tuple(split_tasks(batch)))
-        updates, opt = tx.update(mean_grads, state.opt, state.params, **known)
+        updates, opt = tx.update(mean_grads, old_opt, old_params, **known)
         # After the optimiser: Adam would divide a factor of the gradient out again.
         if "lr_scale" in scalars:
             updates = jax.tree.map(lambda u: u * scalars["lr_scale"], updates)
         norms = measure(state.params, mean_grads, updates, norm)
-        params = _replace_leaves(optax.apply_updates(state.params, updates), statistics)
+        params = _replace_leaves(optax.apply_updates(old_params, updates), statistics)
         new_average = _update_average(state.average, params, average_rate)
         return params, carry, opt, new_average, norms
 
@@ -178,9 +183,10 @@ def train_step(
         # Both results have the same shapes.
         shapes = jax.eval_shape(measure, state.params, grads, state.params, norm)
         norms = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-        return state.params, state.carry, state.opt, state.average, norms
+        return old_params, state.carry, old_opt, state.average, norms
 
     params, carry, opt, new_average, norms = choose_result(is_finite, update, skip)
+    params, opt = row_updates.put_rows(tx, rows, (state.params, state.opt), (params, opt))
     skips = jnp.where(is_finite, 0, state.consecutive_skips + 1)
     # A skipped step counts as a step: its batch is not read again.
     number, skipped = state.step + 1, state.skipped + ~is_finite
@@ -213,44 +219,54 @@ def eval_step(objective, rng, params, carry, batch):
     )
 
 
-def sum_grads(objective, rng, state: State, batch, parts: int):
-    """Returns gradients of the summed loss, the new carry, metrics and statistics of a batch."""
+def sum_grads(
+    objective, rng, state: State, batch, parts: int, tables: Collection[row_updates.Path] = ()
+):
+    """Returns gradients of the summed loss, the new carry, metrics and statistics of a batch.
 
-    @functools.partial(jax.grad, has_aux=True)
-    def loss_grads(params, carry, batch, rng):
+    Args:
+        tables: parameters whose gradients may be `row_updates.RowGrads`.
+    """
+
+    def loss(params, tables, changes, carry, batch, rng):
+        reads = {row_reads.TABLES: tables, row_reads.CHANGES: changes} if tables else {}
         sums, changed = objective.apply(
-            {"params": params, **carry},
+            {"params": params, **reads, **carry},
             batch,
             train=True,
-            mutable=[*carry, STATISTICS],
+            mutable=[*carry, STATISTICS, row_reads.IDS],
             rngs=split_streams(rng),
         )
-        statistics = changed.pop(STATISTICS, {})
+        statistics, ids = (changed.pop(name, {}) for name in (STATISTICS, row_reads.IDS))
         # A total, not a mean: microbatches add up, whatever they weigh.
-        return total_loss(sums), (sums, statistics, changed)
+        return total_loss(sums), (ids, sums, statistics, changed)
+
+    differentiate = row_updates.grad_by_rows(loss, tables, parts)
 
     def compute(carry, batch, rng):
-        grads, (sums, statistics, carry) = loss_grads(state.params, carry, batch, rng)
-        return constrain_grads(grads), sums, statistics, carry
+        grads, reads, (sums, *rest) = differentiate(state.params, carry, batch, rng)
+        return (constrain_grads(grads), sums, rest[0]), (reads, rest[1])
 
     def add(totals, microbatch):
-        *new, carry = compute(*microbatch)
-        return jax.tree.map(jnp.add, totals, tuple(new)), carry
+        new, outputs = compute(*microbatch)
+        return jax.tree.map(jnp.add, totals, new), outputs
 
     if parts == 1:  # a scan would hold the gradients twice, sum and summand
-        grads, sums, statistics, carry = compute(state.carry, batch, rng)
-        return grads, carry, sums, statistics
+        (grads, sums, statistics), (reads, carry) = compute(state.carry, batch, rng)
+        return row_updates.merge_reads(grads, reads, state.params), carry, sums, statistics
     microbatches = (
         split_rows(state.carry, parts),
         split_rows(batch, parts),
         jax.random.split(rng, parts),
     )
     first = jax.tree.map(lambda x: x[0], microbatches)
-    *shapes, _ = jax.eval_shape(compute, *first)
+    shapes, _ = jax.eval_shape(compute, *first)
     grads, *rest = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     # The zeros, too, so that the scan carries shards and not whole gradients.
     zeros = (constrain_grads(grads), *rest)
-    (grads, sums, statistics), carry = jax.lax.scan(add, zeros, microbatches)
+    (grads, sums, statistics), (reads, carry) = jax.lax.scan(add, zeros, microbatches)
+    reads = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), reads)
+    grads = row_updates.merge_reads(grads, reads, state.params)
     # Each microbatch began with the state's statistics, so the step has the mean of theirs.
     return grads, merge_rows(carry), sums, jax.tree.map(lambda x: x / parts, statistics)
 

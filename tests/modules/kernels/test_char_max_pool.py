@@ -68,5 +68,5 @@ CASE = Case(
 @pytest.mark.parametrize("words", [3, pytest.param(512, marks=pytest.mark.slow)])
 @every_form(CASE)
 def test_values_and_gradients_are_the_reference_s(form, devices, words, monkeypatch):
-    monkeypatch.setattr(kernel, "WORDS_PER_CHUNK", words)
+    monkeypatch.setattr(kernel, "WORDS_PER_CHUNK", dict.fromkeys(kernel.FORMS, words))
     assert_is_reference(CASE, form, devices, monkeypatch)

@@ -128,8 +128,15 @@ def word_by_word(arrays, targets_BP, weights_BP, sample):
 
 
 def compute_loss(arrays, targets_BP, weights_BP, sample, chunks=4):
+    h_BPD, w_VD, bias_V = arrays
     return sampled_softmax.sampled_cross_entropy(
-        *arrays, targets_BP, weights_BP, sample, chunks=chunks
+        h_BPD,
+        V,
+        lambda ids: (jnp.asarray(w_VD)[ids], jnp.asarray(bias_V)[ids]),
+        targets_BP,
+        weights_BP,
+        sample,
+        chunks=chunks,
     )
 
 

@@ -1,5 +1,6 @@
 """Steps by hand, and what decays, rests or learns slower."""
 
+import functools
 import math
 
 import jax
@@ -13,6 +14,7 @@ from modules.layers.params import ParamInfo, param, recording
 from modules.masks import Mask
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
+from pretrain.training.row_updates import EntrywiseTransformation
 from tests.support.compiler import quick_jit
 
 LR, B1, B2, EPS = 0.1, 0.9, 0.99, 1e-3
@@ -314,3 +316,39 @@ def test_biases_shared_by_all_layers_learn_at_one_rate():
 def test_stages_and_periods_of_unfreezing_exclude_each_other():
     with pytest.raises(UserError, match="set unfreeze_every=0"):
         optimizer.make(lr=1, steps=4, stages=(1, 1), unfreeze_every=2)
+
+
+SECTIONS = [
+    *(dict(name=name) for name in sorted(optimizer.DIRECTIONS)),
+    dict(name="sgd", momentum=0.9),
+    dict(name="sgd", l2=0.1),
+    dict(name="adagrad", weight_decay=0.1),
+    dict(name="adagrad", max_norm={"backbone/token_VD": 0.01}),
+    dict(name="adagrad", clip=1.0, grad_scale=3.0, clip_value=0.2, rates={"backbone": 0.5}),
+]
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda x: "-".join([x["name"], *list(x)[1:]]))
+def test_an_entrywise_optimizer_keeps_rows_without_gradient_and_takes_rows_alone(section):
+    """Takes a step of all, then of two of five rows: of the whole, and of these rows alone."""
+    tx, _ = optimizer.make(lr=LR, steps=3, decay="constant", **section)
+    is_entrywise = isinstance(tx, EntrywiseTransformation)
+    update = functools.partial(optimizer.with_infos(tx, INFOS).update, norm=2.0, weight=1.0)
+    params, first, second = (jax.tree.map(np.float32, tree(seed)) for seed in (1, 2, 3))
+    rows = np.array([3, 1])
+    second["backbone"]["token_VD"][[0, 2, 4]] = 0
+    _, opt = update(first, tx.init(params), params)
+    updates, new = update(second, opt, params)
+
+    def take(x):  # the one array with five rows, wherever it stands
+        return x[rows] if getattr(x, "shape", ()) == (5, 3) else x
+
+    few, few_new = update(*(jax.tree.map(take, x) for x in (second, opt, params)))
+    pairs = jax.tree.leaves((few, few_new)), jax.tree.leaves(jax.tree.map(take, (updates, new)))
+    is_same = all(np.allclose(a, b, rtol=1e-6) for a, b in zip(*pairs, strict=True))
+    rest = np.array([0, 2, 4])
+    kept, kept_new = (
+        [x[rest] for x in jax.tree.leaves(state) if np.shape(x) == (5, 3)] for state in (opt, new)
+    )
+    stays = not updates["backbone"]["token_VD"][rest].any() and np.array_equal(kept, kept_new)
+    assert (is_same and stays) == is_entrywise
