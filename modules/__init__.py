@@ -6,6 +6,7 @@ sharding table (`D -> "fsdp"`).  Scanned layers stack their parameters on a lead
 dimension that the name leaves out.
 
     B batch          L positions of a sequence      P predicted positions of a sequence
+    T positions of a sequence where the devices of the mesh's axis `tensor` share them
     M memory         J what is attended to: memory, then the sequence
     R distances      S same segment or another (2); scenes
     D width          H heads          K width of one head       F feed-forward

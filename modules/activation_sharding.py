@@ -5,6 +5,7 @@ Outside `sharding_context` nothing is constrained, so modules run as they are on
 
 import contextlib
 import contextvars
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -62,6 +63,42 @@ def constrain_sharding(x: jax.Array, letters: str) -> jax.Array:
     """Constrains an array to the sharding of its letters, "BLD"; one of `_` stays whole."""
     sharding = _current.get()
     return sharding.constrain(x, letters) if sharding else x
+
+
+def scatter_positions(x_BLD: jax.Array) -> jax.Array:
+    """Gives the devices that share a layer's heads a part of the positions each.
+
+    All of them would hold, norm and drop out the same states.  What they have summed up by heads
+    is sent to where the sum is kept, and `gather_positions` sends it on: as many bytes as if all
+    kept all.  Positions that do not divide stay whole; the gradient takes the way back.
+    """
+    return _reshard_positions(x_BLD, "BTD", "BLD")
+
+
+def gather_positions(x_BLD: jax.Array) -> jax.Array:
+    """Gives every device all positions again, see `scatter_positions`."""
+    return _reshard_positions(x_BLD, "BLD", "BTD")
+
+
+def _reshard_positions(x_BLD, letters: str, grad_letters: str):
+    parts = num_shards("T")
+    # A program for devices that share nothing is told nothing.
+    if parts == 1 or x_BLD.shape[1] % parts:
+        return constrain_sharding(x_BLD, "BLD")
+    return _constrain_both_ways(x_BLD, letters, grad_letters)
+
+
+# JAX would constrain the gradient to the sharding of the result: to gather what is to be summed,
+# and to sum what is to be scattered.
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _constrain_both_ways(x_BLD, letters: str, grad_letters: str):
+    return constrain_sharding(x_BLD, letters)
+
+
+_constrain_both_ways.defvjp(
+    lambda x_BLD, letters, _: (constrain_sharding(x_BLD, letters), None),
+    lambda _, grad_letters, __, dx_BLD: (constrain_sharding(dx_BLD, grad_letters),),
+)
 
 
 def num_shards(letter: str) -> int:

@@ -5,7 +5,11 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import constrain_sharding
+from modules.activation_sharding import (
+    constrain_sharding,
+    gather_positions,
+    scatter_positions,
+)
 from modules.kernels.attention import attend
 from modules.kernels.dense import dense
 from modules.layers import params
@@ -149,14 +153,20 @@ class Block(nn.Module):
         Returns:
             (states [B, L, D], or [B, P, D] of the slots; the cache of this layer).
         """
-        y_BJD = self.attention_norm(x_BLD) if self.pre_norm else x_BLD
+        x_BLD = scatter_positions(x_BLD)
+        y_BJD = gather_positions(self.attention_norm(x_BLD) if self.pre_norm else x_BLD)
         # All positions are keys; only the slots are queries, and go on to the feed-forward.
-        x_BLD, y_BLD = at(x_BLD, slots_BP), at(y_BJD, slots_BP)
+        y_BLD = at(y_BJD, slots_BP)
+        if slots_BP is not None:
+            x_BLD = scatter_positions(at(gather_positions(x_BLD), slots_BP))
         a_BLD, cache = self.attention(y_BLD, y_BJD, view, cache, train=train)
-        x_BLD = x_BLD + self.drop(a_BLD, train=train)
+        x_BLD = x_BLD + self.drop(scatter_positions(a_BLD), train=train)
         if self.pre_norm:
-            x_BLD = x_BLD + self.ffn(self.ffn_norm(x_BLD), train=train)
+            x_BLD = x_BLD + self._feed_forward(self.ffn_norm(x_BLD), train)
         else:
             x_BLD = self.attention_norm(x_BLD)
-            x_BLD = self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train))
-        return constrain_sharding(x_BLD, "BLD"), cache
+            x_BLD = self.ffn_norm(x_BLD + self._feed_forward(x_BLD, train))
+        return scatter_positions(x_BLD), cache
+
+    def _feed_forward(self, x_BLD, train: bool):
+        return scatter_positions(self.ffn(gather_positions(x_BLD), train=train))

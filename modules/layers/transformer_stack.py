@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from modules.activation_sharding import gather_positions
 from modules.kernels.unrolled_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.attention import Block, KVCache
@@ -120,7 +121,7 @@ class TransformerStack(nn.Module):
         return 3 * B * (queries + keys)
 
     def _norm(self, x_BLD):
-        return self.final_norm(x_BLD) if self.norm == "pre" else x_BLD
+        return gather_positions(self.final_norm(x_BLD) if self.norm == "pre" else x_BLD)
 
     def _stack_inputs(self, train: bool):
         """Returns what each layer has for itself, [N, ...]: weights, if it is banded, and keys."""

@@ -17,6 +17,7 @@ AXES = ("data", "fsdp", "tensor")
 # One table: a dimension's letter, and the mesh axes it is split over where they divide it.
 RULES: dict[str, tuple[str, ...]] = {
     "B": ("data", "fsdp"),
+    "T": ("tensor",),
     "D": ("fsdp",),
     "H": ("tensor",),
     "F": ("tensor",),
@@ -32,7 +33,8 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
     Args:
         data: devices that rows are divided over, and nothing else.
         fsdp: devices that both rows and parameters are divided over.
-        tensor: devices that heads and the like are divided over.
+        tensor: devices that heads and the like are divided over; between the layers of a
+            transformer of one stream the positions of a row, where they divide.
 
     Raises:
         UserError: the grid does not use every device exactly once, or `data` does not divide over

@@ -20,9 +20,10 @@ def grid_devices(*shape: int) -> list[SimpleNamespace]:
     return [SimpleNamespace(coords=at) for at in np.ndindex(*shape)]
 
 
-def compile_step(recipe: str, **mesh: int) -> step_memory.Step:
+def compile_step(recipe: str, changes: dict | None = None, **mesh: int) -> step_memory.Step:
     """Compiles a tiny recipe's step for the devices of the tests."""
     config = tiny_runs.get_config(recipe)
+    config.update_from_flattened_dict(changes or {})
     config.mesh.update(mesh)
     place = make_slice("v5e", 2, 4, devices=jax.devices())
     steps = step_memory.build_steps(config, place)

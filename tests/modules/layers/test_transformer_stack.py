@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.activation_sharding import sharding_context
 from modules.heads import language_model
 from modules.layers.attention import Block
 from modules.layers.params import zeros
 from modules.masks import Mask, make_view
+from pretrain.distributed.sharding import Layout, make_mesh
 from tests.support import transformer_inputs as cases
 from tests.support.arrays import draw
 from tests.support.compiler import quick_jit
@@ -137,6 +139,36 @@ def test_remat_and_unrolling_repeat_loss_gradients_and_dropout(fields):
     again, again_grads = loss_and_grads(params, **rates, **fields)
     assert off(again, value) < 2e-6
     assert cases.slopes_off(again_grads, grads) < 1e-5
+
+
+BARE_BERT = cases.BERT | dict(pooler=False)
+SPLIT = {  # fields, positions of a row, positions that are read
+    "gpt2": (cases.GPT2, L, None),
+    "bert, few are read": (
+        cases.BERT | dict(pooler=False),
+        L,
+        np.array([[1, 5, 2, 0], [7, 0, 3, 1]] * 2),
+    ),
+    "gpt2, neither divides": (cases.GPT2, L - 1, np.array([[1, 5, 2], [6, 0, 3]] * 2)),
+}
+
+
+@pytest.mark.parametrize("case", SPLIT)
+def test_devices_that_share_positions_repeat_loss_gradients_and_dropout(case):
+    fields, length, slots_BP = SPLIT[case]
+    model = cases.tiny(dropout=0.3, attention_dropout=0.3, **fields)
+    tokens_BL = cases.tokens(2 * B, length)
+
+    def loss(params):
+        args = dict(mask=Mask(), slots_BP=slots_BP, train=True, rngs=RNGS)
+        return jnp.square(model.apply({"params": params}, tokens_BL, **args).h + 1).sum()
+
+    params, layout = cases.draw(model), Layout(make_mesh(2, 1, 2, devices=jax.devices()[:4]))
+    value, grads = quick_jit(jax.value_and_grad(loss))(params)
+    with sharding_context(layout):
+        shared, shared_grads = jax.jit(jax.value_and_grad(lambda params: loss(params)))(params)
+    assert off(shared, value) < 2e-6
+    assert cases.slopes_off(shared_grads, grads) < 1e-5
 
 
 @pytest.mark.parametrize("fields", [cases.BERT, pytest.param(cases.GPT2, marks=pytest.mark.slow)])

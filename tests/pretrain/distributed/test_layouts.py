@@ -13,6 +13,7 @@ from jax.sharding import AbstractMesh, AxisType, NamedSharding
 
 from modules.layers import layer_stack
 from pretrain.aot import chips, collectives, step_memory, tpu_specs
+from pretrain.aot.hlo_cost import list_saved_activations
 from pretrain.data.batches.loader import list_phases
 from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.training import optimizer
@@ -164,6 +165,17 @@ def test_a_function_of_shards_sees_those_of_its_device():
     layout, x_BH = Layout(make_mesh(2, 2, 2)), np.arange(32).reshape(8, 4)
     take_first = functools.partial(layout.map_shards, lambda x_BH: [x_BH[:1, :1]])
     np.testing.assert_array_equal(take_first([x_BH], ["BH"], ["BH"])[0], x_BH[::2, ::2])
+
+
+@pytest.mark.parametrize("recipe", ["clm", "mlm"])
+def test_devices_that_share_heads_keep_a_part_of_the_positions_each(recipe):
+    config = toys.get_config(recipe)
+    step = compile_step(recipe, {"execution.remat": "full", "model.N": 4}, data=4, tensor=2)
+    saved = [x.shape for x in list_saved_activations(step.program)]
+    layers = 4 if recipe == "clm" else 3  # the last of BERT's has other positions
+    rows, L, D = step.data.B // 4, step.data.L, config.model.D
+    assert (layers, rows, L // 2, D) in saved
+    assert (layers, rows, L, D) not in saved
 
 
 # --- what is kept for the way back -----------------------------------------------------------
