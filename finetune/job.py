@@ -34,7 +34,7 @@ from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
-from pretrain.runtime.run_config import TASK
+from pretrain.runtime.run_config import DATA, TASK
 from pretrain.runtime.sections import call_section, name_section
 
 
@@ -271,10 +271,19 @@ def find_task(workdir: Path, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def save_job(job: Job, workdir: Path) -> None:
-    """Saves the tokenizer and the tasks beside the recipe: with the weights they are a run."""
+    """Saves the tokenizer and the tasks beside the recipe: with the weights they are a run.
+
+    Beside them stands how many examples there were.
+    """
     job.start.tokenizer.save(workdir / "tokenizer")
     sections = {name: part.section | part.data.to_config() for name, part in job.parts.items()}
     write_json(workdir / TASK, sections.get("", {"tasks": sections}))
+    counts = {
+        name_stream(name, split): len(examples)
+        for name, part in job.parts.items()
+        for split, examples in part.examples.items()
+    }
+    write_json(workdir / DATA, {"examples": counts})
 
 
 def build_task(

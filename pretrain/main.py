@@ -13,7 +13,9 @@ from pretrain.data.batches.phases import build_training, configure_training
 from pretrain.inference import continuation
 from pretrain.runtime.errors import TRY_AGAIN
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
+from pretrain.runtime.json_files import write_json
 from pretrain.runtime.progress import say
+from pretrain.runtime.run_config import DATA
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import loop
 from pretrain.training.recipe_hooks import build_hooks
@@ -65,6 +67,7 @@ def main(config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAUL
         def keep():
             keep_recipe()
             corpus.tokenizer.save(workdir / "tokenizer")
+            write_json(workdir / DATA, corpus.count())
 
         result = loop.run(
             config,

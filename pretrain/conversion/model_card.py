@@ -15,7 +15,7 @@ from pretrain.conversion.task_heads import TunedHead
 from pretrain.inference.run import Run
 from pretrain.runtime.files import write_file
 from pretrain.runtime.json_files import read_json
-from pretrain.runtime.run_config import COMMAND, flatten, read_config
+from pretrain.runtime.run_config import COMMAND, DATA, flatten, read_config
 from pretrain.training.reports import results
 
 CARD = "README.md"
@@ -163,13 +163,26 @@ def _format_section(title: str, lines: list[str]) -> Iterator[str]:
 
 def _describe_data(run: Run) -> list[str]:
     config = hide_paths(read_config(run.workdir))
+    path = run.workdir / DATA
+    counts = read_json(path) if path.exists() else {}  # a run of before there was such a file
     corpus, data = config.get("corpus", {}), config.get("data", {})
     if "source" in corpus:
-        share = corpus.get("held_out", 0)
-        return [f"Text: `{corpus['source']}`, of which {share:.1%} is held out."]
+        lines = [f"Text: `{corpus['source']}`, of which {_describe_held_out(corpus)} is held out."]
+        if counts:
+            sizes = [f"{counts[name]:,} {name}" for name in ("tokens", "words", "documents")]
+            lines += [f"It has {', '.join(sizes)}; {counts['held_out']:,} documents are held out."]
+        return lines
     named = {name: data[name] for name in ("train", "dev", "test") if data.get(name)}
     splits = [f"{name}: `{_name_path(split)}`" for name, split in named.items()]
-    return [", ".join(splits)] if splits else ["None here: the weights were imported."]
+    lines = [", ".join(splits)] if splits else []
+    if examples := counts.get("examples"):
+        lines += [f"Examples: {', '.join(f'{name} {count:,}' for name, count in examples.items())}"]
+    return lines or ["None here: the weights were imported."]
+
+
+def _describe_held_out(corpus: Mapping[str, Any]) -> str:
+    files = corpus.get("held_out_files")
+    return f"`{files}`" if files else f"{corpus.get('held_out', 0):.1%}"
 
 
 def _name_path(split: Any) -> str:

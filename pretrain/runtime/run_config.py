@@ -15,6 +15,7 @@ from pretrain.runtime.json_files import read_json, write_json
 
 COMMAND = "command.txt"  # beside config.json: the line that began the run, or resumed it last
 TASK = "task.json"  # beside it in a fine-tuned run: the section `task`, with labels and the like
+DATA = "data.json"  # beside it: how much there was to train on, and to evaluate with
 JOBS = ("seed-*", "fold-*", "seed-*/fold-*")  # folders of runs within a workdir
 # Keys that recipes did not have once, and the values of which what they decide is as it was.
 LATER = {

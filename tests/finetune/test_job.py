@@ -1,10 +1,13 @@
 """A job is built of a recipe that fits its data, or says what is wrong."""
 
+import json
+
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
 from finetune import job as jobs
+from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
 from tests.support import tiny_jobs
 from tests.support.tiny_jobs import ignore, table
@@ -63,6 +66,13 @@ def test_a_label_that_training_has_not_seen_is_named_once(with_splits, tmp_path)
     assert f"not in the loss: 'perhaps' ({tmp_path / 'dev.tsv'}, line 2)" in notes
     outputs = {"logits_BC": np.array([[0.0, 1.0]] * 3)}
     assert job.score("dev", outputs)["accuracy"] == pytest.approx(1 / 3)
+
+
+def test_how_many_examples_there_were_is_saved_with_the_job(with_splits, tmp_path):
+    job = jobs.build_job(with_splits(dev="yes no yes", test="no"), ignore)
+    jobs.save_job(job, tmp_path)
+    counts = json.loads((tmp_path / run_config.DATA).read_text())["examples"]
+    assert counts == {"train": job.train.size, "dev": 3, "test": 1}
 
 
 def test_a_label_beyond_those_listed_by_hand_is_refused(with_splits):

@@ -138,9 +138,11 @@ def test_a_workdir_that_cannot_be_written_is_refused(run):
 @pytest.mark.parametrize("recipe", toys.quickly("clm"))
 def test_a_run_leaves_everything_in_its_workdir(finished, recipe):
     workdir = finished(recipe)
-    there = "checkpoints command.txt config.json curves.png heartbeats lock metrics.jsonl"
+    there = "checkpoints command.txt config.json curves.png data.json heartbeats lock metrics.jsonl"
     there += " tensorboard tokenizer"
     assert sorted(path.name for path in workdir.iterdir()) == there.split()
+    counts = json.loads((workdir / "data.json").read_text())
+    assert 0 < counts["held_out"] < counts["documents"] < counts["words"] <= counts["tokens"]
     assert " -m pretrain.main --config=" in (workdir / "command.txt").read_text()
     assert json.loads((workdir / "config.json").read_text())["optim"]["steps"] == toys.STEPS
     assert (workdir / "curves.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

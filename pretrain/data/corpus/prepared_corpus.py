@@ -59,6 +59,11 @@ class Corpus:
         # It covers all tokens and boundaries, and the tokenizer.
         return self.manifest["fingerprint"]
 
+    def count(self) -> dict[str, int]:
+        """Counts its documents, those held out, its words and tokens."""
+        counts = {name: self.manifest[name] for name in ("documents", "words", "tokens")}
+        return {**counts, "held_out": len(self.splits.get("held_out", ()))}
+
     @functools.cached_property
     def tokenizer(self) -> tokenizers.Tokenizer:
         return registry.load(self.folder / "tokenizer")

@@ -162,7 +162,7 @@ def group_seeds(jobs: Sequence[pathlib.Path]) -> dict[str, list[pathlib.Path]]:
     groups = {}
     for words, names in group_recipes(recipes):
         first = pathlib.Path(names[0]).name
-        label = " ".join(words.values()) or first
+        label = " ".join(f"{key}={value}" for key, value in words.items()) or first
         groups[f"{label}, {len(names)} runs" if len(names) > 1 else first] = [
             pathlib.Path(name) for name in names
         ]

@@ -12,7 +12,6 @@ from pretrain.training.metrics import split_direction
 from pretrain.training.reports import metrics_file
 
 REPEATED = ("seed", "data.fold")  # what differs between repetitions
-MOST_WORDS = 4
 SHOWN = ("init", "random_init")  # in a column of their own
 
 
@@ -41,9 +40,14 @@ class Result(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Results of runs that are repetitions, by the runs' names, and what tells them from others."""
+    """Results of runs that are repetitions.
 
-    difference: str
+    Attributes:
+        words: the values that tell the recipes from others, by dotted name.
+        results: by the runs' names.
+    """
+
+    words: dict[str, str]
     results: dict[str, Result]
 
 
@@ -88,8 +92,8 @@ def group_results(results: Mapping[str, Result | None]) -> list[Group]:
     known = {name: x for name, x in results.items() if x}
     groups = []
     for words, names in group_recipes({name: x.config for name, x in known.items()}):
-        difference = _shorten([word for key, word in words.items() if key not in SHOWN])
-        groups.append(Group(difference, {name: known[name] for name in names}))
+        others = {key: value for key, value in words.items() if key not in SHOWN}
+        groups.append(Group(others, {name: known[name] for name in names}))
     return groups
 
 
@@ -102,7 +106,7 @@ def group_recipes(
         recipes: by any name, each by dotted keys.
 
     Returns:
-        (what tells a group from others, as {"optim.lr": "optim.lr=0.1"}; its names)
+        (what tells a group from others, as {"optim.lr": "0.1"}; its names)
     """
     texts = {
         name: {key: str(value) for key, value in recipe.items() if key not in REPEATED}
@@ -111,17 +115,11 @@ def group_recipes(
     keys = dict.fromkeys(key for recipe in texts.values() for key in recipe)
     # A key that one lacks counts as one with another value.
     differing = [key for key in keys if len({x.get(key, "") for x in texts.values()}) > 1]
-    groups: dict[tuple[str, ...], tuple[dict[str, str], list[str]]] = {}
+    groups: dict[tuple[tuple[str, str], ...], tuple[dict[str, str], list[str]]] = {}
     for name, recipe in texts.items():
-        words = {key: f"{key}={recipe[key]}" for key in differing if key in recipe}
-        groups.setdefault(tuple(words.values()), (words, []))[1].append(name)
+        words = {key: recipe[key] for key in differing if key in recipe}
+        groups.setdefault(tuple(words.items()), (words, []))[1].append(name)
     return list(groups.values())
-
-
-def _shorten(words: list[str]) -> str:
-    """Joins the first few of some words: runs of different recipes differ in dozens of values."""
-    more = len(words) - MOST_WORDS
-    return " ".join([*words[:MOST_WORDS], *[f"and {more} more"] * (more > 0)])
 
 
 def format_score(value: float | None) -> str:

@@ -50,6 +50,24 @@ def test_a_card_says_what_the_folder_of_the_run_does(seeds, tmp_path):
     assert model_card.read_license(tmp_path) == "mit"
 
 
+def test_a_card_says_how_much_there_was_to_train_on(seeds, tmp_path):
+    workdir = seeds[0].workdir
+    counts = dict(documents=240, words=1_900_000, tokens=2_345_678, held_out=12)
+    (workdir / run_config.DATA).write_text(json.dumps(counts))
+    model_card.write_card(seeds[0], tmp_path, FACTS)
+    card = (tmp_path / "README.md").read_text()
+    assert (
+        "It has 2,345,678 tokens, 1,900,000 words, 240 documents; 12 documents are held out.\n"
+    ) in card
+    config = json.loads((workdir / "config.json").read_text())
+    del config["corpus"], config["objective"]
+    run_config.write_config(workdir, config | {"data": {"train": "a.csv"}})
+    (workdir / run_config.DATA).write_text('{"examples": {"train": 1234, "dev": 20}}')
+    model_card.write_card(load_run(workdir), tmp_path, FACTS)
+    card = (tmp_path / "README.md").read_text()
+    assert "train: `a.csv`\nExamples: train 1,234, dev 20\n" in card
+
+
 def test_a_card_claims_nothing_that_is_not_known(seeds, tmp_path):
     model_card.write_card(seeds[1], tmp_path, FACTS._replace(model_type="", kind="npz"))
     card = (tmp_path / "README.md").read_text()
