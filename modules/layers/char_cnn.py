@@ -4,6 +4,7 @@ Kim et al. 2016 (arXiv 1508.06615) as ELMo has it (Peters et al. 2018; bilm-tf's
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ from flax import linen as nn
 from modules.activation_sharding import constrain_sharding
 from modules.kernels.char_max_pool import char_max_pool
 from modules.kernels.dense import dense
+from modules.kernels.distinct_words import compute_once
 from modules.layers import params
 
 C = 261  # bytes 0-255, sentence's begin and end, word's begin and end, padding
@@ -44,28 +46,29 @@ class CharCNN(nn.Module):
             ValueError: no such activation, or words of fewer characters than a filter is wide.
         """
         self._check(chars_W.shape[-1])
-        table_CE = params.param(
-            self,
-            "character_E",
-            params.initializer("uniform", 1),
-            (C, self.E),
-            decay=True,
-            is_table=True,
-            dtype=self.dtype,
-        )
-        kernels = [self._kernel(*filter) for filter in self.filters]
+        weights = self._weights()
         # The first dimension is the batch, over which devices share; the others are one.
         first, *inner, W = chars_W.shape if chars_W.ndim > 1 else (1, *chars_W.shape)
         chars_BPW = constrain_sharding(chars_W.reshape(first, math.prod(inner), W), "BP_")
-        x_BPX = constrain_sharding(char_max_pool(table_CE, kernels, chars_BPW), "BPX")
-        # A bias moves all windows alike, so it may follow the maximum: X numbers, not W X.
-        biases = [
-            params.param(self, f"bias{w}_X", params.zeros, (many,), decay=False, dtype=self.dtype)
-            for w, many in self.filters
-        ]
-        x_BPX = ACTIVATIONS[self.activation](x_BPX + jnp.concatenate(biases))
-        x_BPD = self._project(self._highways(x_BPX))
+        x_BPD = compute_once(self._embed, weights, chars_BPW)
         return x_BPD.reshape(*chars_W.shape[:-1], self.D)
+
+    def _embed(self, weights: dict[str, Any], chars_BPW):
+        """Computes words [B, P, D] from parameters by name, each by itself."""
+        kernels = [weights[f"kernel{w}_EX"] for w, _ in self.filters]
+        x_BPX = char_max_pool(weights["character_E"], kernels, chars_BPW)
+        # A bias moves all windows alike, so it may follow the maximum: X numbers, not W X.
+        biases_X = jnp.concatenate([weights[f"bias{w}_X"] for w, _ in self.filters])
+        x_BPX = ACTIVATIONS[self.activation](constrain_sharding(x_BPX, "BPX") + biases_X)
+        for n in range(self.highways):
+            gate_BPX = dense(x_BPX, weights["carry_XX"][n]) + weights["carry_X"][n]
+            new_BPX = dense(x_BPX, weights["transform_XX"][n]) + weights["transform_X"][n]
+            gate_BPX, new_BPX = jax.nn.sigmoid(gate_BPX), jax.nn.relu(new_BPX)
+            x_BPX = constrain_sharding(gate_BPX * new_BPX + (1 - gate_BPX) * x_BPX, "BPX")
+        # As the original: no matrix where the widths agree.
+        if "projection_XD" not in weights:
+            return x_BPX
+        return dense(x_BPX, weights["projection_XD"]) + weights["projection_D"]
 
     def _check(self, W: int):
         params.check_choice(self, "activation", ACTIVATIONS)
@@ -73,47 +76,38 @@ class CharCNN(nn.Module):
         if widest > W:
             raise ValueError(f"filters={self.filters}: one is {widest} wide, a word is W={W}")
 
-    def _kernel(self, w: int, many: int):
-        init = {
-            # bilm-tf's initial values, which differ by the activation.
-            "relu": params.initializer("uniform", 0.05),
-            "tanh": params.normal(1 / math.sqrt(w * self.E)),
-        }[self.activation]
-        return params.param(
-            self, f"kernel{w}_EX", init, (w, self.E, many), decay=True, dtype=self.dtype
-        )
+    def _weights(self) -> dict[str, jax.Array]:
+        """Makes or reads all parameters, by name, in the compute dtype."""
+        weights: dict[str, jax.Array] = {}
 
-    def _highways(self, x_BPX):
-        X, many = x_BPX.shape[-1], self.highways
-        if not many:
-            return x_BPX
-        init = params.normal(1 / math.sqrt(X))
-        # bilm-tf calls the transform gate "carry".  It begins nearly shut: words pass as they are.
-        closed = nn.initializers.constant(-2.0)
-        carry_XX = params.param(self, "carry_XX", init, (many, X, X), decay=True, dtype=self.dtype)
-        carry_X = params.param(self, "carry_X", closed, (many, X), decay=False, dtype=self.dtype)
-        transform_XX = params.param(
-            self, "transform_XX", init, (many, X, X), decay=True, dtype=self.dtype
-        )
-        transform_X = params.param(
-            self, "transform_X", params.zeros, (many, X), decay=False, dtype=self.dtype
-        )
-        for n in range(many):
-            gate_BPX = jax.nn.sigmoid(dense(x_BPX, carry_XX[n]) + carry_X[n])
-            new_BPX = jax.nn.relu(dense(x_BPX, transform_XX[n]) + transform_X[n])
-            x_BPX = constrain_sharding(gate_BPX * new_BPX + (1 - gate_BPX) * x_BPX, "BPX")
-        return x_BPX
+        def add(name: str, init, *shape: int, decay: bool = True, **facts):
+            value = params.param(self, name, init, shape, decay=decay, dtype=self.dtype, **facts)
+            weights[name] = value
 
-    def _project(self, x_BPX):
-        X = x_BPX.shape[-1]
-        if X == self.D:  # as the original: no matrix where the widths agree
-            return x_BPX
+        X, many = sum(many for _, many in self.filters), self.highways
+        add("character_E", params.initializer("uniform", 1), C, self.E, is_table=True)
+        for w, number in self.filters:
+            init = {
+                # bilm-tf's initial values, which differ by the activation.
+                "relu": params.initializer("uniform", 0.05),
+                "tanh": params.normal(1 / math.sqrt(w * self.E)),
+            }[self.activation]
+            add(f"kernel{w}_EX", init, w, self.E, number)
+        for w, number in self.filters:
+            add(f"bias{w}_X", params.zeros, number, decay=False)
         init = params.normal(1 / math.sqrt(X))
-        w_XD = params.param(self, "projection_XD", init, (X, self.D), decay=True, dtype=self.dtype)
-        bias_D = params.param(
-            self, "projection_D", params.zeros, (self.D,), decay=False, dtype=self.dtype
-        )
-        return dense(x_BPX, w_XD) + bias_D
+        if many:
+            # bilm-tf calls the transform gate "carry".  It begins nearly shut: words pass as they
+            # are.
+            closed = nn.initializers.constant(-2.0)
+            add("carry_XX", init, many, X, X)
+            add("carry_X", closed, many, X, decay=False)
+            add("transform_XX", init, many, X, X)
+            add("transform_X", params.zeros, many, X, decay=False)
+        if X != self.D:
+            add("projection_XD", init, X, self.D)
+            add("projection_D", params.zeros, self.D, decay=False)
+        return weights
 
     def flops(self, W: int) -> float:
         """Counts the FLOPs of the products of one word of W characters, forwards."""
