@@ -6,9 +6,10 @@
 
 Sizes, batches and rates are those of its table 2.1, 300 billion tokens each, on V100 GPUs; the
 batch is full from the first step, where theirs grew over the first 4 to 12 billion.
-Compiled, not run, for TPU v5p: `175b` with --config.mesh.fsdp=128 --config.mesh.tensor=4 takes 74
+Compiled, not run, for TPU v5p: `175b` with --config.mesh.fsdp=128 --config.mesh.tensor=4 takes 34
 GiB on each of 512 chips.  5140, the width of `13b`, divides by few meshes: data=2, fsdp=4, tensor=8
-takes 75 GiB on each of 64 chips for a batch of 512; fsdp=64 would leave every chip all weights.
+takes at most 75 GiB on each of 64 chips for a batch of 512; fsdp=64 would leave every chip all
+weights.
 """
 
 from ml_collections import ConfigDict
