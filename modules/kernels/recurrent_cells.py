@@ -74,11 +74,14 @@ class Cell(NamedTuple):
         G: gates.
         forward: (config, a_BGU, r_BGU, state) -> (out_BU, c_BU or None, residuals).
         backward: (config, residuals, state, dout_BU, dc_BU or None) -> CellGrads.
+        activate: (the sum of both shares) -> [B, G, U], the residuals in one array; None: they
+            are none of this shape.
     """
 
     G: int
     forward: Callable[..., tuple[Any, Any, Any]]
     backward: Callable[..., CellGrads]
+    activate: Callable[[Any], Any] | None = None
 
 
 def _step_lstm(config: CellConfig, a_BGU, r_BGU, state: CellState):
@@ -89,6 +92,11 @@ def _step_lstm(config: CellConfig, a_BGU, r_BGU, state: CellState):
     # As in TensorFlow's LSTMCell: what is read and what is handed on is the clipped cell.
     c_BU = clip(f * state.c_BU + i * j, config.clip_cell)
     return o * jnp.tanh(c_BU), c_BU, (i, j, f, o)
+
+
+def _activate_lstm(z_BGU):
+    is_candidate_GU = jnp.arange(4)[:, None] == 1
+    return jnp.where(is_candidate_GU, jnp.tanh(z_BGU), jax.nn.sigmoid(z_BGU))
 
 
 def _step_lstm_backward(config: CellConfig, residuals, state: CellState, dm_BU, dc_BU) -> CellGrads:
@@ -129,7 +137,7 @@ def _step_rnn_backward(config: CellConfig, h_BU, state: CellState, dh_BU, dc_BU)
 
 
 CELLS = {
-    "lstm": Cell(4, _step_lstm, _step_lstm_backward),
+    "lstm": Cell(4, _step_lstm, _step_lstm_backward, _activate_lstm),
     "gru": Cell(3, _step_gru, _step_gru_backward),
     "rnn": Cell(1, _step_rnn, _step_rnn_backward),
 }

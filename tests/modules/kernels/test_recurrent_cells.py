@@ -26,3 +26,12 @@ def test_a_step_backwards_is_the_gradient_of_the_step(name):
         shared = found.a_BGU if found.r_BGU is None else found.r_BGU
         for ours, theirs in zip((found.a_BGU, shared, found.state), expected, strict=True):
             jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=1e-12), ours, theirs)
+
+
+@pytest.mark.parametrize("name", [name for name, cell in CELLS.items() if cell.activate])
+def test_residuals_in_one_array_are_those_of_the_step(name):
+    a_BGU, r_BGU = np.random.default_rng(1).normal(size=(2, B, CELLS[name].G, U)).astype("f")
+    state = CellState(np.zeros((B, U), "f"), np.ones((B, U), "f"))
+    residuals = CELLS[name].forward(CellConfig(name), a_BGU, r_BGU, state)[2]
+    together_BGU = CELLS[name].activate(a_BGU + r_BGU)
+    np.testing.assert_allclose(together_BGU, np.stack(residuals, 1), rtol=1e-6)

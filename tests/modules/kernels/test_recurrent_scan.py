@@ -3,11 +3,13 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from modules.kernels import dense, recurrent_cells, recurrent_scan
 from modules.kernels.recurrent_cells import CellConfig, CellState, CellWeights
+from tests.support.compiler import quick_jit
 from tests.support.kernel_cases import B, Case, D, L, U, assert_is_reference, forms_of
 
 RNG = np.random.default_rng(0)
@@ -69,3 +71,18 @@ FORMS = [(name, form) for name, case in CASES.items() for form in forms_of(case)
 @pytest.mark.parametrize(("name", "form"), FORMS)
 def test_values_and_gradients_are_the_reference_s(name, form, devices, monkeypatch):
     assert_is_reference(CASES[name], form, devices, monkeypatch)
+
+
+@pytest.mark.parametrize("form", sorted(recurrent_scan.FORMS))
+def test_states_in_bfloat16_are_added_up_in_float32(form):
+    """A hundred times a bit less than bfloat16's last digit comes to a cell of 1."""
+    steps, near = 100, jnp.bfloat16
+    # The gates "in", "forget" and "out" are open.
+    b_ZGU = jnp.broadcast_to(jnp.array([20, 1 / 512, 20, 20.0])[:, None], (1, 4, U))
+    weights = CellWeights(jnp.zeros((1, D, 4, U), near), jnp.zeros((1, U, 4, U), near), b_ZGU)
+    state = CellState(jnp.zeros((1, B, U)), jnp.ones((1, B, U)))
+    scan = functools.partial(recurrent_scan.FORMS[form], CellConfig("lstm"))
+    x_ZLBD = jnp.zeros((1, steps, B, D), near)
+    y_ZLBU, state = quick_jit(scan)(x_ZLBD, weights, state, None, None)
+    assert (y_ZLBU.dtype, state.h_BD.dtype, state.c_BU.dtype) == (near, "float32", "float32")
+    np.testing.assert_allclose(state.c_BU, 1 + steps * np.tanh(1 / 512), rtol=1e-5)

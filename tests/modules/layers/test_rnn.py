@@ -203,7 +203,9 @@ def test_no_step_adds_up_the_gradient_of_a_weight(name):
     assert len(found) >= 4  # forwards and backwards, for either way of taking the directions
     for scan in found:
         first, many = scan.params["num_consts"], scan.params["num_carry"]
-        carried = {x.aval.shape[-2:] for x in scan.invars[first : first + many]}
+        shapes = [x.aval.shape for x in scan.invars[first : first + many]]
+        # Directions in one loop carry what it returns of all positions, too.
+        carried = {shape[-2:] for shape in shapes if shape[1:3] != (L, B)}
         assert carried <= {(B, U), (B, D)}
 
 
