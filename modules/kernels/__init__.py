@@ -2,6 +2,9 @@
 
 import jax.numpy as jnp
 
+# The `jax.named_scope` of a branch that few batches take: what a step takes at least leaves it out.
+RARELY = "rarely"
+
 
 def split_positions(x_BP, chunks: int):
     """Cuts [B, P, ...] to [chunks, B, P / chunks, ...], filled up with zeros."""

@@ -187,7 +187,10 @@ def _add_rows_grad(drows_BwCX, chars_BPW, at_BPX, dy_BPX):
 
 def _convolve(table_CE, kernels, chars_BPW):
     """Returns all answers of each kernel, [B, P, places, X]."""
-    x_RWE = table_CE[chars_BPW].reshape(-1, chars_BPW.shape[-1], table_CE.shape[-1])
+    # A character's gradients, thousands in a batch, are added up in float32 at least.
+    wide_CE = table_CE.astype(jnp.promote_types(table_CE.dtype, jnp.float32))
+    x_RWE = wide_CE[chars_BPW].astype(table_CE.dtype)
+    x_RWE = x_RWE.reshape(-1, chars_BPW.shape[-1], table_CE.shape[-1])
     numbers = ("NWC", "WIO", "NWC")  # words, characters, width: as the arrays lie
     convolve = functools.partial(jax.lax.conv_general_dilated, dimension_numbers=numbers)
     answers = [convolve(x_RWE, kernel, (1,), "VALID") for kernel in kernels]

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from modules.activation_sharding import num_shards
+from modules.kernels import RARELY
 
 LEAST_WORDS = 1024  # of fewer most are different
 FACTORS = (9, 14)  # of room for distinct words, see `list_sizes`
@@ -56,7 +57,7 @@ def compute_once(f: Callable[[Any, jax.Array], jax.Array], weights, chars_BPW):
     # Shapes are known before the batch is: the first that is enough is taken.  What one form keeps
     # for its gradient the others fill with zeros, so the rarer ones compute it again.
     forms: list[Callable] = [*(functools.partial(once, size) for size in sizes), each]
-    forms[1:] = [jax.checkpoint(form) for form in forms[1:]]
+    forms[1:] = [jax.named_scope(RARELY)(jax.checkpoint(form)) for form in forms[1:]]
     x_ND = jax.lax.switch(sum(rank_N[-1] >= size for size in sizes), forms, weights, chars_NW)
     return x_ND.reshape(B, P, -1)
 

@@ -14,6 +14,8 @@ import math
 import re
 from collections.abc import Iterator
 
+from modules.kernels import RARELY
+
 ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^{}]*)\})?")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
 OPCODE = re.compile(r" ([a-z][a-z0-9-]*)\(([^()]*)\)?")
@@ -163,11 +165,15 @@ class Program:
                 yield from self._executions(i.callees("body")[0], body_times)
             elif i.op == "conditional":  # an upper bound: the longest branch may never run
                 branches = i.callees("branch_computations", "true_computation", "false_computation")
-                longest = max(branches, key=lambda name: len(self.computations[name]))
+                usual = [name for name in branches if not self._is_rare(name)]
+                longest = max(usual or branches, key=lambda name: len(self.computations[name]))
                 yield from self._executions(longest, times)
             elif i.op in ("call", "async-start"):  # async-done only waits
                 for callee in i.callees("to_apply", "calls"):
                     yield from self._executions(callee, times)
+
+    def _is_rare(self, name: str) -> bool:
+        return any(RARELY in i.op_name for i in self.computations[name].values())
 
     def data_dependent_loops(self) -> list[str]:
         """Returns the op_name of every loop whose trip count depends on the data."""

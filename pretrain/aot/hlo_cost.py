@@ -128,7 +128,17 @@ def count_bytes_accessed(program: Program, computation: str, i: Instruction) -> 
         return written + min(sum(reads), i.bytes)
     if i.op == "dynamic-update-slice":  # the update is read, and written in place
         return 2.0 * instructions[i.operands[1]].bytes * _in_main_memory(i)
+    if i.op == "scatter":  # rows are read and written in place
+        return 2.0 * _count_rows(instructions, i) * _in_main_memory(i) + sum(reads[len(i.arrays) :])
     return written + sum(reads)
+
+
+def _count_rows(instructions: dict[str, Instruction], scatter: Instruction) -> float:
+    """Counts the bytes of the rows that a scatter updates."""
+    # Its operands are as many arrays as it has results, the ids, and as many updates.
+    return float(
+        sum(instructions[name].bytes for name in scatter.operands[len(scatter.arrays) + 1 :])
+    )
 
 
 def _in_main_memory(i: Instruction) -> bool:
@@ -151,6 +161,8 @@ def _count_bytes_read(program: Program, computation: str, operand: Instruction) 
             total += _count_bytes_read(program, computation, user)
         elif user.op == "dynamic-update-slice" and user.operands[0] == operand.name:
             total += 0.0  # updated in place: what is not overwritten is not read
+        elif user.op == "scatter" and operand.name in user.operands[: len(user.arrays)]:
+            total += _count_rows(program.computations[computation], user)
         elif user.op != "tuple" and user.op not in NO_TRAFFIC:
             return float(operand.bytes)
     return total
@@ -169,6 +181,8 @@ def _count_bytes_written(program: Program, computation: str, i: Instruction, arr
         return _count_bytes_written(program, computation, instructions[i.operands[0]], arrays)
     if i.op == "dynamic-update-slice":
         return float(instructions[i.operands[1]].bytes)
+    if i.op == "scatter" and instructions[i.operands[0]].op == "parameter":
+        return _count_rows(instructions, i)
     if i.op == "fusion":
         (inner,) = i.callees("calls")
         return _count_bytes_written(program, inner, program.roots[inner], arrays)

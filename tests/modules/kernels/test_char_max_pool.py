@@ -70,3 +70,14 @@ CASE = Case(
 def test_values_and_gradients_are_the_reference_s(form, devices, words, monkeypatch):
     monkeypatch.setattr(kernel, "WORDS_PER_CHUNK", dict.fromkeys(kernel.FORMS, words))
     assert_is_reference(CASE, form, devices, monkeypatch)
+
+
+@pytest.mark.parametrize("form", kernel.FORMS)
+def test_a_frequent_character_s_gradients_are_added_up_in_float32(form, monkeypatch):
+    monkeypatch.setattr(kernel, "FORMS", {"default": kernel.FORMS[form]})
+    chars_BPW = np.zeros((1, 4096, 2), np.uint16)
+    weights = jnp.ones((3, 1), jnp.bfloat16), [jnp.ones((1, 1, 1), jnp.bfloat16)]
+    loss = lambda weights: char_max_pool(*weights, chars_BPW).astype(jnp.float32).sum()  # noqa: E731
+    # In bfloat16 a sum of ones would end at 256.
+    table_CE, _ = jax.grad(loss)(weights)
+    np.testing.assert_array_equal(table_CE[:, 0], [4096, 0, 0])

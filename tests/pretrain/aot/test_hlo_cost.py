@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from modules.kernels import RARELY
 from pretrain.aot import hlo, hlo_cost
 from tests.support.hlo_programs import F32, TPU, chain, compile_program, count_total
 
@@ -86,6 +87,15 @@ def test_only_the_longer_branch_of_a_conditional_counts():
     assert flops(either, jax.ShapeDtypeStruct((), bool), F32((8, 8)), F32((8, 8))) == 2 * 2 * 8**3
 
 
+def test_a_branch_that_is_rarely_taken_does_not_count():
+    def either(long, a, b):
+        rare = jax.named_scope(RARELY)(lambda: a @ b @ b)
+        return jax.lax.cond(long, rare, lambda: a @ b)
+
+    # Another size than above: a cache of compiled programs takes no notice of names.
+    assert flops(either, jax.ShapeDtypeStruct((), bool), F32((4, 4)), F32((4, 4))) == 2 * 4**3
+
+
 def test_a_data_dependent_loop_counts_once():
     def loop(a, b):
         return jax.lax.while_loop(lambda x: x.sum() < 10, lambda x: x @ b, a)
@@ -137,6 +147,33 @@ def test_slices_move_the_bytes_of_the_slice(tpu):
     body = tpu.computations["body"]
     for name in ("read", "written"):
         assert hlo_cost.count_bytes_accessed(tpu, "body", body[name]) == row + body["n"].bytes
+
+
+SCATTER = """HloModule rows
+
+%put (table: f32[1000,8], ids: s32[4,1], rows: f32[4,8]) -> f32[1000,8] {
+  %table = f32[1000,8]{1,0} parameter(0)
+  %ids = s32[4,1]{1,0} parameter(1)
+  %rows = f32[4,8]{1,0} parameter(2)
+  ROOT %new = f32[1000,8]{1,0} scatter(%table, %ids, %rows), update_window_dims={1}, to_apply=%sum
+}
+
+ENTRY %main (a: f32[1000,8], b: s32[4,1], c: f32[4,8]) -> f32[1000,8] {
+  %a = f32[1000,8]{1,0} parameter(0)
+  %b = s32[4,1]{1,0} parameter(1)
+  %c = f32[4,8]{1,0} parameter(2)
+  %plain = f32[1000,8]{1,0} scatter(%a, %b, %c), update_window_dims={1}, to_apply=%sum
+  ROOT %fused = f32[1000,8]{1,0} fusion(%plain, %b, %c), kind=kInput, calls=%put
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["plain", "fused"])
+def test_a_scatter_moves_its_rows_and_not_the_table(name):
+    program, ids, rows = hlo.Program(SCATTER), 4 * 4, 4 * 8 * 4
+    instruction = program.computations["main"][name]
+    # What a row was, what is added to it, and what it is.
+    assert hlo_cost.count_bytes_accessed(program, "main", instruction) == ids + 3 * rows
 
 
 def test_collectives_are_no_memory_traffic(tpu):
