@@ -1,4 +1,7 @@
-"""Prepare a corpus:  python -m pretrain.data.prepare --config=configs/xlnet.py"""
+"""Prepare a corpus:  python -m pretrain.data.prepare --config=configs/xlnet.py --processes=8
+
+One process reads the text; --processes tokenise it, to the same bytes however many they are.
+"""
 
 import errno
 import fnmatch
@@ -7,13 +10,14 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pretrain.data import tokenizers
-from pretrain.data.corpus import input_hashes, prepared_corpus, writer
+from pretrain.data.corpus import input_hashes, part_workers, prepared_corpus, writer
 from pretrain.data.corpus import sentences as sentence_lib
 from pretrain.data.corpus import sources as source_lib
 from pretrain.data.corpus.sources import Source
@@ -46,6 +50,7 @@ def prepare(
     tfds_split: str = "train",
     tfds_dir: str = "",
     verify: bool = False,
+    processes: int = 1,
 ) -> prepared_corpus.Corpus:
     """Opens the prepared corpus of these options, and makes it unless `cache` holds it.
 
@@ -61,6 +66,7 @@ def prepare(
             "*.valid.tokens"; of sources that are files.
         cache: the folder of all corpora, each of which has the hash of its inputs in its name.
         verify: see `prepared_corpus.open_corpus`.
+        processes: that tokenise; the corpus is the same, however many.
 
     Raises:
         UserError: something is wrong with these, with the text (by file, line and byte), or with
@@ -95,7 +101,7 @@ def prepare(
     if not folder.exists() or (partial_folder(folder).exists() and os.access(cache, os.W_OK)):
         with lock_build(folder.with_suffix(".lock")):
             if not folder.exists():  # another process may have made it meanwhile
-                make_corpus(folder, texts, tokens, manifest)
+                make_corpus(folder, texts, tokens, manifest, processes)
             # This run's, or one of a process that was killed after the renaming.
             shutil.rmtree(partial_folder(folder), ignore_errors=True)
     return prepared_corpus.open_corpus(folder, held_out if files_N is None else files_N, verify)
@@ -150,7 +156,9 @@ def hash_manifest(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(how, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict) -> None:
+def make_corpus(
+    folder: Path, source: Source, tokens: Mapping[str, Any], manifest: dict, processes: int = 1
+) -> None:
     """Makes the corpus beside `folder`, in parts that survive a kill, then renames it."""
     # Whichever process took the lock prepares: it need not be the first.
     say(f"preparing {folder}{describe_changes(folder.parent, manifest)}", every_process=True)
@@ -159,7 +167,7 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
     try:
         stamps = [input_hashes.stamp_file(path) for path in source.inputs]
         draft = work / "corpus"
-        _fill_draft(work, draft, source, tokens, manifest)
+        _fill_draft(work, draft, source, tokens, manifest, processes)
         # Text that grows under the reader would be cut off at an arbitrary place.
         if stamps != [input_hashes.stamp_file(path) for path in source.inputs]:
             raise UserError("the text changed while it was read: start again when it is complete")
@@ -167,8 +175,8 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
         rename_folder(draft, folder)
     except UserError as error:
         # Another text or other options are another folder, which has no use for these parts; a file
-        # that could not be read may be there again.
-        if not isinstance(error.__cause__, OSError):
+        # that could not be read may be there again, and a process that was ended begins again.
+        if not isinstance(error.__cause__, OSError | BrokenExecutor):
             shutil.rmtree(work, ignore_errors=True)
         raise
     except OSError as error:
@@ -178,13 +186,17 @@ def make_corpus(folder: Path, source: Source, tokens: Mapping[str, Any], manifes
         raise UserError(f"{folder.parent}: no space left; the next run continues there") from error
 
 
-def _fill_draft(work: Path, draft: Path, source: Source, tokens: Mapping, manifest: dict) -> None:
+def _fill_draft(
+    work: Path, draft: Path, source: Source, tokens: Mapping, manifest: dict, processes: int
+) -> None:
     options = manifest["options"]
     # The text is read twice, for the vocabulary and for the tokens, as it may not fit in memory.
     tokenizer = restore_or_learn_tokenizer(work / "tokenizer", read_pieces(source, options), tokens)
     by_input, paragraphs = np.zeros(len(source.inputs), np.int64), options["paragraphs"]
     pieces = read_pieces(source, options, by_input)
-    count = writer.write_parts(work, pieces, tokenizer, paragraphs, source.estimate_mb())
+    with part_workers.open_pool(work / "tokenizer", paragraphs, processes) as pool:
+        total_mb = source.estimate_mb()
+        count = writer.write_parts(work, pieces, tokenizer, paragraphs, total_mb, pool)
     # Joining parts is quick: what a killed run joined is thrown away.
     shutil.rmtree(draft, ignore_errors=True)
     # Nor does a corpus hold the hidden drafts of files that a killed run was writing.
@@ -264,8 +276,8 @@ def _order_by_age(path: Path) -> int:
     return -path.stat().st_mtime_ns
 
 
-def main(config) -> None:
-    corpus = call_section("corpus", prepare, config.corpus)
+def main(config, processes: int = 1) -> None:
+    corpus = call_section("corpus", prepare, config.corpus, processes=processes)
     for name in ("documents", "sentences", "words", "bytes", "tokens"):
         print(f"{name:<11}{corpus.manifest[name]:>15,}")
     print(f"vocabulary {corpus.tokenizer.V:>15,}")
@@ -280,4 +292,5 @@ if __name__ == "__main__":
     from pretrain import cli  # not above: whoever only prepares has flags of its own
 
     flags.declare_key_flag("config")
-    cli.run(main, recipe=["corpus.tokens.name"])
+    PROCESSES = flags.DEFINE_integer("processes", 1, "Processes that tokenise.", 1)
+    cli.run(lambda config: main(config, PROCESSES.value), recipe=["corpus.tokens.name"])

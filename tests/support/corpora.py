@@ -1,7 +1,8 @@
 """Small corpora that the tests of the data layer share, made in moments from invented words.
 
-python -m tests.support.corpora <source> <cache> <n>   prepares in small parts, and kills itself at
-                                                       the n-th change to a file
+python -m tests.support.corpora <source> <cache> <n> <processes>
+
+prepares in small parts, by so many processes, and kills itself at the n-th change to a file.
 """
 
 import hashlib
@@ -105,4 +106,4 @@ def kill_at(change: int) -> None:
 if __name__ == "__main__":
     kill_at(int(sys.argv[3]))
     writer.PART = 3000
-    print(load(sys.argv[1], Path(sys.argv[2])).fingerprint)
+    print(load(sys.argv[1], Path(sys.argv[2]), processes=int(sys.argv[4])).fingerprint)

@@ -6,7 +6,7 @@ import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,17 +19,31 @@ from pretrain.runtime.progress import Progress, say
 PART, BATCH = 1 << 22, 1 << 18  # characters of a file, and of a call of the tokenizer
 
 
+class Pool(Protocol):
+    """Writes parts in other processes, see `part_workers.PartPool`."""
+
+    def write_part(self, path: Path, part: list[Piece], first: bool) -> int:
+        """Has a part written; returns the tokens of those that were finished meanwhile."""
+        ...
+
+    def finish(self) -> int:
+        """Waits until all parts are written; returns the tokens of those that were not."""
+        ...
+
+
 def write_parts(
     work: Path,
     pieces: Iterable[Piece],
     tokenizer: Tokenizer,
     paragraphs: bool,
     total_mb: float = 0.0,
+    pool: Pool | None = None,
 ) -> int:
     """Tokenises into `work`/part-*.npz, and returns their number.
 
     Args:
         total_mb: about so much text there is; 0: it is not known.
+        pool: processes that tokenise; None: this one.
     """
     # In every process that works: the one that prepares a corpus need not be the first.
     progress = Progress("tokenising", total_mb, every_process=True)
@@ -39,13 +53,32 @@ def write_parts(
         mb += sum(len(piece.text) for piece in part) / 1e6
         # Parts that a killed run left are kept, since the text alone decides where they end.
         if not is_whole(part_path(work, number)):
-            arrays = encode_part(part, tokenizer, closing, first=number == 0)
-            tokens += len(arrays["tokens"])
-            save_part(part_path(work, number), arrays)
+            path, first = part_path(work, number), number == 0
+            tokens += (
+                pool.write_part(path, part, first)
+                if pool
+                else write_part(path, part, first, tokenizer, closing)
+            )
         text = f"{mb:,.0f} MB, {tokens:,} tokens, {tokens / progress.seconds:,.0f} tokens/s"
         progress(mb, text)
+    if pool:
+        tokens += pool.finish()
+        text = f"{mb:,.0f} MB, {tokens:,} tokens, {tokens / progress.seconds:,.0f} tokens/s"
     progress.close(text)
     return number + 1
+
+
+def write_part(
+    path: Path,
+    part: list[Piece],
+    first: bool,
+    tokenizer: Tokenizer,
+    closing: dict[int, np.ndarray],
+) -> int:
+    """Tokenises a part into a file, see `encode_part`; returns the number of its tokens."""
+    arrays = encode_part(part, tokenizer, closing, first)
+    save_part(path, arrays)
+    return len(arrays["tokens"])
 
 
 def part_path(work: Path, number: int) -> Path:

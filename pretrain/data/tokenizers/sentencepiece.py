@@ -6,7 +6,6 @@ Follows XLNet's spm_train command, prepro_utils.py and data_utils.py (Yang et al
 import hashlib
 import io
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from pretrain.data.corpus import text_files as text_lib
 from pretrain.data.tokenizers import TRAITS, Offsets, fill_defaults, saved_files
 from pretrain.data.tokenizers.normalization import clean_text, clean_with_origins
 from pretrain.data.tokenizers.offsets import make_offsets
-from pretrain.data.tokenizers.training import check_size
+from pretrain.data.tokenizers.training import check_size, count_threads
 from pretrain.data.tokenizers.unigram_words import find_new_words
 from pretrain.formats import protobuf
 from pretrain.runtime.errors import UserError
@@ -113,7 +112,7 @@ class Tokenizer:
 
     def encode(self, texts: list[str]) -> list[np.ndarray]:
         cleaned = [clean_text(text, self.lower, self.keep_accents) for text in texts]
-        encoded = self._library.encode(cleaned, out_type=int, num_threads=os.cpu_count() or 1)
+        encoded = self._library.encode(cleaned, out_type=int, num_threads=count_threads())
         return [self._split_commas(np.array(ids, np.int32)) for ids in encoded]
 
     def offsets(self, texts: list[str]) -> list[Offsets]:
@@ -121,7 +120,7 @@ class Tokenizer:
         encoded = self._library.encode(
             [whole.text for whole in cleaned],
             out_type="serialized_proto",
-            num_threads=os.cpu_count() or 1,
+            num_threads=count_threads(),
         )
         offsets = []
         for text, whole, message in zip(texts, cleaned, encoded, strict=True):

@@ -52,6 +52,12 @@ class Encoder:
 # --- learning --------------------------------------------------------------------------------
 
 
+def count_threads() -> int:
+    """Counts the threads for a library: as many as the other ones are told to take, or all."""
+    named = os.environ.get("RAYON_NUM_THREADS", "")
+    return int(named) if named.isdecimal() and int(named) else os.cpu_count() or 1
+
+
 def learn_pieces(
     texts: list[str],
     blank: library.Tokenizer,

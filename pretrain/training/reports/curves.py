@@ -17,7 +17,7 @@ AXES = {  # keys of a line of metrics: what they count
     "seconds": "seconds of training",
     "flops": "floating-point operations of the model",
 }
-SAME_GUESS = 0.01  # of entropies: a share by which lines would lie upon one another
+SAME_GUESS = 0.02  # of entropies: a share by which lines would lie upon one another
 
 
 class Curve(NamedTuple):

@@ -46,9 +46,10 @@ def start(*words: str) -> subprocess.Popen:
     )
 
 
-def prepare_until(change: int, source: str, cache: Path) -> subprocess.Popen:
+def prepare_until(change: int, source: str, cache: Path, processes: int = 1) -> subprocess.Popen:
     """Starts a process that kills itself at its n-th change to a file."""
-    return start("-m", "tests.support.corpora", source, str(cache), str(change))
+    words = (source, str(cache), str(change), str(processes))
+    return start("-m", "tests.support.corpora", *words)
 
 
 def record_calls(monkeypatch, name: str) -> list[tuple]:
@@ -194,6 +195,21 @@ def test_a_killed_run_is_continued_to_the_same_bytes(source, corpus, tmp_path, m
     assert len(encoded) == sum(len(paths) - finished for paths, *_ in joined)
     assert not list(tmp_path.glob("*.partial"))
     assert finished > 1 or change != 41
+
+
+def test_several_processes_make_the_same_bytes_also_after_a_kill(
+    source, corpus, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(writer, "PART", 3000)
+    whole = prepare_until(1000, source, tmp_path / "whole", processes=2)
+    killed = prepare_until(41, source, tmp_path / "killed", processes=3)
+    assert whole.communicate()[0].strip() == corpus.fingerprint
+    assert killed.communicate()[0] == ""
+    assert killed.returncode == -signal.SIGKILL
+    for name, processes in (("whole", 1), ("killed", 2)):
+        folder = load(source, tmp_path / name, processes=processes).folder
+        assert hash_files(folder) == hash_files(corpus.folder)
+        assert [path.name for path in folder.parent.glob("*.partial")] == []
 
 
 def test_two_at_once_make_one_corpus(source, corpus, tmp_path):
