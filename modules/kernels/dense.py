@@ -6,35 +6,24 @@ import jax
 import jax.numpy as jnp
 
 
-def reference(x_BLD, w):
+def reference(x_BLD, w_DF):
     """Multiplies [B, L, D] and [D, F], with the gradient of autodiff."""
-    return jnp.einsum("BLD,DF->BLF", x_BLD, w.reshape(x_BLD.shape[-1], -1))
+    return jnp.einsum("BLD,DF->BLF", x_BLD, w_DF)
 
 
 @jax.custom_vjp
-def dense(x_BLD, w):
-    """Multiplies [B, L, D] and [D, F], with the gradient of the weight by `weight_grad`.
-
-    Args:
-        w: [D, F]; or [D, H, K] or [H, K, F], whose heads and width are one dimension.
-    """
-    return reference(x_BLD, w)
-
-
-def _forward(x_BLD, w):
-    # The weight as it came is kept: a loop over layers would save a reshaped one, layer by layer.
-    # `reference`: a policy of what to keep (`REMAT`) sees products, but not through a rule.
-    return reference(x_BLD, w), (x_BLD, w)
+def dense(x_BLD, w_DF):
+    """Multiplies [B, L, D] and [D, F], with the gradient of `w_DF` by `weight_grad`."""
+    return reference(x_BLD, w_DF)
 
 
 def _backward(residuals, dy_BLF):
-    x_BLD, w = residuals
-    w_DF = w.reshape(x_BLD.shape[-1], -1)
-    dx_BLD = jnp.einsum("BLF,DF->BLD", dy_BLF, w_DF)
-    return dx_BLD, weight_grad(x_BLD, dy_BLF).reshape(w.shape)
+    x_BLD, w_DF = residuals
+    return jnp.einsum("BLF,DF->BLD", dy_BLF, w_DF), weight_grad(x_BLD, dy_BLF)
 
 
-dense.defvjp(_forward, _backward)
+# `reference` within: a policy of what to keep (`REMAT`) sees products, but not through a rule.
+dense.defvjp(lambda x_BLD, w_DF: (reference(x_BLD, w_DF), (x_BLD, w_DF)), _backward)
 
 
 def weight_grad(x_BLD, dy):

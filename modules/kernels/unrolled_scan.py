@@ -30,16 +30,10 @@ def scan_layers(step, x, inputs, N: int, *, unroll: int = 0, remat: str = "none"
         unroll: layers per iteration; 0: what suits the platform.
         remat: a key of `layer_stack.REMAT`.
     """
-    if is_loop(N, unroll, remat):
+    # A loop over layers that are computed again stacks little, and surely holds one at a time.
+    if unroll or remat != "none" or N > MAX_UNROLLED:
         return jax.lax.scan(step, x, inputs, N, unroll=unroll or 1)
-    return unroll_steps(step, x, inputs, N)
-
-
-def is_loop(N: int, unroll: int = 0, remat: str = "none") -> bool:
-    """Checks whether `scan_layers` makes a loop of N layers."""
-    # One over layers that are computed again stacks little, and surely holds one at a time.
-    is_small = not unroll and remat == "none" and N <= MAX_UNROLLED
-    return not is_small or choose_form(FORMS) is reference
+    return choose_form(FORMS)(step, x, inputs, N)
 
 
 def scan_numbers(step, x, inputs, N: int):

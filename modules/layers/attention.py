@@ -83,7 +83,8 @@ class Attention(nn.Module):
             b_HK = params.param(
                 self, f"b{letter}_HK", params.zeros, (H, K), decay=False, dtype=self.dtype
             )
-            out_BLF = dense(x_BLD, w_DHK)
+            # As two dimensions: `dense` computes the weight's gradient by one large product.
+            out_BLF = dense(x_BLD, w_DHK.reshape(D, H * K))
             return constrain_sharding(out_BLF.reshape(*x_BLD.shape[:2], H, K) + b_HK, "BLHK")
 
         q_BLHK, k_BJHK, v_BJHK = project(x_BLD, "q"), project(y_BJD, "k"), project(y_BJD, "v")
@@ -97,8 +98,9 @@ class Attention(nn.Module):
             self, "wo_HKD", self.output_init, (H, K, D), decay=True, dtype=self.dtype
         )
         bo_D = params.param(self, "bo_D", params.zeros, (D,), decay=False, dtype=self.dtype)
+        # As above: heads and their width are one dimension of the product.
         o_BLF = o_BLHK.reshape(*x_BLD.shape[:2], H * K)
-        return dense(o_BLF, wo_HKD) + bo_D, cache
+        return dense(o_BLF, wo_HKD.reshape(H * K, D)) + bo_D, cache
 
 
 class Block(nn.Module):

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.kernels import attention
@@ -13,10 +12,8 @@ from modules.layers.params import (
     ACTIVATIONS,
     DTYPES,
     INITIALIZERS,
-    recording,
     recording_within,
     set_depths,
-    shard_param,
 )
 
 
@@ -50,54 +47,6 @@ def split_layers(tree, sizes: tuple[int, ...]) -> list:
     leaves, structure = jax.tree.flatten(tree)
     pieces = zip(*(jax.lax.split(x, sizes) for x in leaves), strict=True)
     return [jax.tree.unflatten(structure, piece) for piece in pieces]
-
-
-def cast_layers(layers, block: nn.Module, *example: Any, **kwargs: Any):
-    """Casts what the layers compute in a narrower dtype: a tree like theirs; None: it is as stored.
-
-    Cast in a loop over the layers, each layer's would be saved for the backward pass, and read
-    from there; from before the loop it is read where it is.
-
-    Args:
-        block, example, kwargs: as `init_layer_stack`.
-    """
-    with recording() as record:
-        jax.eval_shape(lambda: block.init(jax.random.key(0), *example, **kwargs))
-
-    def cast(path, w):
-        dtype = record.dtypes.get(tuple(key.key for key in path), "float32")
-        narrow = shard_param(path[-1].key, jax.lax.stop_gradient(w)).astype(dtype)
-        return None if dtype == "float32" else narrow
-
-    return jax.tree_util.tree_map_with_path(cast, layers)
-
-
-def use_casts(weights, casts):
-    """Returns a layer's weights, those that are cast in their place: the gradient is the former's.
-
-    Args:
-        casts: of `cast_layers`, a layer's part; None: nothing is cast.
-    """
-    if casts is None:
-        return weights
-
-    def use(path, w, narrow):
-        return w if narrow is None else _take_cast(path[-1].key, w, narrow)
-
-    return jax.tree_util.tree_map_with_path(use, weights, casts)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _take_cast(name: str, w, narrow):
-    return narrow
-
-
-def _take_cast_backward(name: str, _, grad):
-    # As that of a cast: in float32 before the devices add up, and each keeps its shard.
-    return shard_param(name, grad.astype(jnp.float32)), None
-
-
-_take_cast.defvjp(lambda _, w, narrow: (narrow, None), _take_cast_backward)
 
 
 # By name, what the backward pass of a layer computes again in place of keeping it.

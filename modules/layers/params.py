@@ -129,14 +129,9 @@ def param(
             record.tables.add(record.path_of(module, name))
         if by_rows:
             record.by_rows.add(record.path_of(module, name))
-        if dtype is not None:
-            record.dtypes[record.path_of(module, name)] = dtype
     if depth is not None:
         set_depths(module, **{name: depth})
-    # One that is cast already was so before a loop over layers, see `layer_stack.cast_layers`.
-    if dtype is None or value.dtype == jnp.dtype(dtype) != jnp.float32:
-        return value
-    return shard_param(name, value).astype(dtype)
+    return value if dtype is None else shard_param(name, value).astype(dtype)
 
 
 STATISTICS = "statistics"  # the collection of what `record_statistics` leaves for the training step
@@ -196,7 +191,6 @@ class Record:
     tables: set[Path] = dataclasses.field(default_factory=set)
     by_rows: set[Path] = dataclasses.field(default_factory=set)
     tasks: dict[Path, str] = dataclasses.field(default_factory=dict)
-    dtypes: dict[Path, str] = dataclasses.field(default_factory=dict)  # computed in, if cast
     root: Path = ()
 
     def path_of(self, module: nn.Module, *names: str) -> Path:

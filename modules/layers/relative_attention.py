@@ -172,12 +172,13 @@ class Attention(nn.Module):
         dropout = self.drop.make_key(train=train)
         o_BLHK = attend(q_BLHK, k_BJHK, v_BJHK, view, relative, dropout, self.form)
         o_BLF = constrain_sharding(o_BLHK, "BLHK").reshape(*o_BLHK.shape[:2], -1)
-        return dense(o_BLF, self.wo_HKD)
+        return dense(o_BLF, self.wo_HKD.reshape(-1, self.D))
 
 
 def project(x_BLD, w_DHK):
     """Projects states for every head: [B, L, H, K]."""
-    return dense(x_BLD, w_DHK).reshape(*x_BLD.shape[:2], *w_DHK.shape[1:])
+    # As two dimensions: `dense` computes the weight's gradient by one large product.
+    return dense(x_BLD, w_DHK.reshape(len(w_DHK), -1)).reshape(*x_BLD.shape[:2], *w_DHK.shape[1:])
 
 
 class Block(nn.Module):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from modules.activation_sharding import gather_positions
-from modules.kernels.unrolled_scan import is_loop, scan_layers
+from modules.kernels.unrolled_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.attention import Block, KVCache
 from modules.layers.norm import Norm
@@ -43,8 +43,9 @@ class TransformerStack(nn.Module):
     def setup(self):
         if self.norm == "pre":
             self.final_norm = Norm(self.epsilon)
+        example = jnp.zeros((1, 1, self.D), self.dtype), make_view(Mask(), 1)
         self.layers = layer_stack.init_layer_stack(
-            self, "layers", self._block(), self.N, *self._example(), train=False
+            self, "layers", self._block(), self.N, *example, train=False
         )
 
     def __call__(self, x_BLD, mask: Mask, slots_BP, *, train: bool, every: bool = False):
@@ -127,23 +128,16 @@ class TransformerStack(nn.Module):
         # A key for each: layers of a scan share their program, and would share their draws.
         rngs = jax.random.split(self.make_rng("dropout"), self.N) if train else None
         # GPT-3's layers are dense and banded by turns, the lowest dense.
-        return self.layers, self._casts(train), jnp.arange(self.N) % 2 == 1, rngs
-
-    def _casts(self, train: bool):
-        # Where layers are computed again nothing of theirs is saved, and their casts neither.
-        is_saved = train and self.remat == "none" and is_loop(self.N, self.unroll)
-        if self.dtype == "float32" or not is_saved:
-            return None
-        return layer_stack.cast_layers(self.layers, self._block(), *self._example(), train=False)
+        return self.layers, jnp.arange(self.N) % 2 == 1, rngs
 
     def _layer(self, view: AttentionView, train: bool, slots_BP=None, cache=None):
         """Returns a function of states and of a layer's `_stack_inputs`; see `Block`."""
         block = self._block()
 
         def apply(x_BLD, inputs):
-            weights, casts, is_banded, rng = inputs
+            weights, is_banded, rng = inputs
             x_BLD, new = block.apply(
-                {"params": layer_stack.use_casts(weights, casts)},
+                {"params": weights},
                 x_BLD,
                 view.restrict_to_band(is_banded),
                 slots_BP,
@@ -154,10 +148,6 @@ class TransformerStack(nn.Module):
             return x_BLD if cache is None else (x_BLD, new)
 
         return apply
-
-    def _example(self):
-        """Returns the smallest arguments of a block, to make its parameters with."""
-        return jnp.zeros((1, 1, self.D), self.dtype), make_view(Mask(), 1)
 
     def _block(self) -> Block:
         # 2 N terms are added to the residual stream; so scaled, their sum varies as one (GPT-2).

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.kernels.unrolled_scan import is_loop, scan_layers
+from modules.kernels.unrolled_scan import scan_layers
 from modules.layers import layer_stack
 from modules.layers.relative_attention import Biases, Block, Distances
 from modules.layers.segment_memory import update_memory
@@ -77,11 +77,11 @@ class TwoStreamStack(nn.Module):
             apply = layer_stack.REMAT[self.remat](functools.partial(layer, views))
             content_BLD = streams[0] if every else None
             return apply(streams, inputs), (
-                update_memory(inputs[2], streams[0], reuse_len),
+                update_memory(inputs[1], streams[0], reuse_len),
                 content_BLD,
             )
 
-        inputs = (self.layers, self._casts(train), memory_NBMD, rngs)
+        inputs = (self.layers, memory_NBMD, rngs)
         below, top = layer_stack.split_layers(inputs, (self.N - 1, 1))
         top = jax.tree.map(lambda x: x[0], top)
         streams, (below_NBMD, h_NBLD) = scan_layers(
@@ -89,7 +89,7 @@ class TwoStreamStack(nn.Module):
         )
         content_BLD = streams[0]
         if memory_NBMD is not None:
-            top_1BMD = update_memory(top[2], content_BLD, reuse_len)[None]
+            top_1BMD = update_memory(top[1], content_BLD, reuse_len)[None]
             memory_NBMD = jnp.concatenate([below_NBMD, top_1BMD])
         h_NBLD = jnp.concatenate([h_NBLD, content_BLD[None]]) if every else None
         # Nobody reads the content after the last layer where there are queries, nor what is
@@ -107,24 +107,16 @@ class TwoStreamStack(nn.Module):
         no_grad_of_memory = self.N * 4 * D * A * M
         return B * (3 * (queries + keys + distances) - no_grad_of_memory)
 
-    def _casts(self, train: bool):
-        # Where layers are computed again nothing of theirs is saved, and their casts neither.
-        is_saved = train and self.remat == "none" and is_loop(self.N, self.unroll)
-        if self.dtype == "float32" or not is_saved:
-            return None
-        example = self._block_example()
-        return layer_stack.cast_layers(self.layers, self._block(), *example, train=False)
-
     def _layer(self, distances: Distances, train: bool):
         """Returns a function of views, streams and what a layer has for itself; see `Block`."""
         shared_biases = None if self.untie_r else self.biases()
         block = self._block()
 
         def apply(views, streams, inputs, content_BLD=None):
-            weights, casts, memory_BMD, rng = inputs
+            weights, memory_BMD, rng = inputs
             content_BLD = streams[0] if content_BLD is None else content_BLD
             return block.apply(
-                {"params": layer_stack.use_casts(weights, casts)},
+                {"params": weights},
                 content_BLD,
                 streams,
                 views,

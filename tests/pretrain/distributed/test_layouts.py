@@ -19,7 +19,6 @@ from pretrain.distributed.sharding import AXES, Layout, make_mesh
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps, make_blank
 from tests.support import tiny_runs as toys
-from tests.support.compiler import quick_jit
 from tests.support.jaxpr import programs_in
 from tests.support.presets import presets
 from tests.support.slices import compile_step, make_slice
@@ -253,27 +252,6 @@ def test_in_bfloat16_little_of_a_layer_is_kept_in_float32(recipe):
     activations = [x for x in kept if x.shape[:2] == every]
     assert len(activations) >= 8
     assert not [x.shape for x in activations if x.dtype == jnp.float32]
-
-
-@DEEPLY
-def test_a_loop_keeps_no_weights_and_a_cast_before_it_changes_no_gradient(recipe, monkeypatch):
-    def compute():
-        loss, steps = objective_of(recipe, dtype="bfloat16", F=40)
-        params = steps.init().params
-        layers = jax.tree.leaves(steps.like.params["backbone"]["layers"])
-        weights = {x.shape[1:] for x in layers if math.prod(x.shape[1:]) >= 16 * 16}
-        program = jax.make_jaxpr(jax.grad(loss))(params)
-        eqns = [eqn for sub in programs_in(program.jaxpr) for eqn in sub.eqns]
-        results = [x.aval for eqn in eqns if eqn.primitive.name == "scan" for x in eqn.outvars]
-        saved = [x.shape[1:] for x in results if x.dtype == jnp.bfloat16]
-        return weights & {*saved}, quick_jit(jax.value_and_grad(loss))(params)
-
-    copies, found = compute()
-    assert not copies
-    monkeypatch.setattr(layer_stack, "cast_layers", lambda *_, **__: None)
-    copies, expected = compute()
-    assert len(copies) >= 4
-    toys.assert_same(found, expected)
 
 
 # --- the published sizes ---------------------------------------------------------------------
