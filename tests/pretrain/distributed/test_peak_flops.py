@@ -14,6 +14,12 @@ from pretrain.distributed import peak_flops
         ("TPU v5 lite", 2 * 197e12),
         ("TPU v5p", 2 * 459e12),
         ("NVIDIA H200", 2 * 989e12),
+        ("NVIDIA H100 80GB HBM3", 2 * 989e12),
+        ("NVIDIA H100 PCIe", 2 * 756e12),
+        ("NVIDIA A100-SXM4-40GB", 2 * 312e12),
+        ("NVIDIA A10G", 2 * 70e12),
+        ("NVIDIA GeForce RTX 4090", 2 * 165.2e12),
+        ("Tesla T4", 2 * 65e12),
         ("cpu", None),
     ],
 )
