@@ -174,9 +174,10 @@ def _describe_data(run: Run) -> list[str]:
         return lines
     named = {name: data[name] for name in ("train", "dev", "test") if data.get(name)}
     splits = [f"{name}: `{_name_path(split)}`" for name, split in named.items()]
-    lines = [", ".join(splits)] if splits else []
+    lines = [f"Files: {', '.join(splits)}."] if splits else []
     if examples := counts.get("examples"):
-        lines += [f"Examples: {', '.join(f'{name} {count:,}' for name, count in examples.items())}"]
+        sizes = ", ".join(f"{name} {count:,}" for name, count in examples.items())
+        lines += [f"Examples: {sizes}."]
     return lines or ["None here: the weights were imported."]
 
 

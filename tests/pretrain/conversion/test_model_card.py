@@ -65,7 +65,7 @@ def test_a_card_says_how_much_there_was_to_train_on(seeds, tmp_path):
     (workdir / run_config.DATA).write_text('{"examples": {"train": 1234, "dev": 20}}')
     model_card.write_card(load_run(workdir), tmp_path, FACTS)
     card = (tmp_path / "README.md").read_text()
-    assert "train: `a.csv`\nExamples: train 1,234, dev 20\n" in card
+    assert "Files: train: `a.csv`.\nExamples: train 1,234, dev 20.\n" in card
 
 
 def test_a_card_claims_nothing_that_is_not_known(seeds, tmp_path):
