@@ -176,8 +176,8 @@ def _describe_data(run: Run) -> list[str]:
     splits = [f"{name}: `{_name_path(split)}`" for name, split in named.items()]
     lines = [f"Files: {', '.join(splits)}."] if splits else []
     if examples := counts.get("examples"):
-        sizes = ", ".join(f"{name} {count:,}" for name, count in examples.items())
-        lines += [f"Examples: {sizes}."]
+        listed = ", ".join(f"{name} {count:,}" for name, count in examples.items())
+        lines += [f"Examples: {listed}."]
     return lines or ["None here: the weights were imported."]
 
 
