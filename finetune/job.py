@@ -131,8 +131,8 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
         for note in dict.fromkeys(parts[name].data.notes):
             name_lines(name, say)(note)
     start = start._replace(heads=find_heads(pretrained, parts))
-    if config.get("mixture", {}).get("only"):
-        config.train.means = narrow_means(config.train.get("means", {}), parts)
+    if config.get("mixture", {}).get("only") and "means" in config.train:
+        config.train.means = narrow_means(config.train.means, parts)
     job = Job(start, parts, *combine(config, backbone, sections, parts))
     if not config.optim.get("steps"):
         config.optim.steps = math.ceil(job.train.size * config.epochs / config.batches.B)

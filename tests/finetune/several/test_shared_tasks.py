@@ -117,6 +117,14 @@ def test_one_task_goes_on_from_the_shared_run_with_its_head(trained, table):
         np.testing.assert_array_equal(x, shared[name])
 
 
+def test_one_task_of_a_recipe_without_means_is_trained_alone(run, table):
+    config = several(table, run("mlm").workdir, **{"mixture.only": "number"})
+    del config.train.means
+    config.train.best = ""
+    job = jobs.build_job(config.lock(), ignore)
+    assert tuple(job.parts) == ("number",)
+
+
 def test_a_task_of_a_run_is_predicted_by_its_name(trained, table, tmp_path):
     folder, config = trained
     with one_device(), flagsaver.flagsaver():
