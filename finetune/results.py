@@ -3,7 +3,7 @@
 A run's line is of the evaluation that counts; a folder with a run for each seed or fold has a line
 for each.  Runs whose recipes differ in nothing but the seed or the fold have a line of their
 means and deviations, too, and what tells the others apart stands beside each.  The table is as wide
-as the terminal; --csv and --json have all numbers, and all that recipes differ in.
+as the terminal; --print=csv and --print=json have all numbers, and all that recipes differ in.
 """
 
 import shutil
@@ -17,8 +17,7 @@ from pretrain.runtime.errors import UsageError
 from pretrain.training.reports import result_table
 from pretrain.training.reports.results import Result, list_jobs, read_result
 
-CSV = flags.DEFINE_bool("csv", False, "Print all numbers as CSV.")
-JSON = flags.DEFINE_bool("json", False, "Print all numbers as JSON.")
+PRINT = flags.DEFINE_enum("print", "table", ["table", "csv", "json"], "What is printed.")
 NARROWEST = 80  # characters of a terminal
 
 
@@ -34,12 +33,10 @@ def read_results(workdirs: Sequence[Path]) -> dict[str, Result | None]:
 def main(words: list[str]) -> None:
     if not words:
         raise UsageError("name the runs: python -m finetune.results runs/a runs/b")
-    if CSV.value and JSON.value:
-        raise UsageError("--csv and --json: take one of them")
     results = read_results([Path(name) for name in words])
-    if CSV.value:
+    if PRINT.value == "csv":
         print(result_table.format_csv(results))
-    elif JSON.value:
+    elif PRINT.value == "json":
         print(result_table.format_json(results))
     else:
         columns = shutil.get_terminal_size((result_table.WIDTH, 0)).columns

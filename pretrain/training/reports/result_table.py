@@ -57,7 +57,7 @@ def format_table(results: Mapping[str, Result | None], width: int = WIDTH) -> st
         lines.append("  ".join([*map(str.ljust, row, widths), end]).rstrip())
         lines += [below[number]] if number in below else []
     if hidden := [name for name in list_metrics(results) if name not in shown]:
-        more = f"not shown, in --csv and --json: {', '.join(hidden)}"
+        more = f"not shown, in --print=csv or json: {', '.join(hidden)}"
         lines += ["", *textwrap.wrap(more, width, break_on_hyphens=False)]
     return "\n".join(lines)
 

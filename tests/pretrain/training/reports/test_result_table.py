@@ -44,7 +44,8 @@ def test_numbers_without_room_are_named_below():
     lines = result_table.format_table({"runs/mlm": wide()}, 80).splitlines()
     shown = lines[0].split()[4:]
     assert "held_out/loss" in shown
-    hidden = " ".join(lines[lines.index("") + 1 :]).removeprefix("not shown, in --csv and --json: ")
+    below = " ".join(lines[lines.index("") + 1 :])
+    hidden = below.removeprefix("not shown, in --print=csv or json: ")
     assert sorted([*shown, *hidden.split(", ")]) == sorted([*MANY, *wide().values][4:])
 
 
