@@ -271,10 +271,7 @@ def find_task(workdir: Path, name: str) -> tuple[str, dict[str, Any]]:
 
 
 def save_job(job: Job, workdir: Path) -> None:
-    """Saves the tokenizer and the tasks beside the recipe: with the weights they are a run.
-
-    Beside them stands how many examples there were.
-    """
+    """Saves tokenizer, tasks and numbers of examples: with recipe and weights they are a run."""
     job.start.tokenizer.save(workdir / "tokenizer")
     sections = {name: part.section | part.data.to_config() for name, part in job.parts.items()}
     write_json(workdir / TASK, sections.get("", {"tasks": sections}))

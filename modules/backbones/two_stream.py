@@ -145,18 +145,16 @@ class Backbone(nn.Module):
         """Computes what every layer makes of the content, without dropout: [N + 1, B, L, D]."""
         refuse_arguments("a reader of whole rows", memory=memory)
         B, L = tokens_BL.shape
-        views, last = make_views(mask, _pad_segments(segments_BL, B, L, 0), L, None)
+        views = make_views(mask, _pad_segments(segments_BL, B, L, 0), L, None)
         distances = self._embed_distances(B, L, 0, None, train=False)
         x_BLD = embed_tokens(self, self.token_VD, tokens_BL, self.dtype)
-        rows = [x_BLD], views, last, None, distances
-        h_BLD, _, h_NBLD = self.stack(*rows, train=False, every=True)
+        h_BLD, _, h_NBLD = self.stack([x_BLD], *views, None, distances, train=False, every=True)
         # The first is the tokens' embedding; the last is what a call gives.
         return Output(jnp.concatenate([h_NBLD, h_BLD[None]]))
 
     def initial_memory(self, B: int) -> Memory | None:
         """Returns zeros, which the released code attends to in its first window; None if M = 0."""
-        shape = (self.N, B, self.M, self.D)
-        return Memory(jnp.zeros(shape, self.dtype)) if self.M else None
+        return Memory(jnp.zeros((self.N, B, self.M, self.D), self.dtype)) if self.M else None
 
     def table(self):
         return self.token_VD

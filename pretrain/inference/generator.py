@@ -174,12 +174,7 @@ class Writer:
             UserError: a prompt and the tokens do not fit into the model, a number is out of its
                 range, there is an empty stop, or an empty prompt and nothing before it.
         """
-        if tokens < 1:
-            raise UserError(f"tokens={tokens}: is how many a text may have, at least 1")
-        if not all(stops):
-            raise UserError(f"stops={list(stops)}: one is empty, before which any text would end")
-        if not 0 <= seed < 1 << 31:
-            raise UserError(f"seed={seed}: is a whole number from 0 to {(1 << 31) - 1}")
+        _check_request(tokens, stops, seed)
         if not prompts:
             return iter(())
         encoded = [ids.tolist() for ids in self.run.tokenizer.encode(list(prompts))]
@@ -309,3 +304,12 @@ def _read(
     length_B = length_B + new_B
     next_B = sampler(logits_BV, jax.random.key(seed), length_B)
     return Read(next_B[:, None], cache, length_B)
+
+
+def _check_request(tokens: int, stops: Sequence[str], seed: int) -> None:
+    if tokens < 1:
+        raise UserError(f"tokens={tokens}: is how many a text may have, at least 1")
+    if not all(stops):
+        raise UserError(f"stops={list(stops)}: one is empty, before which any text would end")
+    if not 0 <= seed < 1 << 31:
+        raise UserError(f"seed={seed}: is a whole number from 0 to {(1 << 31) - 1}")

@@ -84,11 +84,10 @@ class Steps:
         infos = record.infos(shapes.params)
         is_entrywise = isinstance(tx, row_updates.EntrywiseTransformation)
         tx = optimizer.with_infos(tx, infos)
+        if is_entrywise and shapes.average is None and layout.num_shards("V") == 1:
+            sum_parts = functools.partial(sum_parts, tables=row_updates.list_tables(infos))
         options: dict[str, Any] = dict(parts=parts, average=average, sum_parts=sum_parts)
         options |= {"measure": norms(infos)} if norms else {}
-        if is_entrywise and shapes.average is None and layout.num_shards("V") == 1:
-            tables = row_updates.list_tables(infos)
-            options["sum_parts"] = functools.partial(sum_parts, tables=tables)
         shardings = layout.make_shardings(shapes)
         self.like = layout.add_shardings(shapes)
         # Made in their shards: the whole state need not fit on one device.

@@ -61,7 +61,7 @@ class Rows:
         # An id that is of no row has gradient 0: whatever is read there stays as it is.
         return x if self.ids_R is None else x.at[self.ids_R].get(mode="clip")
 
-    def put(self, x, rows):
+    def write(self, x, rows):
         if self.ids_R is None:
             return rows
         return x.at[self.ids_R].set(rows, mode="drop", unique_indices=True)
@@ -107,11 +107,11 @@ def grad_by_rows(loss: Callable, paths: Collection[Path], parts: int):
 
         (rest, changes), (ids, *aux) = compute((rest, zeros))
         ids = flatten_dict(dict(ids))
-        found = {
+        row_grads = {
             path: [_join(ids[path], 0), _join(values, tables[path].ndim - 1)]
             for path, values in changes.items()
         }
-        return unflatten_dict(rest), found, aux
+        return unflatten_dict(rest), row_grads, aux
 
     return differentiate
 
@@ -134,10 +134,10 @@ def find_reads(loss: Callable, params, paths: Collection[Path], parts: int, *arg
         if id(x) in uses
     }
     return {
-        path: found
-        for path, found in flatten_dict(dict(ids)).items()
+        path: shapes
+        for path, shapes in flatten_dict(dict(ids)).items()
         if path not in whole
-        and parts * sum(math.prod(x.shape) for x in found) <= SHARE * len(tables[path])
+        and parts * sum(math.prod(x.shape) for x in shapes) <= SHARE * len(tables[path])
     }
 
 
@@ -200,7 +200,7 @@ def put_rows(tx, rows, old: tuple[Any, Any], new: tuple[Any, Any]) -> tuple[Any,
     if not _has_rows(rows):
         return new
     places = rows, _rows_of_state(tx, rows, old[1])
-    return jax.tree.map(Rows.put, places, old, new)
+    return jax.tree.map(Rows.write, places, old, new)
 
 
 def _has_rows(rows) -> bool:
