@@ -10,7 +10,7 @@ import pathlib
 import shlex
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pretrain.runtime.addresses import remove_credentials
@@ -61,7 +61,7 @@ def lock_workdir(workdir: PathLike) -> Iterator[None]:
     absent = [x for x in (path, *path.parents) if not os.path.lexists(x)]
     check_writable(workdir)
     try:
-        lock = _open_locked(path)
+        lock = _open_lock(path, PRIVATE, _lock_or_refuse)
         with _close_on_error(lock):
             if os.fstat(lock).st_size:
                 gone = _read_owner(lock)
@@ -105,7 +105,8 @@ def lock_build(path: PathLike) -> Iterator[None]:
     """
     path = pathlib.Path(path)
     try:
-        lock = _wait_for_lock(path)
+        # Users who share a cache wait for one another.
+        lock = _open_lock(path, 0o666, _lock_or_wait)
         with _close_on_error(lock):
             _write_owner(lock)
     except OSError as error:
@@ -119,36 +120,13 @@ def lock_build(path: PathLike) -> Iterator[None]:
                     path.unlink()
 
 
-def _wait_for_lock(path: pathlib.Path) -> int:
+def _open_lock(path: pathlib.Path, mode: int, acquire: Callable[[int, pathlib.Path], None]) -> int:
+    """Opens a lock file and locks it by `acquire`, which raises or waits if another has it."""
     while True:
-        lock = _open_lock(path, 0o666)  # users who share a cache wait for one another
+        # A link could lead to a file of the user's that is no lock, and would be emptied.
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
         with _close_on_error(lock):
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                owner = _read_owner(lock)
-                say(f"waiting for {owner}, which does the same: {path.stem}", every_process=True)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-        if os.fstat(lock).st_nlink:
-            return lock
-        os.close(lock)  # its holder has removed it meanwhile: the next one has another file
-
-
-def _open_lock(path: pathlib.Path, mode: int) -> int:
-    # A link could lead to a file of the user's that is no lock, and would be emptied.
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, mode)
-
-
-def _open_locked(path: pathlib.Path) -> int:
-    """Opens the lock file of a folder, and locks it.
-
-    Raises:
-        UserError: another process holds it.
-    """
-    while True:
-        lock = _open_lock(path, PRIVATE)
-        with _close_on_error(lock):
-            _lock_or_refuse(lock, path)
+            acquire(lock, path)
         if os.fstat(lock).st_nlink:
             return lock
         os.close(lock)  # its holder has removed it meanwhile: the next one has another file
@@ -187,6 +165,15 @@ def _lock_or_refuse(lock: int, path: pathlib.Path) -> None:
     except BlockingIOError:
         advice = "wait for that run, stop it, or choose another workdir"
         raise UserError(f"{path.parent} is in use by {_read_owner(lock)}; {advice}") from None
+
+
+def _lock_or_wait(lock: int, path: pathlib.Path) -> None:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = _read_owner(lock)
+        say(f"waiting for {owner}, which does the same: {path.stem}", every_process=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def _write_owner(lock: int) -> None:
