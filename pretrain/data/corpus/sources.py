@@ -25,24 +25,28 @@ class Source:
     Attributes:
         name: the start of the name of the corpus.
         inputs: its files.
-        read: yields its documents.
+        read_all: yields its documents, which are not by file; None: they are.
         has_links: whether links to other inputs were left out.
         read_file: yields the documents of one input; None: documents are not by file.
     """
 
     name: str
     inputs: list[Path]
-    read: Callable[[], Iterator[Document]]
+    read_all: Callable[[], Iterator[Document]] | None = None
     has_links: bool = False
     read_file: Callable[[Path], Iterable[Document]] | None = None
 
+    def read(self) -> Iterator[Document]:
+        """Yields its documents."""
+        return (document for _, document in self.read_inputs())
+
     def read_inputs(self) -> Iterator[tuple[int, Document]]:
         """Yields its documents, with the number of the input that each is of; -1: of none."""
-        if self.read_file is None:
-            yield from ((-1, document) for document in self.read())
-            return
-        for number, path in enumerate(self.inputs):
-            yield from ((number, document) for document in self.read_file(path))
+        if self.read_all:
+            yield from ((-1, document) for document in self.read_all())
+        elif self.read_file:
+            for number, path in enumerate(self.inputs):
+                yield from ((number, document) for document in self.read_file(path))
 
     def estimate_mb(self) -> float:
         """Estimates how much text there is, from the sizes of plain files; 0.0 of others."""
@@ -110,7 +114,7 @@ def find_texts(pattern: str, **_unused) -> Source:
     source = _find_files("text", pattern)
     for path in source.inputs:  # before any is read, as the last may come hours later
         record_files.check_name(path)
-    return _read_by_file(source, lambda path: [record_files.read_lines(path)])
+    return dataclasses.replace(source, read_file=lambda path: [record_files.read_lines(path)])
 
 
 def find_records(kind: str, pattern: str, *, text_key: str, **_unused) -> Source:
@@ -125,7 +129,7 @@ def find_records(kind: str, pattern: str, *, text_key: str, **_unused) -> Source
     """
     source = _find_files(kind, pattern, record_readers.SUFFIXES[kind])
     read = record_readers.READERS[kind]
-    return _read_by_file(source, lambda path: read(path, text_key))
+    return dataclasses.replace(source, read_file=lambda path: read(path, text_key))
 
 
 def find_hub_dataset(name: str, *, text_key: str, **_unused) -> Source:
@@ -189,16 +193,7 @@ def find_remote(scheme: str, pattern: str) -> list[Any]:
 def _make_source(name: str, paths: list[Path], none: str) -> Source:
     if not paths:
         raise UserError(none)
-    source = Source(name, paths, lambda: iter(()))
-    return _read_by_file(source, lambda path: [text_files.read_lines(path)])
-
-
-def _read_by_file(source: Source, read_file: Callable[[Path], Iterable[Document]]) -> Source:
-    def read() -> Iterator[Document]:
-        for path in source.inputs:
-            yield from read_file(path)
-
-    return dataclasses.replace(source, read=read, read_file=read_file)
+    return Source(name, paths, read_file=lambda path: [text_files.read_lines(path)])
 
 
 def find_tfds(name: str, *, text_key: str, tfds_split: str, tfds_dir: str) -> Source:
