@@ -47,7 +47,11 @@ def write_parts(
     """
     # In every process that works: the one that prepares a corpus need not be the first.
     progress = Progress("tokenising", total_mb, every_process=True)
-    mb, tokens, number, text = 0.0, 0, -1, ""
+    mb, tokens, number = 0.0, 0, -1
+
+    def describe() -> str:
+        return f"{mb:,.0f} MB, {tokens:,} tokens, {tokens / progress.seconds:,.0f} tokens/s"
+
     closing = closing_tokens(tokenizer, paragraphs)
     for number, part in enumerate(group_pieces(pieces, PART)):
         mb += sum(len(piece.text) for piece in part) / 1e6
@@ -59,12 +63,10 @@ def write_parts(
                 if pool
                 else write_part(path, part, first, tokenizer, closing)
             )
-        text = f"{mb:,.0f} MB, {tokens:,} tokens, {tokens / progress.seconds:,.0f} tokens/s"
-        progress(mb, text)
+        progress(mb, describe())
     if pool:
         tokens += pool.finish()
-        text = f"{mb:,.0f} MB, {tokens:,} tokens, {tokens / progress.seconds:,.0f} tokens/s"
-    progress.close(text)
+    progress.close(describe() if mb else "")
     return number + 1
 
 
