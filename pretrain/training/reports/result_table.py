@@ -7,8 +7,13 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pretrain.training.reports import metrics_file
-from pretrain.training.reports.results import Group, Result, compute_stats, group_results
+from pretrain.training.reports.results import (
+    Group,
+    Result,
+    compute_stats,
+    format_score,
+    group_results,
+)
 
 WIDTH = 110  # characters of a line, where there is no terminal
 LONGEST = 40  # characters of a cell that names something
@@ -93,7 +98,7 @@ def _build_rows(
     rows = [["run", "begun with", "step", *metrics]]
     for group in groups:
         for name, x in group.results.items():
-            cells = [format_cell(x.values[k]) if k in x.values else "-" for k in metrics]
+            cells = [format_score(x.values[k]) if k in x.values else "-" for k in metrics]
             rows.append([cut_front(name), cut_front(x.init), str(x.step), *cells])
         if count_rows(group) > len(group.results):
             means = _format_means(list(group.results.values()), metrics)
@@ -109,16 +114,9 @@ def _measure(rows: Sequence[Cells]) -> int:
 def _format_means(results: Sequence[Result], metrics: Sequence[str]) -> Cells:
     stats = compute_stats([{name: x.values.get(name) for name in metrics} for x in results])
     return [
-        f"{format_cell(stats['mean'][name])} +- {format_cell(stats['deviation'][name])}"
+        f"{format_score(stats['mean'][name])} +- {format_score(stats['deviation'][name])}"
         for name in metrics
     ]
-
-
-def format_cell(value: float | None) -> str:
-    """Formats a number to four decimals, a large one to four digits; "nan": it was not finite."""
-    if value is None or not metrics_file.is_number(value):
-        return "nan"
-    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.4g}"
 
 
 def cut_front(text: str) -> str:

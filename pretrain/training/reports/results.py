@@ -123,8 +123,10 @@ def group_recipes(
 
 
 def format_score(value: float | None) -> str:
-    """Formats a metric to four decimals; "nan" where it was not finite."""
-    return f"{value:.4f}" if metrics_file.is_number(value) else "nan"
+    """Formats a metric to four decimals, a large one to four digits; "nan": it was not finite."""
+    if value is None or not metrics_file.is_number(value):
+        return "nan"
+    return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.4g}"
 
 
 def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, float]]:

@@ -4,7 +4,7 @@ import csv
 import json
 
 from pretrain.training.reports import result_table
-from pretrain.training.reports.results import Result
+from pretrain.training.reports.results import Result, format_score
 
 MANY = {f"held_out/{name}": 1.0 for name in ("nsp_accuracy", "nsp_loss", "accuracy", "unigram")}
 
@@ -100,5 +100,5 @@ def test_json_and_csv_have_every_number_and_every_difference():
 
 
 def test_a_number_that_was_not_finite_is_nan_and_a_large_one_short():
-    cells = [result_table.format_cell(x) for x in (None, 0.5, 191602300.0)]
+    cells = [format_score(x) for x in (None, 0.5, 191602300.0)]
     assert cells == ["nan", "0.5000", "1.916e+08"]
