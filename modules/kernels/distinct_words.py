@@ -1,6 +1,6 @@
 """A function of a word's characters, computed once for each distinct word of a batch.
 
-Of 15,360 words of running text some 4,000 are different.
+Some 4,000 of 15,360 words of running text are different.
 """
 
 import functools
@@ -51,12 +51,12 @@ def compute_once(f: Callable[[Any, jax.Array], jax.Array], weights, chars_BPW):
         wide = jnp.promote_types(x_UD.dtype, jnp.float32)
         return x_UD.astype(wide)[rank_N[first_N]].astype(x_UD.dtype)
 
-    def each(weights, chars_NW):
+    def one_by_one(weights, chars_NW):
         return f(weights, chars_NW[None])[0]
 
     # Shapes are known before the batch is: the first that is enough is taken.  What one form keeps
     # for its gradient the others fill with zeros, so the rarer ones compute it again.
-    forms: list[Callable] = [*(functools.partial(once, size) for size in sizes), each]
+    forms: list[Callable] = [*(functools.partial(once, size) for size in sizes), one_by_one]
     forms[1:] = [jax.named_scope(RARELY)(jax.checkpoint(form)) for form in forms[1:]]
     x_ND = jax.lax.switch(sum(rank_N[-1] >= size for size in sizes), forms, weights, chars_NW)
     return x_ND.reshape(B, P, -1)
