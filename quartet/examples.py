@@ -6,7 +6,7 @@ from typing import Any
 from finetune.datasets import Example
 from finetune.datasets.files import check_text
 from finetune.prediction.input_formats import resolve_format
-from finetune.tasks import TaskData
+from finetune.tasks import TaskData, name_fields
 from pretrain.runtime.errors import UserError
 from quartet.arguments import check_encoding, describe, list_items
 
@@ -61,11 +61,6 @@ def make_example(
     return {"id": str(number), **fields, **UNLABELLED, "where": where}
 
 
-def name_fields(data: TaskData) -> set[str]:
-    """Names the fields that an example of a task has to have."""
-    return {*getattr(data, "example_fields", ())} or {data.plain_field} - {""}
-
-
 def check_field(value: Any, name: str, where: str) -> Any:
     """Returns the value of an example's field; of a text where several are meant, a list of it.
 
@@ -79,7 +74,7 @@ def check_field(value: Any, name: str, where: str) -> Any:
         if name in ONE_TEXT:
             return text
         return text.split() if name == "words" else [text]
-    if isinstance(value, Mapping) or not hasattr(value, "__iter__") or not len(value):
+    if isinstance(value, Mapping) or not hasattr(value, "__iter__") or not (value := list(value)):
         raise UserError(f"{where}: {name!r} should be a list of texts, and is {describe(value)}")
     return [check_text(text, f"one of {name!r}", where) for text in value]
 

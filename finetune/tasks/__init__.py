@@ -103,6 +103,11 @@ class Task(Protocol):
         ...
 
 
+def name_fields(data: TaskData) -> set[str]:
+    """Names the fields that an example of a task has to have, labels apart."""
+    return {*data.example_fields} or {data.plain_field} - {""}
+
+
 class Defaults:
     """Implements the methods of `TaskData` that most tasks have alike."""
 

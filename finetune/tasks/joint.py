@@ -47,8 +47,8 @@ class TaskData(Defaults):
         for name, section in self.sections.items():
             fields = {k: x for k, x in section.items() if k not in MODULE}
             self.parts[name] = tasks.build_data(inputs, examples, **fields)
-        every = (x.example_fields or (x.plain_field,) for x in self.parts.values())
-        self.example_fields = tuple(sorted({name for fields in every for name in fields} - {""}))
+        every = set().union(*map(tasks.name_fields, self.parts.values()))
+        self.example_fields = tuple(sorted(every))
 
     def to_config(self) -> dict[str, Any]:
         learned = {name: part.to_config() for name, part in self.parts.items()}

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from pretrain.runtime.errors import UserError
 from quartet.examples import list_columns, list_examples
 
-TEXTS = SimpleNamespace(plain_field="texts")
+TEXTS = SimpleNamespace(plain_field="texts", example_fields=())
 WORDS = SimpleNamespace(plain_field="words", example_fields=())
 SPANS = SimpleNamespace(plain_field="", example_fields=("question", "context"))
 
