@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from pretrain.runtime.errors import UsageError, UserError
+from pretrain.runtime.errors import UserError
 from pretrain.runtime.recipe_check import check_key
 from quartet.arguments import KINDS, check_kind, describe
+from quartet.wording import explain_to_callers
 
 
+@explain_to_callers()
 def apply_changes(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
     """Sets values of a recipe by dotted name, and returns it.
 
@@ -27,10 +29,7 @@ def apply_changes(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
             raise UserError(
                 f'changes are by dotted name, as "optim.lr", and one is by {describe(key)}'
             )
-        try:
-            check_key(config, key)
-        except UsageError as error:  # in the words of a command line
-            raise UsageError(str(error).removeprefix("--config.")) from error
+        check_key(config, key)
         _set_value(config, key, value)
     return config
 

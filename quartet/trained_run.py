@@ -22,6 +22,7 @@ from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from quartet.arguments import check_options, describe, list_texts
 from quartet.examples import list_columns, list_examples
+from quartet.wording import explain_to_callers
 
 Texts = str | Sequence[str]
 
@@ -54,6 +55,7 @@ class TrainedRun:
     def layout(self) -> Layout:
         return Layout(make_mesh())
 
+    @explain_to_callers()
     @check_options
     def embed(
         self,
@@ -85,6 +87,7 @@ class TrainedRun:
             return vectors[0]
         return (np.stack(vectors) if pool else vectors)[: len(rows)]
 
+    @explain_to_callers()
     @check_options
     def similarity(self, first: Texts, second: Texts, *, pool: str = "mean") -> Any:
         """Computes the cosines of texts' vectors, [N, M]; of two texts a number."""
@@ -97,6 +100,7 @@ class TrainedRun:
         is_pair = isinstance(first, str) and isinstance(second, str)
         return float(cosines_NM[0, 0]) if is_pair else cosines_NM
 
+    @explain_to_callers()
     @check_options
     def generate(
         self,
@@ -121,16 +125,20 @@ class TrainedRun:
         pieces = writer.generate(rows, tokens=tokens, stops=ends, seed=seed, bos=bos)
         return unwrap(join_pieces(pieces, len(rows)), prompts)
 
+    @explain_to_callers()
     @check_options
     def fill(self, texts: Texts, *, top: int = 5) -> list[list[Filling]] | Any:
         """Predicts the likeliest tokens at each mask, spelled [MASK], of texts."""
         return unwrap(self._scorer.fill(list_texts("fill(...)", texts), top), texts)
 
+    @explain_to_callers()
     def score(self, texts: Texts) -> Score | list[Score]:
         """Computes the log-likelihood of texts, token by token; see `TokenScorer`."""
         return unwrap(self._scorer.score(list_texts("score(...)", texts)), texts)
 
+    @explain_to_callers()
     @check_options
+    @explain_to_callers()
     def predict(self, examples: Any, *, task: str = "") -> Any:
         """Predicts examples by a fine-tuned run, each as a dict.
 
@@ -168,6 +176,7 @@ class TrainedRun:
         return Predictor(job.load_job(self.workdir, task), self.layout)
 
 
+@explain_to_callers()
 def load(workdir: str | pathlib.Path) -> TrainedRun:
     """Opens a run: one that was trained, fine-tuned, or imported by `pretrain.convert`.
 

@@ -18,8 +18,10 @@ from pretrain.training.reports.results import list_jobs
 from quartet.arguments import check_kind, describe
 from quartet.changes import apply_changes
 from quartet.trained_run import TrainedRun, load
+from quartet.wording import explain_to_callers
 
 
+@explain_to_callers()
 def load_recipe(name: str | pathlib.Path, changes: Mapping[str, Any] | None = None) -> ConfigDict:
     """Loads a recipe by its name, as "bert:mini", "finetune/sst2" or "mine/recipe.py".
 
@@ -36,6 +38,7 @@ def load_recipe(name: str | pathlib.Path, changes: Mapping[str, Any] | None = No
     return config if changes is None else apply_changes(config, changes)
 
 
+@explain_to_callers()
 def train(
     recipe: ConfigDict | str | pathlib.Path,
     workdir: str | pathlib.Path,

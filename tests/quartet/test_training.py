@@ -61,6 +61,8 @@ def test_a_recipe_that_is_given_takes_changes_and_stays_as_it_was(tmp_path):
     [
         (3, "run", {}, r"a recipe has a name, as \"bert:mini\", and not 3 \(int\)"),
         ({"a": 1}, "run", {}, "a recipe has a name"),
+        ("bert:nope", "run", {}, r"^configs/bert\.py:nope: there is no preset"),
+        ("brt", "run", {}, r"^brt: did you mean configs/bert\.py\?"),
         ("bert", None, {}, r"takes a workdir, a folder, and was given None"),
         ("bert", "", {}, "takes a workdir"),
         ("bert", "run", dict(changes=3), "changes are a dict"),
