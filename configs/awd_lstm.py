@@ -81,7 +81,7 @@ def wikitext2() -> ConfigDict:
     )
     config.head = dict(tied=True, bias=True)
     config.text_format = "ulmfit"
-    config.execution = dict(unroll=1, loss_chunks=4)
+    config.execution = dict(unroll=1, pieces=1, loss_chunks=4)
     config.objective = dict(
         name="clm", stateful=True, attend_across_documents=True, dropout=0.4, ar=2.0, tar=1.0
     )
@@ -172,6 +172,7 @@ def shrink(config: ConfigDict) -> ConfigDict:
     config.model.update(D=128, U=256)
     # It has little to forget.
     config.model.update(dropoute=0.0, dropouti=0.1, dropouth=0.1, wdrop=0.1)
+    config.execution.pieces = 2
     config.objective.dropout = 0.1
     config.optim.lr = 20.0
     return config

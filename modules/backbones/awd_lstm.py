@@ -31,6 +31,8 @@ class Backbone(WordNetwork):
             a row (locked dropout).
         wdrop: share of each layer's state-to-state weights that is dropped, see `Recurrent`.
         unroll: positions per step of the scan over positions.
+        pieces: into which a text is cut: while a layer reads the second, the next layer reads the
+            first, on a CPU of several cores.
     """
 
     KIND: ClassVar[str] = "an AWD-LSTM"
@@ -50,6 +52,7 @@ class Backbone(WordNetwork):
     dropouth: float = 0.3
     wdrop: float = 0.5
     unroll: int = 1
+    pieces: int = 1
 
     def __post_init__(self):
         super().__post_init__()
@@ -117,8 +120,11 @@ class Backbone(WordNetwork):
 
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory, train: bool):
         """Computes every layer's states [B, L, U] or [B, L, D], and the memory."""
-        starts_BL, valid_BZL = group_starts(mask.groups_BL), valid_BL[:, None]
-        reset_BZL = None if starts_BL is None else starts_BL[:, None]
+        starts_BL = group_starts(mask.groups_BL)
+        pieces, valid = self._cut(x_BLD), self._cut(valid_BL[:, None], axis=2)
+        reset = [None] * len(pieces)
+        if starts_BL is not None:
+            reset = self._cut(starts_BL[:, None], axis=2)
         outputs: list[Any] = []
         states = []
         memory = memory or self.initial_memory(len(x_BLD))
@@ -126,10 +132,15 @@ class Backbone(WordNetwork):
             if n:
                 # Between layers alone: the last output is dropped out by the objective, which
                 # penalizes it, too.
-                x_BLD = self.drop_hidden(outputs[-1], train=train)
-            h_BZLU, state = layer(
-                x_BLD[:, None], state, valid=valid_BZL, reset=reset_BZL, train=train
-            )
-            outputs.append(constrain_sharding(h_BZLU[:, 0], "BLD"))
+                keep_BLD = self.drop_hidden(jnp.ones_like(pieces[0][:, :1]), train=train)
+                pieces = [keep_BLD * x_BLD for x_BLD in pieces]
+            each = [x_BLD[:, None] for x_BLD in pieces]
+            each, state = layer(each, state, valid=valid, reset=reset, train=train)
+            pieces = [h_BZLU[:, 0] for h_BZLU in each]
+            outputs.append(constrain_sharding(jnp.concatenate(pieces, 1), "BLD"))
             states.append(state)
         return outputs, tuple(states)
+
+    def _cut(self, x_BL, axis: int = 1):
+        pieces = self.pieces if x_BL.shape[axis] >= self.pieces else 1
+        return jnp.array_split(x_BL, pieces, axis)

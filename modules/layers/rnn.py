@@ -106,7 +106,8 @@ class Recurrent(nn.Module):
 
         Args:
             x: x_BLD, one text that is read in every direction, the second from its end; or
-                x_BZLD, a text for each direction, in its order of reading.
+                x_BZLD, a text for each direction, in its order of reading; or a list of such, the
+                pieces of a text: the next layer need not wait for the last of them.
             state: as `initial_state`, or as an earlier call returned it; None: zeros.
             valid: bool, shaped as x without D; False: no word here.  The state passes by and the
                 output is 0.
@@ -114,26 +115,38 @@ class Recurrent(nn.Module):
             train: weights are dropped.
 
         Returns:
-            (y, state): y_BLZD for x_BLD, y_BZLD for x_BZLD, in the compute dtype.
+            (y, state): y_BLZD for x_BLD, y_BZLD for x_BZLD, a list for a list, in the compute
+            dtype.
         """
-        if x.ndim == 4:
-            return self._scan(x, state, valid, reset, train)
-        x, valid, reset = (
-            None if y is None else to_reading_order(y, self.Z) for y in (x, valid, reset)
-        )
-        y_BZLD, state = self._scan(x, state, valid, reset, train)
+        if isinstance(x, list):
+            return self._scan_pieces(x, state, valid, reset, train)
+        is_text = x.ndim == 3
+        if is_text:
+            x, valid, reset = (
+                None if y is None else to_reading_order(y, self.Z) for y in (x, valid, reset)
+            )
+        (y_BZLD,), state = self._scan_pieces([x], state, [valid], [reset], train)
+        if not is_text:
+            return y_BZLD, state
         return constrain_sharding(to_text_order(y_BZLD), "BLZD"), state
 
-    def _scan(self, x_BZLD, state: State | None, valid_BZL, reset_BZL, train: bool):
+    def _scan_pieces(self, x, state: State | None, valid, reset, train: bool):
+        weights = self._weights(x[0].shape[-1])
+        # Before the scan, which takes these weights as it takes any.
+        wh_ZDGU = Dropout(self.wdrop)(weights.wh_DGU, train=train)
+        weights = weights._replace(wh_DGU=wh_ZDGU)
+        state = self.initial_state(len(x[0])) if state is None else state
+        outputs = []
+        for x_BZLD, valid_BZL, reset_BZL in zip(x, valid, reset, strict=True):
+            y_BZLD, state = self._scan(weights, x_BZLD, state, valid_BZL, reset_BZL)
+            outputs.append(y_BZLD)
+        return outputs, state
+
+    def _scan(self, weights: CellWeights, x_BZLD, state: State, valid_BZL, reset_BZL):
         """Reads a text in every direction, each in its order of reading."""
         config = CellConfig(
             self.cell, self.activation, self.clip_cell, self.clip_projection, self.unroll
         )
-        weights = self._weights(x_BZLD.shape[-1])
-        # Before the scan, which takes these weights as it takes any.
-        wh_ZDGU = Dropout(self.wdrop)(weights.wh_DGU, train=train)
-        weights = weights._replace(wh_DGU=wh_ZDGU)
-        state = self.initial_state(len(x_BZLD)) if state is None else state
         # Directions in front: the kernel scans them one by one, or vmapped, by platform.
         state_ZB = jax.tree.map(
             lambda x: jnp.moveaxis(x, 1, 0), CellState(state.h_BZD, state.c_BZU)

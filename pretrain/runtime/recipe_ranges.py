@@ -104,7 +104,7 @@ TABLE: dict[str, dict[str, Range]] = {
         "dropout cache_share": SHARE_BELOW_1,
         "ar tar cache_theta": NOT_NEGATIVE,
     },
-    "execution": {"block loss_chunks": COUNT, "unroll": COUNT_OR_NONE},
+    "execution": {"block loss_chunks pieces": COUNT, "unroll": COUNT_OR_NONE},
     "optim": {
         "steps": COUNT,
         "decay_steps lr_tokens": COUNT_OR_NONE,

@@ -1,5 +1,6 @@
 """The AWD-LSTM's layers, and what its dropouts drop."""
 
+import dataclasses
 import functools
 
 import jax
@@ -72,6 +73,25 @@ def test_weight_drop_leaves_the_scan_as_it_is():
         shapes.append([[str(v.aval) for v in (*x.invars, *x.outvars)] for x in found])
     assert len(shapes[0]) >= 6  # three layers, forwards and backwards
     assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize("pieces", [2, 3, 9])
+def test_a_text_in_pieces_is_read_as_a_whole(pieces):
+    documents_BL = np.repeat([[0, 0, 1, 1, 1, 2, 2]], 4, 0)
+    mask = dataclasses.replace(CAUSAL, groups_BL=documents_BL)
+    dropouts = dict(dropoute=0.2, dropouti=0.3, dropouth=0.4, wdrop=0.5)
+    results = []
+    for model in (build(**dropouts), build(pieces=pieces, **dropouts)):
+        params, memory = draw_params(model), model.initial_memory(4)
+
+        def loss(params, model=model, memory=memory):
+            given = dict(mask=mask, train=True, rngs={"dropout": jax.random.key(0)}, memory=memory)
+            output = model.apply({"params": params}, TOKENS_BL, **given)
+            return (output.h**2).sum(), (output.h, output.memory)
+
+        results.append(quick_jit(jax.value_and_grad(loss, has_aux=True))(params))
+    offs = jax.tree.map(off, *results)
+    assert max(jax.tree.leaves(offs)) < 1e-6, offs
 
 
 def test_evaluation_drops_nothing():
