@@ -9,6 +9,8 @@ extensions = ["myst_parser"]
 html_theme = "furo"
 html_title = "Quartet"
 html_show_sphinx = False
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_copy_source = False
 # The source folder is the repository, so that pages beside docs/ are pages of the site, too.
 root_doc = "docs/index"
