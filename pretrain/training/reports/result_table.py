@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ WIDTH = 110  # characters of a line, where there is no terminal
 LONGEST = 40  # characters of a cell that names something
 BESIDE = 40  # characters of what recipes differ in, beside a row
 DIFFERS = "differs in"
+MORE = re.compile(r" and \d+ more$")  # ends what `join_words` cut
 # Metrics of pretraining by how much they say; a fine-tuned run's are all of equal worth.
 OF_PRETRAINING = ("loss", "unigram", "accuracy", "perplexity", "byte_perplexity")
 # Keys of recipes by how much they say: what these name decides many others.
@@ -64,6 +66,8 @@ def format_table(results: Mapping[str, Result | None], width: int = WIDTH) -> st
     if hidden := [name for name in list_metrics(results) if name not in shown]:
         more = f"not shown, in --print=csv or json: {', '.join(hidden)}"
         lines += ["", *textwrap.wrap(more, width, break_on_hyphens=False)]
+    if any(MORE.search(line) for line in below.values()):
+        lines += ["", "all that recipes differ in: --print=csv or json"]
     return "\n".join(lines)
 
 

@@ -56,6 +56,7 @@ def test_recipes_of_other_systems_are_told_apart_by_their_parts_first():
     assert lines[4].startswith("  objective=clm source=text:b size_0=clm-0 ")
     words = [word for word in lines[4].split() if "=" in word]
     assert lines[4].endswith(f" and {42 - len(words)} more")
+    assert lines[-1] == "all that recipes differ in: --print=csv or json"
 
 
 def test_short_differences_stand_beside_each_row_of_a_group():
@@ -68,6 +69,7 @@ def test_short_differences_stand_beside_each_row_of_a_group():
     assert rows[0][-3:] == ["held_out/loss", "differs", "in"]
     assert [row[-1] for row in rows[1:]] == ["lr=0.1"] * 3 + ["lr=0.2"] * 3
     assert rows[3][:7] == ["mean", "of", "2", "2.0000", "+-", "1.4142", "lr=0.1"]
+    assert len(rows) == 7  # nothing is left out, so no line says where it is
 
 
 def test_keys_that_end_alike_keep_their_sections():
