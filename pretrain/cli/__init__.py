@@ -72,6 +72,7 @@ def run(
             if recipe is None:
                 return main(argv[1:])
             if EXPLAIN.value is not None:
+                arguments.end_with_reader()
                 print("\n".join(recipe_meanings.explain(CONFIG.value, EXPLAIN.value)))
                 return 0
             path = config_flags.get_config_filename(flags.FLAGS["config"])

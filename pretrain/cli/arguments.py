@@ -161,8 +161,13 @@ def check_unused(out: Path) -> None:
         raise UserError(f"{out} is there already: take another name, or --overwrite")
 
 
+def end_with_reader() -> None:
+    """Lets the process end without a word where nobody reads on, as behind `| head`."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def _print_recipes() -> None:
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # the rows take seconds, and may go to `head`
+    end_with_reader()
     # By name: it builds models, of which a command line knows nothing.
     for row in importlib.import_module("pretrain.aot.recipe_list").list_rows():
         print(row, flush=True)

@@ -35,12 +35,13 @@ def describe_run(
     axes = " ".join(f"{axis}={size}" for axis, size in layout.mesh.shape.items())
     over = f" of {jax.process_count()} processes" if jax.process_count() > 1 else ""
     size = format_count(count_device_bytes(like))
+    epochs = f"{count_epochs(train, steps):.3g} epochs"
     lines = [
         f"{len(devices)} x {devices[0].device_kind}{over}, mesh {axes}",
         f"{count_numbers(like.params):,} parameters; with the optimizer {size}B on each device, "
         "activations not counted",
-        f"{steps:,} steps of {_describe_tokens(train)} tokens: {count_epochs(train, steps):.3g} "
-        "epochs",
+        f"{steps:,} steps of {_describe_tokens(train)} tokens: "
+        f"{'1 epoch' if epochs == '1 epochs' else epochs}",
         f"{begin} in {workdir}; {describe_compiling(train, resumed or 0, steps)}",
         *notes,
     ]

@@ -1,5 +1,7 @@
 """Where a run lives when nobody says so, and where it cannot."""
 
+import signal
+import subprocess
 import sys
 from unittest import mock
 
@@ -10,6 +12,7 @@ from absl.testing import flagsaver
 
 from pretrain import cli, main
 from pretrain.checkpoint import streaming_writer
+from pretrain.cli import arguments
 from pretrain.distributed import processes
 from pretrain.runtime import malloc, run_config
 from pretrain.runtime.errors import TerminatedError, UsageError, UserError
@@ -117,6 +120,7 @@ def test_a_recipe_is_explained_in_the_place_of_work(given, monkeypatch, capsys):
     words = ["main", "--config=configs/bert.py", "--explain=optim"]
     monkeypatch.setattr(sys, "argv", words)
     monkeypatch.setattr(malloc, "keep_memory", lambda: None)
+    monkeypatch.setattr(arguments, "end_with_reader", lambda: None)  # would end the tests, too
     with pytest.raises(SystemExit) as ended:
         cli.run(mock.Mock(side_effect=AssertionError), recipe=["model"])
     assert not ended.value.code
@@ -124,6 +128,16 @@ def test_a_recipe_is_explained_in_the_place_of_work(given, monkeypatch, capsys):
     assert "optim.lr=0.0007" in said
     assert "the learning rate at its peak." in said
     assert "model." not in said
+
+
+def test_an_explanation_that_nobody_reads_to_its_end_ends_without_a_word():
+    words = [sys.executable, "-m", "pretrain.main", "--config=bert", "--explain"]
+    with subprocess.Popen(
+        words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == -signal.SIGPIPE
 
 
 def test_a_word_that_a_command_does_not_take_is_a_usage_error(ended):
