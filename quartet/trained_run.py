@@ -138,7 +138,6 @@ class TrainedRun:
 
     @explain_to_callers()
     @check_options
-    @explain_to_callers()
     def predict(self, examples: Any, *, task: str = "") -> Any:
         """Predicts examples by a fine-tuned run, each as a dict.
 
