@@ -54,7 +54,11 @@ def is_kept(rate: float, position, words):
 
 def decide_by_halves(rate: float, shape: tuple[int, ...], words):
     """Decides by half a hash: neighbours have the two halves of one."""
-    position = _count_positions(shape)
+    return is_kept_by_halves(rate, _count_positions(shape), words)
+
+
+def is_kept_by_halves(rate: float, position, words):
+    """Decides about the entries at these positions as `decide_by_halves` does: bool."""
     bits = _hash(position >> 1, words)
     half = jnp.where(position & 1 == 0, bits >> 16, bits & 0xFFFF)
     return half >= jnp.uint32(min(rate * 2**16, 2**16 - 1))
@@ -83,3 +87,5 @@ def _hash(position, words):
 # longer than the array's way through memory.  Elsewhere each entry would hash for itself all the
 # same.
 FORMS = {"gpu": decide_by_halves, "default": decide_by_hash}
+# The same about positions, for kernels that make the entries themselves.
+POSITION_FORMS = {"gpu": is_kept_by_halves, "default": is_kept}

@@ -13,6 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from modules.activation_sharding import find_device, map_shards, num_shards
+from modules.kernels import mask_numbers
 from modules.kernels import tpu_attention_blocks as blocks
 from modules.kernels.dropout_bits import is_kept
 from modules.kernels.tpu_attention_blocks import LANES, Plan
@@ -21,8 +22,10 @@ from modules.masks import AttentionView
 NAME = "the TPU's kernel"
 MAX_KEYS = 2048  # a program holds some rows of all scores
 MEMORY = 48 * 2**20  # bytes that a program may hold
+# As `tpu_attention_blocks` counts them.
+QUERY_NUMBERS = ("first", "end", "below", "group", "own", "segment", "start")
+KEY_NUMBERS = ("rank", "key_group", "key_segment")
 OLDER = ("TPU v2", "TPU v3", "TPU v4")
-NEVER, ALWAYS = 2**31 - 1, -(2**31)  # ranks that nobody sees, and that all see
 
 
 def refusal(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout) -> str:
@@ -58,10 +61,10 @@ def attend(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
         jnp.arange(H, dtype=jnp.int32),
         tables_B,
         jax.lax.bitcast_convert_type(words, jnp.int32),
-        number_queries(view, J, B, plan.rows * plan.blocks),
-        number_keys(view, J, B),
+        stack_queries(view, J, B, plan.rows * plan.blocks),
+        stack_keys(view, J, B),
     )
-    q_BPF = _pad_rows(q_BPHK.reshape(B, P, H * K), plan.rows * plan.blocks)
+    q_BPF = mask_numbers.pad_rows(q_BPHK.reshape(B, P, H * K), plan.rows * plan.blocks)
     arrays = (q_BPF, *(x.reshape(B, J, H * K) for x in (k_BJHK, v_BJHK)))
     if relative is not None:
         arrays += _flatten_terms(relative)
@@ -73,11 +76,6 @@ def _flatten_terms(relative):
     bias_4F = jnp.stack([getattr(relative, name).reshape(-1) for name in names])
     r_TRF = relative.r.reshape(-1, relative.r.shape[-3], bias_4F.shape[1])
     return jnp.pad(bias_4F, ((0, 4), (0, 0))), r_TRF  # registers have eight rows
-
-
-def _pad_rows(x_BP, P: int, value: int = 0):
-    pad = ((0, 0), (0, P - x_BP.shape[1])) + ((0, 0),) * (x_BP.ndim - 2)
-    return jnp.pad(x_BP, pad, constant_values=value)
 
 
 # --- a mask in numbers ---------------------------------------------------------------------------
@@ -101,69 +99,18 @@ class Numbers(NamedTuple):
     keys_BnJ: Any
 
 
-def number_queries(view: AttentionView, J: int, B: int, P: int):
-    """Writes what each query sees as numbers: int32 [B, P, LANES], filled up with blind ones."""
-    mask, M = view.mask, J - view.L
-    position_BL = jnp.arange(view.L)[None] if view.slots_BP is None else view.slots_BP
-    key_BL = position_BL + M
-    first, end = jnp.zeros_like(key_BL), jnp.full_like(key_BL, J)
-    if mask.is_causal:
-        end = key_BL + 1
-        if mask.prefix_B is not None:
-            end = jnp.maximum(end, mask.prefix_B[:, None] + M)
-    if mask.lengths_B is not None:
-        end = jnp.minimum(end, mask.lengths_B[:, None] + M)
-    if mask.window:
-        first = jnp.maximum(first, key_BL - mask.window + 1)
-    if mask.same_length:
-        first = jnp.maximum(first, position_BL)
-    if mask.sees_memory_BL is not None:
-        first = jnp.where(view.at_queries(mask.sees_memory_BL), first, jnp.maximum(first, M))
-    if view.is_banded is not None:
-        band = jnp.maximum(first, key_BL - view.window + 1)
-        first = jnp.where(view.is_banded, band, first)
-        end = jnp.where(view.is_banded, jnp.minimum(end, key_BL + 1), end)
-    zero = jnp.zeros_like(key_BL)
-    columns = {
-        blocks.FIRST: first,
-        blocks.END: end,
-        blocks.BELOW: 1 if mask.rank_BL is None else view.at_queries(mask.sees_below_BL),
-        blocks.GROUP: zero if mask.groups_BL is None else view.at_queries(mask.groups_BL),
-        blocks.OWN: key_BL if view.sees_itself else -1,
-        blocks.SEGMENT: zero if view.segments_BL is None else view.segments_BL,
-        blocks.START: view.L - 1 - position_BL,
-    }
-    shape = B, key_BL.shape[1]
-    numbers = [jnp.broadcast_to(columns[n], shape).astype(jnp.int32) for n in sorted(columns)]
-    # A query that fills up sees nothing, by END = 0, and not itself.
-    numbers = [_pad_rows(x, P, -1 if n == blocks.OWN else 0) for n, x in enumerate(numbers)]
-    numbers_BPn = jnp.stack(numbers, -1)
+def stack_queries(view: AttentionView, J: int, B: int, P: int):
+    """Writes the numbers of queries side by side: int32 [B, P, LANES]."""
+    columns = mask_numbers.number_queries(view, J, B, P)
+    numbers_BPn = jnp.stack([columns[name] for name in QUERY_NUMBERS], -1)
     return jnp.pad(numbers_BPn, ((0, 0), (0, 0), (0, LANES - len(columns))))
 
 
-def number_keys(view: AttentionView, J: int, B: int):
-    """Writes what a query must match of each key as numbers: int32 [B, 8, J]."""
-    mask, M = view.mask, J - view.L
-    behind_memory = ((0, 0), (M, 0))
-    rank = jnp.zeros((B, J), jnp.int32)
-    if mask.rank_BL is not None:  # the memory was read before any rank of this sequence
-        rank = jnp.pad(mask.rank_BL, behind_memory, constant_values=ALWAYS)
-    if mask.valid_BL is not None:
-        valid = jnp.pad(mask.valid_BL, behind_memory, constant_values=True)
-        rank = jnp.where(valid, rank, NEVER)
-    if mask.memory_BM is not None:
-        alive = jnp.pad(mask.memory_BM, ((0, 0), (0, J - M)), constant_values=True)
-        rank = jnp.where(alive, rank, NEVER)
-    zero = jnp.zeros((1, 1), jnp.int32)
-    rows = {
-        blocks.RANK: rank,
-        blocks.KEY_GROUP: (
-            zero if mask.groups_BL is None else jnp.pad(mask.groups_BL, behind_memory)
-        ),
-        blocks.KEY_SEGMENT: zero if view.segments_BJ is None else view.segments_BJ,
-    }
-    numbers = [jnp.broadcast_to(rows[n], (B, J)).astype(jnp.int32) for n in sorted(rows)]
-    return jnp.pad(jnp.stack(numbers, 1), ((0, 0), (0, 8 - len(rows)), (0, 0)))
+def stack_keys(view: AttentionView, J: int, B: int):
+    """Writes the numbers of keys in rows: int32 [B, 8, J]."""
+    rows = mask_numbers.number_keys(view, J, B)
+    numbers_BnJ = jnp.stack([rows[name] for name in KEY_NUMBERS], 1)
+    return jnp.pad(numbers_BnJ, ((0, 0), (0, 8 - len(rows)), (0, 0)))
 
 
 # --- calls of the kernel -------------------------------------------------------------------------

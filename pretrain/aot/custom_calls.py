@@ -13,6 +13,7 @@ from pretrain.aot.hlo import Array, Instruction, Program
 
 LIBRARIES = ("__cublas", "__cudnn")
 PALLAS = "tpu_custom_call"
+MOSAIC = "mosaic_gpu_v2"  # Pallas on GPUs
 WORKSPACE = ("s8", "u8")  # a library's own memory, which is a result of the call, too
 
 
@@ -29,7 +30,7 @@ def count_calls(program: Program) -> dict[str, float]:
     counts: dict[str, float] = collections.defaultdict(float)
     for name, times in program.executions():
         for i in program.computations[name].values():
-            if find_target(i).startswith((*LIBRARIES, PALLAS)):
+            if find_target(i).startswith((*LIBRARIES, PALLAS, MOSAIC)):
                 counts[find_target(i)] += times
     return dict(counts)
 
@@ -46,6 +47,9 @@ def count_call_flops(i: Instruction, operands: Sequence[Array]) -> float:
     target = find_target(i)
     if target == PALLAS:  # what the kernel says of itself
         match = re.search(r'"cost_estimate": ?\{"flops": ?"(\d+)"', i.attributes)
+        return float(match[1]) if match else 0.0
+    if target == MOSAIC:  # which says it by the name of its scope, see `gpu_attention.Call`
+        match = re.search(r'op_name="[^"]*_flops_(\d+)', i.attributes)
         return float(match[1]) if match else 0.0
     if target.startswith("__cublas"):
         axes = _read_numbers("lhs_contracting_dimensions", i)

@@ -55,6 +55,16 @@ def test_the_mask_does_not_depend_on_where_the_array_lies(decide):
 
 
 WORDS = np.array([7, 9], np.uint32)
+
+
+@pytest.mark.parametrize("form", dropout_bits.FORMS)
+def test_a_position_is_decided_about_as_its_entry(form):
+    entries = dropout_bits.FORMS[form](0.4, (3, 5, 7), WORDS)
+    position = np.arange(3 * 5 * 7, dtype=np.uint32)
+    kept = dropout_bits.POSITION_FORMS[form](0.4, position, WORDS)
+    np.testing.assert_array_equal(kept, np.ravel(entries))
+
+
 CASES = {
     form: Case(
         lambda a, decide=decide: dropout_bits.apply_dropout(0.4, a["x_BLD"], WORDS, decide),

@@ -1,6 +1,5 @@
-"""Numbers of queries and keys say what a mask says, and what they cannot say is refused."""
+"""What the kernel cannot compute is refused, and said."""
 
-import functools
 import types
 import warnings
 
@@ -12,49 +11,6 @@ from modules.kernels import attention, tpu_attention
 from modules.kernels import tpu_attention_blocks as blocks
 from modules.kernels.distance_scores import RelativeTerms
 from modules.masks import Mask, make_view
-
-B, L, M = 3, 6, 4
-J = M + L
-RNG = np.random.default_rng(0)
-BITS_BL = functools.partial(RNG.random, (B, L))
-MASKS = [
-    Mask(),
-    Mask(is_causal=True, same_length=True),
-    Mask(window=3, lengths_B=np.array([6, 0, 3])),
-    Mask(is_causal=True, prefix_B=np.array([0, 2, 6]), valid_BL=BITS_BL() < 0.6),
-    Mask(groups_BL=np.sort(RNG.integers(0, 3, (B, L)))),
-    Mask(
-        rank_BL=RNG.integers(-1, 5, (B, L)),
-        sees_below_BL=RNG.integers(-1, 5, (B, L)),
-        memory_BM=RNG.random((B, M)) < 0.6,
-        sees_memory_BL=BITS_BL() < 0.6,
-        is_causal=True,
-    ),
-]
-SLOTS_BP = np.array([[5, 0], [2, 2], [1, 4]])
-
-
-def compare_numbers(view):
-    P = view.visible.shape[2] + 2
-    queries_BPn = np.asarray(tpu_attention.number_queries(view, J, B, P))
-    keys_BnJ = np.asarray(tpu_attention.number_keys(view, J, B))
-    column = lambda n: queries_BPn[:, :, n, None]  # noqa: E731
-    row = lambda n: keys_BnJ[:, n, None]  # noqa: E731
-    seen = (np.arange(J) >= column(blocks.FIRST)) & (np.arange(J) < column(blocks.END))
-    seen &= row(blocks.RANK) < column(blocks.BELOW)
-    seen &= row(blocks.KEY_GROUP) == column(blocks.GROUP)
-    return seen | (np.arange(J) == column(blocks.OWN))
-
-
-@pytest.mark.parametrize("slots_BP", [None, SLOTS_BP])
-@pytest.mark.parametrize("number", range(len(MASKS)))
-def test_numbers_show_what_the_mask_shows(number, slots_BP):
-    view = make_view(MASKS[number], L, J, slots_BP=slots_BP, sees_itself=number % 2 == 0, window=2)
-    view = view.restrict_to_band(jnp.array(number > 3)) if number > 2 else view
-    seen_BPJ = compare_numbers(view)
-    expected = np.broadcast_to(view.visible[:, 0], (B, seen_BPJ.shape[1] - 2, J))
-    np.testing.assert_array_equal(seen_BPJ[:, :-2], expected)
-    assert not seen_BPJ[:, -2:].any()  # queries that fill up a block
 
 
 def refusal(L=128, J=128, H=2, K=64, mask=Mask(), relative=None):  # noqa: B008
@@ -86,3 +42,13 @@ def test_plain_products_are_said_to_stand_in_for_a_kernel(monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         attention.attend(q_BLHK[:, :1], q_BLHK[:, :1], q_BLHK[:, :1], make_view(Mask(), 1))
+
+
+def test_numbers_lie_in_whole_registers_by_their_names():
+    mask = Mask(is_causal=True, groups_BL=np.array([[0, 0, 1], [0, 1, 1]]))
+    view = make_view(mask, 3)
+    queries_BPn = np.asarray(tpu_attention.stack_queries(view, 3, 2, 4))
+    keys_BnJ = np.asarray(tpu_attention.stack_keys(view, 3, 2))
+    assert (queries_BPn.shape, keys_BnJ.shape) == ((2, 4, 128), (2, 8, 3))
+    np.testing.assert_array_equal(queries_BPn[:, :, blocks.END], [[1, 2, 3, 0]] * 2)
+    np.testing.assert_array_equal(keys_BnJ[:, blocks.KEY_GROUP], mask.groups_BL)

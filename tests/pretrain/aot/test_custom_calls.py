@@ -36,6 +36,13 @@ CALLS = {  # target, results, operands, configuration -> FLOPs, bytes moved
         '"custom_call_config":{"body":"TUz","cost_estimate":{"flops":"4096","transcendentals":"8"}}',
         (4096, 2 * (8 * 16 + 8 * 32) + 16),
     ),
+    "a kernel in Pallas, on a GPU": (
+        "mosaic_gpu_v2",
+        "bf16[8,16]{1,0}",
+        ("bf16[8,32]{1,0}",),
+        '"kernel_hash":"x"}, metadata={op_name="jit(f)/jvp(forward_flops_4096)/body/mpmd_map"',
+        (4096, 2 * (8 * 16 + 8 * 32)),
+    ),
     "no library": ("Sharding", "f32[4]{0}", ("f32[4]{0}",), "", (0, 32)),
 }
 

@@ -1,0 +1,67 @@
+"""Blocks that nobody sees are left out, what the kernel cannot compute is refused."""
+
+import types
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from modules.kernels import attention, cudnn_attention, gpu_attention, mask_numbers
+from modules.kernels.distance_scores import RelativeTerms
+from modules.kernels.dropout_bits import DropoutKey, is_kept
+from modules.kernels.gpu_warpgroup import ROWS, TILE, Plan
+from modules.masks import Mask, make_view
+
+B, L = 2, 512
+RNG = np.random.default_rng(0)
+MASKS = {
+    "all": Mask(),
+    "lengths": Mask(lengths_B=np.array([130, 0])),
+    "causal": Mask(is_causal=True),
+    "window": Mask(is_causal=True, window=100),
+    "documents": Mask(is_causal=True, groups_BL=np.sort(RNG.integers(0, 6, (B, L)))),
+    "ranks": Mask(rank_BL=np.arange(L)[None].repeat(B, 0), sees_below_BL=np.full((B, L), 200)),
+}
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_the_blocks_hold_all_that_is_seen_and_few_others(name):
+    view = make_view(MASKS[name], L)
+    visible_BPJ = np.broadcast_to(view.visible[:, 0], (B, L, L))
+    plan = Plan(L, L, 64, 2, 0.0, is_kept, *mask_numbers.list_needed(view), True)
+    columns = mask_numbers.number_queries(view, L, B, L)
+    found = gpu_attention.find_blocks(columns, mask_numbers.number_keys(view, L, B), plan)
+    for spans_BT2, seen_BPJ, width in zip(
+        found, (visible_BPJ, visible_BPJ.swapaxes(1, 2)), (TILE, ROWS), strict=True
+    ):
+        needed = seen_BPJ.reshape(B, L // TILE, TILE, L // width, width).any((2, 4))
+        n = np.arange(L // width)
+        first, end = np.asarray(spans_BT2)[..., :1], np.asarray(spans_BT2)[..., 1:]
+        walked = (n >= first) & (n < end)
+        assert not (needed & ~walked).any()
+        # Of contiguous masks no block too many.
+        assert name in ("documents", "window") or (walked == needed).all()
+        assert walked.mean() < 1 or name == "all"
+
+
+def refusal(P=128, J=128, K=64, dtype=jnp.bfloat16, mask=Mask(), relative=None):  # noqa: B008
+    q, k = (jnp.zeros((2, length, 2, K), dtype) for length in (P, J))
+    key = DropoutKey(0.1, jnp.zeros(2, jnp.uint32))
+    return gpu_attention.refusal(q, k, k, make_view(mask, P, J), relative, key)
+
+
+def test_other_cards_lengths_widths_and_masks_are_refused(monkeypatch):
+    card = types.SimpleNamespace(platform="gpu", compute_capability="9.0")
+    monkeypatch.setattr(gpu_attention, "find_device", lambda: card)
+    assert (refusal(), refusal(P=77, K=128)) == ("", "")
+    others = [dict(J=192), dict(P=1), dict(K=96), dict(dtype=jnp.float32)]
+    others.append(dict(relative=RelativeTerms(*[None] * 4, r=np.zeros((256, 2, 64)))))
+    others.append(dict(mask=Mask(visible_BLJ=np.ones((1, 128, 128), bool))))
+    assert all(refusal(**other) for other in others)
+    for capability in ("8.0", "10.0", "gfx90a"):
+        card.compute_capability = capability
+        assert "Hopper" in refusal()
+
+
+def test_cudnn_is_asked_before_our_kernel():
+    assert attention.FORMS["gpu"] == (cudnn_attention, gpu_attention)
