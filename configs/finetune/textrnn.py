@@ -31,6 +31,16 @@ The paper learned vectors of 64 numbers on Wikipedia; here they are GloVe's.  It
 large a batch is, nor that LSTMs have biases: 16 rows, and none.  Its IMDB has 25,000 reviews to
 learn from, the file of the eight domains 1,600; its Subj is of ten folds, here of the first.
 `configs/textrnn.py` is the language model.
+
+Ours, with GloVe's 100 dimensions for the 50,000 commonest words, three seeds of 10 epochs:
+
+    single                    41.7 +- 0.6   80.6 +- 0.7   91.5 +- 1.0   77.2 +- 2.4
+    uniform                   40.8 +- 1.2   81.4 +- 0.6   90.9 +- 0.8   83.2 +- 0.5   +1.3
+    coupled                   42.6 +- 0.7   81.5 +- 0.6                               +0.9
+    shared                    42.0 +- 1.7   81.8 +- 0.4   91.4 +- 0.6   79.3 +- 1.5   +0.9
+
+IMDB, with its few reviews, gains; the others do by little more than the deviation.  SST is four and
+five points below the paper's single network, which we have not explained.
 """
 
 import functools
