@@ -1,4 +1,4 @@
-"""What a warpgroup of a Hopper GPU does for `gpu_attention`, in Pallas Mosaic GPU.
+"""Runs a warpgroup of a Hopper GPU for `gpu_attention`, in Pallas Mosaic GPU.
 
 Two warpgroups compute, each on a block of its own, and a third brings in what they walk over: a
 ring of a few stages in shared memory.
@@ -61,7 +61,7 @@ class Shared(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a program is in the grid, and the blocks that it walks over.
+    """A program's place in the grid, and the blocks that it walks over.
 
     Attributes:
         row, head: of this device.
@@ -96,7 +96,7 @@ class Ring(NamedTuple):
     empty: Any
 
 
-# --- instructions ------------- ------------------------------------------------------------------
+# --- instructions ---------------------------------------------------------------------------------
 # The interpreter knows neither layouts of registers nor the tensor cores' transposed operands.
 
 
