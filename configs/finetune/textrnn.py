@@ -52,6 +52,7 @@ from configs import common as shared
 from configs.finetune import common
 
 DOMAINS = ["MR", "apparel", "books", "dvd", "electronics", "imdb", "kitchen_housewares", "music"]
+LATIN = ["MR", "dvd"]  # files that are not UTF-8
 REVIEWS: dict = dict(format="table", kind="tsv", header=False, label=0, texts=(1,))
 
 
@@ -112,7 +113,8 @@ def sentences() -> dict:
 
 def reviews(domain: str) -> dict:
     files = {split: f"{domain}.{split}.gz" for split in ("train", "test")}
-    data = REVIEWS | files | dict(dev_share=0.1)
+    encoding = "latin-1" if domain in LATIN else "utf-8"
+    data = REVIEWS | files | dict(dev_share=0.1, encoding=encoding)
     return classify(data, batches=dict(L=400, lengths=(64, 128, 256)))
 
 

@@ -121,10 +121,13 @@ class Backbone(WordNetwork):
     def read_layers(self, x_BLD, valid_BL, *, mask: Mask, memory, train: bool):
         """Computes every layer's states [B, L, U] or [B, L, D], and the memory."""
         starts_BL = group_starts(mask.groups_BL)
-        pieces, valid = self._cut(x_BLD), self._cut(valid_BL[:, None], axis=2)
+        pieces, valid = (
+            self._split_positions(x_BLD),
+            self._split_positions(valid_BL[:, None], axis=2),
+        )
         reset = [None] * len(pieces)
         if starts_BL is not None:
-            reset = self._cut(starts_BL[:, None], axis=2)
+            reset = self._split_positions(starts_BL[:, None], axis=2)
         outputs: list[Any] = []
         states = []
         memory = memory or self.initial_memory(len(x_BLD))
@@ -134,13 +137,13 @@ class Backbone(WordNetwork):
                 # penalizes it, too.
                 keep_BLD = self.drop_hidden(jnp.ones_like(pieces[0][:, :1]), train=train)
                 pieces = [keep_BLD * x_BLD for x_BLD in pieces]
-            each = [x_BLD[:, None] for x_BLD in pieces]
-            each, state = layer(each, state, valid=valid, reset=reset, train=train)
-            pieces = [h_BZLU[:, 0] for h_BZLU in each]
+            x = [x_BLD[:, None] for x_BLD in pieces]
+            h, state = layer(x, state, valid=valid, reset=reset, train=train)
+            pieces = [h_BZLU[:, 0] for h_BZLU in h]
             outputs.append(constrain_sharding(jnp.concatenate(pieces, 1), "BLD"))
             states.append(state)
         return outputs, tuple(states)
 
-    def _cut(self, x_BL, axis: int = 1):
+    def _split_positions(self, x_BL, axis: int = 1):
         pieces = self.pieces if x_BL.shape[axis] >= self.pieces else 1
         return jnp.array_split(x_BL, pieces, axis)

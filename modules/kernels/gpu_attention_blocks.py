@@ -34,11 +34,8 @@ def run_forward(warpgroup, plan, q_ref, k_ref, v_ref, shared, results, scratch):
             o, top, total = carry
             k_smem, v_smem, *rest = warpgroup.take(ring, n)
             first = (place.first + n) * warpgroup.TILE
-            scores = warpgroup.multiply(plan, q_smem, k_smem, is_transposed=True) * (
-                LOG2E * plan.K**-0.5
-            )
             keys = warpgroup.load_numbers(plan, plan.rows, *rest, by_row=False)
-            scores = _hide(warpgroup, plan, scores, columns, keys, first, query_axis=0)
+            scores = _score(warpgroup, plan, q_smem, k_smem, columns, keys, first, query_axis=0)
             new_top = jnp.maximum(top, scores.max(1))
             shrink = jnp.exp2(top - new_top)
             e = jnp.exp2(scores - warpgroup.spread(new_top, scores.shape, 0))
@@ -87,11 +84,8 @@ def run_queries_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, re
         def step(n, dq):
             k_smem, v_smem, *rest = warpgroup.take(ring, n)
             first = (place.first + n) * warpgroup.TILE
-            scores = warpgroup.multiply(plan, q_smem, k_smem, is_transposed=True) * (
-                LOG2E * plan.K**-0.5
-            )
             keys = warpgroup.load_numbers(plan, plan.rows, *rest, by_row=False)
-            scores = _hide(warpgroup, plan, scores, columns, keys, first, query_axis=0)
+            scores = _score(warpgroup, plan, q_smem, k_smem, columns, keys, first, query_axis=0)
             p = jnp.exp2(scores - warpgroup.spread(lse, scores.shape, 0))
             dp = warpgroup.multiply(plan, do_smem, v_smem, is_transposed=True) * (
                 1 / (1 - plan.rate)
@@ -130,11 +124,10 @@ def run_keys_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, resul
             dk, dv = carry
             q_smem, do_smem, lse_smem, delta_smem, columns_smem = warpgroup.take(ring, n)
             query = (place.first + n) * warpgroup.ROWS
-            scores = warpgroup.multiply(plan, k_smem, q_smem, is_transposed=True) * (
-                LOG2E * plan.K**-0.5
-            )
             columns = warpgroup.load_numbers(plan, plan.columns, columns_smem, by_row=False)
-            scores = _hide(warpgroup, plan, scores, columns, keys, place.start, query_axis=1)
+            scores = _score(
+                warpgroup, plan, k_smem, q_smem, columns, keys, place.start, query_axis=1
+            )
             p = jnp.exp2(
                 scores - warpgroup.spread(warpgroup.load(plan, lse_smem, 1), scores.shape, 1)
             )
@@ -166,6 +159,13 @@ def run_keys_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, resul
 
 
 # --- a block's mathematics -----------------------------------------------------------------------
+
+
+def _score(warpgroup, plan, x_smem, y_smem, columns, keys, first_key, query_axis: int):
+    """Computes the scores of x and y in bits, HIDDEN where a query does not see the key."""
+    scores = warpgroup.multiply(plan, x_smem, y_smem, is_transposed=True)
+    scores *= LOG2E * plan.K**-0.5
+    return _hide(warpgroup, plan, scores, columns, keys, first_key, query_axis)
 
 
 def _hide(warpgroup, plan, scores, columns: dict, keys: dict, first_key, query_axis: int):

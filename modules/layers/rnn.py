@@ -126,15 +126,13 @@ class Recurrent(nn.Module):
                 None if y is None else to_reading_order(y, self.Z) for y in (x, valid, reset)
             )
         (y_BZLD,), state = self._scan_pieces([x], state, [valid], [reset], train)
-        if not is_text:
-            return y_BZLD, state
-        return constrain_sharding(to_text_order(y_BZLD), "BLZD"), state
+        y = constrain_sharding(to_text_order(y_BZLD), "BLZD") if is_text else y_BZLD
+        return y, state
 
     def _scan_pieces(self, x, state: State | None, valid, reset, train: bool):
         weights = self._weights(x[0].shape[-1])
         # Before the scan, which takes these weights as it takes any.
-        wh_ZDGU = Dropout(self.wdrop)(weights.wh_DGU, train=train)
-        weights = weights._replace(wh_DGU=wh_ZDGU)
+        weights = weights._replace(wh_DGU=Dropout(self.wdrop)(weights.wh_DGU, train=train))
         state = self.initial_state(len(x[0])) if state is None else state
         outputs = []
         for x_BZLD, valid_BZL, reset_BZL in zip(x, valid, reset, strict=True):
@@ -144,13 +142,11 @@ class Recurrent(nn.Module):
 
     def _scan(self, weights: CellWeights, x_BZLD, state: State, valid_BZL, reset_BZL):
         """Reads a text in every direction, each in its order of reading."""
-        config = CellConfig(
-            self.cell, self.activation, self.clip_cell, self.clip_projection, self.unroll
-        )
+        clips = self.clip_cell, self.clip_projection
+        config = CellConfig(self.cell, self.activation, *clips, self.unroll)
         # Directions in front: the kernel scans them one by one, or vmapped, by platform.
-        state_ZB = jax.tree.map(
-            lambda x: jnp.moveaxis(x, 1, 0), CellState(state.h_BZD, state.c_BZU)
-        )
+        cells = CellState(state.h_BZD, state.c_BZU)
+        state_ZB = jax.tree.map(lambda x: jnp.moveaxis(x, 1, 0), cells)
         not_reset_BZL = None if reset_BZL is None else ~jnp.asarray(reset_BZL)
         # Positions in front, as a scan takes them; directions before those.
         x_ZLBD, not_reset_ZLB, valid_ZLB = (
