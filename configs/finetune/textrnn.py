@@ -41,6 +41,18 @@ Ours, with GloVe's 100 dimensions for the 50,000 commonest words, three seeds of
 
 IMDB, with its few reviews, gains; the others do by little more than the deviation.  SST is four and
 five points below the paper's single network, which we have not explained.
+
+Ours on the eight domains, likewise three seeds of 10 epochs, best by the mean over dev:
+
+              MR          apparel     books       dvd
+    single    73.8 +- 1.2 82.2 +- 1.2 74.2 +- 2.2 76.2 +- 2.4
+    uniform   75.7        83.2        84.2        83.2
+
+              electronics imdb        kitchen     music        mean
+    single    78.7 +- 1.7 77.2 +- 2.4 79.6 +- 1.5 67.8 +- 2.1  76.2
+    uniform   84.0        84.3        84.6        80.5 +- 0.5  82.5
+
+Every domain gains by what it shares with seven of its kind: 6.2 points on the mean.
 """
 
 import functools
