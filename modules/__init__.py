@@ -10,7 +10,7 @@ dimension that the name leaves out.
     M memory         J what is attended to: memory, then the sequence
     R distances      S same segment or another (2); scenes
     D width          H heads          K width of one head       F feed-forward
-    V vocabulary     N layers         C classes        O options or orders of a row
+    V vocabulary     N layers         C classes        O options, orders, examples of a row
     Z directions (0 forwards, 1 backwards)              G gates of a recurrent cell
     U units of a cell                 W characters of a word
     E width of a character, or of what is projected to D

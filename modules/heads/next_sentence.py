@@ -1,4 +1,4 @@
-"""Classifies a row by its first position: does its second text follow the first?"""
+"""Classifies an example by its first position: does its second text follow the first?"""
 
 import jax.numpy as jnp
 import optax
@@ -25,19 +25,20 @@ class NextSentenceHead(nn.Module):
         self.next_DC = params.param(self, "next_DC", init, (self.D, 2), decay=True)
         self.next_bias_C = params.param(self, "next_bias_C", params.zeros, (2,), decay=False)
 
-    def __call__(self, pooled_BD, is_next_B, weight_B) -> Metrics:
+    def __call__(self, pooled_BOD, is_next_BO, weight_BO) -> Metrics:
         """Computes loss and accuracy.
 
         Args:
-            is_next_B: 1: the second text follows; or, of other data, belongs to the first.
+            pooled_BOD: of the first positions of each row's examples.
+            is_next_BO: 1: the second text follows; or, of other data, belongs to the first.
         """
         # In float32, whatever the model's dtype.
-        logits_BC = pooled_BD.astype(jnp.float32) @ self.next_DC + self.next_bias_C
+        logits_BOC = pooled_BOD.astype(jnp.float32) @ self.next_DC + self.next_bias_C
         # The released weights have class 0 for texts that follow.
-        label_B = 1 - is_next_B
-        nats_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, label_B)
-        hits_B, weight = logits_BC.argmax(-1) == label_B, weight_B.sum()
+        label_BO = 1 - is_next_BO
+        nats_BO = optax.softmax_cross_entropy_with_integer_labels(logits_BOC, label_BO)
+        hits_BO, weight = logits_BOC.argmax(-1) == label_BO, weight_BO.sum()
         return {
-            "nsp_loss": Sum((nats_B * weight_B).sum(), weight, train=True),
-            "nsp_accuracy": Sum((hits_B * weight_B).sum(), weight, "share"),
+            "nsp_loss": Sum((nats_BO * weight_BO).sum(), weight, train=True),
+            "nsp_accuracy": Sum((hits_BO * weight_BO).sum(), weight, "share"),
         }

@@ -1,5 +1,6 @@
 """Samples what is hidden and in which order it is predicted: pure functions of a key, on device."""
 
+import functools
 import math
 
 import jax
@@ -76,8 +77,10 @@ def sample_spans(
     return picked_L | sample_positions(single_rng, eligible_L & ~picked_L, goal - done)
 
 
-def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: int = 0):
-    """Samples whole units of text, at most `goal` positions in all: bool [L].
+def sample_masked_units(
+    rng, starts_L, eligible_L, goal_O, odds=(1.0,), *, unit: int = 0, part_L=None
+):
+    """Samples whole units of text, of each part at most its goal of positions: bool [L].
 
     The text is cut end to end into runs of 1, 2, ... units with these odds, and the runs are
     taken in a random order.  A run of words gives ALBERT's n-grams (odds 1/n) and SpanBERT's
@@ -86,8 +89,10 @@ def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: i
     Args:
         starts_L: bool, a unit begins here: everywhere, or where words do.
         eligible_L: bool, may be picked; a run does not reach across what may not.
-        goal: places wanted, an int or a traced one.
+        goal_O: places wanted of each part.
         unit: places of the longest unit, where that is known (1: every place begins one).
+        part_L: the part of each place, from 0; what may not be picked lies between parts.  None:
+            there is one.
     """
     L = starts_L.shape[0]
     length_rng, order_rng = jax.random.split(rng)
@@ -99,8 +104,14 @@ def sample_masked_units(rng, starts_L, eligible_L, goal, odds=(1.0,), *, unit: i
     run_L = jnp.append(0, jnp.cumsum(border_L))  # by number, and none across a border
     size_L = jnp.zeros(L, jnp.int32).at[run_L].add(eligible_L)
     order_L = jnp.argsort(jax.random.uniform(order_rng, (L,)))
+    size_OL = size_L[order_L][None]
+    if part_L is not None:
+        part_of_run_L = jnp.zeros(L, part_L.dtype).at[run_L].max(jnp.where(eligible_L, part_L, 0))
+        parts_O1 = jnp.arange(len(goal_O))[:, None]
+        size_OL = jnp.where(part_of_run_L[order_L] == parts_O1, size_OL, 0)
     # One that would exceed the goal is passed over, as in BERT's create_masked_lm_predictions.
-    fitting_L = take_fitting(size_L[order_L], goal, unit * len(odds))
+    take = functools.partial(take_fitting, largest=unit * len(odds))
+    fitting_L = jax.vmap(take)(size_OL, goal_O).any(0)
     taken_L = jnp.zeros(L, bool).at[order_L].set(fitting_L)
     return taken_L[run_L] & eligible_L
 

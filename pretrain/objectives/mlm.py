@@ -19,12 +19,20 @@ from pretrain.objectives import (
     refuse_width,
     special_id,
 )
+from pretrain.objectives.row_examples import (
+    Examples,
+    count_examples,
+    count_slots,
+    find_examples,
+    weigh_examples,
+)
 from pretrain.runtime.errors import UserError
 
 
 class Objective(nn.Module):
     """Devlin et al. 2019, section 3.1, on rows of `pretrain.data.batches.pairs` or framed
-    `windows`.
+    `windows`.  Where a row has several examples (`batches.pack`), what is said of a row is meant of
+    each of them, which attends to itself and counts its positions from 0.
 
     Attributes:
         mask_prob: share of a row's tokens that is predicted; special tokens count as tokens.
@@ -62,18 +70,21 @@ class Objective(nn.Module):
             nn.share_scope(self, self.next_head)  # its parameters are the objective's
 
     def __call__(self, batch, *, train: bool):
-        first_BD, *states = self._predict(batch, train=train)
+        examples = find_examples(batch)
+        first_BOD, *states = self._predict(batch, examples, train=train)
         _, ids_BP, weights_BP = states
         sums = self.head.cross_entropy(*states, self.backbone.table(), chunks=self.loss_chunks)
         if self.nsp:
-            sums |= self._next_sentence(first_BD, batch)
+            sums |= self._next_sentence(first_BOD, batch, weigh_examples(batch, examples))
+        if examples.number_BL is not None:
+            sums |= count_examples(batch, examples)
         if not train:
             sums["unigram"] = cross_entropy.histogram(ids_BP, weights_BP, self.backbone.V)
         return sums
 
     def nats(self, batch):
         """Computes the log-likelihood of each hidden token, and its weight: [B, P] each."""
-        _, h_BPD, ids_BP, weights_BP = self._predict(batch, train=False)
+        _, h_BPD, ids_BP, weights_BP = self._predict(batch, find_examples(batch), train=False)
         table_VD = self.backbone.table()
         return self.head.nats(h_BPD, ids_BP, table_VD, chunks=self.loss_chunks), weights_BP
 
@@ -86,23 +97,29 @@ class Objective(nn.Module):
         more = dict(segments_BL=batch.get("segments_BL"), slots_BP=slots_BP, train=False)
         return self.backbone(hidden_BL, mask=mask, **more).h
 
-    def _predict(self, batch, *, train: bool):
+    def _predict(self, batch, examples: Examples, *, train: bool):
         """Computes states; returns (those of <cls>, those of hidden tokens, targets, weights)."""
-        tokens_BL, valid_BL = batch["tokens_BL"], batch["valid_BL"]
+        tokens_BL, (_, count) = batch["tokens_BL"], examples.starts_BO.shape
+        if reason := self.backbone.refusal(examples.mask):
+            raise UserError(f"batches.pack={count} does not go with this model: {reason}")
         hidden_BL, targets_BL = self.corrupt(batch)
         # The last layer and the head compute these positions alone: 15% of the rows' tokens.
-        slots_BP, real_BP = corruption.find_targets(targets_BL, self.predicted(tokens_BL.shape[1]))
-        read_BP = jnp.pad(slots_BP, ((0, 0), (1, 0))) if self.nsp else slots_BP  # <cls> is at 0
+        P = self.predicted(tokens_BL.shape[1], count)
+        slots_BP, real_BP = corruption.find_targets(targets_BL, P)
+        firsts = [examples.starts_BO] if self.nsp else []
+        # A model without a table of positions goes by distances, which packing leaves as they are.
+        has_positions = examples.positions_BL is not None and hasattr(self.backbone, "L")
         h_BPD = self.backbone(
             hidden_BL,
-            mask=Mask(lengths_B=count_lengths(valid_BL)),  # rows are padded at their end
+            mask=examples.mask,
             segments_BL=batch.get("segments_BL"),
-            slots_BP=read_BP,
+            slots_BP=jnp.concatenate([*firsts, slots_BP], 1),
             train=train,
+            **(dict(positions_BL=examples.positions_BL) if has_positions else {}),
         ).h
         ids_BP = jnp.take_along_axis(tokens_BL, slots_BP, axis=1)
         weights_BP = real_BP * batch["weight_B"][:, None]
-        return h_BPD[:, 0], h_BPD[:, int(self.nsp) :], ids_BP, weights_BP
+        return h_BPD[:, :count], h_BPD[:, count * self.nsp :], ids_BP, weights_BP
 
     def refusal(self) -> str:
         if reason := self.backbone.refusal(Mask()):
@@ -117,9 +134,10 @@ class Objective(nn.Module):
             return "it reads from both sides: set model.attention='bi'"
         return refuse_width(self.backbone, self.head)
 
-    def predicted(self, L: int) -> int:
-        """Returns how many of L positions are predicted at most."""
-        return self.max_predictions or math.ceil(L * self.mask_prob)
+    def predicted(self, L: int, count: int = 1) -> int:
+        """Returns how many of L positions are predicted at most, in rows of `count` examples."""
+        most = self.max_predictions or math.ceil(L * self.mask_prob)
+        return count_slots(L, self.mask_prob, most, count)
 
     def flops(self, B: int, L: int) -> float:
         P = self.predicted(L)
@@ -131,19 +149,21 @@ class Objective(nn.Module):
         # BERT predicts [UNK], which is a word of the text, but no other special token.
         never = [name for name in self.special if name != "unk"]
         eligible_BL = valid_BL & ~is_special(tokens_BL, self.special, *never)
-        P, size_B = self.predicted(tokens_BL.shape[1]), valid_BL.sum(1)
+        P, examples = self.predicted(tokens_BL.shape[1]), find_examples(batch)
         # As create_pretraining_data.py: a share of the row's length with its special tokens.
-        goal_B = jnp.clip(jnp.round(size_B * self.mask_prob).astype(jnp.int32), 1, P)
+        share_BO = jnp.round(examples.sizes_BO * self.mask_prob)
+        goal_BO = jnp.clip(share_BO.astype(jnp.int32), 1, P)
         starts_BL = batch["word_starts_BL"] if self.whole_word_mask else jnp.ones_like(valid_BL)
         # A key per row: a row's draws do not depend on how the batch is sharded.
         keys_B = jax.random.split(self.make_rng("corrupt"), len(tokens_BL))
-        return jax.vmap(self._corrupt_row)(keys_B, tokens_BL, starts_BL, eligible_BL, goal_B)
+        rows = keys_B, tokens_BL, starts_BL, eligible_BL, goal_BO, examples.number_BL
+        return jax.vmap(self._corrupt_row)(*rows)
 
-    def _corrupt_row(self, rng, tokens_L, starts_L, eligible_L, goal):
+    def _corrupt_row(self, rng, tokens_L, starts_L, eligible_L, goal_O, number_L):
         pick_rng, mask_rng = jax.random.split(rng)
-        unit = 0 if self.whole_word_mask else 1
+        unit, odds = 0 if self.whole_word_mask else 1, run_odds(self.max_gram, self.geometric)
         picked_L = corruption.sample_masked_units(
-            pick_rng, starts_L, eligible_L, goal, self._odds(), unit=unit
+            pick_rng, starts_L, eligible_L, goal_O, odds, unit=unit, part_L=number_L
         )
         hidden_L = corruption.mask_tokens(
             mask_rng,
@@ -156,19 +176,22 @@ class Objective(nn.Module):
         )
         return hidden_L, picked_L
 
-    def _odds(self) -> list[float]:
-        lengths = range(1, self.max_gram + 1)
-        if self.geometric:
-            # Odds, not probabilities: their factor `geometric` is the same for all.
-            return [(1 - self.geometric) ** (n - 1) for n in lengths]
-        return [1 / n for n in lengths]
-
-    def _next_sentence(self, first_BD, batch):
-        if "consecutive_B" not in batch:
+    def _next_sentence(self, first_BOD, batch, weight_BO):
+        name = "consecutive_BO" if "starts_BO" in batch else "consecutive_B"
+        if name not in batch:
             raise UserError(
                 "objective.nsp=True needs batches.name='pairs' with next_sentence=True, or 'clicks'"
             )
         if not getattr(self.backbone, "pooler", False):
             raise UserError("objective.nsp=True needs model.pooler=True")
-        pooled_BD = self.backbone.pool(first_BD)
-        return self.next_head(pooled_BD, batch["consecutive_B"], batch["weight_B"])
+        is_next_BO = batch[name].reshape(weight_BO.shape)
+        return self.next_head(self.backbone.pool(first_BOD), is_next_BO, weight_BO)
+
+
+def run_odds(max_gram: int, geometric: float) -> list[float]:
+    """Returns the odds of runs of 1, 2, ... units, see `Objective`."""
+    lengths = range(1, max_gram + 1)
+    if geometric:
+        # Odds, not probabilities: their factor `geometric` is the same for all.
+        return [(1 - geometric) ** (n - 1) for n in lengths]
+    return [1 / n for n in lengths]

@@ -22,6 +22,7 @@ def lay_out_rows(
     corpus: Corpus,
     position_BL: np.ndarray,
     *,
+    is_cls_BL: np.ndarray | None = None,
     is_sep_BL: np.ndarray,
     segments_BL: np.ndarray,
     valid_BL: np.ndarray,
@@ -30,11 +31,13 @@ def lay_out_rows(
 
     Args:
         position_BL: of each token in the corpus; those of marks and padding may lie outside of it.
+        is_cls_BL: where a <cls> stands; None: first in each row.
         valid_BL: no padding.
     """
     special = corpus.tokenizer.special
     tokens_BL = corpus.tokens.take(position_BL, mode="clip").astype(np.int32)
-    tokens_BL[:, 0] = special["cls"]
+    first = (slice(None), 0) if is_cls_BL is None else is_cls_BL
+    tokens_BL[first] = special["cls"]
     tokens_BL[is_sep_BL] = special["sep"]
     tokens_BL[~valid_BL] = special["pad"]
     return {

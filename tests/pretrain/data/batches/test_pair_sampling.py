@@ -95,12 +95,12 @@ def test_a_b_follows_at_once_or_is_of_another_document(corpus, longest, monkeypa
 
 def test_half_of_the_bs_follow_their_a(corpus):
     for L in (64, 96, 256):
-        shares = [build(corpus, L=L).epoch(epoch).consecutive.mean() for epoch in (0, 1)]
+        shares = [build(corpus, L=L).epoch(epoch).pairs.consecutive.mean() for epoch in (0, 1)]
         assert shares == pytest.approx([0.5, 0.5], abs=0.02)
 
 
 def test_the_original_coin_makes_fewer_than_half_of_the_bs_follow(corpus):
-    rows = [build(corpus, faithful=True).epoch(epoch) for epoch in range(4)]
+    rows = [build(corpus, faithful=True).epoch(epoch).pairs for epoch in range(4)]
     assert np.mean([each.consecutive.mean() for each in rows]) < 0.42
 
 
@@ -109,7 +109,7 @@ def test_rows_are_full_but_for_the_short_ones(next_sentence):
     corpus = build_corpus(*[[1] * 4000] * 8)
     for short in (0.0, 0.25, 1.0):
         layout = bind_pairs(corpus, L=23, short_seq_prob=short, next_sentence=next_sentence)
-        rows = layout.epoch(0)
+        rows = layout.epoch(0).pairs
         below = (rows.a + rows.b < layout.room).mean()
         # a length is drawn from 2 to room, and documents end
         assert below == pytest.approx(short * (1 - 1 / (layout.room - 1)), abs=0.04)
@@ -118,7 +118,7 @@ def test_rows_are_full_but_for_the_short_ones(next_sentence):
 
 def test_a_is_whole_sentences_of_one_document_when_alone(corpus):
     layout = build(corpus, next_sentence=False, L=128)
-    rows = layout.epoch(0)
+    rows = layout.epoch(0).pairs
     sentences = [s for each in sentences_of(corpus, corpus.splits["train"]) for s in each]
     fits = rows.a < layout.room
     assert fits.mean() > 0.9
@@ -138,7 +138,7 @@ def test_of_a_sentence_longer_than_a_row_a_part_is_seen():
             next_sentence=next_sentence,
             short_seq_prob=0.0,
         )
-        rows = layout.epoch(0)
+        rows = layout.epoch(0).pairs
         assert (rows.a + rows.b).max() == layout.room
         assert rows.a_begin[(rows.a_begin > 0) & (rows.a_begin < 500)].size == 1
 
@@ -147,12 +147,12 @@ def test_a_document_that_just_fills_a_row_is_one_row():
     layout = bind_pairs(
         build_corpus([10, 8], [10, 8]), L=20, next_sentence=False, short_seq_prob=0.0
     )
-    assert layout.epoch(0).a.tolist() == [18, 18]
+    assert layout.epoch(0).pairs.a.tolist() == [18, 18]
 
 
 def test_documents_of_nothing_are_passed_over():
     corpus = build_corpus([5, 6], [0], [4, 3])
     for next_sentence in (True, False):
-        rows = bind_pairs(corpus, L=30, next_sentence=next_sentence).epoch(0)
+        rows = bind_pairs(corpus, L=30, next_sentence=next_sentence).epoch(0).pairs
         assert (rows.a > 0).all()
         assert ((rows.b > 0) == next_sentence).all()

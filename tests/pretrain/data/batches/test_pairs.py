@@ -12,7 +12,7 @@ def test_a_row_is_cls_a_sep_b_sep_and_padding(corpus):
     layout = build(corpus, short_seq_prob=0.5)
     seen = set()
     for step in range(10):
-        rows = layout.epoch(0).take(slice(step * 8, step * 8 + 8))
+        rows = layout.epoch(0).pairs.take(slice(step * 8, step * 8 + 8))
         batch = layout.batch(step)
         for row, (a_begin, a, b_begin, b, follows) in enumerate(zip(*rows, strict=True)):
             a_part, b_part = corpus.tokens[a_begin:][:a], corpus.tokens[b_begin:][:b]
@@ -32,7 +32,7 @@ def test_a_row_without_b_is_cls_a_sep_and_padding(corpus):
     batch = layout.batch(1)
     assert set(batch) == {"tokens_BL", "segments_BL", "valid_BL", "word_starts_BL", "weight_B"}
     assert not batch["segments_BL"].any()
-    for row, (begin, a) in enumerate(zip(*(f[8:16] for f in layout.epoch(0)[:2]), strict=True)):
+    for row, (begin, a) in enumerate(zip(*(f[8:16] for f in layout.epoch(0).pairs[:2]), strict=True)):
         expected = [CLS, *corpus.tokens[begin : begin + a], SEP, *[PAD] * (layout.L - a - 2)]
         assert batch["tokens_BL"][row].tolist() == expected
         assert batch["valid_BL"][row].sum() == a + 2
@@ -47,7 +47,7 @@ def test_the_end_of_a_document_is_in_no_row():
 
 def test_every_row_of_an_epoch_comes_once_but_for_a_few(corpus):
     layout = build(corpus, B=2)
-    counts = [len(layout.epoch(epoch).a) for epoch in range(6)]
+    counts = [len(layout.epoch(epoch).pairs.a) for epoch in range(6)]
     assert layout.steps_per_epoch == counts[0] // 2
     size = layout.steps_per_epoch * 2
     assert min(counts) + 1 < size < max(counts), "this test wants fewer rows than steps, and more"
@@ -61,7 +61,7 @@ def test_every_row_of_an_epoch_comes_once_but_for_a_few(corpus):
 
 def test_epochs_and_seeds_draw_other_rows_in_another_order(corpus):
     layouts = [build(corpus, seed=seed) for seed in (0, 1)]
-    drawn = [layout.epoch(epoch) for layout in layouts for epoch in (0, 1)]
+    drawn = [layout.epoch(epoch).pairs for layout in layouts for epoch in (0, 1)]
     assert len({each.a_begin.tobytes() for each in drawn}) == 4
     assert len({np.sort(each.a_begin).tobytes() for each in drawn}) == 4
     for each in drawn:
@@ -71,7 +71,7 @@ def test_epochs_and_seeds_draw_other_rows_in_another_order(corpus):
 @pytest.mark.parametrize("next_sentence", [True, False])
 def test_evaluation_reads_every_row_once_in_order(corpus, next_sentence):
     layout = build(corpus, split="held_out", B=32, next_sentence=next_sentence)
-    rows = layout.epoch(0)
+    rows = layout.epoch(0).pairs
     assert len(rows.a) % 32, "this test wants filler"
     assert (np.diff(rows.a_begin) > 0).all()
     whole = read_epoch(layout)
