@@ -61,7 +61,14 @@ def base(**size: int) -> ConfigDict:
         held_out=0.001,
         tokens=dict(name="wordpiece", V=30522, model="", lower=True, sample=10_000_000, extend=0),
     )
-    config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
+    config.batches = dict(
+        name="pairs",
+        B=256,
+        L=512,
+        short_seq_prob=0.1,
+        next_sentence=True,
+        pack=0,  # 8: a row holds as many examples as fit, up to 8, and hardly any padding
+    )
     # The last tenth of the steps has rows four times as long: where they do not fit,
     # --config.train.parts=4 takes them in turn.
     # How the batches of that share of the steps differ; share=0: all are as above.

@@ -75,7 +75,7 @@ TABLE: dict[str, dict[str, Range]] = {
     "tokens": {"V sample": COUNT, "types extend": COUNT_OR_NONE},
     "batches": {
         "B L eval_B reuse_len lengths bptt texts": COUNT,
-        "characters overlap": COUNT_OR_NONE,
+        "characters overlap pack": COUNT_OR_NONE,
         "short_seq_prob short": SHARE,
         "std": NOT_NEGATIVE,
         "share": SHARE_BELOW_1,

@@ -19,6 +19,7 @@ DATA = "data.json"  # beside it: how much there was to train on, and to evaluate
 JOBS = ("seed-*", "fold-*", "seed-*/fold-*")  # folders of runs within a workdir
 # Keys that recipes did not have once, and the values of which what they decide is as it was.
 LATER = {
+    "batches.pack": 0,
     "init_optimizer": False,
     "init_positions": "new",
     "init_tokens": "run",

@@ -32,7 +32,9 @@ def test_a_row_without_b_is_cls_a_sep_and_padding(corpus):
     batch = layout.batch(1)
     assert set(batch) == {"tokens_BL", "segments_BL", "valid_BL", "word_starts_BL", "weight_B"}
     assert not batch["segments_BL"].any()
-    for row, (begin, a) in enumerate(zip(*(f[8:16] for f in layout.epoch(0).pairs[:2]), strict=True)):
+    for row, (begin, a) in enumerate(
+        zip(*(f[8:16] for f in layout.epoch(0).pairs[:2]), strict=True)
+    ):
         expected = [CLS, *corpus.tokens[begin : begin + a], SEP, *[PAD] * (layout.L - a - 2)]
         assert batch["tokens_BL"][row].tolist() == expected
         assert batch["valid_BL"][row].sum() == a + 2
@@ -105,3 +107,36 @@ def test_the_smallest_rows_work():
         batch = bind_pairs(build_corpus([5, 5], [5, 5]), L=5).batch(step)
         assert batch["segments_BL"].tolist() == [[0, 0, 0, 1, 1]]
         assert batch["valid_BL"].all()
+
+
+def split_packed(batch):
+    """Lists the examples of packed rows: tokens, segments, starts of words, does B follow."""
+    names, examples = ("tokens_BL", "segments_BL", "word_starts_BL"), []
+    for row, starts in enumerate(batch["starts_BO"]):
+        length = batch["valid_BL"][row].sum()
+        ends = np.minimum([*starts[1:], length], length)
+        for n, (begin, end) in enumerate(zip(starts, ends, strict=True)):
+            if begin < length:
+                fields = [tuple(batch[name][row, begin:end].tolist()) for name in names]
+                examples.append((*fields, int(batch["consecutive_BO"][row, n])))
+    return examples
+
+
+def test_packed_and_unpacked_epochs_have_each_example_once(corpus):
+    fields = dict(split="all", short_seq_prob=1.0, L=256)
+    plain, packed = (read_epoch(build(corpus, pack=n, **fields)) for n in (0, 4))
+    plain["starts_BO"] = np.where(plain["weight_B"] > 0, 0, 256)[:, None]
+    plain["consecutive_BO"] = plain["consecutive_B"][:, None]
+    one, other = split_packed(plain), split_packed(packed)
+    assert sorted(one) == sorted(other)
+    assert packed["weight_B"].sum() < 0.9 * plain["weight_B"].sum()
+    assert (packed["starts_BO"] < 256).sum(1).max() > 2
+
+
+def test_training_reads_no_packed_example_twice_in_an_epoch(corpus):
+    layout = build(corpus, B=2, pack=4, short_seq_prob=0.6)
+    rows = layout.epoch(0).rows_RO
+    assert layout.steps_per_epoch == len(rows) // 2
+    examples = split_packed(read_epoch(layout))
+    assert len(examples) == (rows[: layout.steps_per_epoch * 2] >= 0).sum()
+    assert len(set(examples)) == len(examples)
