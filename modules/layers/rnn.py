@@ -85,9 +85,7 @@ class Recurrent(nn.Module):
         if self.cell != "lstm" and (self.D or self.clip_cell or self.clip_projection):
             raise ValueError(f"cell={self.cell!r} has no projection and no clips: set them to 0")
         if self.initializer == "torch" and (self.cell != "lstm" or self.D):
-            raise ValueError(
-                "initializer='torch' is of LSTMs without a projection: cell='lstm', D=0"
-            )
+            raise ValueError("initializer='torch' is of LSTMs without a projection: D=0")
 
     @property
     def width(self) -> int:

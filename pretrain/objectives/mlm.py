@@ -177,15 +177,20 @@ class Objective(nn.Module):
         return hidden_L, picked_L
 
     def _next_sentence(self, first_BOD, batch, weight_BO):
-        name = "consecutive_BO" if "starts_BO" in batch else "consecutive_B"
-        if name not in batch:
-            raise UserError(
-                "objective.nsp=True needs batches.name='pairs' with next_sentence=True, or 'clicks'"
-            )
-        if not getattr(self.backbone, "pooler", False):
-            raise UserError("objective.nsp=True needs model.pooler=True")
-        is_next_BO = batch[name].reshape(weight_BO.shape)
+        is_next_BO = find_next(batch, self.backbone).reshape(weight_BO.shape)
         return self.next_head(self.backbone.pool(first_BOD), is_next_BO, weight_BO)
+
+
+def find_next(batch, backbone):
+    """Returns whether B follows A in each example; refuses what nobody can predict it from."""
+    name = "consecutive_BO" if "starts_BO" in batch else "consecutive_B"
+    if name not in batch:
+        raise UserError(
+            "objective.nsp=True needs batches.name='pairs' with next_sentence=True, or 'clicks'"
+        )
+    if not getattr(backbone, "pooler", False):
+        raise UserError("objective.nsp=True needs model.pooler=True")
+    return batch[name]
 
 
 def run_odds(max_gram: int, geometric: float) -> list[float]:
