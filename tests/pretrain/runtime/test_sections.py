@@ -80,7 +80,9 @@ def test_a_part_that_is_changed_without_its_fields_leads_to_recipes_of_it():
     with pytest.raises(UserError) as error:
         call_section("batches", configure, fields)
     said = str(error.value)
-    assert said.startswith("batches: next_sentence, short_seq_prob of this recipe's 'pairs' do not")
+    assert said.startswith(
+        "batches: next_sentence, pack, short_seq_prob of this recipe's 'pairs' do not"
+    )
     assert "do not fit 'bptt', which has B, L, seed, bptt, std, " in said
     assert "begin with a recipe of 'bptt', as --config=awd_lstm or ulmfit, or write one, as" in said
     for name in ("awd_lstm", "ulmfit"):
