@@ -6,8 +6,9 @@
 Rows of a query, a document and its relevance, a number; or lines of {"query": "...",
 "candidates": [...], "relevance": [...]} (.jsonl).  In training each row of the batch is a query
 with 8 of its candidates, one of them relevant at least; evaluation ranks all candidates of a query.
-Losses: softmax, listnet (listwise), hinge, logistic (pairwise; RankNet's), and those that weigh a
-pair by what its order is worth in NDCG: lambda_rank, ndcg_loss2, ndcg_loss2_plus (LambdaLoss).
+Losses: squared (pointwise: the relevance itself), softmax, listnet (listwise), hinge, logistic
+(pairwise; RankNet's), and those that weigh a pair by what its order is worth in NDCG: lambda_rank,
+ndcg_loss2, ndcg_loss2_plus (LambdaLoss).
 """
 
 from ml_collections import ConfigDict

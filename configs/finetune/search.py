@@ -13,6 +13,7 @@ Chinese) gives no absolute numbers, and neither data nor code:
                 reads both sets, and the losses are added up
     rows        the same of rows that have both labels: a tag for every
                 character of query and title (their figure 5)
+    pointwise   the relevance of a query's titles as a number, to order them by
     ranknet     the order of a query's titles, by pairs                   +9.25 points
     lambda      the same, a pair weighs what it is worth in NDCG
     scenes      from end to end with what the user chose before and with      AUC +2.34 points
@@ -42,7 +43,8 @@ epochs (optim.lr=3e-4), the best on dev:
 
 So small a model shows no gain of the article's 2.2 points.
 
-QBQTC has one title for most queries: "ranknet" and "lambda" draw seven of other queries beside it.
+QBQTC has one title for most queries: "pointwise", "ranknet" and "lambda" draw seven of other
+queries beside it.
 "rows" reads lines of {"query", "title", "query_tags", "title_tags", "label"}, of your own, and the
 last two a line for each result shown: {"search", "query", "title", "clicked", "price", "distance",
 "scene", "history"}, where the history is what the user chose before, with blanks between.  In two
@@ -64,7 +66,8 @@ from configs.finetune import common
 
 
 def get_config(preset: str = "joint") -> ConfigDict:
-    """Returns one of "relevance", "joint", "rows", "ranknet", "lambda", "scenes", "numbers".
+    """Returns one of "relevance", "joint", "rows", "pointwise", "ranknet", "lambda",
+    "scenes", "numbers".
 
     Without a pretrained model "relevance.scratch", "joint.scratch".
     """
@@ -217,6 +220,7 @@ PRESETS = {
     "relevance": relevance,
     "joint": joint,
     "rows": rows,
+    "pointwise": functools.partial(rank, "squared"),
     "ranknet": functools.partial(rank, "logistic"),
     "lambda": functools.partial(rank, "ndcg_loss2_plus"),
     "scenes": functools.partial(scenes, True),

@@ -1,11 +1,12 @@
 """Losses of rankings: the candidates of a list are to stand in the order of their relevance.
 
-Listwise ones follow Cao et al. 2007, pairwise ones Burges et al. 2005 (RankNet) and Herbrich et al.
-2000.  Those that weigh a pair by what its order is worth in NDCG are of Burges 2010 (LambdaRank)
-and Wang et al. 2018 (LambdaLoss, 10.1145/3269206.3271784).
+The pointwise one follows Cossock & Zhang 2006, listwise ones Cao et al. 2007, pairwise ones Burges
+et al. 2005 (RankNet) and Herbrich et al. 2000.  Those that weigh a pair by what its order is worth
+in NDCG are of Burges 2010 (LambdaRank) and Wang et al. 2018 (LambdaLoss, 10.1145/3269206.3271784).
 
 Each takes scores, relevances and what is there, [B, O], and `Constants`; it computes the loss of
-each list, [B] float32, in nats but for those of NDCG.  A list without a pair in order has none.
+each list, [B] float32, in nats but for `squared` and those of NDCG.  A list without a pair in order
+has none, again but for `squared`, which looks at each candidate alone.
 """
 
 from collections.abc import Callable
@@ -29,6 +30,14 @@ class Constants(NamedTuple):
     margin: float = 1.0
     sigma: float = 1.0
     mu: float = 10.0
+
+
+def squared(logits_BO, relevance_BO, there_BO, constants: Constants):
+    """Computes how far scores are from relevances, squared, the mean over candidates."""
+    del constants
+    # Before the square: what is not there has the lowest score, whose square is no number.
+    off_BO = jnp.where(there_BO, logits_BO - relevance_BO, 0)
+    return _mean(off_BO**2, there_BO, axis=1)
 
 
 def softmax(logits_BO, relevance_BO, there_BO, constants: Constants):
@@ -85,8 +94,8 @@ def pairwise_margins(logits_BO, relevance_BO, there_BO):
     return logits_BO[:, :, None] - logits_BO[:, None], pairs_BOO
 
 
-def _mean(x_BOO, pairs_BOO):
-    return (x_BOO * pairs_BOO).sum((1, 2)) / jnp.maximum(pairs_BOO.sum((1, 2)), 1)
+def _mean(x, weights, axis=(1, 2)):
+    return (x * weights).sum(axis) / jnp.maximum(weights.sum(axis), 1)
 
 
 def _find_ranks(logits_BO):
@@ -119,6 +128,7 @@ def _sum_of_gains(logits_BO, relevance_BO, there_BO, constants: Constants, weigh
 
 
 LOSSES: dict[str, Callable] = {
+    "squared": squared,
     "softmax": softmax,
     "listnet": listnet,
     "hinge": hinge,

@@ -173,7 +173,7 @@ FILES = {
     **dict.fromkeys(
         (
             *("search:relevance", "search:relevance.scratch", "search:joint"),
-            *("search:joint.scratch", "search:ranknet", "search:lambda"),
+            *("search:joint.scratch", "search:pointwise", "search:ranknet", "search:lambda"),
         ),
         alike(SOUGHT_LINES, "dev.json", "test_public.json")
         | alike(TITLES, *(f"{part}.txt" for part in parts.SPLITS)),

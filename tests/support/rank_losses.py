@@ -9,6 +9,8 @@ import numpy as np
 def write_out(name, scores, relevance, margin=1.0, sigma=1.0, mu=10.0) -> float:
     """Computes the loss of a list as its paper has it."""
     scores, relevance = np.asarray(scores, np.float64), np.asarray(relevance, np.float64)
+    if name == "squared":
+        return float(np.mean([(x - r) ** 2 for x, r in zip(scores, relevance, strict=True)]))
     log = scores - np.log(np.exp(scores).sum())
     if name == "softmax":
         return -sum(r / sum(relevance) * x for r, x in zip(relevance, log, strict=True))

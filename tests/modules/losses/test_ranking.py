@@ -25,7 +25,9 @@ def test_losses_are_those_of_lists_written_out(name):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["logistic", "lambda_rank", "ndcg_loss2", "ndcg_loss2_plus"])
+@pytest.mark.parametrize(
+    "name", ["squared", "logistic", "lambda_rank", "ndcg_loss2", "ndcg_loss2_plus"]
+)
 def test_gradients_are_finite_differences_and_zero_where_nothing_is(name):
     def loss(logits_BO):
         return ranking.LOSSES[name](logits_BO, RELEVANCE_BO, THERE_BO, CONSTANTS).sum()
