@@ -10,7 +10,13 @@ import jax.numpy as jnp
 
 from modules import plugins
 from modules.activation_sharding import choose_form, find_device
-from modules.kernels import cudnn_attention, dropout_bits, gpu_attention, tpu_attention
+from modules.kernels import (
+    cudnn_attention,
+    dropout_bits,
+    gpu_attention,
+    splash_attention,
+    tpu_attention,
+)
 from modules.kernels.distance_scores import (
     RelativeTerms,
     choose_rows,
@@ -139,6 +145,6 @@ def score_relatively(q_BLHK, k_BJHK, view: AttentionView, relative: RelativeTerm
 # The forms to ask, in this order; what all refuse is for `reference`.
 FORMS: Mapping[str, tuple[Form, ...]] = {
     "gpu": (cudnn_attention, gpu_attention),
-    "tpu": (tpu_attention,),
+    "tpu": (tpu_attention, splash_attention),
     "default": (),
 }

@@ -47,7 +47,7 @@ def count_call_flops(i: Instruction, operands: Sequence[Array]) -> float:
     target = find_target(i)
     if target == PALLAS:  # what the kernel says of itself
         match = re.search(r'"cost_estimate": ?\{"flops": ?"(\d+)"', i.attributes)
-        return float(match[1]) if match else 0.0
+        return float(match[1]) if match else _count_splash_flops(i)
     if target == MOSAIC:  # which says it by the name of its scope, see `gpu_attention.Call`
         match = re.search(r'op_name="[^"]*_flops_(\d+)', i.attributes)
         return float(match[1]) if match else 0.0
@@ -62,6 +62,12 @@ def count_call_flops(i: Instruction, operands: Sequence[Array]) -> float:
         is_causal = re.search(r'"mask_type": ?"\w*CAUSAL"', i.attributes)
         return products * 2.0 * scores * operands[0].shape[-1] * (0.5 if is_causal else 1)
     return 0.0
+
+
+def _count_splash_flops(i: Instruction) -> float:
+    # Its scope names those of two products, see `splash_attention`: backwards there are more.
+    match = re.search(r'op_name="[^"]*splash_flops_(\d+)[^"]*splash_mha_(fwd|dq|dkv)', i.attributes)
+    return float(match[1]) / 2 * {"fwd": 2, "dq": 3, "dkv": 4}[match[2]] if match else 0.0
 
 
 def _read_numbers(name: str, i: Instruction) -> list[int]:

@@ -129,7 +129,8 @@ class Program:
         self.roots: dict[str, Instruction] = {}
         name = self.entry = ""
         self.sources = _parse_sources(text)
-        for line in text.splitlines():
+        # A kernel's own words may be written over several lines: {, "a":"b" and }.
+        for line in re.sub(r'(?<=\{)\n(?=")|\n(?=\})(?=\}[,}])', "", text).splitlines():
             if header := HEADER.match(line):
                 name = header[2]
                 self.computations[name] = {}

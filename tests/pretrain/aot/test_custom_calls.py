@@ -43,6 +43,14 @@ CALLS = {  # target, results, operands, configuration -> FLOPs, bytes moved
         '"kernel_hash":"x"}, metadata={op_name="jit(f)/jvp(forward_flops_4096)/body/mpmd_map"',
         (4096, 2 * (8 * 16 + 8 * 32)),
     ),
+    "splash attention, backwards": (
+        "tpu_custom_call",
+        "bf16[8,16]{1,0}",
+        ("bf16[8,32]{1,0}",),
+        '"custom_call_config":{"body":"TUz"}}, metadata={op_name="jit(f)/transpose(jvp('
+        'splash_flops_4096))/vmap(g)/splash_mha_dq_segmented_no_residuals/pallas_call"',
+        (6144, 2 * (8 * 16 + 8 * 32)),
+    ),
     "no library": ("Sharding", "f32[4]{0}", ("f32[4]{0}",), "", (0, 32)),
 }
 

@@ -48,3 +48,14 @@ def test_data_dependent_loops_are_named():
 )
 def test_callees_are_those_of_the_attributes_asked_for(attributes, names):
     assert hlo.Instruction("i", "while", (), "", attributes).callees("body") == names
+
+
+def test_words_of_a_kernel_over_several_lines_are_one_instruction():
+    text = """ENTRY %main (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  ROOT %call = f32[4]{0} custom-call(%p), custom_call_target="a", frontend_attributes={words={
+"size": "{\\"rows\\": 512}"
+}}, metadata={op_name="behind"}
+}
+"""
+    assert 'op_name="behind"' in hlo.Program(text).roots["main"].attributes
