@@ -45,7 +45,7 @@ def attend(q_BLHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
         scores = q_BLHK.shape[0] * q_BLHK.shape[2] * count_blocks(view, L // block, block)
         kernel = splash.make_splash_mha(
             masks.MultiHeadMask([one] * q_BLHK.shape[2]),
-            block_sizes=splash.BlockSizes(*[block] * 8),
+            block_sizes=splash.BlockSizes(block, block, None, block, block, None, block, block),
             head_shards=1,  # of the heads that are here
             q_seq_shards=1,
             interpret=is_interpreted,
