@@ -61,14 +61,8 @@ def base(**size: int) -> ConfigDict:
         held_out=0.001,
         tokens=dict(name="wordpiece", V=30522, model="", lower=True, sample=10_000_000, extend=0),
     )
-    config.batches = dict(
-        name="pairs",
-        B=256,
-        L=512,
-        short_seq_prob=0.1,
-        next_sentence=True,
-        pack=0,  # 8: a row holds as many examples as fit, up to 8, and hardly any padding
-    )
+    config.batches = dict(name="pairs", B=256, L=512, short_seq_prob=0.1, next_sentence=True)
+    config.batches.pack = 0  # 8: as many examples as fit into a row, up to 8, and little padding
     # The last tenth of the steps has rows four times as long: where they do not fit,
     # --config.train.parts=4 takes them in turn.
     # How the batches of that share of the steps differ; share=0: all are as above.
@@ -95,7 +89,7 @@ def base(**size: int) -> ConfigDict:
         activation="gelu",
         epsilon=1e-12,  # of tf.contrib.layers, which the released code uses
         dropout=0.1,
-        # As in the paper.  It keeps a GPU from using its fused kernel: 0 trains faster.
+        # As in the paper.  GPUs before Hopper compute it in plain products: 0 trains faster there.
         attention_dropout=0.1,
         initializer="truncated",  # what lies beyond two deviations is drawn again
         init_scale=0.02,

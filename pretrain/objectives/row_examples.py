@@ -11,7 +11,7 @@ from modules.metrics import Metrics, Sum
 
 
 class Examples(NamedTuple):
-    """Where the examples of each row stand, at most O.
+    """Tells where the examples of each row stand, at most O.
 
     Attributes:
         mask: an example sees itself.
