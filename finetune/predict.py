@@ -97,7 +97,8 @@ def main(words: list[str]) -> None:
         notify = say if first else (lambda _: None)
         if is_plain(source, format, fields):
             lines, total = arguments.TEXT.value or read_lines(source), len(arguments.TEXT.value)
-            blocks = plain_texts.read_blocks(lines, runs[0].data, source or "--text")
+            columns = input_formats.list_columns(data)
+            blocks = plain_texts.read_blocks(lines, runs[0].data, source or "--text", columns)
         else:
             total = streaming.count_examples(source, format, fields)
             blocks = streaming.read_blocks(source, format, fields)

@@ -63,6 +63,13 @@ def list_texts(where: str, texts: Any) -> list[str]:
     Raises:
         UserError: it is neither, or holds half a character.
     """
+    if is_frame(texts):
+        names = ", ".join(map(str, texts.columns))
+        raise UserError(
+            f"{where} takes a text or a list of texts, and was given a frame: name the column, as "
+            f"frame[{str(texts.columns[0]) if len(texts.columns) else 'text'!r}]; it has "
+            f"{names or 'none'}"
+        )
     rows = list_items(where, texts, "a text or a list of texts")
     for number, text in enumerate(rows):
         place = "it" if isinstance(texts, str) else f"item {number}"
@@ -72,6 +79,16 @@ def list_texts(where: str, texts: Any) -> list[str]:
             )
         check_encoding(f"{where}: {place}", text)
     return rows
+
+
+def is_frame(value: Any) -> bool:
+    """Returns whether a value is a frame as of pandas, which iterates over its columns' names."""
+    return hasattr(value, "columns") and hasattr(value, "to_dict")
+
+
+def is_row(value: Any) -> bool:
+    """Returns whether a value is a series as of pandas, which a row of a frame is."""
+    return hasattr(value, "keys") and hasattr(value, "to_dict") and not is_frame(value)
 
 
 def list_items(where: str, items: Any, wanted: str) -> list[Any]:

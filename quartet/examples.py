@@ -1,14 +1,13 @@
-"""Makes examples of a task of texts, tuples of texts, rows of a table, or dicts."""
+"""Makes examples of a task of texts, tuples of texts, rows of a table or frame, or dicts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from finetune.datasets import Example
-from finetune.datasets.files import check_text
-from finetune.prediction.input_formats import resolve_format
+from finetune.datasets.files import check_count, check_text
 from finetune.tasks import TaskData, name_fields
 from pretrain.runtime.errors import UserError
-from quartet.arguments import check_encoding, describe, list_items
+from quartet.arguments import check_encoding, describe, is_frame, is_row, list_items
 
 # By kind of task, labels are asked for that an example to predict has none of.
 UNLABELLED: Example = dict(label=None, labels=None, answers=[], impossible=False, relevance=None)
@@ -19,23 +18,20 @@ def list_examples(examples: Any, data: TaskData, columns: Sequence[str] = ()) ->
     """Lists the examples that `predict` was given.
 
     Args:
-        examples: a text, a dict, or several; of several a tuple of texts is one, too.
+        examples: a text, a dict, or several; of several a tuple of texts is one, too; or a frame
+            of pandas, a row of which is as a dict.
         data: of the task, which says what an example is.
         columns: of the texts in the table that the run was trained on; (): it was none.
 
     Raises:
         UserError: one is no example of this task; it is named by its number from 0.
     """
+    if is_frame(examples):
+        examples = examples.to_dict("records")  # iterated, it would give its columns' names
+    elif is_row(examples) and columns and {*columns} <= {*examples.keys()}:
+        raise UserError("predict(...) was given a row of a frame: give it as row.to_dict()")
     rows = list_items("predict(...)", examples, "examples: a text, a dict, or a list of these")
     return [make_example(row, data, columns, number) for number, row in enumerate(rows)]
-
-
-def list_columns(data: Mapping[str, Any]) -> tuple[str, ...]:
-    """Lists the columns of the texts of a recipe's section `data`; (): they have no names."""
-    format, fields = resolve_format(data, "", "", "{}")
-    columns = fields.get("texts", ()) if format == "table" else ()
-    columns = (columns,) if isinstance(columns, str) else tuple(columns)
-    return columns if all(isinstance(name, str) for name in columns) else ()
 
 
 def make_example(
@@ -47,17 +43,15 @@ def make_example(
         UserError: it is none.
     """
     where = f"example {number}"
+    if is_row(example):
+        example = example.to_dict()
     if isinstance(example, Mapping):
         fields = _pick_fields(example, data, columns, where)
     else:
         fields = _name_texts(example, data, where)
     for name in name_fields(data) & fields.keys():
         fields[name] = check_field(fields[name], name, where)
-    if len(columns) not in (0, count := len(fields.get("texts", columns))):
-        raise UserError(
-            f"{where} has {count} texts, and this run's task has {len(columns)}: "
-            f"{', '.join(columns)}"
-        )
+    check_count(len(fields.get("texts", columns)), columns, where)
     return {"id": str(number), **fields, **UNLABELLED, "where": where}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from finetune import job
+from finetune.prediction.input_formats import list_columns
 from finetune.prediction.predictor import Predictor
 from finetune.several.parts import list_sections
 from pretrain.distributed.sharding import Layout, make_mesh
@@ -21,7 +22,7 @@ from pretrain.inference.token_scorer import Filling, Score, TokenScorer
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UserError
 from quartet.arguments import check_options, describe, list_texts
-from quartet.examples import list_columns, list_examples
+from quartet.examples import list_examples
 from quartet.wording import explain_to_callers
 
 Texts = str | Sequence[str]
@@ -143,7 +144,8 @@ class TrainedRun:
 
         Args:
             examples: a text or several; of pairs, tuples of texts; or dicts, with the columns of
-                the table that the run was trained on, or as of `finetune.datasets`.
+                the table that the run was trained on, or as of `finetune.datasets`; or a frame of
+                pandas with those columns.
             task: the one of several tasks.
         """
         predictor = self._predictor(task)

@@ -83,6 +83,20 @@ def check_text(value: Any, what: str, where: str, empty: bool = False) -> str:
     return value
 
 
+def check_count(count: int, columns: Sequence[str], where: str, how: str = "") -> None:
+    """Raises a UserError if an example has other texts than the columns of a run's table.
+
+    Args:
+        columns: (): any number of texts will do.
+        how: what to do, behind the message.
+    """
+    if columns and count != len(columns):
+        raise UserError(
+            f"{where} has {count} texts, and this run's task has {len(columns)}: "
+            f"{', '.join(columns)}{how}"
+        )
+
+
 def label_names(labels: Mapping[str, str] | Sequence[str] | None) -> dict[str, str] | None:
     """Returns the permitted labels, by their names in the file; a list names them as they are."""
     if labels is None:

@@ -38,3 +38,15 @@ def resolve_format(config: Any, format: str, split: str, more: str) -> tuple[str
         format, changes = usual, fields | changes
     # Examples to predict need no labels.
     return format, ({"needs_label": False} if format == "table" else {}) | changes
+
+
+def list_columns(data: Any) -> tuple[str, ...]:
+    """Lists the columns of the texts of a recipe's section `data`, a number as it is spelled.
+
+    Returns:
+        (): it is no table, or a file that is parted at its first blank.
+    """
+    format, fields = resolve_format(data, "", "", "{}")
+    is_parted = fields.get("label_first") or fields.get("kind") == "lines"
+    columns = fields.get("texts", ()) if format == "table" and not is_parted else ()
+    return tuple(map(str, [columns] if isinstance(columns, str | int) else columns))

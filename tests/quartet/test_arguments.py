@@ -34,6 +34,14 @@ def test_what_is_no_text_is_named_with_the_call(texts, named):
         list_texts("embed(...)", texts)
 
 
+def test_a_frame_is_refused_with_the_column_to_name():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a"], "label": ["b"]})
+    assert list_texts("embed(...)", frame["text"]) == ["a"]
+    with pytest.raises(UserError, match=r"name the column, as frame\['text'\]; it has text, label"):
+        list_texts("embed(...)", frame)
+
+
 def test_a_dict_is_one_item():
     assert list_items("predict(...)", {"texts": ["a"]}, "examples") == [{"texts": ["a"]}]
 

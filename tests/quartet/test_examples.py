@@ -3,10 +3,9 @@
 from types import SimpleNamespace
 
 import pytest
-from ml_collections import ConfigDict
 
 from pretrain.runtime.errors import UserError
-from quartet.examples import list_columns, list_examples
+from quartet.examples import list_examples
 
 TEXTS = SimpleNamespace(plain_field="texts", example_fields=())
 WORDS = SimpleNamespace(plain_field="words", example_fields=())
@@ -73,9 +72,13 @@ def test_what_is_no_example_is_named_by_its_number(examples, data, columns, name
         list_examples(examples, data, columns)
 
 
-def test_columns_are_those_of_a_tables_texts():
-    table = dict(format="table", train="a.csv", label="stars")
-    assert list_columns(ConfigDict(table | dict(texts=("head", "body")))) == ("head", "body")
-    assert list_columns(ConfigDict(table | dict(texts="body"))) == ("body",)
-    assert list_columns(ConfigDict(table | dict(texts=(1,)))) == ()
-    assert list_columns(ConfigDict(dict(format="squad", train="a.json"))) == ()
+def test_rows_of_a_frame_are_examples():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"review": ["a", "b"], "stars": [3, 4]}, index=[7, 8])
+    assert texts(frame, ["review"]) == [["a"], ["b"]]
+    assert texts([row for _, row in frame.iterrows()], ["review"]) == [["a"], ["b"]]
+    assert texts(frame["review"], ["review"]) == [["a"], ["b"]]
+    with pytest.raises(UserError, match="no 'texts', nor the table's 'text', but 'review', 'stars"):
+        texts(frame, ["text"])
+    with pytest.raises(UserError, match=r"a row of a frame: give it as row\.to_dict\(\)"):
+        texts(frame.iloc[0], ["review"])

@@ -8,8 +8,8 @@ from finetune.prediction import plain_texts
 from pretrain.runtime.errors import UserError
 
 
-def read(lines, field="texts"):
-    blocks = plain_texts.read_blocks(lines, SimpleNamespace(plain_field=field), "-")
+def read(lines, field="texts", columns=()):
+    blocks = plain_texts.read_blocks(lines, SimpleNamespace(plain_field=field), "-", columns)
     return [example for block in blocks for example in block.examples]
 
 
@@ -28,3 +28,10 @@ def test_what_is_no_example_is_named():
         read(["One.\n", "\n"])
     with pytest.raises(UserError, match="no example of this task"):
         read(["One."], "")
+
+
+def test_a_line_has_as_many_texts_as_the_table_had():
+    columns = ["question", "answer"]
+    assert read(["a\tb"], columns=columns)[0]["texts"] == ["a", "b"]
+    with pytest.raises(UserError, match=r"line 2 has 1 texts, .* 2: question, answer; put a tab"):
+        read(["a\tb", "a b"], columns=columns)
