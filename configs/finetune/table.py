@@ -11,6 +11,10 @@ A tenth of the rows is held out to choose the weights by; --config.data.dev=dev.
 --config.data.dev_share=0.0 names a file in its place, --config.data.test=test.csv one to score
 besides.  A file to predict need not have the labels' column.
 
+A row with an empty text or label is left out and counted; in a file to predict its prediction is
+null, and has a reason.  --config.data.empty=error refuses such a row, =keep reads an empty text as
+it is, as of mails without a title.
+
 Values of Devlin et al. 2019, appendix A.3: their rates to try are 5e-5, 3e-5 and 2e-5, their epochs
 2 to 4.  `optim.lr=1e-4` suits small models.
 """
@@ -39,6 +43,7 @@ def table(task: str) -> ConfigDict:
         header=True,
         texts=("text",),
         label="label",
+        empty="skip",
         number=task == "regress",
         train="train.csv",
         dev="",

@@ -70,7 +70,8 @@ def read(
         raise plugins.FieldError(f"{min(named)!r} is no field of clicks, which names its columns")
     extra = [x for x in (position, scene, history) if x != ""] + [*features]
     columns: dict[str, Any] = dict(texts=(query, *texts), label=clicked, id=search, extra=extra)
-    rows = table.read(path, number=True, **columns, **fields)
+    # Rows are counted off against those of `scores`: none is left out unasked.
+    rows = table.read(path, number=True, **columns, **{"empty": "error", **fields})
     for row in rows.examples:
         values = iter(row.pop("extra", ()))
         for name, column in (("position", position), ("scene", scene), ("history", history)):

@@ -116,19 +116,34 @@ def rename_label(raw: str, names: Mapping[str, str] | None, where: str) -> str:
 
 
 class Skipped:
-    """Counts what is left out on purpose, by reason, and keeps the first place of each."""
+    """Counts what is left out on purpose, by reason, and keeps the first places of each."""
 
     def __init__(self) -> None:
-        self.first: dict[str, str] = {}
+        self.first: dict[str, list[str]] = {}
         self.count: dict[str, int] = {}
 
-    def add(self, reason: str, first: str) -> None:
-        """Counts one more; `first` is its place, or its error."""
-        self.first.setdefault(reason, first)
+    def add(self, reason: str, first: str, most: int = 1) -> None:
+        """Counts one more.
+
+        Args:
+            first: its place, or its error.
+            most: so many of them are kept.
+        """
+        kept = self.first.setdefault(reason, [])
+        if len(kept) < most:
+            kept.append(first)
         self.count[reason] = self.count.get(reason, 0) + 1
 
     def notes(self) -> list[str]:
         return [
-            f"left out: {reason}: {self.count[reason]:,}, the first at {first}"
+            f"left out: {reason}: {self.count[reason]:,}, the first at {join_places(first)}"
             for reason, first in self.first.items()
         ]
+
+
+def join_places(places: Sequence[str]) -> str:
+    """Joins places of one file, of which it is named once: "a.csv, line 3, 5, 8"."""
+    path, comma, _ = places[0].rpartition(", ")
+    unit = places[0].removeprefix(path + comma).partition(" ")[0]
+    others = [place.removeprefix(f"{path}{comma}{unit} ") for place in places[1:]]
+    return ", ".join([places[0], *others])

@@ -29,10 +29,10 @@ def task(
 ) -> dict[str, Fields]:
     """Returns the fields of `table.read` by split, and "file"; `test` overrides those of tests."""
     # A row that is left out of a test file would shift all predictions after it.
-    hidden = {"label": "", "id": "index", "empty": True, **(test or {})}
+    hidden = {"label": "", "id": "index", "empty": "keep", **(test or {})}
     return {
         part: {"file": f"{folder}/{name}.tsv", "kind": "tsv", "texts": texts}
-        | (hidden if part.startswith("test") else fields)
+        | (hidden if part.startswith("test") else {"empty": "error", **fields})
         for part, name in parts.items()
     }
 
@@ -113,6 +113,6 @@ def _read_prepared(name: str, task: str, split: str, tfds_dir: str) -> Read:
     base, colon, version = name.partition(":")
     fields = {**TFDS[task], "id": "idx", "tfds_dir": tfds_dir}
     if split.startswith("test"):  # STS-B's scores are -1 there
-        fields |= {"label": "", "empty": True}
+        fields |= {"label": "", "empty": "keep"}
     their_split = split.replace("dev", "validation")
     return tfds.read(f"{base}/{task}{colon}{version}", split=their_split, **fields)

@@ -71,6 +71,7 @@ def read(
         header=header,
         quoting=quoting,
         encoding=encoding,
+        empty="error",
     )
     return Read(_add_random(_group_by_query(rows.examples), random_negatives, seed))
 

@@ -11,6 +11,8 @@ from finetune.datasets.files import Skipped, check_text, rename_label
 from pretrain.runtime.errors import UserError
 
 Column = str | int
+EMPTY = ("skip", "error", "keep")  # a row with an empty cell: see `table.read`
+GAPS = "rows with an empty text or label (data.empty='error' refuses them, 'keep' reads the texts)"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +25,7 @@ class Layout:
     labels: Mapping[str, str] | None
     number: bool
     skip: Sequence[str]
-    empty: bool
+    empty: str
     titles: Sequence[Column] = ()  # the texts' names in errors, if other than `texts`
     until: str = ""
     needs_label: bool = True
@@ -59,15 +61,35 @@ class Layout:
         """Returns whether the label is one of those to leave out."""
         return self.label != "" and bool(self.skip) and row[self.label] in self.skip
 
+    def find_gap(self, row: Any) -> str:
+        """Names the first empty text of a row, or its label where one is needed; "": none is."""
+        for column, title in zip(self.texts, self.titles or self.texts, strict=True):
+            if is_blank(row[column]):
+                return name_column(title)
+        is_needed = self.label != "" and self.needs_label
+        return "the label" if is_needed and is_blank(row[self.label]) else ""
+
+    def gap_example(self, row: Any, where: str, gap: str) -> Example:
+        """Builds the example of a row with an empty text, whose prediction is null.
+
+        It has "gap", the reason, and no label, as nothing that is predicted of it can be right.
+        """
+        row = row.copy()  # a mapping or a list, by column
+        for column in self.texts:
+            row[column] = "" if is_blank(row[column]) else row[column]
+        unlabelled = dataclasses.replace(self, label="", empty="keep")
+        return {**unlabelled.example(row, where), "gap": f"{gap} is empty"}
+
     def _text(self, value: Any, title: Column, where: str) -> str:
-        name = repr(title) if isinstance(title, str) else f"column {title}"
-        return check_text(value, name, where, self.empty).strip()
+        keep = self.empty == "keep"
+        value = "" if keep and value is None else value
+        return check_text(value, name_column(title), where, keep).strip()
 
     def _label(self, row: Any, where: str) -> str | float | None:
         if self.label == "":
             return None
         value = row.get(self.label) if isinstance(row, dict) else row[self.label]
-        if not self.needs_label and value in (None, ""):
+        if not self.needs_label and is_blank(value):
             return None
         if self.number:
             return parse_number(value, where)
@@ -90,6 +112,11 @@ def examples(rows: Iterable[tuple[str, Any]], layout: Layout, cells: Any, strict
             row = cells(raw, where)
             if layout.is_skipped(row):
                 skipped.add(f"rows of label {row[layout.label]!r}", where)
+            elif layout.empty == "skip" and (gap := layout.find_gap(row)):
+                if layout.needs_label:
+                    skipped.add(GAPS, where, most=3)
+                else:  # to predict: no row of the file may be lost
+                    examples.append(layout.gap_example(row, where, gap))
             else:
                 examples.append(layout.example(row, where))
         except UserError as error:  # of this row; a file that cannot be read raises outside
@@ -97,6 +124,15 @@ def examples(rows: Iterable[tuple[str, Any]], layout: Layout, cells: Any, strict
                 raise
             skipped.add("bad rows", str(error))
     return Read(examples, skipped.notes())
+
+
+def is_blank(value: Any) -> bool:
+    """Returns whether a cell has nothing in it: blanks, or JSON's and Parquet's null."""
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def name_column(title: Column) -> str:
+    return repr(title) if isinstance(title, str) else f"column {title}"
 
 
 def plain_name(value: Any, where: str) -> str:

@@ -129,7 +129,7 @@ def _read_rows(path: str, rows: Iterator[tuple[int, Any]], columns: Columns) -> 
 
 
 def _make_layout(columns: Columns) -> Layout:
-    fields: dict[str, Any] = dict(id="", labels=None, number=True, skip=(), empty=False)
+    fields: dict[str, Any] = dict(id="", labels=None, number=True, skip=(), empty="error")
     return Layout(columns.texts, columns.score, **fields)
 
 

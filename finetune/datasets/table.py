@@ -35,7 +35,7 @@ def read(
     number: bool = False,
     skip: Sequence[str] = (),
     strict: bool = True,
-    empty: bool = False,
+    empty: str = "skip",
     needs_label: bool = True,
     extra: Sequence[Column] = (),
 ) -> Read:
@@ -56,7 +56,9 @@ def read(
         number: the label is a number.
         skip: rows of these labels are left out and counted (SNLI's "-").
         strict: whether a malformed row is an error; else it is left out and counted.
-        empty: whether a text may be empty, as where no row may be lost.
+        empty: what becomes of a row with an empty text or label: "skip" leaves it out and counts
+            it, and in a file to predict its prediction is null; "error" refuses the file; "keep"
+            reads an empty text as it is, and refuses an empty label.
         needs_label: whether the label's column has to be there.
         extra: columns whose cells are the example's "extra", as text.
 
@@ -66,6 +68,8 @@ def read(
     chosen = "lines" if label_first else kind or kind_of(path)
     if chosen not in KINDS:
         raise UserError(f"kind={chosen!r} is not one of {', '.join(KINDS)}")
+    if empty not in records.EMPTY:
+        raise UserError(f"empty={empty!r} is not one of {', '.join(records.EMPTY)}")
     if chosen == "lines":
         texts, label, header = (1,), 0, False  # split at the first blank
     # A recipe may name one text without a tuple around it.

@@ -39,7 +39,8 @@ def read(
     if tags and len(tags) != len(texts):
         raise UserError(f"tags={tuple(tags)}: name a column for each of {len(texts)} texts")
     plugins.check_fields(table.read, fields, path)
-    rows = table.read(path, texts=(*texts, *tags), **fields)
+    # A title without tags would be two columns apart: that is a mistake, and no gap.
+    rows = table.read(path, texts=(*texts, *tags), **{"empty": "error", **fields})
     return Read([_part_columns(x, len(texts), units) for x in rows.examples], rows.notes)
 
 

@@ -24,7 +24,7 @@ def read(
     number: bool = False,
     skip: Sequence[str] = (),
     strict: bool = True,
-    empty: bool = False,
+    empty: str = "error",
 ) -> Read:
     """Reads a split ("train", "validation[:10%]"); see `table.read` for the other fields.
 

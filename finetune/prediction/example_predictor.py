@@ -34,7 +34,7 @@ class ExamplePredictor:
         raise NotImplementedError
 
     def predict_lines(self, examples: Sequence[dict]) -> tuple[list[dict], list[dict], Outputs]:
-        """Predicts each example, as JSON.
+        """Predicts each example, as JSON; of one with a "gap" all values are null, for a "reason".
 
         Returns:
             (a prediction of each example, the examples whose labels are known, their outputs)
@@ -52,4 +52,7 @@ class ExamplePredictor:
                 lines[i] = line
             if has_labels:
                 labelled, labelled_outputs = chosen, outputs
+        for i, example in enumerate(examples):
+            if "gap" in example:  # it was a row for the network, so that all rows have their line
+                lines[i] = dict.fromkeys(lines[i]) | {"reason": example["gap"]}
         return lines, labelled, labelled_outputs

@@ -7,6 +7,7 @@ import numpy as np
 import optax
 
 from finetune import datasets
+from finetune.datasets.files import join_places
 from finetune.inputs.batches import Examples
 from finetune.prediction.example_predictor import ExamplePredictor, Outputs
 from finetune.tuned_run import TunedRun
@@ -92,6 +93,7 @@ def predict_blocks(
     scored: list[dict] = []
     parts: list[Outputs] = []
     count, progress, notes = 0, Progress("predicting", total), predictor.data.notes
+    gaps: list[str] = []
     for block in blocks:
         lines, labelled, outputs = predictor.predict_lines(block.examples)
         for example, line in zip(block.examples, lines, strict=True):
@@ -100,10 +102,13 @@ def predict_blocks(
             scored += labelled
             parts.append(outputs)
         count += len(lines)
+        gaps += [example["where"] for example in block.examples if "gap" in example]
         for note in dict.fromkeys([*block.notes, *notes]):
             say(note)
         notes.clear()
         progress(count, f"{count:,} examples, {count / progress.seconds:,.0f} examples/s")
+    if gaps:
+        say(f"null, as a text is empty: {len(gaps):,}, the first at {join_places(gaps[:3])}")
     say(f"{count:,} example{'s' * (count != 1)}, by the weights of {predictor.weights}")
     return predictor.data.scores(scored, join_outputs(parts)) if scored else {}
 

@@ -115,12 +115,14 @@ def _iter_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
 
 def _read_part(read: Callable[[], Read], part: Path, path: str, before: int) -> Read:
     """Reads a part of a file; places, notes and errors name the lines of the file."""
-    place = re.compile(re.escape(str(part)) + r"(, line )?(\d+)?")
+    place = re.compile(re.escape(str(part)) + r"(?:(, line )(\d+(?:, \d+)*))?")
+
+    def rename_one(match: re.Match[str]) -> str:
+        numbers = [str(int(x) + before - 1) for x in match[2].split(", ")] if match[2] else []
+        return f"{path}{match[1] or ''}{', '.join(numbers)}"
 
     def rename(message: str) -> str:
-        return place.sub(
-            lambda m: f"{path}{m[1]}{int(m[2]) + before - 1}" if m[2] else f"{path}", message
-        )
+        return place.sub(rename_one, message)
 
     try:
         block = read()

@@ -44,6 +44,10 @@ def write_glue(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
     def write(example: dict, line: dict) -> None:
         nonlocal count
         value = line.get("label", line.get("value"))
+        if "reason" in line:
+            raise UserError(
+                f"{example['where']}: {line['reason']}: GLUE wants a prediction of each"
+            )
         if value is None:
             raise UserError("--submission=glue: GLUE's tasks are of classify and regress")
         value = f"{value:.6g}" if isinstance(value, float) else value

@@ -49,6 +49,11 @@ def test_notes_count_by_reason_with_the_first_place():
     assert skipped.notes() == ["left out: bad rows: 2, the first at line 3"]
 
 
+def test_places_of_a_file_name_it_once():
+    assert files.join_places(["a, b.csv, line 3", "a, b.csv, line 12"]) == "a, b.csv, line 3, 12"
+    assert files.join_places(["stdin"]) == "stdin"
+
+
 def test_a_missing_file_and_an_unknown_format_are_named(tmp_path):
     with pytest.raises(UserError, match=r"none\.tsv: cannot be read"):
         datasets.read("table", str(tmp_path / "none.tsv"))

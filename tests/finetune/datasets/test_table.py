@@ -137,11 +137,32 @@ def test_number_labels_are_numbers_and_no_label_is_none(tmp_path):
 
 def test_bad_rows_can_be_left_out_and_are_counted(tmp_path):
     content = "sentence\tlabel\nA.\t1\nbroken\n\t0\nB.\t0\n"
-    found = table(tmp_path, content, strict=False)
+    found = table(tmp_path, content, strict=False, empty="error")
     assert pairs(found) == [("A.", "1"), ("B.", "0")]
     assert "bad rows: 2" in found.notes[0]
     assert "line 3" in found.notes[0]
-    assert pairs(table(tmp_path, "sentence\tlabel\n\t0\n", empty=True)) == [("", "0")]
+    assert pairs(table(tmp_path, "sentence\tlabel\n\t0\n", empty="keep")) == [("", "0")]
+
+
+def test_rows_with_an_empty_cell_are_left_out_and_counted(tmp_path):
+    content = "sentence\tlabel\nA.\t1\n\t0\nB.\t \nC.\t0\n" + " \t\n" * 2
+    found = table(tmp_path, content)
+    assert pairs(found) == [("A.", "1"), ("C.", "0")]
+    assert found.notes[0].endswith("): 4, the first at " + str(tmp_path / "a.tsv, line 3, 4, 6"))
+    lines = ['{"sentence": null, "label": "1"}', '{"sentence": "A.", "label": null}']
+    with pytest.raises(UserError, match=r"holds no examples; left out: rows with an empty .*: 2"):
+        table(tmp_path, "\n".join(lines), "a.jsonl")
+    with pytest.raises(UserError, match="empty='no' is not one of skip, error, keep"):
+        table(tmp_path, content, empty="no")
+
+
+def test_no_row_to_predict_is_left_out(tmp_path):
+    content = "id\tsentence\tlabel\n1\tA.\t \n2\t\t0\n"
+    whole, empty = table(tmp_path, content, needs_label=False, id="id").examples
+    assert (whole["texts"], whole["label"], "gap" in whole) == (["A."], None, False)
+    where = str(tmp_path / "a.tsv, line 3")
+    gap = dict(texts=[""], label=None, id="2", where=where, gap="'sentence' is empty")
+    assert empty == gap
 
 
 HEAD = "sentence\tlabel\n"
@@ -154,8 +175,8 @@ OBJECT = '{"sentence": "A.", "label": "1"}\n'
         ("a.tsv", HEAD + "A.\t1\nB.\n", {}, "a.tsv, line 3: 1 columns, and there should be 2"),
         ("a.tsv", HEAD + "A.\t1\t\n", {}, "line 2: 3 columns"),
         ("a.tsv", HEAD + "A.\t1\n\nB.\t0\n", {}, "line 3: 1 columns"),
-        ("a.tsv", HEAD + " \t1\n", {}, "line 2: 'sentence' is empty"),
-        ("a.tsv", HEAD + "A.\t\n", {}, "line 2: the label is empty"),
+        ("a.tsv", HEAD + " \t1\n", {"empty": "error"}, "line 2: 'sentence' is empty"),
+        ("a.tsv", HEAD + "A.\t\n", {"empty": "error"}, "line 2: the label is empty"),
         ("a.tsv", HEAD + "A.\t2\n", {"labels": ("0", "1")}, "line 2: the label '2' is not one of"),
         ("a.tsv", HEAD + "A.\tx\n", {"number": True}, "line 2: the label 'x' is not a number"),
         ("a.tsv", HEAD + "A.\tnan\n", {"number": True}, "line 2: the label 'nan' is not a number"),
@@ -175,7 +196,7 @@ OBJECT = '{"sentence": "A.", "label": "1"}\n'
         ("a.jsonl", OBJECT + '{"sentence": "A."}\n', {}, "line 2: has no 'label', but 'sentence'"),
         ("a.jsonl", OBJECT + "[]\n", {}, "line 2: should be an object"),
         ("a.jsonl", OBJECT.replace('"A."', "3"), {}, "line 1: 'sentence' should be text"),
-        ("a.jsonl", OBJECT.replace('"1"', "null"), {}, "line 1: a label or id should be text"),
+        ("a.jsonl", OBJECT.replace('"1"', "[]"), {}, "line 1: a label or id should be text"),
         ("a.jsonl", OBJECT.replace('"1"', "true"), {"number": True}, "True is not a number"),
         ("a.jsonl", OBJECT.replace("A.", r"\ud83d"), {}, "line 1: 'sentence' has half a character"),
         ("a.all", "1 A.\n0\n", {"label_first": True}, "a.all, line 2: 1 columns"),

@@ -73,7 +73,7 @@ def test_pairs_numbers_and_slices_can_be_asked_for(folder):
     both = ("sentence1", "sentence2")
     found = read(folder, split="train[:2]", texts=both, label="score", number=True).examples
     assert [(*e["texts"], e["label"]) for e in found] == [(a, b, s) for a, b, _, s in PAIRS[:2]]
-    found = read(folder, texts=both, skip=("yes",), empty=True)
+    found = read(folder, texts=both, skip=("yes",), empty="keep")
     assert [e["texts"][1] for e in found.examples] == ["Zwölf.", ""]
     assert "rows of label 'yes': 1" in found.notes[0]
 

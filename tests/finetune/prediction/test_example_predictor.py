@@ -15,6 +15,13 @@ class Alternating(ExamplePredictor):
         return {"logits_BC": np.eye(2, dtype="f")[np.arange(len(examples)) % 2]}
 
 
+def test_an_example_with_a_gap_has_its_line_and_no_prediction():
+    gap = {"texts": [""], "label": None, "where": "", "gap": "'text' is empty"}
+    lines, labelled, _ = Alternating().predict_lines([gap])
+    assert labelled == []
+    assert lines == [{"label": None, "probabilities": None, "reason": "'text' is empty"}]
+
+
 def test_lines_are_in_the_order_of_examples_and_the_labelled_are_returned():
     examples = [{"texts": ["a"], "label": x, "where": ""} for x in ("n", None, "y", None, None)]
     lines, labelled, outputs = Alternating().predict_lines(examples)

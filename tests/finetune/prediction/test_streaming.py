@@ -71,6 +71,12 @@ def test_what_is_left_out_is_named_by_the_lines_of_the_file(tmp_path):
     ]
 
 
+def test_rows_with_a_gap_are_named_by_the_lines_of_the_file(tmp_path):
+    path = write(tmp_path, "a.tsv", "sentence\tlabel\n" + "a\t1\n" * 3 + "\t1\n" * 2 + "a\t1\n")
+    *_, found = read_blocks(path, "table", {}, 3)
+    assert found.notes[0].endswith(f"the first at {path}, line 5, 6")
+
+
 @pytest.mark.parametrize(
     ("content", "fields", "message"),
     [
