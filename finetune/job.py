@@ -120,7 +120,8 @@ def build_job(config: ConfigDict, say: Callable[[str], None]) -> Job:
     sections, examples = list_sections(config), {}
     for name, section in sections.items():
         tell = name_lines(name, say)
-        examples[name] = read_examples(section.data, tell, config.get("max_train_examples", 0))
+        most = config.get("max_train_examples", 0)
+        examples[name] = read_examples(section.data, tell, most, name)
     # After the data: a mistake in them is told before a model is opened.
     pretrained = load_run(Path(config.init).expanduser()) if config.init else None
     start = begin(config, pretrained, sections, examples)

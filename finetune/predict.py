@@ -51,7 +51,10 @@ def parse_words(words: list[str]) -> tuple[str, str]:
     """
     source, *rest = ["", *words] if arguments.TEXT.value else (words or [""])
     if len(rest) > 1 or not (source or arguments.TEXT.value):
-        raise UsageError("name two files, the one to read and the one to write: in.tsv out.jsonl")
+        raise UsageError(
+            "name the file to predict, and the one to write: in.tsv out.jsonl; or give a text, as "
+            "--text='A fine film'"
+        )
     out = rest[0] if rest else plain_texts.STDIN
     if out != plain_texts.STDIN:
         arguments.check_unused(Path(out))

@@ -11,6 +11,9 @@ A tenth of the rows is held out to choose the weights by; --config.data.dev=dev.
 --config.data.dev_share=0.0 names a file in its place, --config.data.test=test.csv one to score
 besides.  A file to predict need not have the labels' column.
 
+Cells may be parted by another character, --config.data.delimiter=';', and a file have another
+encoding, --config.data.encoding=latin-1.
+
 A row with an empty text or label is left out and counted; in a file to predict its prediction is
 null, and has a reason.  --config.data.empty=error refuses such a row, =keep reads an empty text as
 it is, as of mails without a title.
@@ -40,6 +43,8 @@ def table(task: str) -> ConfigDict:
     config.data = dict(
         format="table",
         kind="",  # by the file's ending
+        delimiter="",  # by the kind
+        encoding="utf-8",
         header=True,
         texts=("text",),
         label="label",

@@ -30,8 +30,11 @@ def text(path: str | Path, encoding: str = "utf-8") -> str:
         raise UserError(f"encoding={encoding!r} is not known") from error
     except UnicodeDecodeError as error:
         line, at = raw.count(b"\n", 0, error.start) + 1, error.start
-        hint = f"{encoding.upper()}: if the file has another, name it, encoding='latin-1' perhaps"
-        raise UserError(f"{path}, line {line}: the byte at offset {at} is not {hint}") from error
+        raise UserError(
+            f"{path}, line {line}: the byte at offset {at} is not {encoding.upper()}: name another "
+            "encoding, as --config.data.encoding=latin-1, or write the file anew: "
+            "iconv -f latin1 -t utf-8"
+        ) from error
     # UTF-16 read as UTF-8, or a binary file.
     if (at := decoded.find("\0")) >= 0:
         line = decoded.count("\n", 0, at) + 1

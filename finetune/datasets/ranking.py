@@ -23,6 +23,7 @@ def read(
     header: bool = False,
     quoting: bool | None = None,
     encoding: str = "utf-8",
+    delimiter: str = "",
     pairs: bool = False,
     random_negatives: int = 0,
     seed: int = 0,
@@ -37,7 +38,7 @@ def read(
             relevance="" where it is not known.
         id: column of the queries' ids; without it, rows of equal text are one query.
         kind: tsv, csv or jsonl; "" goes by the file's extension.
-        header, quoting, encoding: see `table.read`.
+        header, quoting, encoding, delimiter: see `table.read`.
         pairs: a line of JSON is a pair, as the row of a table, with a "candidate".
         random_negatives: candidates of other queries that join those of each, as irrelevant.
         seed: of these.
@@ -71,6 +72,7 @@ def read(
         header=header,
         quoting=quoting,
         encoding=encoding,
+        delimiter=delimiter,
         empty="error",
     )
     return Read(_add_random(_group_by_query(rows.examples), random_negatives, seed))

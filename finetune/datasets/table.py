@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,6 +15,8 @@ from pretrain.data.corpus import record_readers
 from pretrain.runtime.errors import UserError
 
 DELIMITERS = {"tsv": "\t", "csv": ","}
+USUAL = (",", ";", "\t", "|")  # which a table that is read by another may have
+SPELLED = {"\\t": "\t", "tab": "\t"}  # as a shell hands them on
 KINDS = (*DELIMITERS, "jsonl", "parquet", "lines")
 PACKED = (".gz", ".zst")
 Row = tuple[int, Any]
@@ -25,6 +28,7 @@ def read(
     texts: Sequence[Column] = ("sentence",),
     label: Column = "label",
     kind: str = "",
+    delimiter: str = "",
     header: bool = True,
     quoting: bool | None = None,
     encoding: str = "utf-8",
@@ -46,6 +50,7 @@ def read(
         texts: columns, by name or by number from 0, as many as the task has texts.
         label: column; "" for files without labels.
         kind: tsv, csv, jsonl, parquet or lines ("label text"); "" goes by the file's extension.
+        delimiter: stands between the cells of a tsv or csv, as ";"; "" goes by the kind.
         header: whether the first row names the columns.
         encoding: of the file's text, as "latin-1".
         quoting: whether cells may be quoted; None: in CSV they may, in TSV (GLUE's) not.
@@ -94,9 +99,14 @@ def read(
         rows, cells = _read_parquet(path, layout), lambda row, where: row
     else:
         is_quoted = chosen == "csv" if quoting is None else quoting
-        rows = split_rows(path, chosen, is_quoted, encoding)
+        parted_by = SPELLED.get(delimiter, delimiter) or DELIMITERS.get(chosen, "")
+        if len(parted_by) > 1:
+            raise UserError(f"delimiter={delimiter!r} is to be one character, as ';'")
+        rows = split_rows(path, chosen, is_quoted, encoding, parted_by)
         width = 2 if chosen == "lines" else 0  # 0: the first row's
-        layout, cells, rows = _number_columns(layout, rows, header, path, width)
+        layout, cells, rows = _number_columns(layout, rows, header, path, width, parted_by)
+    if layout.label in {*layout.texts} - {""}:
+        raise UserError(f"{path}: texts and label are the same column, {label!r}: name the other")
     unit = "row" if chosen == "parquet" else "line"
     with_places = ((f"{path}, {unit} {number}", row) for number, row in rows)
     return records.examples(with_places, layout, cells, strict)
@@ -137,13 +147,33 @@ def _read_parquet(path: str, layout: Layout) -> Iterator[Row]:
     return record_readers.iter_parquet_rows(Path(path), select)
 
 
-def split_rows(path: str, kind: str, is_quoted: bool, encoding: str) -> Iterator[Row]:
-    """Yields rows split into cells, with the number of the line each begins in."""
+def split_rows(
+    path: str, kind: str, is_quoted: bool, encoding: str, delimiter: str = ""
+) -> Iterator[Row]:
+    """Yields rows split into cells, with the number of the line each begins in.
+
+    Args:
+        delimiter: "": that of the kind.
+    """
+    delimiter = delimiter or DELIMITERS.get(kind, "")
     if is_quoted and kind != "lines":
-        yield from _split_quoted(path, DELIMITERS[kind], encoding)
+        yield from _split_quoted(path, delimiter, encoding)
         return
     for line, row in files.lines(path, encoding):
-        yield line, row.split(maxsplit=1) if kind == "lines" else row.split(DELIMITERS[kind])
+        yield line, row.split(maxsplit=1) if kind == "lines" else row.split(delimiter)
+
+
+def _guess_delimiter(column: Column, names: Sequence[str], delimiter: str) -> str:
+    """Returns what to do where another delimiter would give a header this column; "": nothing."""
+    line = delimiter.join(names)
+    for other in USUAL:
+        if other != delimiter and column in [name.strip(' "') for name in line.split(other)]:
+            spelled = "\\t" if other == "\t" else other
+            return (
+                f"; cells seem to be parted by {other!r}: --config.data.delimiter='{spelled}', or "
+                f"to predict --fields='{json.dumps(dict(delimiter=other))}'"
+            )
+    return ""
 
 
 def _split_quoted(path: str, delimiter: str, encoding: str) -> Iterator[Row]:
@@ -161,7 +191,7 @@ def _split_quoted(path: str, delimiter: str, encoding: str) -> Iterator[Row]:
 
 
 def _number_columns(
-    layout: Layout, rows: Iterator[Row], header: bool, path: str, width: int
+    layout: Layout, rows: Iterator[Row], header: bool, path: str, width: int, delimiter: str
 ) -> tuple[Layout, Callable[[list[str], str], list[str]], Iterator[Row]]:
     """Numbers named columns: (layout, check of a row's width, the rows without the header)."""
     first, cells = next(rows)
@@ -185,7 +215,8 @@ def _number_columns(
             if names
             else f"but {width}, by number: header=False"
         )
-        raise UserError(f"{path}, line {first}: there is no column {column!r}, {has:.200}")
+        hint = _guess_delimiter(column, names or (), delimiter)
+        raise UserError(f"{path}, line {first}: there is no column {column!r}, {has:.200}{hint}")
 
     # A row of another width is a delimiter in a text, or a line end: nothing after it is sure.
     def check_width(row: list[str], where: str) -> list[str]:

@@ -26,11 +26,16 @@ def read_blocks(
             it was none.
 
     Raises:
-        UserError: a task's examples are more than texts, a line is blank, or has other texts.
+        UserError: a task's examples are more than texts, there are no lines, or one is blank or
+            has other texts.
     """
     if not data.plain_field:
         raise UserError("a line of text is no example of this task: name a file to predict")
-    numbered = enumerate(lines, 1)
+    texts = iter(lines)
+    first = next(texts, None)
+    if first is None:
+        raise UserError(f"{where}: there is no text to predict: a line of input is an example")
+    numbered = enumerate(itertools.chain([first], texts), 1)
     while block := list(itertools.islice(numbered, BLOCK_SIZE)):
         yield Read(
             [

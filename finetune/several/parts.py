@@ -7,6 +7,7 @@ A recipe of one task has sections `data` and `task`; its part is called "".  One
 in which `weight`, of the loss, and `batches`, what differs from the recipe's, may be left out.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ from pretrain.data.batches.shuffling import shuffle_array
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section
 
+MISSING = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 SPLITS = ("train", "dev", "test")
 DRAWS = ("folds", "fold", "dev_share", "split_seed")  # fields of `data` that are of `draw_splits`
 
@@ -106,20 +108,28 @@ def _build_section(
 
 
 def read_examples(
-    config: ConfigDict, say: Callable[[str], None], most: int = 0
+    config: ConfigDict, say: Callable[[str], None], most: int = 0, task: str = ""
 ) -> dict[str, list[dict]]:
     """Reads the examples of each split that a section `data` names, and draws what it asks for.
 
     Args:
         most: so many training examples are drawn; 0: all are taken.
+        task: of several, the one whose section this is.
+
+    Raises:
+        UserError: a file is missing or malformed, or none is named to train on.
     """
+    section = f"tasks.{task}.data" if task else "data"
     fields, paths, draws = part_data_section(config)
     examples = {}
     for split, path in paths.items():
         if path is None or path == "":
             continue
         changes = {"path": path} if isinstance(path, str) else path
-        whole = call_section(f"data.{split}", datasets.read, {**fields, **changes})
+        key = split if isinstance(path, str) else f"{split}.path" if "path" in path else "path"
+        with name_key(f"{section}.{key}"):
+            every = {**fields, **changes}
+            whole = call_section(f"{section}.{split}", datasets.read, every)
         examples[split] = whole.examples
         say(f"{split}: {len(whole.examples):,} examples")
         if split == "train" and 0 < most < len(whole.examples):
@@ -128,11 +138,26 @@ def read_examples(
         for note in whole.notes:
             say(f"  {note}")
     if "train" not in examples:
-        raise UserError("data.train is to name the training examples")
+        raise UserError(f"no training examples are named: --config.{section}.train=...")
     splits = draw_splits(examples, **draws)
     if any(draws.get(name) for name in ("folds", "dev_share")):
         say("drawn: " + ", ".join(f"{split} {len(part):,}" for split, part in splits.items()))
     return splits
+
+
+@contextlib.contextmanager
+def name_key(key: str) -> Iterator[None]:
+    """Adds the key of a recipe to the error of a file that is not there.
+
+    Raises:
+        UserError: as the block does.
+    """
+    try:
+        yield
+    except UserError as error:
+        if not isinstance(error.__cause__, MISSING):
+            raise
+        raise UserError(f"{error}; say where it is: --config.{key}=...") from error
 
 
 def part_data_section(config: ConfigDict) -> tuple[dict[str, Any], ...]:

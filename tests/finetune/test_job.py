@@ -20,7 +20,7 @@ WRONG = {
     "model: .* was pretrained with another: D=32 instead of 16": {"model.D": 32},
     "batches.L=64: this model reads rows of at most 32": {"batches.L": 64},
     "batches.L=2: a row has 2 marks": {"batches.L": 2},
-    "data.train is to name": {"data.train": ""},
+    "no training examples are named": {"data.train": ""},
     "task.metrics|metric 'bleu'|'bleu'": {"task.metrics": ("bleu",)},
     "task.name='sing'": {"task.name": "sing"},
     "positiv": {"task.positiv": "x"},

@@ -28,7 +28,7 @@ def test_too_many_words_or_none_are_refused(tmp_path):
     with flagsaver.flagsaver(text=[]):
         flags.FLAGS.mark_as_parsed()
         for words in ([], ["a", "b", "c"]):
-            with pytest.raises(UsageError, match="name two files"):
+            with pytest.raises(UsageError, match="name the file to predict, and"):
                 predict.parse_words(words)
         (tmp_path / "out").touch()
         with pytest.raises(UserError, match="is there already"):

@@ -11,6 +11,7 @@ from pretrain.runtime.errors import UserError
 
 LONGEST = 1 << 15  # characters; a longer line comes in parts
 BLOCK = 1 << 16
+NOT_UTF8 = "is not UTF-8: write the file anew, by iconv -f latin1 -t utf-8 if it is Latin-1"
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -80,7 +81,7 @@ def decode_blocks(blocks: Iterable[bytes], name: str) -> Iterator[str]:
             text = decoder.decode(block, final=not block)
         except UnicodeDecodeError as error:
             line += error.object.count(b"\n", 0, error.start)
-            raise _byte_error(name, line, begin + error.start, "is not UTF-8") from error
+            raise _byte_error(name, line, begin + error.start, NOT_UTF8) from error
         if "\0" in text:
             before = text[: text.index("\0")]
             line, at = line + before.count("\n"), begin + len(before.encode())

@@ -165,6 +165,17 @@ def test_no_row_to_predict_is_left_out(tmp_path):
     assert empty == gap
 
 
+def test_a_table_has_the_delimiter_that_is_named(tmp_path):
+    content = 'sentence;label\n"A; b";1\n'
+    assert pairs(table(tmp_path, content, "a.csv", delimiter=";")) == [("A; b", "1")]
+    with pytest.raises(UserError, match=r"parted by ';': --config\.data\.delimiter=';', or to"):
+        table(tmp_path, content, "a.csv")
+    content = content.replace(";", "\t")
+    assert pairs(table(tmp_path, content, "a.csv", delimiter="\\t")) == [("A\t b", "1")]
+    with pytest.raises(UserError, match=r"delimiter='\\t'"):
+        table(tmp_path, content, "a.csv")
+
+
 HEAD = "sentence\tlabel\n"
 OBJECT = '{"sentence": "A.", "label": "1"}\n'
 
@@ -188,6 +199,9 @@ OBJECT = '{"sentence": "A.", "label": "1"}\n'
         ("a.tsv", "", {}, "a.tsv: empty file"),
         ("a.tsv", HEAD, {}, "a.tsv holds no examples"),
         ("a.txt", HEAD, {}, "a.txt: say what it is, kind="),
+        ("a.tsv", HEAD, {"delimiter": "::"}, "delimiter='::' is to be one character"),
+        ("a.tsv", HEAD + "A.\t1\n", {"label": "sentence"}, "texts and label are the same column"),
+        ("a.tsv", HEAD.encode() + b"\xe9\t1\n", {}, "--config.data.encoding=latin-1"),
         ("a.tsv", HEAD, {"kind": "xml"}, "kind='xml' is not one of tsv"),
         ("a.tsv", HEAD, {"encoding": "latin-99"}, "encoding='latin-99' is not known"),
         ("a.csv", 'sentence,label\n"A.\n', {}, "a.csv, line 2: unexpected end of data"),

@@ -28,6 +28,8 @@ def test_what_is_no_example_is_named():
         read(["One.\n", "\n"])
     with pytest.raises(UserError, match="no example of this task"):
         read(["One."], "")
+    with pytest.raises(UserError, match="-: there is no text to predict"):
+        read([])
 
 
 def test_a_line_has_as_many_texts_as_the_table_had():

@@ -49,3 +49,18 @@ def test_a_subset_is_the_same_in_order_for_every_seed(table):
     assert one == other == [x for x in whole if x in one]
     assert len(one) == 9
     assert one != whole[:9]
+
+
+@pytest.mark.parametrize(
+    ("train", "task", "key"),
+    [
+        ("no.tsv", "", "data.train"),
+        ({"path": "no.tsv"}, "yes", "tasks.yes.data.train.path"),
+        ("no.parquet", "yes", "tasks.yes.data.train"),
+        ("", "", "data.train"),
+    ],
+)
+def test_a_missing_file_is_refused_with_its_key(train, task, key):
+    data = ConfigDict(dict(format="table", train=train))
+    with pytest.raises(UserError, match=rf"--config\.{key}=\.\.\.$"):
+        parts.read_examples(data, ignore, task=task)

@@ -28,7 +28,7 @@ def test_packed_files_read_as_the_plain_one(tmp_path):
     ("content", "line", "message"),
     [
         ("\ufeffé\n".encode() + b"ab\0c", 2, "offset 8 is NUL"),
-        (b"fine\nfine\nb\xffd", 3, "offset 11 is not UTF-8"),
+        (b"fine\nfine\nb\xffd", 3, "offset 11 is not UTF-8: write the file anew, by iconv"),
         (b"x" * 70_000 + b"\n\xc3", 2, "offset 70001 is not UTF-8"),
         (b"a\n" * 40_000 + b"\xe2\x28\xa1", 40_001, "offset 80000 is not UTF-8"),
         ("é\n".encode() * 40_000 + b"\xf0\x9f\x98", 40_001, "offset 120000 is not UTF-8"),
