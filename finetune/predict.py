@@ -2,9 +2,9 @@
 
 `in` is read as the run's recipe has it, a block at a time; a table need not have the labels.  `out`
 has a line of JSON for each example, in the order of `in`: its place, its "id" if it has one, and
-the prediction.  As `in`, - is plain text from standard input, a line for each example, with tabs
-between the texts of one; so is a file.txt, and --text='a gripping movie' is such a line.  As `out`,
-- or nothing is standard output.  With
+the prediction; an out.csv or out.tsv has a row of these for each.  As `in`, - is plain text from
+standard input, a line for each example, with tabs between the texts of one; so is a file.txt, and
+--text='a gripping movie' is such a line.  As `out`, - or nothing is standard output.  With
 --submission=glue it is "index<TAB>prediction", as that benchmark's server takes it, with
 --submission=squad an object from ids to answers.  Where `in` has the labels, too, the task's
 metrics are printed.  --task=sst1 names the one of several tasks to predict.
@@ -25,7 +25,7 @@ from finetune import job
 from finetune.prediction import input_formats, plain_texts, streaming
 from finetune.prediction.ensemble import Ensemble
 from finetune.prediction.predictor import Predictor, predict_blocks
-from finetune.prediction.submissions import WRITERS, open_draft
+from finetune.prediction.submissions import choose_writer, open_draft
 from finetune.several import parts
 from pretrain import cli
 from pretrain.cli import arguments
@@ -96,7 +96,7 @@ def main(words: list[str]) -> None:
     first = jax.process_index() == 0
     # Every process predicts, as a batch spans all devices; the first one writes.
     target = open_target(out) if first else open(os.devnull, "w")  # noqa: SIM115
-    with target as file, WRITERS[SUBMISSION.value](file) as write:
+    with target as file, choose_writer(SUBMISSION.value, out)(file) as write:
         notify = say if first else (lambda _: None)
         if is_plain(source, format, fields):
             lines, total = arguments.TEXT.value or read_lines(source), len(arguments.TEXT.value)

@@ -1,10 +1,12 @@
-"""Writes predictions as lines of JSON, or as the servers of GLUE and SQuAD take them."""
+"""Writes predictions as lines of JSON, tables, or as the servers of GLUE and SQuAD take them."""
 
 import contextlib
+import csv
+import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import replace_file
@@ -29,10 +31,43 @@ def write_jsonl(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
     """Gives a function that writes a line of JSON for each example."""
 
     def write(example: dict, line: dict) -> None:
-        place = {name: example[name] for name in ("id", "where") if name in example}
-        file.write(json.dumps({**place, **line}, ensure_ascii=False) + "\n")
+        file.write(json.dumps(place_line(example, line), ensure_ascii=False) + "\n")
 
     yield write
+
+
+@contextlib.contextmanager
+def write_table(file: IO[str], delimiter: str) -> Iterator[Callable[[dict, dict], None]]:
+    """Gives a function that writes a row for each example, below the names of the columns.
+
+    An object has a column for each of its entries, "probabilities.spam"; a list is JSON.
+    """
+    table: csv.DictWriter | None = None
+
+    def write(example: dict, line: dict) -> None:
+        nonlocal table
+        row = dict(flatten(place_line(example, line)))
+        if table is None:
+            table = csv.DictWriter(file, row, delimiter=delimiter, lineterminator="\n")
+            table.writeheader()
+        table.writerow(row)
+
+    yield write
+
+
+def place_line(example: dict, line: dict) -> dict[str, Any]:
+    """Puts the place of an example, and its id if it has one, before its prediction."""
+    return {**{name: example[name] for name in ("id", "where") if name in example}, **line}
+
+
+def flatten(line: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the cells of a prediction by the names of their columns."""
+    for name, value in line.items():
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{before}{name}.")
+        else:
+            is_plain = not isinstance(value, list | tuple)
+            yield before + name, value if is_plain else json.dumps(value, ensure_ascii=False)
 
 
 @contextlib.contextmanager
@@ -71,4 +106,16 @@ def write_squad(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
     json.dump(answers, file, ensure_ascii=False)
 
 
-WRITERS = {"": write_jsonl, "glue": write_glue, "squad": write_squad}
+WRITERS: dict[str, Callable[[IO[str]], Any]] = {
+    "": write_jsonl,
+    ".csv": functools.partial(write_table, delimiter=","),
+    ".tsv": functools.partial(write_table, delimiter="\t"),
+    "glue": write_glue,
+    "squad": write_squad,
+}
+
+
+def choose_writer(submission: str, out: str) -> Callable[[IO[str]], Any]:
+    """Chooses the writer of a benchmark, or by the ending of the file: lines of JSON by default."""
+    suffix = Path(out).suffix
+    return WRITERS[submission or (suffix if suffix in WRITERS else "")]

@@ -18,6 +18,8 @@ from pretrain.runtime.errors import UserError
 INDEX = "sentence_to_index"  # of an HDF5 file
 FIELDS = ("text", "vector")  # of a parquet file
 ENDINGS = (".npy", ".parquet")
+# Of files that others read as something else than the HDF5 which is written.
+FOREIGN = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npz", ".pt", ".pkl", ".safetensors")
 
 Block = tuple[Sequence[str], np.ndarray]  # texts, and their vectors [texts, D]
 
@@ -31,7 +33,14 @@ class VectorTable(NamedTuple):
 
 
 def is_table(path: Path) -> bool:
-    """Tells by its ending whether a file holds one vector for each sentence."""
+    """Tells by its ending whether a file holds one vector for each sentence.
+
+    Raises:
+        UserError: the ending is that of a file which vectors are not written to.
+    """
+    if path.suffix in FOREIGN:
+        kinds = "out.h5, or one a line, with --pool, to out.npy or out.parquet"
+        raise UserError(f"{path}: no vectors are written as {path.suffix}: name {kinds}")
     return path.suffix in ENDINGS
 
 

@@ -1,5 +1,7 @@
 """Files of predictions are as their readers want them, and whole."""
 
+import csv
+import io
 import json
 
 import pytest
@@ -28,6 +30,29 @@ def test_the_files_are_as_their_readers_want_them(tmp_path):
     for submission, wrong in (("glue", answers), ("squad", labels)):
         with pytest.raises(UserError, match=f"--submission={submission}: "):
             written(submission, wrong, tmp_path)
+
+
+def test_a_table_has_a_row_for_each_example():
+    lines = [
+        ({"where": "a.csv, line 2"}, {"label": "a, b", "probabilities": {"a, b": 0.75, "c": 0.25}}),
+        ({"where": "a.csv, line 3"}, {"label": "c", "probabilities": {"a, b": 0.5, "c": 0.5}}),
+    ]
+    file = io.StringIO()
+    with submissions.choose_writer("", "out.csv")(file) as write:
+        for example, line in lines:
+            write(example, line)
+    head, *rows = csv.reader(file.getvalue().splitlines())
+    assert head == ["where", "label", "probabilities.a, b", "probabilities.c"]
+    assert rows == [
+        ["a.csv, line 2", "a, b", "0.75", "0.25"],
+        ["a.csv, line 3", "c", "0.5", "0.5"],
+    ]
+    file = io.StringIO()
+    with submissions.choose_writer("", "out.tsv")(file) as write:
+        write({}, {"labels": ["é", "O"], "value": 0.5})
+    assert file.getvalue() == 'labels\tvalue\n"[""é"", ""O""]"\t0.5\n'
+    for names in (("", "-"), ("", "out.jsonl"), ("glue", "out.tsv")):
+        assert submissions.choose_writer(*names) == submissions.WRITERS[names[0]]
 
 
 def test_a_file_has_its_name_only_when_all_is_in_it(tmp_path):

@@ -1,6 +1,7 @@
 """Tables of sentence vectors come back as they were written, and are whole or absent."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,12 @@ from tests.support import array_files
 VECTORS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 BLOCKS = [(["a", "b", ""], VECTORS[:3]), (["d", "é"], VECTORS[3:])]
 SAID = {"step": 3, "pool": "mean"}
+
+
+def test_endings_of_other_files_are_refused():
+    assert [vector_tables.is_table(Path(x)) for x in ("a.npy", "a.h5", "a")] == [True, False, False]
+    with pytest.raises(UserError, match=r"no vectors are written as \.csv: name out\.h5, or"):
+        vector_tables.is_table(Path("a.csv"))
 
 
 @pytest.mark.parametrize("ending", vector_tables.ENDINGS)
