@@ -15,7 +15,11 @@ HEAD = 1 << 16  # characters that show what a file is
 RECORD = re.compile(r'\s*(?:\[\s*)?\{\s*(?:"|\}|$)')  # how JSON of objects begins
 ENDING = re.compile(r"[ \t\r]*(?:\n|$)")
 
-CSV = 'import csv; [print(x["text"], end="\\n\\n") for x in csv.DictReader(open({path}){how})]'
+# A cell is of 128 KiB at most, unless it is said otherwise.
+CSV = (
+    "import csv, sys; csv.field_size_limit(sys.maxsize); "
+    '[print(x["text"], end="\\n\\n") for x in csv.DictReader(open({path}){how})]'
+)
 ARRAY = 'import json; [print(x["text"], end="\\n\\n") for x in json.load(open({path}))]'
 ARROW = 'import datasets; print(*datasets.Dataset.from_file({path})["text"], sep="\\n\\n")'
 TEXT_OF = {  # by suffix: what it is, and Python that prints its text, where no source reads it

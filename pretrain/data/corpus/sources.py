@@ -12,6 +12,7 @@ from typing import Any
 
 from modules import plugins
 from pretrain.data.corpus import file_patterns, record_files, record_readers, text_files
+from pretrain.runtime import hub_errors
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.progress import say
 
@@ -139,7 +140,7 @@ def find_hub_dataset(name: str, *, text_key: str, **_unused) -> Source:
         name: "org/name", perhaps with "/config", else "default", and ":split", else "train".
 
     Raises:
-        UserError: the name is none, or there is no such dataset.
+        UserError: the name is none, there is no such dataset, or the Hub cannot be reached.
     """
     place, _, split = name.partition(":")
     parts = place.split("/")
@@ -148,7 +149,8 @@ def find_hub_dataset(name: str, *, text_key: str, **_unused) -> Source:
     # The branch that the Hub keeps of every dataset, whatever it was uploaded as.
     org, dataset, config = [*parts, "default"][:3]
     address = f"hf://datasets/{org}/{dataset}@~parquet/{config}/{split or 'train'}/*.parquet"
-    return find_records("parquet", address, text_key=text_key)
+    with hub_errors.explain_errors(f"hf:{name}"):
+        return find_records("parquet", address, text_key=text_key)
 
 
 def _find_files(scheme: str, pattern: str, suffixes: tuple[str, ...] = ("",)) -> Source:

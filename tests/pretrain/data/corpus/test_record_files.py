@@ -80,7 +80,8 @@ def test_prose_that_begins_like_records_is_read(tmp_path, content):
 
 @pytest.mark.parametrize("name", ["a.json", "a.csv", "a.tsv"])
 def test_a_refusal_says_how_to_take_out_the_text(tmp_path, name):
-    rows = [{"id": "7", "text": "One. Two."}, {"id": "8", "text": "Three."}]
+    long = "Three" * 30_000  # a cell longer than the reader takes by default
+    rows = [{"id": "7", "text": "One. Two."}, {"id": "8", "text": long}]
     between = "\t" if name == "a.tsv" else ","
     lines = [between.join(["id", "text"]), *(between.join(row.values()) for row in rows)]
     (tmp_path / name).write_text(json.dumps(rows) if name == "a.json" else "\n".join(lines))
@@ -88,4 +89,4 @@ def test_a_refusal_says_how_to_take_out_the_text(tmp_path, name):
         find_source(f"text:{tmp_path / name}")
     command = re.search(r"python -c .* > a\.txt", str(error.value))[0]
     subprocess.run(command.replace("python", sys.executable), shell=True, check=True, cwd=tmp_path)
-    assert (tmp_path / "a.txt").read_text() == "One. Two.\n\nThree.\n\n"
+    assert (tmp_path / "a.txt").read_text() == f"One. Two.\n\n{long}\n\n"
