@@ -40,19 +40,32 @@ def write_jsonl(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
 def write_table(file: IO[str], delimiter: str) -> Iterator[Callable[[dict, dict], None]]:
     """Gives a function that writes a row for each example, below the names of the columns.
 
-    An object has a column for each of its entries, "probabilities.spam"; a list is JSON.
+    An object has a column for each of its entries, "probabilities.spam"; a list is JSON.  The last
+    column is the reason why a row has no prediction.
     """
-    table: csv.DictWriter | None = None
+    columns: list[str] = []
+    waiting: list[dict[str, Any]] = []  # rows before the first that shows the columns
+    write_row = csv.writer(file, delimiter=delimiter, lineterminator="\n").writerow
+
+    def flush() -> None:
+        for row in waiting:
+            write_row([row.get(name, "") for name in columns])
+        waiting.clear()
 
     def write(example: dict, line: dict) -> None:
-        nonlocal table
         row = dict(flatten(place_line(example, line)))
-        if table is None:
-            table = csv.DictWriter(file, row, delimiter=delimiter, lineterminator="\n")
-            table.writeheader()
-        table.writerow(row)
+        waiting.append(row)
+        if not columns and "reason" not in line:
+            columns.extend([*row, "reason"])
+            write_row(columns)
+        if columns:
+            flush()
 
     yield write
+    if waiting:  # none has a prediction
+        columns.extend(waiting[0])
+        write_row(columns)
+        flush()
 
 
 def place_line(example: dict, line: dict) -> dict[str, Any]:

@@ -33,7 +33,9 @@ def test_the_files_are_as_their_readers_want_them(tmp_path):
 
 
 def test_a_table_has_a_row_for_each_example():
+    reason = {"label": None, "probabilities": None, "reason": "empty"}
     lines = [
+        ({"where": "a.csv, line 1"}, reason),
         ({"where": "a.csv, line 2"}, {"label": "a, b", "probabilities": {"a, b": 0.75, "c": 0.25}}),
         ({"where": "a.csv, line 3"}, {"label": "c", "probabilities": {"a, b": 0.5, "c": 0.5}}),
     ]
@@ -42,15 +44,20 @@ def test_a_table_has_a_row_for_each_example():
         for example, line in lines:
             write(example, line)
     head, *rows = csv.reader(file.getvalue().splitlines())
-    assert head == ["where", "label", "probabilities.a, b", "probabilities.c"]
+    assert head == ["where", "label", "probabilities.a, b", "probabilities.c", "reason"]
     assert rows == [
-        ["a.csv, line 2", "a, b", "0.75", "0.25"],
-        ["a.csv, line 3", "c", "0.5", "0.5"],
+        ["a.csv, line 1", "", "", "", "empty"],
+        ["a.csv, line 2", "a, b", "0.75", "0.25", ""],
+        ["a.csv, line 3", "c", "0.5", "0.5", ""],
     ]
     file = io.StringIO()
     with submissions.choose_writer("", "out.tsv")(file) as write:
         write({}, {"labels": ["é", "O"], "value": 0.5})
-    assert file.getvalue() == 'labels\tvalue\n"[""é"", ""O""]"\t0.5\n'
+    assert file.getvalue() == 'labels\tvalue\treason\n"[""é"", ""O""]"\t0.5\t\n'
+    file = io.StringIO()
+    with submissions.choose_writer("", "out.csv")(file) as write:
+        write({}, reason)
+    assert file.getvalue() == "label,probabilities,reason\n,,empty\n"
     for names in (("", "-"), ("", "out.jsonl"), ("glue", "out.tsv")):
         assert submissions.choose_writer(*names) == submissions.WRITERS[names[0]]
 
