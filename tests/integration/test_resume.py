@@ -15,8 +15,8 @@ CASES = {
 }
 CALLS = [1, 3, 5, 9]  # 3 and 9 fall into an evaluation, which asks before each of its batches
 EACH = [("plain", call) for call in CALLS] + [(case, 2) for case in CASES]
-# One whose rows grow half-way, and one with memory and everything the optimiser carries.
-QUICK = {("awd", "plain", 5)}
+# One with rows of many lengths and carried states, and one whose rows hold several examples.
+QUICK = {("awd", "plain", 5), ("packed", "plain", 5)}
 
 
 def stop_at(monkeypatch, call: int | None) -> None:

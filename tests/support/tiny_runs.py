@@ -66,6 +66,15 @@ def mlm() -> ConfigDict:
     return shared(config)
 
 
+def packed() -> ConfigDict:
+    """BERT with several pairs in a row."""
+    config = mlm()
+    config.batches.update(L=48, pack=3)
+    config.first_phase = dict(share=0.0, L=24)
+    config.model.L = 48
+    return config
+
+
 def clm() -> ConfigDict:
     """GPT-2 with dropout and a banded layer."""
     config = gpt2.get_config("mini")
@@ -106,7 +115,7 @@ def shared(config: ConfigDict, sentences: str = "line", V: int = 120) -> ConfigD
 
 
 RECIPES = {"plm": plm, "mlm": mlm, "clm": clm, "bilm": bilm}
-MORE = {"awd": awd}  # another system with one of these objectives: of few tests
+MORE = {"awd": awd, "packed": packed}  # others with one of these objectives: of few tests
 
 
 def quickly(*names: str) -> list:

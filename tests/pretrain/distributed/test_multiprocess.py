@@ -228,7 +228,7 @@ def test_two_processes_go_on_with_what_one_began(toy, straight, tmp_path, recipe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", toys.RECIPES)
+@pytest.mark.parametrize("recipe", [*toys.RECIPES, "packed"])
 @pytest.mark.parametrize("mesh", [{}, {"mesh.fsdp": 4, "mesh.data": 1}])
 def test_two_processes_learn_what_one_learns(toy, tmp_path, recipe, mesh):
     for process in launched(toy, recipe, tmp_path / "two", mesh):
