@@ -119,6 +119,8 @@ def check_words(words: Iterable[str], has_words: bool) -> None:
         if name.startswith("config.") or ("=" in word and name in flags.FLAGS):
             value = "" if "=" in word else "=..."
             raise UsageError(f"{word} is no flag: write --{word}{value}")
+        if "explain" in flags.FLAGS and flags.FLAGS["explain"].present:
+            raise UsageError(f"to explain one section or key, write --explain={word}")
         if not has_words:
             raise UsageError(f"{word} is no flag, and this command takes nothing else: see --help")
 

@@ -104,7 +104,8 @@ class BatchLayout(TextLayout):
         if len(text) <= self.next_sentence:
             raise UserError(
                 f"{self.split} split has {len(text)} documents with text but pairs need "
-                f"{1 + self.next_sentence} or more: more files, or documents='blank', give it more"
+                f"{1 + self.next_sentence} or more: more files, or "
+                "--config.corpus.documents=blank, give it more"
             )
         self.sampler = PairSampler(
             text, self.room, self.short_seq_prob, self.next_sentence, self.faithful

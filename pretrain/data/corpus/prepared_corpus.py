@@ -202,8 +202,8 @@ def split_documents(documents: int, held_out: float | np.ndarray) -> dict[str, n
     if not 0 < held_out < 1 or some >= documents:
         raise UserError(
             f"held_out={held_out} of {documents} documents leaves a side empty: training and "
-            "held-out text need at least one each; more files, or documents='blank', make more; "
-            "held_out=0 holds nothing out"
+            "held-out text need at least one each; more files, or --config.corpus.documents=blank, "
+            "make more; --config.corpus.held_out=0.0 holds nothing out"
         )
     # In the middle of each stretch; no random numbers, which another version may draw otherwise.
     chosen = (np.arange(some) * documents + documents // 2) // some

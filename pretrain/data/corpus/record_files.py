@@ -128,5 +128,5 @@ def _refuse_records(path: Path, suffix: str) -> UserError:
         f"{path} holds {what}, and all of it would be learned as text; write its text alone to a "
         f"file{', once it is unpacked' * bool(packing)}: python -c {shlex.quote(line)} > "
         f'{shlex.quote(stem + ".txt")}  (with its column for "text"), and use that with '
-        "documents='blank'"
+        "--config.corpus.documents=blank"
     )

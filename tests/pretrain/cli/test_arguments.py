@@ -96,6 +96,7 @@ def test_a_flag_without_its_dashes_is_refused(refused, word, named, has_words):
     ("words", "has_words", "named"),
     [
         ([BERT, "stray"], False, "stray is no flag"),
+        ([BERT, "--explain", "seed"], False, "write --explain=seed"),
         (["--workdr=x", "help"], True, "Did you mean: workdir"),
         (["--config.seed=1"], False, "--config=configs/"),  # values without a recipe ask for one
         ([BERT, "--lr=3"], False, "did you mean --config.optim.lr?"),
