@@ -27,7 +27,7 @@ import pathlib
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from launch.command_line import Parser
@@ -79,9 +79,9 @@ def commands(
         grid: "key=a,b" or "key=0:5" each, in the place of the recipe's sweep.
 
     Raises:
-        ValueError: there is no such recipe, it has no sweep, a name is none of its keys, a value is
-            no number where the recipe has one, or two points would share a workdir; the message
-            says which.
+        ValueError: there is no such recipe, it has no sweep, a name is none of its keys, as that of
+            a flag that all runs share, a value is no number where the recipe has one, or two points
+            would share a workdir; the message says which.
     """
     if not program:
         raise ValueError("name a program to run, after --")
@@ -90,7 +90,7 @@ def commands(
     points = combine(grid) if grid else [dict(point) for point in recipe.get_sweep()]
     # The preset of a recipe that is named without one is its argument's default, if it has any.
     presets = [preset] if preset else list(recipe.get_config.__defaults__ or ())[:1]
-    _check_keys(recipe.get_config(*presets), points, path)
+    _check_keys(recipe.get_config(*presets), points, path, program)
     names = _name_runs("-".join([pathlib.Path(path).stem, *presets]), points)
     # The recipe has to be named before its values are.
     values = next((i for i, x in enumerate(program) if x.startswith("--config.")), len(program))
@@ -145,22 +145,34 @@ def _load_recipe(path: str, needs_sweep: bool = True) -> Any:
     return recipe
 
 
-def _check_keys(config: Any, points: list[Point], path: str) -> None:
+def _check_keys(config: Any, points: list[Point], path: str, program: Sequence[str]) -> None:
     if not points:
         raise ValueError(f"{path}: get_sweep() returns no points")
     for name in dict.fromkeys(name for point in points for name in point):
-        section = config
-        for part in name.split("."):
-            # A recipe is a ConfigDict, which this module does not import.
-            if not hasattr(section, "keys") or part not in section:
-                meant = _list_meant(name, list(_iter_keys(config)))
-                raise ValueError(
-                    f"{path}: the sweep names {name}, which is not in the recipe{meant}"
-                )
-            section = section[part]
+        section = _find_value(config, name, f"{path}: the sweep names {name}")
         for point in points:
             if isinstance(text := point.get(name), str):
                 _check_value(name, text, type(section))
+    for word in program:  # each of the runs would refuse it
+        if match := re.match(r"--(?:no)?config\.([^=]+)", word):
+            _find_value(config, match[1], f"{path}: {word} names {match[1]}")
+
+
+def _find_value(config: Any, name: str, what: str) -> Any:
+    section = config
+    for part in name.split("."):
+        # A recipe is a ConfigDict, which this module does not import.
+        if not hasattr(section, "keys"):
+            raise ValueError(f"{what}, which is not in the recipe: above it is a value")
+        if part not in section:
+            meant = _list_meant(name, list(_iter_keys(config))) or f"; there are {_join(section)}"
+            raise ValueError(f"{what}, which is not in the recipe{meant}")
+        section = section[part]
+    return section
+
+
+def _join(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
 
 
 def _iter_keys(section: Any, above: str = "") -> Iterator[str]:
@@ -173,9 +185,17 @@ def _iter_keys(section: Any, above: str = "") -> Iterator[str]:
 
 
 def _list_meant(name: str, names: Sequence[str]) -> str:
-    # Keys of the same last part, as for "lr", and else those that are written alike.
-    alike = [x for x in names if x.rpartition(".")[2] == name.rpartition(".")[2]]
-    alike = alike[:3] or difflib.get_close_matches(name, names, 1)
+    # Keys of the same last part, as for "lr", and else those that are written alike in this part.
+    last = name.rpartition(".")[2]
+    alike = [x for x in names if x.rpartition(".")[2] == last]
+    alike = (
+        alike[:3]
+        or [
+            x
+            for x in difflib.get_close_matches(name, names, 3)
+            if difflib.get_close_matches(last, [x.rpartition(".")[2]])
+        ][:1]
+    )
     return f"; did you mean {' or '.join(alike)}?" if alike else ""
 
 
