@@ -78,9 +78,23 @@ def read_license(folder: Path) -> str:
 
 
 def find_origin(run: Run) -> dict[str, Any]:
-    """Finds what the weights of a run were imported from, or those that it began with."""
-    # An import says it itself; of a run that went on from one, its `init` does.
-    return read_origin(run.workdir) or read_origin(Path(run.config.get("init") or run.workdir))
+    """Finds what the weights of a run were imported from, or the run that it began with.
+
+    Returns:
+        What the import says, or the "folder" of a run of ours; {}: it began with random weights.
+    """
+    # An import says it itself; of a run that went on from one, its `init` does, or that one's.
+    first: dict[str, Any] = {}
+    folder, config, passed = Path(run.workdir), dict(run.config), set[Path]()
+    while not (origin := read_origin(folder)) and folder not in passed:
+        init = "" if config.get("random_init") else config.get("init")
+        if not init:
+            return first
+        passed.add(folder)
+        folder = Path(init).expanduser()
+        first = first or {"folder": folder.name}
+        config = dict(read_config(folder)) if (folder / "config.json").exists() else {}
+    return origin or first
 
 
 def find_metrics(run: Run) -> dict[str, str]:
@@ -222,6 +236,8 @@ def _describe_origin(origin: Mapping[str, Any]) -> list[str]:
     if not origin:
         return ["Trained from random weights."]
     place = origin.get("address") or Path(str(origin.get("folder", ""))).name
+    if "system" not in origin:
+        return [f"Began with the weights of the run `{place}`."]
     files = origin.get("files") or {}
     lines = [f"Began with the weights of `{place}` ({origin.get('system')}, {origin.get('kind')})."]
     return [*lines, "", *(f"- `{name}`: sha256 `{digest}`" for name, digest in files.items())]

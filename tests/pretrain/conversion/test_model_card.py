@@ -50,6 +50,22 @@ def test_a_card_says_what_the_folder_of_the_run_does(seeds, tmp_path):
     assert model_card.read_license(tmp_path) == "mit"
 
 
+def test_a_card_says_which_run_came_before_or_its_import(seeds, tmp_path):
+    imported, other = (seed.workdir for seed in seeds)
+    later = tmp_path / "later"
+    run_config.write_config(later, {**run_config.read_config(other), "init": str(other)})
+    (later / "tokenizer").symlink_to(other / "tokenizer")
+    run = load_run(later)
+    assert model_card.find_origin(run) == {"folder": "seed-1"}
+    model_card.write_card(run, tmp_path, FACTS)
+    card = (tmp_path / "README.md").read_text()
+    assert "\nBegan with the weights of the run `seed-1`.\n" in card
+    run_config.write_config(other, {**run_config.read_config(other), "init": str(imported)})
+    assert model_card.find_origin(run)["address"] == "org/base@12"
+    run_config.write_config(later, {**run_config.read_config(later), "random_init": True})
+    assert model_card.find_origin(load_run(later)) == {}
+
+
 def test_a_card_says_how_much_there_was_to_train_on(seeds, tmp_path):
     workdir = seeds[0].workdir
     counts = dict(documents=240, words=1_900_000, tokens=2_345_678, held_out=12)
