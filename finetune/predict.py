@@ -86,6 +86,7 @@ def open_target(out: str) -> contextlib.AbstractContextManager[IO[str]]:
 
 def main(words: list[str]) -> None:
     source, out = parse_words(words)
+    open_writer = choose_writer(SUBMISSION.value, out)  # first: an ending may be refused
     processes.join()
     folders = [Path(str(x)).expanduser().absolute() for x in (cli.WORKDIR.value, *WITH.value)]
     runs = [job.load_job(folder, arguments.TASK.value) for folder in folders]
@@ -96,7 +97,7 @@ def main(words: list[str]) -> None:
     first = jax.process_index() == 0
     # Every process predicts, as a batch spans all devices; the first one writes.
     target = open_target(out) if first else open(os.devnull, "w")  # noqa: SIM115
-    with target as file, choose_writer(SUBMISSION.value, out)(file) as write:
+    with target as file, open_writer(file) as write:
         notify = say if first else (lambda _: None)
         if is_plain(source, format, fields):
             lines, total = arguments.TEXT.value or read_lines(source), len(arguments.TEXT.value)

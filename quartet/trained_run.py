@@ -79,6 +79,8 @@ class TrainedRun:
 
         Returns:
             [D] of one text and [N, D] of several; without a pool [tokens, D], or a list of these.
+            Of several layers side by side, as of layers="all", [layers, D], [N, layers, D], and
+            [layers, tokens, D].
         """
         rows = list_texts("embed(...)", texts)
         # Of none the shape is that of one.

@@ -49,6 +49,11 @@ def write_table(file: IO[str], delimiter: str) -> Iterator[Callable[[dict, dict]
 
     def flush() -> None:
         for row in waiting:
+            if lost := [x for x, value in row.items() if value is not None and x not in columns]:
+                raise UserError(
+                    f"a prediction has {lost[0]!r}, which the first has not: this task's are no "
+                    "table, name an out.jsonl"
+                )
             write_row([row.get(name, "") for name in columns])
         waiting.clear()
 
@@ -119,6 +124,8 @@ def write_squad(file: IO[str]) -> Iterator[Callable[[dict, dict], None]]:
     json.dump(answers, file, ensure_ascii=False)
 
 
+# Of files that others read as something else than lines of JSON.
+FOREIGN = (".parquet", ".feather", ".arrow", ".xlsx", ".xls", ".npy", ".npz", ".h5", ".gz", ".zst")
 WRITERS: dict[str, Callable[[IO[str]], Any]] = {
     "": write_jsonl,
     ".csv": functools.partial(write_table, delimiter=","),
@@ -129,6 +136,12 @@ WRITERS: dict[str, Callable[[IO[str]], Any]] = {
 
 
 def choose_writer(submission: str, out: str) -> Callable[[IO[str]], Any]:
-    """Chooses the writer of a benchmark, or by the ending of the file: lines of JSON by default."""
-    suffix = Path(out).suffix
+    """Chooses the writer of a benchmark, or by the ending of the file: lines of JSON by default.
+
+    Raises:
+        UserError: the ending is that of a file which predictions are not written to.
+    """
+    suffix = Path(out).suffix.lower()
+    if suffix in FOREIGN and not submission:
+        raise UserError(f"{out}: predictions are written to an out.jsonl, out.csv or out.tsv")
     return WRITERS[submission or (suffix if suffix in WRITERS else "")]

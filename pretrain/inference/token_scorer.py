@@ -86,7 +86,11 @@ class TokenScorer:
         self.objective = objectives.build_of_run(run)
         if not hasattr(self.objective, "slot_states"):
             name = run.config.objective.name
-            raise UserError(f"objective.name={name!r} predicts no single tokens of a text")
+            raise UserError(
+                f"this run was trained as {name!r}, which neither scores nor fills: it has vectors "
+                "of texts (embed), and pretrain.evaluate gives its loss on a text; likelihoods are "
+                "of GPT, BERT and XLNet"
+            )
         if params is None:
             params = nest(load_named_params(run, layout)[0])
         self.params = params

@@ -46,6 +46,14 @@ def test_what_a_run_cannot_do_is_refused_in_a_line(loaded, tmp_path):
         quartet.load(3)
 
 
+def test_layers_stand_before_tokens_and_behind_texts(loaded):
+    tokens_LD = loaded.embed(TEXTS[0], pool="")
+    layers_NLD = loaded.embed(TEXTS[0], pool="", layers="all")
+    assert layers_NLD.shape == (3, *tokens_LD.shape)
+    np.testing.assert_allclose(layers_NLD[-1], tokens_LD, rtol=1e-5, atol=1e-6)
+    assert loaded.embed(TEXTS, layers="all").shape == (len(TEXTS), 3, tokens_LD.shape[1])
+
+
 def test_no_texts_give_arrays_of_no_rows(loaded):
     D = len(loaded.embed(TEXTS[0]))
     assert loaded.embed([]).shape == (0, D)

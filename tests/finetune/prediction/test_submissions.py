@@ -62,6 +62,16 @@ def test_a_table_has_a_row_for_each_example():
         assert submissions.choose_writer(*names) == submissions.WRITERS[names[0]]
 
 
+def test_a_table_that_would_lose_a_value_is_refused():
+    writer = submissions.choose_writer("", "OUT.CSV")
+    wrong = pytest.raises(UserError, match="a prediction has 'else', which the first has not")
+    with wrong, writer(io.StringIO()) as write:
+        write({}, {"label": "a"})
+        write({}, {"else": 1})
+    with pytest.raises(UserError, match=r"out\.xlsx: predictions are written to an out\.jsonl"):
+        submissions.choose_writer("", "out.xlsx")
+
+
 def test_a_file_has_its_name_only_when_all_is_in_it(tmp_path):
     out = tmp_path / "out"
     out.write_text("before")
