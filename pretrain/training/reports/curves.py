@@ -17,6 +17,7 @@ AXES = {  # keys of a line of metrics: what they count
     "seconds": "seconds of training",
     "flops": "floating-point operations of the model",
 }
+FEW = 6  # curves that leave room for their legend between them
 SAME_GUESS = 0.02  # of entropies: a share by which lines would lie upon one another
 
 
@@ -66,7 +67,11 @@ def draw_curves(
     unit = " (nats per predicted token)" if metric == "loss" else ""
     axes.set(xlabel=AXES[x], ylabel=f"{metric}{unit}")
     axes.grid(alpha=0.3)
-    axes.legend()
+    if len(axes.get_legend_handles_labels()[0]) <= FEW:
+        axes.legend()
+    else:  # beside the curves, which it would cover
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", borderaxespad=0.5)
+        figure.set_figwidth(13)
     figure.savefig(out, dpi=120)
     plt.close(figure)
 
@@ -131,8 +136,10 @@ def find_names(lines: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
 
 
 def list_metrics(runs: Any) -> list[str]:
-    names = {name.rpartition("/")[2] for lines in runs for line in lines for name in line}
-    return sorted(names - {*AXES, "event"})
+    """Lists what `find_names` finds: metrics, and each number of one by itself."""
+    names = {name for lines in runs for line in lines for name in line}
+    names |= {name.rpartition("/")[2] for name in names}
+    return sorted(names - {*AXES, "event"}, key=lambda name: ("/" in name, name))
 
 
 def read_curve(lines: Sequence[dict], name: str, x: str) -> Curve:

@@ -49,6 +49,29 @@ def test_runs_are_drawn_together(tmp_path, lines):
     assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
+def test_the_legend_of_many_curves_stands_beside_them(tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    drawn = []
+
+    def save(figure, *_given, **_options):
+        figure.draw_without_rendering()
+        axes = figure.axes[0]
+        drawn.append(axes.get_legend().get_window_extent().x0 >= axes.get_window_extent().x1)
+
+    monkeypatch.setattr(Figure, "savefig", save)
+    runs = [run_of(tmp_path, name) for name in "abcd"]
+    for some in (runs[:2], runs):
+        draw_curves(some, tmp_path / "all.png")
+    assert drawn == [False, True]
+
+
+def test_a_metric_that_no_run_has_is_answered_with_those_there_are(tmp_path):
+    said = "--metric=f1: there are loss, unigram, held_out/loss, held_out/unigram"
+    with pytest.raises(UserError, match=said):
+        draw_curves([run_of(tmp_path, "a")], tmp_path / "a.png", "f1")
+
+
 def test_guesses_that_lie_upon_one_another_are_one_line():
     def line(**guesses):
         return [{"step": 1} | {f"{name}/unigram": x for name, x in guesses.items()}]
