@@ -16,7 +16,7 @@ nothing reads: they are zeros where it is written.
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -183,7 +183,7 @@ def reconcile(
     expected = table.specs(shapes, np.float32)
     patterns = {**table.ignored, **({ignore: "left out as asked"} if ignore else {})}
     ignored: dict[str, list[str]] = {}
-    wrong = []
+    wrong, more = [], []
     for name, spec in specs.items():
         why = next((why for x, why in patterns.items() if re.fullmatch(x, name)), None)
         if name in expected:
@@ -198,6 +198,7 @@ def reconcile(
             ignored.setdefault(why, []).append(name)
         else:
             wrong.append(f"{name}: {spec.shape} is unexpected")
+            more.append(name)
     unread = {
         name: f"is {kind}, and {WEIGHTS} belong there" for name, kind in (others or {}).items()
     }
@@ -205,10 +206,24 @@ def reconcile(
     wrong += [f"{name}: of ours, has nothing there" for name in list_unmapped(table, shapes)]
     wrong += [f"{name}: of ours, is there twice" for name in list_repeated(table)]
     if wrong:
-        raise UserError("these weights are not what their configuration says:" + _join_lines(wrong))
+        hint = suggest_ignore(more, expected) if len(more) == len(wrong) else ""
+        said = "these weights are not what their configuration says:"
+        raise UserError(said + _join_lines(wrong) + hint)
     copies = {copy: name for copy, name in table.copies.items() if copy in specs}
     absent = {name: why for name, why in table.absent.items() if name in shapes}
     return Reconciliation(table.by_ours(), copies, ignored, absent)
+
+
+def suggest_ignore(names: Sequence[str], expected: Collection[str]) -> str:
+    """Returns a line on how to leave arrays out, as those of a task's head."""
+    first = dict.fromkeys(name.partition(".")[0] for name in names)
+    # By their first part, "classifier", unless what is read begins so, too.
+    parts = [x for x in first if not any(name.startswith(x) for name in expected)]
+    rest = [re.escape(name) for name in names if name.partition(".")[0] not in parts]
+    pattern = "|".join([*(f"{re.escape(x)}.*" for x in parts), *rest])
+    return (
+        f"\nIf they are the head of a fine-tuned model, --ignore='{pattern:.200}' leaves them out"
+    )
 
 
 def list_unmapped(table: Table, shapes: Shapes) -> list[str]:

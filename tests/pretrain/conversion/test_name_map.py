@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pretrain.conversion import exporter
+from pretrain.conversion.name_map import suggest_ignore
 from pretrain.formats import safetensors
 from pretrain.runtime.errors import UserError
 from tests.support.array_mapping import specs
@@ -12,7 +13,7 @@ from tests.support.bert_release import import_release, rewrite
 BROKEN = {
     "one is left over": (
         lambda x: x.update(classifier=np.zeros(3, np.float32)),
-        r"classifier: \(3,\) is unexpected",
+        r"classifier: \(3,\) is unexpected\n.*, --ignore='classifier\.\*' leaves them out$",
     ),
     "one is missing": (
         lambda x: x.pop("bert/encoder/layer_1/output/dense/bias"),
@@ -32,6 +33,12 @@ def test_weights_that_are_not_what_they_should_be_make_no_run(changed, tmp_path,
     with pytest.raises(UserError, match=reason):
         import_release(changed, tmp_path / "run")
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_what_is_read_is_not_left_out_with_a_head():
+    names = ["classifier.weight", "classifier.bias", "bert.extra"]
+    said = suggest_ignore(names, ["bert.embeddings", "cls.bias"])
+    assert said.endswith(r"--ignore='classifier.*|bert\.extra' leaves them out")
 
 
 def test_an_array_can_be_left_out_by_name(changed, tmp_path):
