@@ -10,7 +10,7 @@ from pretrain.runtime.errors import UserError
 
 STDIN = "-"  # as the name of a file: standard input, or output
 BLOCK_SIZE = 256  # lines
-HOW = "; put a tab between two texts, as --text=$'one\\ttwo'"
+HOW = "; tabs stand between the texts of a line, as --text=$'one\\ttwo'"
 
 
 def read_blocks(

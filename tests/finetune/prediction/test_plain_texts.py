@@ -35,5 +35,5 @@ def test_what_is_no_example_is_named():
 def test_a_line_has_as_many_texts_as_the_table_had():
     columns = ["question", "answer"]
     assert read(["a\tb"], columns=columns)[0]["texts"] == ["a", "b"]
-    with pytest.raises(UserError, match=r"line 2 has 1 texts, .* 2: question, answer; put a tab"):
+    with pytest.raises(UserError, match=r"line 2 has 1 texts, .* 2: question, answer; tabs stand"):
         read(["a\tb", "a b"], columns=columns)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 
 from modules.backbones import text_mask
 from modules.masks import Mask
@@ -115,3 +116,11 @@ def test_what_cannot_be_asked_is_refused_in_a_line(scorer, run):
         scorer("mlm").fill(["the [MASK]", "the"])
     with pytest.raises(UserError, match=r"text 1 has .* the model reads 32"):
         scorer("mlm").score(["war " * 60])
+
+
+def test_a_run_that_scores_no_tokens_says_what_it_has(run):
+    loaded = run("bilm")
+    changes = dict(objective=dict(name="bilm"), execution={}, head=dict(tied=False))
+    config = ConfigDict(loaded.config.to_dict() | changes)
+    with pytest.raises(UserError, match=r"trained as 'bilm', .* it has vectors of texts \(embed\)"):
+        TokenScorer(loaded._replace(config=config), layout())
