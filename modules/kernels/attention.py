@@ -17,12 +17,7 @@ from modules.kernels import (
     splash_attention,
     tpu_attention,
 )
-from modules.kernels.distance_scores import (
-    RelativeTerms,
-    choose_rows,
-    score_distances,
-    score_distances_at,
-)
+from modules.kernels.distance_scores import RelativeTerms, score_places
 from modules.kernels.dropout_bits import DropoutKey
 from modules.kernels.softmax import softmax
 from modules.masks import AttentionView
@@ -128,18 +123,9 @@ def reference(q_BLHK, k_BJHK, v_BJHK, view: AttentionView, relative=None, dropou
 
 def score_relatively(q_BLHK, k_BJHK, view: AttentionView, relative: RelativeTerms):
     """Scores queries with keys, the distances to them, and their segments: [B, H, L, J]."""
-    # The scale is multiplied into the queries, which have K numbers where scores have J.
-    scale = q_BLHK.shape[-1] ** -0.5
-    a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", (q_BLHK + relative.content_HK) * scale, k_BJHK)
-    q_position_BLHK = (q_BLHK + relative.position_HK) * scale
-    r = choose_rows(relative.r, relative.backward_B)
-    if view.slots_BP is None:
-        a_BHLJ += score_distances(q_position_BLHK, r, relative.block)
-    else:
-        a_BHLJ += score_distances_at(q_position_BLHK, r, view.slots_BP, view.L)
-    q_segment_BLHK = (q_BLHK + relative.segment_HK) * scale
-    e_BHL = jnp.einsum("BLHK,HK->BHL", q_segment_BLHK, relative.other_HK)
-    return a_BHLJ + jnp.where(view.is_other_segment, e_BHL[..., None], 0)
+    q_content_BLHK = (q_BLHK + relative.content_HK) * q_BLHK.shape[-1] ** -0.5
+    a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", q_content_BLHK, k_BJHK)
+    return a_BHLJ + score_places(q_BLHK, view, relative)
 
 
 # The forms to ask, in this order; what all refuse is for `reference`.

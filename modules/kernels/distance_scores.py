@@ -37,6 +37,25 @@ class RelativeTerms(NamedTuple):
     block: int = 128
 
 
+def score_places(q_BLHK, view, relative: RelativeTerms):
+    """Scores queries with the distances to keys and with the keys' segments: [B, H, L, J].
+
+    Args:
+        q_BLHK: queries of the view, an `AttentionView` of `modules.masks`.
+    """
+    # The scale is multiplied into the queries, which have K numbers where scores have J.
+    scale = q_BLHK.shape[-1] ** -0.5
+    q_position_BLHK = (q_BLHK + relative.position_HK) * scale
+    r = choose_rows(relative.r, relative.backward_B)
+    if view.slots_BP is None:
+        a_BHLJ = score_distances(q_position_BLHK, r, relative.block)
+    else:
+        a_BHLJ = score_distances_at(q_position_BLHK, r, view.slots_BP, view.L)
+    q_segment_BLHK = (q_BLHK + relative.segment_HK) * scale
+    e_BHL = jnp.einsum("BLHK,HK->BHL", q_segment_BLHK, relative.other_HK)
+    return a_BHLJ + jnp.where(view.is_other_segment, e_BHL[..., None], 0)
+
+
 def reference(q_BPHK, r, slots_BP, L: int):
     """Computes `score_distances_at` by a gather, with the gradient of autodiff."""
     raw_BHPR = _score_all(q_BPHK, r)

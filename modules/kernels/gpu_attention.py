@@ -5,6 +5,7 @@ is compiled for GPUs, and its results are tested on a CPU; it has not run on a G
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from modules.activation_sharding import choose_form, find_device, map_shards, num_shards
 from modules.kernels import dropout_bits, gpu_warpgroup, mask_numbers
 from modules.kernels import gpu_attention_blocks as blocks
+from modules.kernels.distance_scores import score_places
 from modules.kernels.gpu_warpgroup import GROUPS, ROWS, STAGES, TILE, Plan, Ring, Shared
 from modules.masks import AttentionView
 
@@ -30,8 +32,6 @@ def refusal(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout) -> s
             return "our kernel is for Hopper GPUs"
         if any(x.dtype not in (jnp.bfloat16, jnp.float16) for x in (q_BPHK, k_BJHK, v_BJHK)):
             return "our kernel is in half precision"
-    if relative is not None:
-        return "our kernel knows no distances"
     if P == 1 or J % TILE:
         return f"our kernel takes more than one query and a multiple of {TILE} keys"
     if K not in WIDTHS:
@@ -44,17 +44,25 @@ def refusal(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout) -> s
 
 
 def attend(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
-    """Computes `attention.reference` without relative terms."""
-    del relative
+    """Computes `attention.reference`; of relative terms the products are XLA's, as a bias."""
     (B, P, H, K), J = q_BPHK.shape, k_BJHK.shape[1]
     rate, words = (0.0, jnp.zeros(2, jnp.uint32)) if dropout is None else dropout
     is_kept = choose_form(dropout_bits.POSITION_FORMS)
     is_interpreted = find_device().platform != "gpu"
-    plan = Plan(P, J, K, H, rate, is_kept, *mask_numbers.list_needed(view), is_interpreted)
+    needed, has_bias = mask_numbers.list_needed(view), relative is not None
+    plan = Plan(P, J, K, H, rate, is_kept, *needed, is_interpreted, has_bias)
     height = -(-P // TILE) * TILE  # filled up with queries that see nothing
     columns = mask_numbers.number_queries(view, J, B, height)
     rows = mask_numbers.number_keys(view, J, B)
     by_query, by_key = find_blocks(columns, rows, plan)
+    arrays = [q_BPHK, k_BJHK, v_BJHK]
+    if relative is not None:
+        bias_BHPJ = score_places(q_BPHK, view, relative).astype(v_BJHK.dtype)
+        bias_BHPJ = jnp.pad(bias_BHPJ, ((0, 0), (0, 0), (0, height - P), (0, 0)))
+        arrays[0] = (q_BPHK + relative.content_HK).astype(q_BPHK.dtype)
+        arrays.append(bias_BHPJ.reshape(B, H, height // ROWS, ROWS, J))
+        # Each block of the bias has a gradient to be written, if only zeros.
+        by_query = jnp.broadcast_to(jnp.array([0, J // TILE], jnp.int32), by_query.shape)
     numbers = Numbers(
         jnp.arange(B, dtype=jnp.uint32),
         jnp.arange(H, dtype=jnp.uint32),
@@ -64,8 +72,8 @@ def attend(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
         jnp.stack([columns[n] for n in plan.columns], 1),
         jnp.stack([rows[n] for n in plan.rows], 1) if plan.rows else None,
     )
-    q = mask_numbers.pad_rows(q_BPHK, height)
-    return _attend(plan, (q, k_BJHK, v_BJHK), numbers)[:, :P]
+    arrays[0] = mask_numbers.pad_rows(arrays[0], height)
+    return _attend(plan, tuple(arrays), numbers)[:, :P]
 
 
 class Numbers(NamedTuple):
@@ -84,9 +92,9 @@ class Numbers(NamedTuple):
     queries_BnP: Any
     keys_BnJ: Any
 
-    def share(self, blocks_BT2) -> Shared:
+    def share(self, blocks_BT2, bias: Sequence = ()) -> Shared:
         """Returns what a program reads that walks over these blocks."""
-        return Shared(*self[:3], blocks_BT2, *self[5:])
+        return Shared(*self[:3], blocks_BT2, *self[5:], *bias)
 
 
 # --- which blocks a tile needs --------------------------------------------------------------------
@@ -147,8 +155,17 @@ def _backward(plan: Plan, residuals, do_BPHK):
     # What the softmax's Jacobian takes from each gradient of a row.
     products = o_BPHK.astype(jnp.float32) * do_BPHK.astype(jnp.float32)
     delta_BHP = products.sum(3).swapaxes(1, 2)
-    arrays = (*arrays, do_BPHK.astype(o_BPHK.dtype), lse_BHP, delta_BHP)
-    return tuple(_call(_call_backward, plan, arrays, numbers, ["B_H_"] * 3)), None
+    do_BPHK = do_BPHK.astype(o_BPHK.dtype)
+    operands = (*arrays, do_BPHK, lse_BHP, delta_BHP)
+    if not plan.has_bias:
+        return tuple(_call(_call_backward, plan, operands, numbers, ["B_H_"] * 3)), None
+    results = ["B_H_", "BH___", "BH___"]
+    dq, da_BHQRJ, p_BHQRJ = _call(_call_biased_backward, plan, operands, numbers, results)
+    split = lambda x: x.reshape(x.shape[0], -1, ROWS, *x.shape[2:])  # noqa: E731
+    product = functools.partial(jnp.einsum, "BHQRJ,BQRHK->BJHK", preferred_element_type=jnp.float32)
+    dk = (product(da_BHQRJ, split(arrays[0])) * plan.K**-0.5).astype(dq.dtype)
+    dv = (product(p_BHQRJ, split(do_BPHK)) * (1 / (1 - plan.rate))).astype(dq.dtype)
+    return (dq, dk, dv, da_BHQRJ), None
 
 
 _attend.defvjp(_forward, _backward)
@@ -159,7 +176,7 @@ def _call(call, plan: Plan, arrays, numbers: Numbers, results: list[str]):
     letters = ["B", "H", "_", "B__", "B__", "B__", "B__"]
     letters = letters if plan.rows else letters[:-1]
     operands = [x for x in numbers if x is not None]
-    letters += ["BH_" if x.ndim == 3 else "B_H_" for x in arrays]
+    letters += [{3: "BH_", 4: "B_H_", 5: "BH___"}[x.ndim] for x in arrays]
     call = functools.partial(call, plan)
     return map_shards(call, [*operands, *arrays], letters, results)
 
@@ -171,17 +188,39 @@ def _split(plan: Plan, operands):
 
 
 def _call_forward(plan: Plan, *operands):
-    numbers, (q, k, v) = _split(plan, operands)
+    numbers, (q, k, v, *bias) = _split(plan, operands)
     lse = jax.ShapeDtypeStruct((q.shape[0], q.shape[2], q.shape[1]), jnp.float32)
     call = Call(
         "forward",
         [_like(q), lse],
-        ring=[_wide(k, TILE), _wide(v, TILE), *_count(plan.rows, TILE)],
+        ring=_list_key_ring(plan, k, v),
         own=[_wide(q, ROWS), *_count(plan.columns, ROWS)],
         products=2,
         extra=(plgpu.SMEM((GROUPS, ROWS), jnp.float32),),
     )
-    return call.run(plan, blocks.run_forward, (q, k, v), numbers.share(numbers.query_blocks_BT2))
+    shared = numbers.share(numbers.query_blocks_BT2, bias)
+    return call.run(plan, blocks.run_forward, (q, k, v), shared)
+
+
+def _list_key_ring(plan: Plan, k, v) -> list:
+    bias = [((GROUPS, ROWS, TILE), v.dtype)] * plan.has_bias
+    return [_wide(k, TILE), _wide(v, TILE), *bias, *_count(plan.rows, TILE)]
+
+
+def _call_biased_backward(plan: Plan, *operands):
+    numbers, (q, k, v, bias, *grads) = _split(plan, operands)
+    sums = [((ROWS,), jnp.float32)] * 2
+    queries = [_wide(q, ROWS), _wide(grads[0], ROWS), *sums, *_count(plan.columns, ROWS)]
+    call = Call(
+        "queries_backward",
+        [_like(q), _like(bias), _like(bias)],
+        _list_key_ring(plan, k, v),
+        queries,
+        products=3,
+        extra=(_allocate(GROUPS, (ROWS, TILE), v.dtype),),
+    )
+    shared = numbers.share(numbers.query_blocks_BT2, [bias])
+    return call.run(plan, blocks.run_queries_backward, (q, k, v, *grads), shared)
 
 
 def _call_backward(plan: Plan, *operands):
@@ -189,8 +228,7 @@ def _call_backward(plan: Plan, *operands):
     q, k, v, do, *_ = arrays
     sums = [((ROWS,), jnp.float32)] * 2
     queries = [_wide(q, ROWS), _wide(do, ROWS), *sums, *_count(plan.columns, ROWS)]
-    keys = [_wide(k, TILE), _wide(v, TILE), *_count(plan.rows, TILE)]
-    call = Call("queries_backward", [_like(q)], keys, queries, products=3)
+    call = Call("queries_backward", [_like(q)], _list_key_ring(plan, k, v), queries, products=3)
     shared = numbers.share(numbers.query_blocks_BT2)
     grads = call.run(plan, blocks.run_queries_backward, arrays, shared)
     keys = [_wide(k, ROWS), _wide(v, ROWS), *_count(plan.rows, ROWS)]
@@ -223,7 +261,8 @@ class Call(NamedTuple):
         # A call says nothing of its work in the compiled program but by its name, which
         # `pretrain.aot` reads; causal masks and documents leave out blocks, as cuDNN does.
         flops = 2 * self.products * B * H * K * plan.P * plan.J
-        given = [x for x in shared if x is not None]
+        named = {name: x for name, x in shared._asdict().items() if x is not None}
+        given = list(named.values())
 
         def body(*refs):
             inputs, rest = refs[: len(given) + len(arrays)], refs[len(given) + len(arrays) :]
@@ -236,7 +275,7 @@ class Call(NamedTuple):
                 q_ref,
                 k_ref,
                 v_ref,
-                Shared(*inputs[: len(given)]),
+                Shared(**dict(zip(named, inputs, strict=False))),
                 *grads,
                 outputs,
                 scratch,

@@ -32,10 +32,11 @@ def run_forward(warpgroup, plan, q_ref, k_ref, v_ref, shared, results, scratch):
 
         def step(n, carry):
             o, top, total = carry
-            k_smem, v_smem, *rest = warpgroup.take(ring, n)
+            k_smem, v_smem, bias_smem, keys = _take_keys(warpgroup, plan, ring, n, place)
             first = (place.first + n) * warpgroup.TILE
-            keys = warpgroup.load_numbers(plan, plan.rows, *rest, by_row=False)
-            scores = _score(warpgroup, plan, q_smem, k_smem, columns, keys, first, query_axis=0)
+            scores = _score(
+                warpgroup, plan, q_smem, k_smem, columns, keys, first, query_axis=0, bias=bias_smem
+            )
             new_top = jnp.maximum(top, scores.max(1))
             shrink = jnp.exp2(top - new_top)
             e = jnp.exp2(scores - warpgroup.spread(new_top, scores.shape, 0))
@@ -67,8 +68,12 @@ def run_forward(warpgroup, plan, q_ref, k_ref, v_ref, shared, results, scratch):
 
 
 def run_queries_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, results, scratch):
-    """Computes the gradients of a tile of queries."""
-    (dq_ref,), (ring, own, ready) = results, scratch
+    """Computes the gradients of a tile of queries.
+
+    With a bias, whose gradient is that of the scores, it writes these and the probabilities that
+    are kept, too: those of keys and values are products of them.
+    """
+    (dq_ref, *written), (ring, own, ready, *buffers) = results, scratch
     place = warpgroup.find_place(shared)
 
     def compute():
@@ -82,17 +87,43 @@ def run_queries_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, re
         lse, delta = (warpgroup.load(plan, x, 0) for x in (lse_smem, delta_smem))
 
         def step(n, dq):
-            k_smem, v_smem, *rest = warpgroup.take(ring, n)
+            k_smem, v_smem, bias_smem, numbers = _take_keys(warpgroup, plan, ring, n, place)
             first = (place.first + n) * warpgroup.TILE
-            keys = warpgroup.load_numbers(plan, plan.rows, *rest, by_row=False)
-            scores = _score(warpgroup, plan, q_smem, k_smem, columns, keys, first, query_axis=0)
+            scores = _score(
+                warpgroup,
+                plan,
+                q_smem,
+                k_smem,
+                columns,
+                numbers,
+                first,
+                query_axis=0,
+                bias=bias_smem,
+            )
             p = jnp.exp2(scores - warpgroup.spread(lse, scores.shape, 0))
             dp = warpgroup.multiply(plan, do_smem, v_smem, is_transposed=True) * (
                 1 / (1 - plan.rate)
             )
-            dp = _drop(warpgroup, plan, dp, shared, place, place.start, first, query_axis=0)
-            da = p * (dp - warpgroup.spread(delta, dp.shape, 0))
-            dq = warpgroup.multiply(plan, da.astype(k_ref.dtype), k_smem, total=dq)
+            kept = _decide(
+                warpgroup, plan, dp.shape, shared, place, place.start, first, query_axis=0
+            )
+            dp = dp if kept is None else jnp.where(kept, dp, 0.0)
+            da = (p * (dp - warpgroup.spread(delta, dp.shape, 0))).astype(k_ref.dtype)
+            dq = warpgroup.multiply(plan, da, k_smem, total=dq)
+            if written:
+                # The bias has been read: its place takes its gradient on the way out.
+                p_kept = p if kept is None else jnp.where(kept, p, 0.0)
+                bias_smem[...], p_smem = da, buffers[0].at[place.group]
+                p_smem[...] = p_kept.astype(k_ref.dtype)
+                where = (
+                    place.row,
+                    place.head,
+                    place.block,
+                    slice(None),
+                    pl.ds(first, warpgroup.TILE),
+                )
+                targets = [x.at[where] for x in written]
+                warpgroup.store(*zip((bias_smem, p_smem), targets, strict=True))
             warpgroup.give_back(ring, n)
             return dq
 
@@ -161,10 +192,19 @@ def run_keys_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, resul
 # --- a block's mathematics -----------------------------------------------------------------------
 
 
-def _score(warpgroup, plan, x_smem, y_smem, columns, keys, first_key, query_axis: int):
+def _take_keys(warpgroup, plan, ring, n, place):
+    """Waits for a block of keys: (keys, values, this warpgroup's bias or None, their numbers)."""
+    k_smem, v_smem, *rest = warpgroup.take(ring, n)
+    bias_smem = rest.pop(0).at[place.group] if plan.has_bias else None
+    return k_smem, v_smem, bias_smem, warpgroup.load_numbers(plan, plan.rows, *rest, by_row=False)
+
+
+def _score(warpgroup, plan, x_smem, y_smem, columns, keys, first_key, query_axis: int, bias=None):
     """Computes the scores of x and y in bits, HIDDEN where a query does not see the key."""
     scores = warpgroup.multiply(plan, x_smem, y_smem, is_transposed=True)
     scores *= LOG2E * plan.K**-0.5
+    if bias is not None:
+        scores += warpgroup.load_block(plan, bias) * LOG2E
     return _hide(warpgroup, plan, scores, columns, keys, first_key, query_axis)
 
 

@@ -28,6 +28,7 @@ class Plan(NamedTuple):
         is_kept: (rate, position, words) -> bool, see `dropout_bits`.
         columns, rows: numbers of queries and of keys that a mask needs, see `mask_numbers`.
         is_interpreted: computed step by step, on a machine without a GPU.
+        has_bias: a number is added to each score.
     """
 
     P: int
@@ -39,6 +40,7 @@ class Plan(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     is_interpreted: bool
+    has_bias: bool = False
 
 
 class Shared(NamedTuple):
@@ -50,6 +52,7 @@ class Shared(NamedTuple):
         blocks_BT2: the first block that a tile needs, and the one behind the last.
         queries_BnP: the plan's columns.
         keys_BnJ: the plan's rows; None: it has none.
+        bias_BHQRJ: added to the scores, queries in blocks of ROWS; None: nothing is.
     """
 
     rows_B: Any
@@ -58,6 +61,7 @@ class Shared(NamedTuple):
     blocks_BT2: Any
     queries_BnP: Any
     keys_BnJ: Any = None
+    bias_BHQRJ: Any = None
 
 
 class Place(NamedTuple):
@@ -81,6 +85,11 @@ class Place(NamedTuple):
     def start(self):
         """Returns the first row of this warpgroup."""
         return self.tile * TILE + self.group * ROWS
+
+    @property
+    def block(self):
+        """Returns this warpgroup's number among all blocks of ROWS."""
+        return self.tile * GROUPS + self.group
 
 
 class Ring(NamedTuple):
@@ -138,6 +147,12 @@ def load(plan: Plan, ref, axis: int):
     """Loads a number for each row (axis 0) or column of a block of scores."""
     layout = plgpu.Layout.WGMMA.reduce(1 - axis)
     return ref[...] if plan.is_interpreted else plgpu.load(ref, (), layout=layout)
+
+
+def load_block(plan: Plan, ref):
+    """Loads a block of scores, as float32."""
+    x = ref[...] if plan.is_interpreted else plgpu.load(ref, (), layout=plgpu.Layout.WGMMA)
+    return x.astype(jnp.float32)
 
 
 def load_numbers(plan: Plan, names, ref=None, *, by_row: bool) -> dict:
@@ -211,6 +226,9 @@ def list_key_blocks(k_ref, v_ref, shared: Shared, place: Place) -> Callable:
     def block(n):
         rows = pl.ds((place.first + n) * TILE, TILE)
         refs = [x.at[place.row, rows, place.head] for x in (k_ref, v_ref)]
+        if shared.bias_BHQRJ is not None:
+            groups = pl.ds(place.tile * GROUPS, GROUPS)
+            refs.append(shared.bias_BHQRJ.at[place.row, place.head, groups, :, rows])
         return refs + ([] if shared.keys_BnJ is None else [shared.keys_BnJ.at[place.row, :, rows]])
 
     return block
@@ -223,6 +241,7 @@ def fetch(sources, targets, barrier) -> None:
 
 
 def store(*pairs) -> None:
+    """Copies blocks of shared memory, and waits until they may be overwritten."""
     plgpu.commit_smem()
     for source, target in pairs:
         plgpu.copy_smem_to_gmem(source, target)

@@ -16,6 +16,7 @@ from modules.kernels import (
     gpu_warpgroup,
     mask_numbers,
 )
+from modules.kernels.distance_scores import RelativeTerms
 from modules.kernels.dropout_bits import DropoutKey
 from modules.masks import Mask, make_view
 from tests.support.arrays import draw
@@ -27,14 +28,23 @@ RANKS_BL = np.arange(128)[None] * 37 % 128
 
 
 def make_case(view, K: int) -> Case:
-    """Returns a case of one head, of the view's rows and keys."""
-    (B, _, P, _), J = view.visible.shape, view.L
+    """Returns a case of one head, of the view's rows; with distances where it tells segments."""
+    B, _, P, J = view.visible.shape
     P = P if P > 1 else J  # a mask of lengths is the same for all queries
     shapes = {"q_BPHK": (B, P, 1, K), "k_BJHK": (B, J, 1, K), "v_BJHK": (B, J, 1, K)}
-    forms = (
-        lambda arrays, f=f: f(*(arrays[name] for name in shapes), view, None, KEY)
-        for f in (gpu_attention.attend, attention.reference)
-    )
+    if view.segments_BJ is not None:
+        shapes |= {f"{name}_HK": (1, K) for name in ("content", "position", "segment", "other")}
+        shapes |= {"r_ZRHK": (2, J + view.L, 1, K)}
+
+    def run(f):
+        def call(arrays):
+            q, k, v, *terms = (arrays[name] for name in shapes)
+            relative = RelativeTerms(*terms, np.arange(B) % 2 == 1) if terms else None
+            return f(q, k, v, view, relative, KEY)
+
+        return call
+
+    forms = run(gpu_attention.attend), run(attention.reference)
     arrays = {name: draw(*shape, seed=n) for n, (name, shape) in enumerate(shapes.items())}
     return Case(*forms, arrays, FILES, 1e-5)
 
@@ -45,7 +55,13 @@ LENGTHS = make_view(Mask(lengths_B=np.array([100, 0])), 128)
 DOCUMENTS = make_view(Mask(is_causal=True, groups_BL=np.arange(256)[None] // 150), 256)
 SLOTS = make_view(Mask(is_causal=True), 128, slots_BP=np.array([[100, 3, 3, 0, 127]]))
 RANKS = Mask(rank_BL=RANKS_BL, sees_below_BL=RANKS_BL, window=100)
+TWO_BL = np.concatenate([RANKS_BL, RANKS_BL[:, ::-1]])
+ORDER = Mask(rank_BL=TWO_BL, sees_below_BL=TWO_BL, memory_BM=TWO_BL > 30, hides_slots=True)
+SEGMENTS = dict(segments_BJ=np.arange(512).reshape(2, 256) % 7 > 3)
+FEW = np.array([[100, 3, 3, 0, 127], [5, 4, 90, 1, 0]])
 CASES = {
+    "distances, in order": make_case(make_view(ORDER, 128, 256, sees_itself=True, **SEGMENTS), 64),
+    "distances, of slots": make_case(make_view(ORDER, 128, 256, slots_BP=FEW, **SEGMENTS), 64),
     "lengths": make_case(LENGTHS, 64),
     "documents": make_case(DOCUMENTS, 64),
     "slots": make_case(SLOTS, 64),
