@@ -1,6 +1,7 @@
 """Attention by a kernel for Hopper GPUs that drops probabilities, and writes nothing of [L, J].
 
-Dropout is by the same hash as everywhere; the backward pass computes the scores again.  The kernel
+Dropout is by the same hash as everywhere; the backward pass computes the scores again.  Scores of
+distances and segments come from XLA, as a bias of [L, J], whose gradient is written out.  The kernel
 is compiled for GPUs, and its results are tested on a CPU; it has not run on a GPU.
 """
 
@@ -255,6 +256,11 @@ class Call(NamedTuple):
     products: int
     extra: tuple = ()
 
+    @property
+    def copies(self) -> int:
+        """Counts the copies of a stage: of a block for each warpgroup there are several."""
+        return sum(GROUPS if len(shape) == 3 else 1 for shape, _ in self.ring)
+
     def run(self, plan: Plan, program, arrays, shared: Shared):
         """Runs the program for every row, head and tile."""
         B, length, H, K = self.results[0].shape
@@ -287,7 +293,7 @@ class Call(NamedTuple):
             scratch_types=[
                 Ring(
                     [_allocate(STAGES, *x) for x in self.ring],
-                    plgpu.Barrier(num_arrivals=len(self.ring), num_barriers=STAGES),
+                    plgpu.Barrier(num_arrivals=self.copies, num_barriers=STAGES),
                     plgpu.Barrier(num_arrivals=GROUPS, num_barriers=STAGES),
                 ),
                 [_allocate(GROUPS, *x) for x in self.own],

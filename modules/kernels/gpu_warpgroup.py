@@ -175,7 +175,11 @@ def find_place(shared: Shared) -> Place:
 
 
 def run(place: Place, ring: Ring, compute: Callable[[], None], block: Callable) -> None:
-    """Computes in the first warpgroups, and fills the ring in the last."""
+    """Computes in the first warpgroups, and fills the ring in the last.
+
+    Args:
+        block: the parts of the n-th block, as the ring's buffers; a list of one for each group.
+    """
 
     @pl.when(place.group < GROUPS)
     def _():
@@ -195,7 +199,11 @@ def run(place: Place, ring: Ring, compute: Callable[[], None], block: Callable) 
                 plgpu.barrier_wait(ring.empty.at[slot])
 
             for source, buffer in zip(block(n), ring.buffers, strict=True):
-                plgpu.copy_gmem_to_smem(source, buffer.at[slot], ring.full.at[slot])
+                if not isinstance(source, list):
+                    plgpu.copy_gmem_to_smem(source, buffer.at[slot], ring.full.at[slot])
+                    continue
+                for group, part in enumerate(source):
+                    plgpu.copy_gmem_to_smem(part, buffer.at[slot, group], ring.full.at[slot])
 
         # Until all is read: no barrier is left in the middle of its use.
         @pl.loop(jnp.maximum(place.count - STAGES, 0), place.count)
@@ -226,9 +234,9 @@ def list_key_blocks(k_ref, v_ref, shared: Shared, place: Place) -> Callable:
     def block(n):
         rows = pl.ds((place.first + n) * TILE, TILE)
         refs = [x.at[place.row, rows, place.head] for x in (k_ref, v_ref)]
-        if shared.bias_BHQRJ is not None:
-            groups = pl.ds(place.tile * GROUPS, GROUPS)
-            refs.append(shared.bias_BHQRJ.at[place.row, place.head, groups, :, rows])
+        if (bias := shared.bias_BHQRJ) is not None:
+            blocks = (place.tile * GROUPS + group for group in range(GROUPS))
+            refs.append([bias.at[place.row, place.head, m, :, rows] for m in blocks])
         return refs + ([] if shared.keys_BnJ is None else [shared.keys_BnJ.at[place.row, :, rows]])
 
     return block
