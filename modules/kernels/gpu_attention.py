@@ -1,8 +1,8 @@
-"""Attention by a kernel for Hopper GPUs that drops probabilities, and writes nothing of [L, J].
+"""Attention by a kernel for Hopper GPUs that drops probabilities by the same hash as everywhere.
 
-Dropout is by the same hash as everywhere; the backward pass computes the scores again.  Scores of
-distances and segments come from XLA, as a bias of [L, J], whose gradient is written out.  The kernel
-is compiled for GPUs, and its results are tested on a CPU; it has not run on a GPU.
+It writes nothing of [L, J] unless scores of distances and segments are added: XLA computes these,
+and is given their gradient.  The backward pass computes the scores again.  The kernel is compiled
+for GPUs, and its results are tested on a CPU; it has not run on a GPU.
 """
 
 import functools
