@@ -17,7 +17,7 @@ from modules.kernels import (
     splash_attention,
     tpu_attention,
 )
-from modules.kernels.distance_scores import RelativeTerms, score_places
+from modules.kernels.distance_scores import RelativeTerms
 from modules.kernels.dropout_bits import DropoutKey
 from modules.kernels.softmax import softmax
 from modules.masks import AttentionView
@@ -125,7 +125,7 @@ def score_relatively(q_BLHK, k_BJHK, view: AttentionView, relative: RelativeTerm
     """Scores queries with keys, the distances to them, and their segments: [B, H, L, J]."""
     q_content_BLHK = (q_BLHK + relative.content_HK) * q_BLHK.shape[-1] ** -0.5
     a_BHLJ = jnp.einsum("BLHK,BJHK->BHLJ", q_content_BLHK, k_BJHK)
-    return a_BHLJ + score_places(q_BLHK, view, relative)
+    return a_BHLJ + relative.score(q_BLHK, view)
 
 
 # The forms to ask, in this order; what all refuse is for `reference`.

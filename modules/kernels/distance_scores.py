@@ -36,24 +36,23 @@ class RelativeTerms(NamedTuple):
     backward_B: jax.Array | None = None
     block: int = 128
 
+    def score(self, q_BPHK, view):
+        """Scores queries with the distances to keys and with the keys' segments: [B, H, P, J].
 
-def score_places(q_BLHK, view, relative: RelativeTerms):
-    """Scores queries with the distances to keys and with the keys' segments: [B, H, L, J].
-
-    Args:
-        q_BLHK: queries of the view, an `AttentionView` of `modules.masks`.
-    """
-    # The scale is multiplied into the queries, which have K numbers where scores have J.
-    scale = q_BLHK.shape[-1] ** -0.5
-    q_position_BLHK = (q_BLHK + relative.position_HK) * scale
-    r = choose_rows(relative.r, relative.backward_B)
-    if view.slots_BP is None:
-        a_BHLJ = score_distances(q_position_BLHK, r, relative.block)
-    else:
-        a_BHLJ = score_distances_at(q_position_BLHK, r, view.slots_BP, view.L)
-    q_segment_BLHK = (q_BLHK + relative.segment_HK) * scale
-    e_BHL = jnp.einsum("BLHK,HK->BHL", q_segment_BLHK, relative.other_HK)
-    return a_BHLJ + jnp.where(view.is_other_segment, e_BHL[..., None], 0)
+        Args:
+            q_BPHK: queries of the view, an `AttentionView` of `modules.masks`.
+        """
+        # The scale is multiplied into the queries, which have K numbers where scores have J.
+        scale = q_BPHK.shape[-1] ** -0.5
+        q_position_BPHK = (q_BPHK + self.position_HK) * scale
+        r = choose_rows(self.r, self.backward_B)
+        if view.slots_BP is None:
+            a_BHPJ = score_distances(q_position_BPHK, r, self.block)
+        else:
+            a_BHPJ = score_distances_at(q_position_BPHK, r, view.slots_BP, view.L)
+        q_segment_BPHK = (q_BPHK + self.segment_HK) * scale
+        e_BHP = jnp.einsum("BPHK,HK->BHP", q_segment_BPHK, self.other_HK)
+        return a_BHPJ + jnp.where(view.is_other_segment, e_BHP[..., None], 0)
 
 
 def reference(q_BPHK, r, slots_BP, L: int):

@@ -16,7 +16,6 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 from modules.activation_sharding import choose_form, find_device, map_shards, num_shards
 from modules.kernels import dropout_bits, gpu_warpgroup, mask_numbers
 from modules.kernels import gpu_attention_blocks as blocks
-from modules.kernels.distance_scores import score_places
 from modules.kernels.gpu_warpgroup import GROUPS, ROWS, STAGES, TILE, Plan, Ring, Shared
 from modules.masks import AttentionView
 
@@ -58,7 +57,7 @@ def attend(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
     by_query, by_key = find_blocks(columns, rows, plan)
     arrays = [q_BPHK, k_BJHK, v_BJHK]
     if relative is not None:
-        bias_BHPJ = score_places(q_BPHK, view, relative).astype(v_BJHK.dtype)
+        bias_BHPJ = relative.score(q_BPHK, view).astype(v_BJHK.dtype)
         bias_BHPJ = jnp.pad(bias_BHPJ, ((0, 0), (0, 0), (0, height - P), (0, 0)))
         arrays[0] = (q_BPHK + relative.content_HK).astype(q_BPHK.dtype)
         arrays.append(bias_BHPJ.reshape(B, H, height // ROWS, ROWS, J))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from modules.kernels import attention, cudnn_attention, gpu_attention, mask_numbers
-from modules.kernels.distance_scores import RelativeTerms
 from modules.kernels.dropout_bits import DropoutKey, is_kept
 from modules.kernels.gpu_warpgroup import ROWS, TILE, Plan
 from modules.masks import Mask, make_view
@@ -44,10 +43,10 @@ def test_the_blocks_hold_all_that_is_seen_and_few_others(name):
         assert walked.mean() < 1 or name == "all"
 
 
-def refusal(P=128, J=128, K=64, dtype=jnp.bfloat16, mask=Mask(), relative=None):  # noqa: B008
+def refusal(P=128, J=128, K=64, dtype=jnp.bfloat16, mask=Mask()):  # noqa: B008
     q, k = (jnp.zeros((2, length, 2, K), dtype) for length in (P, J))
     key = DropoutKey(0.1, jnp.zeros(2, jnp.uint32))
-    return gpu_attention.refusal(q, k, k, make_view(mask, P, J), relative, key)
+    return gpu_attention.refusal(q, k, k, make_view(mask, P, J), None, key)
 
 
 def test_other_cards_lengths_widths_and_masks_are_refused(monkeypatch):
@@ -55,7 +54,6 @@ def test_other_cards_lengths_widths_and_masks_are_refused(monkeypatch):
     monkeypatch.setattr(gpu_attention, "find_device", lambda: card)
     assert (refusal(), refusal(P=77, K=128)) == ("", "")
     others = [dict(J=192), dict(P=1), dict(K=96), dict(dtype=jnp.float32)]
-    others.append(dict(relative=RelativeTerms(*[None] * 4, r=np.zeros((256, 2, 64)))))
     others.append(dict(mask=Mask(visible_BLJ=np.ones((1, 128, 128), bool))))
     assert all(refusal(**other) for other in others)
     for capability in ("8.0", "10.0", "gfx90a"):
