@@ -24,9 +24,10 @@ drawn, too.  SST's networks learn from the phrases of the trees and are tested o
 
 Ours, with GloVe's 100 dimensions for the 50,000 commonest words, and in brackets a PyTorch twin on
 the same rows and vectors: mr 77.1 +- 1.6 (77.3 +- 1.1), mr.static 75.4 +- 1.5 and mr.rand 74.6 +-
-1.1 of ten folds, 10 epochs; subj 91.1 +- 1.2 (91.2 +- 0.9) of ten folds, 5 epochs; trec 92.2 +-
-0.7 of five seeds, 20 epochs; sst2 82.5 +- 0.9 (83.1 +- 0.9) of three seeds, 3 epochs.  On one core
-of an AMD EPYC an epoch takes 78 seconds of sst2, 4 to 17 of the others.
+1.1 of ten folds, 10 epochs; subj 91.1 +- 1.2 (91.2 +- 0.9) of ten folds, 5 epochs; of five seeds
+trec 92.2 +- 0.7 (92.6 +- 1.2), 20 epochs, sst2 84.1 +- 0.5 (84.0 +- 0.4), 8 epochs, and sst1 43.5
++- 0.8, 3 epochs.  Three epochs of sst2 come to 82.5 +- 0.9 (83.1 +- 0.9).  On one core of an AMD
+EPYC an epoch takes 35 to 78 seconds of sst2, 4 to 17 of the others.
 """
 
 import functools

@@ -37,7 +37,10 @@ FIELDS = flags.DEFINE_string(
 )
 TASK = flags.DEFINE_string("task", "", "The one of the run's tasks to predict; a run of one: none.")
 SPLIT = flags.DEFINE_string("split", "", "Take the fields that the recipe has for this: test.")
-ROWS = flags.DEFINE_integer("rows", 0, "Rows of a batch; default: the recipe's eval_B.", 0)
+ROWS = flags.DEFINE_integer(
+    "rows", 0, "Rows of a batch, --batch, too; default: the recipe's eval_B.", 0
+)
+flags.DEFINE_alias("batch", "rows")
 EXAMPLES = ("format", "fields", "task", "split", "rows")  # their names
 
 

@@ -77,6 +77,11 @@ def refused(read, capsys):
 BERT = f"--{CONFIG}=configs/bert.py"
 
 
+def test_the_rows_of_a_batch_have_their_usual_name_too(read):
+    read("--batch=48")
+    assert arguments.ROWS.value == 48
+
+
 @pytest.mark.parametrize(
     ("word", "named"),
     [
