@@ -20,7 +20,7 @@ from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import loop
 from pretrain.training.recipe_hooks import build_hooks
 from pretrain.training.reports import summary
-from pretrain.training.workdir import open_workdir
+from pretrain.training.workdir import check_training, open_workdir
 
 SECTIONS = (  # that a recipe is to have
     *("seed", "corpus.tokens.name", "batches.name", "batches.B", "batches.L", "evals"),
@@ -46,7 +46,11 @@ def main(config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAUL
     # Refused before a corpus is prepared.
     hooks = build_hooks(config.get("hooks", {}))
     with name_section("batches"):
-        configure_training(config.batches, config.get("first_phase"))
+        shapes = configure_training(config.batches, config.get("first_phase"))
+    for layout in shapes:
+        objectives.check_length(backbone, layout.L)
+    held_out = [configure_evaluation(config, name) for name in config.evals]
+    check_training(config, shapes, held_out)
     corpus = call_section("corpus", prepare.prepare, start.corpus_fields(), verify=options.verify)
     # The ids are the tokenizer's, which is known only once the corpus is prepared.
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))
@@ -82,6 +86,13 @@ def main(config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAUL
         )
         summary.close(config, workdir, result)
     return 0 if result.finished else TRY_AGAIN
+
+
+def configure_evaluation(config: ConfigDict, name: str) -> batches.BatchShapes:
+    """Builds the layout of one of `evals` without a text: its shapes are known."""
+    fields = {**config.batches, **config.evals[name]}
+    with name_section(f"evals.{name}"):
+        return batches.configure(**{key: x for key, x in fields.items() if key != "split"})
 
 
 if __name__ == "__main__":

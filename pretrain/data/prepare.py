@@ -6,7 +6,9 @@ One process reads the text; --processes tokenise it, to the same bytes however m
 import errno
 import fnmatch
 import hashlib
+import itertools
 import json
+import math
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -77,6 +79,8 @@ def prepare(
     )
     sentence_lib.check_options(documents, sentences, detokenise)
     files_N = find_held_out(texts, held_out_files) if held_out_files else None
+    # Before the text is hashed, learned from and tokenised.
+    check_first_documents(texts, documents, 0.0 if held_out_files else held_out)
     # All that the tokens depend on: its hash is in the folder's name.  The split is not: it is made
     # when a corpus is opened.
     options = {
@@ -126,6 +130,36 @@ def find_held_out(texts: Source, pattern: str) -> np.ndarray:
             "names without folders, as 'valid-*.txt': some are to be held out, and some not"
         )
     return chosen_N
+
+
+def check_first_documents(texts: Source, documents: str, held_out: float) -> None:
+    """Reads the text as far as shows whether it can be read, and has documents to hold out.
+
+    Args:
+        texts: the source; where its documents are not by file, nothing is read.
+        documents: see `sentence_lib.cut_pieces`.
+        held_out: the share of the documents that is held out; 0: none.
+
+    Raises:
+        UserError: the first record has no text where it should, or there are too few documents.
+    """
+    if texts.read_file is None:
+        return
+    # So many are enough, and as many as more.
+    enough = max(2, math.floor(0.5 / (1 - held_out)) + 1) if 0 < held_out < 1 else 1
+    count = sum(1 for _ in itertools.islice(_begin_documents(texts, documents), enough))
+    if held_out and count < enough:
+        prepared_corpus.split_documents(count, held_out)
+
+
+def _begin_documents(texts: Source, documents: str) -> Iterator[None]:
+    """Yields once for each document, of which no more is read than shows that it begins."""
+    for document in texts.read():
+        if documents == "file":
+            yield
+        else:
+            pieces = sentence_lib.cut_pieces(document, documents, sentences="line")
+            yield from (None for piece in pieces if piece.opens == sentence_lib.DOCUMENT)
 
 
 def _drop_paths(data: Mapping[str, Any]) -> dict[str, Any]:

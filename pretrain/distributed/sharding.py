@@ -41,16 +41,32 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices=None) -> M
             the slices of TPUs.
     """
     devices = jax.devices() if devices is None else devices
-    shape = [data, fsdp, tensor]
-    known = int(np.prod([n for n in shape if n != -1]))
-    if shape.count(-1) == 1 and len(devices) % known == 0:
-        shape[shape.index(-1)] = len(devices) // known
-    if int(np.prod(shape)) != len(devices):
-        asked = ", ".join(f"{a}={n}" for a, n in zip(AXES, (data, fsdp, tensor), strict=True))
-        raise UserError(f"mesh {asked} does not use all of {len(devices)} devices exactly once")
-    grid = arrange_devices(shape, devices)
+    grid = arrange_devices(divide_devices(len(devices), data, fsdp, tensor), devices)
     # Auto, not JAX's default of Explicit: the compiler places what nobody constrains.
     return Mesh(grid, AXES, axis_types=(AxisType.Auto,) * len(AXES))
+
+
+def divide_devices(count: int, data: int = -1, fsdp: int = 1, tensor: int = 1) -> list[int]:
+    """Returns the sizes of `AXES` in a grid of so many devices; see `make_mesh`."""
+    shape = [data, fsdp, tensor]
+    known = int(np.prod([n for n in shape if n != -1]))
+    if shape.count(-1) == 1 and count % known == 0:
+        shape[shape.index(-1)] = count // known
+    if int(np.prod(shape)) != count:
+        asked = ", ".join(f"{a}={n}" for a, n in zip(AXES, (data, fsdp, tensor), strict=True))
+        raise UserError(f"mesh {asked} does not use all of {count} devices exactly once")
+    return shape
+
+
+def plan_layout(count: int, data: int = -1, fsdp: int = 1, tensor: int = 1) -> "Layout":
+    """Returns the layout of a mesh whose devices have not started; see `make_mesh`.
+
+    Args:
+        count: of all devices; 0: unknown, an axis of -1 is then of one.
+    """
+    axes = [data, fsdp, tensor]
+    shape = divide_devices(count, *axes) if count else [max(n, 1) for n in axes]
+    return Layout(AbstractMesh(tuple(shape), AXES))
 
 
 def arrange_devices(shape: Sequence[int], devices: Sequence) -> np.ndarray:
@@ -92,8 +108,9 @@ def parse_letters(name: str) -> str:
 class Layout:
     """One mesh and the table: every array's place by its letters."""
 
-    def __init__(self, mesh: Mesh):
-        self.mesh = mesh
+    def __init__(self, mesh: Mesh | AbstractMesh):
+        # As either: they share `shape` and `size`, and JAX types them apart.
+        self.mesh: Any = mesh
 
     @property
     def device(self) -> jax.Device:

@@ -4,20 +4,22 @@ import contextlib
 import json
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import jax
 from ml_collections import ConfigDict
 
 from modules import plugins
-from pretrain.distributed import lost_processes, processes
+from pretrain.data.batches import BatchShapes
+from pretrain.distributed import device_count, lost_processes, processes
+from pretrain.distributed.sharding import plan_layout
 from pretrain.runtime import compile_cache
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.files import find_unused_path, write_file
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import COMMAND, diff_configs, read_config, write_config
-from pretrain.runtime.sections import name_section
+from pretrain.runtime.sections import call_section, name_section
 from pretrain.training import optimizer
 from pretrain.training.train_config import TrainConfig
 
@@ -54,10 +56,7 @@ def open_workdir(
             value of the recipe is none that any run could have.
     """
     # First: such a value would be offered to continue under, where the run has another.
-    with name_section("train"):
-        plugins.construct(TrainConfig, **config.train)
-    with name_section("optim"):
-        optimizer.make(**config.optim)
+    check_training(config)
     if options.joins:
         processes.join(options.heartbeat, options.join_timeout)
     compile_cache.keep(workdir.parent / ".compiled" / (options.name or workdir.name))
@@ -68,6 +67,29 @@ def open_workdir(
         changed = _find_changes(recipe, workdir, options.accept_changes)
         # Written only once nothing can be refused: a refused job leaves the old recipe in place.
         yield lambda: _keep_recipe(recipe, workdir, bool(changed), options.command)
+
+
+def check_training(
+    config: ConfigDict, batches: Iterable[BatchShapes] = (), evals: Iterable[BatchShapes] = ()
+) -> None:
+    """Refuses what no run could train with, before anything is read or compiled.
+
+    Args:
+        batches, evals: layouts to train on and to evaluate on, whose rows are to divide over the
+            devices, as far as these are known before the processes join.
+
+    Raises:
+        UserError: a value of the recipe is none that any run could have, or rows do not divide.
+    """
+    with name_section("train"):
+        plan = plugins.construct(TrainConfig, **config.train)
+    with name_section("optim"):
+        optimizer.make(**config.optim)
+    layout = call_section("mesh", plan_layout, config.mesh, count=device_count.predict_count())
+    for data in batches:
+        layout.check_rows(data.B, plan.parts)
+    for data in evals:
+        layout.check_rows(data.B)
 
 
 def _find_changes(recipe: dict, workdir: pathlib.Path, accepts: bool) -> list[str]:

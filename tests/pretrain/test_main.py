@@ -106,6 +106,17 @@ def test_a_layout_without_its_fields_is_refused_before_a_corpus_is_prepared(refu
     assert "of this recipe's 'pairs' do not fit 'bptt'" in refused("mlm", tmp_path / "run", changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"mesh.fsdp": 3}, "fsdp=3"), ({"train.parts": 3}, "3 parts"), ({"optim.name": "x"}, "adamw")],
+)
+def test_what_needs_no_text_is_refused_before_a_corpus_is_prepared(
+    refused, tmp_path, changes, named
+):
+    source = {"corpus.source": f"text:{tmp_path}/none.txt"}
+    assert named in refused("clm", tmp_path / "run", {**changes, **source})
+
+
 def test_a_run_that_is_refused_leaves_nothing(refused, tmp_path):
     workdir = tmp_path / "runs" / "new"
     assert "fsdp=3" in refused("clm", workdir, {"mesh.fsdp": 3})  # once the workdir is locked

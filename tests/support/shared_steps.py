@@ -7,6 +7,7 @@ from unittest import mock
 
 import jax
 
+from pretrain.distributed import device_count
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.training import loop
 from pretrain.training.compiled_steps import Steps
@@ -40,6 +41,7 @@ def train_on(devices: int = 1) -> Iterator[None]:
     few = functools.partial(make_mesh, devices=jax.devices()[:devices])
     with (
         mock.patch.object(loop, "make_mesh", few),
+        mock.patch.object(device_count, "predict_count", return_value=devices),
         mock.patch.object(loop, "build_steps", build_steps),
     ):
         yield

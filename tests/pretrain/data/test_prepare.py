@@ -239,7 +239,7 @@ def test_a_full_disk_leaves_parts_for_the_next_run(source, corpus, tmp_path, mon
 def test_errors_in_the_text_leave_nothing_of_a_corpus(tmp_path, content, message):
     (tmp_path / "007.txt").write_bytes(content)
     with pytest.raises(UserError, match=message):
-        load(f"text:{tmp_path}/*.txt", tmp_path / "data")
+        load(f"text:{tmp_path}/*.txt", tmp_path / "data", held_out=0)
     assert [path.name for path in (tmp_path / "data").iterdir()] == [input_hashes.REMEMBERED]
 
 
@@ -302,3 +302,42 @@ def test_memory_does_not_follow_the_length_of_a_line(tmp_path, sentences):
     output, errors = process.communicate()
     assert process.returncode == 0, errors
     assert float(output) < 250
+
+
+@pytest.mark.parametrize(
+    ("documents", "held_out", "parts", "is_enough"),
+    [
+        ("file", 0.05, 2, False),
+        ("blank", 0.05, 1, False),
+        ("blank", 0.05, 2, True),
+        ("blank", 0.9, 4, False),
+        ("blank", 0.9, 6, True),
+        ("blank", 0.0, 1, True),
+    ],
+)
+def test_too_few_documents_to_hold_out_are_refused_before_the_text_is_hashed(
+    tmp_path, monkeypatch, documents, held_out, parts, is_enough
+):
+    monkeypatch.setattr(input_hashes, "hash_inputs", stop)
+    (tmp_path / "a.txt").write_text("\n\n".join(["A line."] * parts))
+    source, cache = f"text:{tmp_path}/a.txt", str(tmp_path / "cache")
+    options = dict(source=source, cache=cache, documents=documents, held_out=held_out)
+    with pytest.raises(
+        HashedError if is_enough else UserError, match="" if is_enough else "held_out="
+    ):
+        prepare.prepare(tokens=TOKENS, **options)
+
+
+def test_a_missing_text_key_is_refused_before_the_text_is_hashed(tmp_path, monkeypatch):
+    monkeypatch.setattr(input_hashes, "hash_inputs", stop)
+    (tmp_path / "a.jsonl").write_text('{"body": "A line."}\n')
+    with pytest.raises(UserError, match="there is no 'text', but 'body'"):
+        prepare.prepare(tokens=TOKENS, source=f"jsonl:{tmp_path}", cache=str(tmp_path / "cache"))
+
+
+class HashedError(Exception):
+    """The text would be hashed now."""
+
+
+def stop(*_):
+    raise HashedError

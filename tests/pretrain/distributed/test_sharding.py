@@ -11,7 +11,7 @@ import pytest
 
 from pretrain.checkpoint.manager import Checkpoints
 from pretrain.data.batches.loader import list_phases
-from pretrain.distributed.sharding import AXES, Layout, arrange_devices, make_mesh
+from pretrain.distributed.sharding import AXES, Layout, arrange_devices, make_mesh, plan_layout
 from pretrain.runtime.errors import UserError
 from pretrain.training import optimizer
 from pretrain.training.compiled_steps import Steps
@@ -151,3 +151,11 @@ def test_rows_that_do_not_divide_are_refused_before_anything_is_compiled(build, 
 def test_a_mesh_that_does_not_use_every_device_once_is_refused(shape, named):
     with pytest.raises(UserError, match=f"{named}.*8 devices"):
         make_mesh(*shape)
+
+
+def test_rows_are_refused_by_the_axes_that_are_known_where_devices_are_not():
+    plan_layout(0, fsdp=4, tensor=2).check_rows(12)
+    with pytest.raises(UserError, match="6 rows does not divide over 4 devices"):
+        plan_layout(0, fsdp=4, tensor=2).check_rows(6)
+    with pytest.raises(UserError, match="12 rows does not divide over 8 devices"):
+        plan_layout(16, fsdp=4, tensor=2).check_rows(12)
