@@ -58,7 +58,7 @@ def wikitext2() -> ConfigDict:
         held_out=0.0,
         held_out_files="wiki.valid.tokens",
         # Two ids more than the words published: <S>, and <UNK> beside the text's own <unk>.
-        tokens=dict(name="words", split="blank", types=33_280, extend=0),
+        tokens=dict(name="words", split="blank", lower=False, types=33_280, extend=0),
     )
     # main.py sets no limit to a window's length; its finetune.py cuts what is drawn above 80.
     config.batches = dict(name="bptt", B=80, L=80, bptt=70, std=5.0, short=0.05, backward=False)

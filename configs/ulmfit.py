@@ -58,7 +58,7 @@ def paper(data: dict, types: int, steps: int) -> ConfigDict:
         documents="file",
         sentences="line",
         held_out=0.1,
-        tokens=dict(name="words", split="blank", types=types, extend=0),
+        tokens=dict(name="words", split="blank", lower=False, types=types, extend=0),
     )
     config.model.V = config.corpus.tokens.get_ref("types")
     config.evals.held_out = dict(split="held_out")
