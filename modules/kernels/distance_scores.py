@@ -50,9 +50,13 @@ class RelativeTerms(NamedTuple):
             a_BHPJ = score_distances(q_position_BPHK, r, self.block)
         else:
             a_BHPJ = score_distances_at(q_position_BPHK, r, view.slots_BP, view.L)
-        q_segment_BPHK = (q_BPHK + self.segment_HK) * scale
-        e_BHP = jnp.einsum("BPHK,HK->BHP", q_segment_BPHK, self.other_HK)
+        e_BHP = self.answer_segments(q_BPHK)
         return a_BHPJ + jnp.where(view.is_other_segment, e_BHP[..., None], 0)
+
+    def answer_segments(self, q_BPHK):
+        """Scores queries with a key of another segment than theirs: [B, H, P]."""
+        q_segment_BPHK = (q_BPHK + self.segment_HK) * q_BPHK.shape[-1] ** -0.5
+        return jnp.einsum("BPHK,HK->BHP", q_segment_BPHK, self.other_HK)
 
 
 def reference(q_BPHK, r, slots_BP, L: int):
@@ -114,5 +118,5 @@ def _leave_both(r, backward_B):
 
 
 # Where products take a row's own distances, all streams share one choice.  The kernel for TPUs
-# reads those of the row's direction, and no row has a copy.
-FORMS = {"tpu": _leave_both, "default": _choose_once}
+# reads those of the row's direction, and no row has a copy; that for GPUs, too.
+FORMS = {"tpu": _leave_both, "gpu": _leave_both, "default": _choose_once}

@@ -1,49 +1,41 @@
 """Programs of `gpu_attention`, for warpgroups of a Hopper GPU, written in Pallas Mosaic GPU.
 
-A warpgroup has a block of queries, and walks over keys; the gradients of keys have it the other way
-round.  Scores stay in the registers that the tensor cores leave them in, are computed again on the
-way back, and never reach main memory.  A program is given what a warpgroup can do, the module
-`gpu_warpgroup`, beside its plan and its arrays.
+A warpgroup has a block of queries, and walks over keys; the gradients of keys, and of distances,
+have it the other way round.  Scores stay in the registers that the tensor cores leave them in, are
+computed again on the way back, and never reach main memory.  Beside its plan and its arrays a
+program is given what a warpgroup can do and how it scores: `gpu_warpgroup` and `gpu_scores`.
 """
-
-import math
 
 import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-LOG2E = math.log2(math.e)
-HIDDEN, LEAST = -1e30, -1e29  # a score that nobody sees, and one below all that are seen
+LEAST = -1e29  # a maximum below all scores that are seen
 
 
-def run_forward(warpgroup, plan, q_ref, k_ref, v_ref, shared, results, scratch):
+def run_forward(warpgroup, scoring, plan, arrays, shared, results, scratch):
     """Computes the outputs of a tile of queries, and log2 of the sums of their exponentials."""
-    (o_ref, lse_ref), (ring, own, ready, lse_smem) = results, scratch
-    place = warpgroup.find_place(shared)
+    place, ring = warpgroup.find_place(shared), scratch.ring
 
     def compute():
-        slots = [x.at[place.group] for x in own]
-        q_smem, lse_out = slots[0], lse_smem.at[place.group]
-        warpgroup.fetch(
-            warpgroup.list_query_blocks([q_ref], shared, place), slots, ready.at[place.group]
-        )
-        columns = warpgroup.load_numbers(plan, plan.columns, slots[-1], by_row=True)
+        own = warpgroup.fetch(warpgroup.find_queries(arrays, shared, place), scratch, place)
+        columns = warpgroup.load_numbers(plan, plan.columns, own["columns"], by_row=True)
+        lse_out = scratch.extra["lse"].at[place.group]
 
         def step(n, carry):
             o, top, total = carry
-            k_smem, v_smem, bias_smem, keys = _take_keys(warpgroup, plan, ring, n, place)
-            first = (place.first + n) * warpgroup.TILE
-            scores = _score(
-                warpgroup, plan, q_smem, k_smem, columns, keys, first, query_axis=0, bias=bias_smem
-            )
+            pair = _pair_with_keys(warpgroup, scoring, plan, own, columns, ring, n, place)
+            scores = scoring.score(warpgroup, plan, pair, scratch, place)
             new_top = jnp.maximum(top, scores.max(1))
             shrink = jnp.exp2(top - new_top)
             e = jnp.exp2(scores - warpgroup.spread(new_top, scores.shape, 0))
             total = total * shrink + e.sum(1)
-            e = _drop(warpgroup, plan, e, shared, place, place.start, first, query_axis=0)
+            kept = scoring.decide(warpgroup, plan, pair, shared, place)
+            e = e if kept is None else jnp.where(kept, e, 0.0)
             o = o * warpgroup.spread(shrink, o.shape, 0)
-            o = warpgroup.multiply(plan, e.astype(v_ref.dtype), v_smem, total=o)
+            v_smem = pair.keys["v"]
+            o = warpgroup.multiply(plan, e.astype(v_smem.dtype), v_smem, total=o)
             warpgroup.give_back(ring, n)
             return o, new_top, total
 
@@ -56,188 +48,225 @@ def run_forward(warpgroup, plan, q_ref, k_ref, v_ref, shared, results, scratch):
         # Divided behind the product, where there are few numbers.
         total = jnp.maximum(total, 1e-30)
         o *= warpgroup.spread(1 / (total * (1 - plan.rate)), o.shape, 0)
-        q_smem[...] = o.astype(o_ref.dtype)
-        lse_out[...] = top + jnp.log(total) * LOG2E
-        rows = pl.ds(place.start, warpgroup.ROWS)
-        warpgroup.store(
-            (q_smem, o_ref.at[place.row, rows, place.head]),
-            (lse_out, lse_ref.at[place.row, place.head, rows]),
-        )
+        own["q"][...] = o.astype(own["q"].dtype)
+        lse_out[...] = top + jnp.log(total) * scoring.LOG2E
+        places = warpgroup.find_rows(results, place)
+        warpgroup.store((own["q"], places["o"]), (lse_out, places["lse"]))
 
-    warpgroup.run(place, ring, compute, warpgroup.list_key_blocks(k_ref, v_ref, shared, place))
+    block = warpgroup.list_key_blocks(plan, arrays, shared, place)
+    warpgroup.run(place, ring, compute, block)
 
 
-def run_queries_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, results, scratch):
-    """Computes the gradients of a tile of queries.
+def run_queries_backward(warpgroup, scoring, plan, arrays, shared, results, scratch):
+    """Computes the gradients of a tile of queries, and of their answers to segments.
 
     With a bias, whose gradient is that of the scores, it writes these and the probabilities that
     are kept, too: those of keys and values are products of them.
     """
-    (dq_ref, *written), (ring, own, ready, *buffers) = results, scratch
-    place = warpgroup.find_place(shared)
+    place, ring = warpgroup.find_place(shared), scratch.ring
 
     def compute():
-        slots = [x.at[place.group] for x in own]
-        q_smem, do_smem, lse_smem, delta_smem, columns_smem = slots
-        arrays = [q_ref, *grads]
-        warpgroup.fetch(
-            warpgroup.list_query_blocks(arrays, shared, place), slots, ready.at[place.group]
-        )
-        columns = warpgroup.load_numbers(plan, plan.columns, columns_smem, by_row=True)
-        lse, delta = (warpgroup.load(plan, x, 0) for x in (lse_smem, delta_smem))
+        own = warpgroup.fetch(warpgroup.find_queries(arrays, shared, place), scratch, place)
+        columns = warpgroup.load_numbers(plan, plan.columns, own["columns"], by_row=True)
+        lse, delta = (warpgroup.load(plan, own[name], 0) for name in ("lse", "delta"))
 
-        def step(n, dq):
-            k_smem, v_smem, bias_smem, numbers = _take_keys(warpgroup, plan, ring, n, place)
-            first = (place.first + n) * warpgroup.TILE
-            scores = _score(
-                warpgroup,
-                plan,
-                q_smem,
-                k_smem,
-                columns,
-                numbers,
-                first,
-                query_axis=0,
-                bias=bias_smem,
-            )
+        def step(n, grads):
+            pair = _pair_with_keys(warpgroup, scoring, plan, own, columns, ring, n, place)
+            k_smem, v_smem = pair.keys["k"], pair.keys["v"]
+            scores = scoring.score(warpgroup, plan, pair, scratch, place)
             p = jnp.exp2(scores - warpgroup.spread(lse, scores.shape, 0))
-            dp = warpgroup.multiply(plan, do_smem, v_smem, is_transposed=True) * (
+            dp = warpgroup.multiply(plan, own["do"], v_smem, is_transposed=True) * (
                 1 / (1 - plan.rate)
             )
-            kept = _decide(
-                warpgroup, plan, dp.shape, shared, place, place.start, first, query_axis=0
-            )
+            kept = scoring.decide(warpgroup, plan, pair, shared, place)
             dp = dp if kept is None else jnp.where(kept, dp, 0.0)
-            da = (p * (dp - warpgroup.spread(delta, dp.shape, 0))).astype(k_ref.dtype)
-            dq = warpgroup.multiply(plan, da, k_smem, total=dq)
-            if written:
+            da = p * (dp - warpgroup.spread(delta, dp.shape, 0))
+            da_low = da.astype(k_smem.dtype)
+            grads = grads | {"dq": warpgroup.multiply(plan, da_low, k_smem, total=grads["dq"])}
+            if plan.terms == "distances":
+                grads |= scoring.add_term_grads(warpgroup, plan, pair, scratch, place, da, grads)
+            if plan.terms == "bias":
                 # The bias has been read: its place takes its gradient on the way out.
                 p_kept = p if kept is None else jnp.where(kept, p, 0.0)
-                bias_smem[...], p_smem = da, buffers[0].at[place.group]
-                p_smem[...] = p_kept.astype(k_ref.dtype)
-                where = (
-                    place.row,
-                    place.head,
-                    place.block,
-                    slice(None),
-                    pl.ds(first, warpgroup.TILE),
-                )
-                targets = [x.at[where] for x in written]
-                warpgroup.store(*zip((bias_smem, p_smem), targets, strict=True))
+                p_smem = scratch.extra["p"].at[place.group]
+                pair.keys["bias"][...], p_smem[...] = da_low, p_kept.astype(k_smem.dtype)
+                keys = pl.ds((place.first + n) * plan.width, plan.width)
+                where = place.row, place.head, place.block, slice(None), keys
+                targets = [results[name].at[where] for name in ("da", "p")]
+                warpgroup.store(*zip((pair.keys["bias"], p_smem), targets, strict=True))
             warpgroup.give_back(ring, n)
-            return dq
+            return grads
 
-        start = warpgroup.fill(plan, (warpgroup.ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
-        dq = lax.fori_loop(0, place.count, step, start)
-        q_smem[...] = (dq * plan.K**-0.5).astype(dq_ref.dtype)
-        warpgroup.store(
-            (q_smem, dq_ref.at[place.row, pl.ds(place.start, warpgroup.ROWS), place.head])
-        )
+        wide = warpgroup.fill(plan, (warpgroup.ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
+        start = {"dq": wide}
+        if plan.terms == "distances":
+            narrow = warpgroup.fill(plan, (warpgroup.ROWS,), 0.0, plgpu.Layout.WGMMA.reduce(1))
+            start |= {"dq_position": wide, "danswer": narrow}
+        grads = lax.fori_loop(0, place.count, step, start)
+        places = warpgroup.find_rows({name: results[name] for name in start}, place)
+        for name, x in grads.items():
+            # The queries have been read: their gradients take their places on the way out.
+            slot = own[name[1:]]
+            slot[...] = x if len(x.shape) == 1 else (x * plan.K**-0.5).astype(slot.dtype)
+        warpgroup.store(*((own[name[1:]], places[name]) for name in start))
 
-    warpgroup.run(place, ring, compute, warpgroup.list_key_blocks(k_ref, v_ref, shared, place))
+    block = warpgroup.list_key_blocks(plan, arrays, shared, place)
+    warpgroup.run(place, ring, compute, block)
 
 
-def run_keys_backward(warpgroup, plan, q_ref, k_ref, v_ref, shared, grads, results, scratch):
+def run_keys_backward(warpgroup, scoring, plan, arrays, shared, results, scratch):
     """Computes the gradients of a tile of keys and their values: all scores are transposed."""
-    (dk_ref, dv_ref), (ring, own, ready) = results, scratch
-    place = warpgroup.find_place(shared)
-    rows = pl.ds(place.start, warpgroup.ROWS)
-    places = [x.at[place.row, rows, place.head] for x in (k_ref, v_ref)]
+    place, ring = warpgroup.find_place(shared), scratch.ring
+    keys = {name: arrays[name] for name in ("k", "v")}
 
     def compute():
-        slots = [x.at[place.group] for x in own]
-        k_smem, v_smem, *rest = slots
-        keys_ref = [] if shared.keys_BnJ is None else [shared.keys_BnJ.at[place.row, :, rows]]
-        warpgroup.fetch([*places, *keys_ref], slots, ready.at[place.group])
-        keys = warpgroup.load_numbers(plan, plan.rows, *rest, by_row=True)
+        sources = warpgroup.find_rows(keys, place)
+        sources |= warpgroup.find_key_numbers(shared, place, place.start, warpgroup.ROWS)
+        own = warpgroup.fetch(sources, scratch, place)
+        rows = warpgroup.load_numbers(plan, plan.rows, own.get("rows"), by_row=True)
 
         def step(n, carry):
             dk, dv = carry
-            q_smem, do_smem, lse_smem, delta_smem, columns_smem = warpgroup.take(ring, n)
+            queries = warpgroup.take(ring, n)
+            columns = warpgroup.load_numbers(plan, plan.columns, queries["columns"], by_row=False)
+            parts = own | _choose_distances(queries, place.group)
             query = (place.first + n) * warpgroup.ROWS
-            columns = warpgroup.load_numbers(plan, plan.columns, columns_smem, by_row=False)
-            scores = _score(
-                warpgroup, plan, k_smem, q_smem, columns, keys, place.start, query_axis=1
-            )
-            p = jnp.exp2(
-                scores - warpgroup.spread(warpgroup.load(plan, lse_smem, 1), scores.shape, 1)
-            )
-            dp = warpgroup.multiply(plan, v_smem, do_smem, is_transposed=True)
-            kept = _decide(
-                warpgroup, plan, p.shape, shared, place, query, place.start, query_axis=1
-            )
-            p_kept = p if kept is None else jnp.where(kept, p, 0.0)
-            dv = warpgroup.multiply(plan, p_kept.astype(v_ref.dtype), do_smem, total=dv)
-            delta = warpgroup.spread(warpgroup.load(plan, delta_smem, 1), dp.shape, 1)
-            da = p_kept * dp * (1 / (1 - plan.rate)) - p * delta
-            dk = warpgroup.multiply(plan, da.astype(q_ref.dtype), q_smem, total=dk)
+            j = scoring.index_keys(warpgroup, plan, place.start, (warpgroup.ROWS,) * 2, 0)
+            pair = scoring.Pair(queries, parts, columns, rows, query, j, axis=1)
+            scores = scoring.score(warpgroup, plan, pair, scratch, place)
+            dp = warpgroup.multiply(plan, own["v"], queries["do"], is_transposed=True)
+            p_kept, da = _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp)
+            dv = warpgroup.multiply(plan, p_kept.astype(own["v"].dtype), queries["do"], total=dv)
+            dk = warpgroup.multiply(plan, da.astype(own["k"].dtype), queries["q"], total=dk)
             warpgroup.give_back(ring, n)
             return dk, dv
 
         zeros = warpgroup.fill(plan, (warpgroup.ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
         dk, dv = lax.fori_loop(0, place.count, step, (zeros, zeros))
-        k_smem[...] = (dk * plan.K**-0.5).astype(dk_ref.dtype)
-        v_smem[...] = (dv * (1 / (1 - plan.rate))).astype(dv_ref.dtype)
-        targets = [x.at[place.row, rows, place.head] for x in (dk_ref, dv_ref)]
-        warpgroup.store(*zip((k_smem, v_smem), targets, strict=True))
+        own["k"][...] = (dk * plan.K**-0.5).astype(own["k"].dtype)
+        own["v"][...] = (dv * (1 / (1 - plan.rate))).astype(own["v"].dtype)
+        places = warpgroup.find_rows(results, place)
+        warpgroup.store((own["k"], places["dk"]), (own["v"], places["dv"]))
 
     def block(n):
-        return warpgroup.list_query_blocks(
-            [q_ref, *grads], shared, place, (place.first + n) * warpgroup.ROWS
-        )
+        start = (place.first + n) * warpgroup.ROWS
+        parts = warpgroup.find_queries(arrays, shared, place, start)
+        if plan.terms == "distances":
+            first = plan.height - warpgroup.ROWS - start + place.tile * warpgroup.TILE
+            parts["distances"] = warpgroup.find_distances(arrays, shared, place, first)
+        return parts
 
     warpgroup.run(place, ring, compute, block)
 
 
-# --- a block's mathematics -----------------------------------------------------------------------
+def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, scratch):
+    """Computes the gradients of a tile of distances, for each row its own.
+
+    A block of queries has a block of distances with parts of two blocks of keys.  Scores are
+    transposed and taken from both: those of key j with query i from the first where j > i, from the
+    second elsewhere.
+    """
+    place, ring, ROWS = warpgroup.find_place(shared), scratch.ring, warpgroup.ROWS
+    table = shared.tables_B[place.row]
+
+    def compute():
+        r_ref = arrays["r"].at[table, pl.ds(place.start, ROWS), place.head]
+        own = warpgroup.fetch({"r": r_ref}, scratch, place)
+
+        def step(n, dr):
+            queries = warpgroup.take(ring, n)
+            columns = warpgroup.load_numbers(plan, plan.columns, queries["columns"], by_row=False)
+            j, i = (warpgroup.iota(plan, jnp.int32, (ROWS, ROWS), axis) for axis in (0, 1))
+            is_first = j > i
+            both = [
+                {name: queries[name].at[place.group + m] for name in ("k", "v", "rows")}
+                for m in range(2)
+            ]
+
+            def choose(of_first, of_second):
+                return jnp.where(is_first, of_first, of_second)
+
+            def multiply(keys: str, name: str):
+                products = (
+                    warpgroup.multiply(plan, x[keys], queries[name], is_transposed=True)
+                    for x in both
+                )
+                return choose(*products)
+
+            numbers = (
+                warpgroup.load_numbers(plan, plan.rows, x["rows"], by_row=True) for x in both
+            )
+            first, second = (
+                {name: warpgroup.spread(x, (ROWS, ROWS), 0) for name, x in y.items()}
+                for y in numbers
+            )
+            rows = {name: choose(first[name], second[name]) for name in plan.rows}
+            query = (place.first + n) * ROWS
+            key = place.start - plan.height + query + j + jnp.where(is_first, 0, ROWS)
+            pair = scoring.Pair(queries, own, columns, rows, query, key, axis=1)
+            raw = warpgroup.multiply(plan, own["r"], queries["q_position"], is_transposed=True)
+            raw = warpgroup.roll(plan, raw, scratch, place, axis=0)
+            scores = (raw + multiply("k", "q")) * (scoring.LOG2E * plan.K**-0.5)
+            scores += scoring.answer_segments(warpgroup, plan, pair, scores.shape)
+            scores = scoring.hide(warpgroup, plan, pair, scores)
+            # Of the first and last distances a block of keys lies outside.
+            scores = jnp.where(key >= 0, scores, scoring.HIDDEN)
+            dp = multiply("v", "do")
+            _, da = _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp)
+            draw = warpgroup.roll(plan, da, scratch, place, axis=0, is_back=True)
+            r_dtype = own["r"].dtype
+            dr = warpgroup.multiply(plan, draw.astype(r_dtype), queries["q_position"], total=dr)
+            warpgroup.give_back(ring, n)
+            return dr
+
+        zeros = warpgroup.fill(plan, (ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
+        dr = lax.fori_loop(0, place.count, step, zeros)
+        own["r"][...] = (dr * plan.K**-0.5).astype(own["r"].dtype)
+        warpgroup.store((own["r"], warpgroup.find_rows(results, place)["dr"]))
+
+    def block(n):
+        start = (place.first + n) * ROWS
+        parts = warpgroup.find_queries(arrays, shared, place, start)
+        keys = {name: arrays[name] for name in ("k", "v")}
+        first = place.tile * warpgroup.TILE - plan.height + start
+        starts = [first + m * ROWS for m in range(warpgroup.PARTS)]
+        starts = [jnp.clip(x, 0, plan.J - ROWS) for x in starts]
+        found = [
+            warpgroup.find_rows(keys, place, x, ROWS)
+            | warpgroup.find_key_numbers(shared, place, x, ROWS)
+            for x in starts
+        ]
+        return parts | {name: [x[name] for x in found] for name in found[0]}
+
+    warpgroup.run(place, ring, compute, block)
 
 
-def _take_keys(warpgroup, plan, ring, n, place):
-    """Waits for a block of keys: (keys, values, this warpgroup's bias or None, their numbers)."""
-    k_smem, v_smem, *rest = warpgroup.take(ring, n)
-    bias_smem = rest.pop(0).at[place.group] if plan.has_bias else None
-    return k_smem, v_smem, bias_smem, warpgroup.load_numbers(plan, plan.rows, *rest, by_row=False)
+def _pair_with_keys(warpgroup, scoring, plan, own, columns, ring, n, place):
+    """Waits for a block of keys, and pairs this warpgroup's queries with them."""
+    keys = warpgroup.take(ring, n)
+    rows = warpgroup.load_numbers(plan, plan.rows, keys.get("rows"), by_row=False)
+    keys |= _choose_distances(keys, 1 - place.group)
+    if "bias" in keys:
+        keys["bias"] = keys["bias"].at[place.group]
+    first, shape = (place.first + n) * plan.width, (warpgroup.ROWS, plan.width)
+    j = scoring.index_keys(warpgroup, plan, first, shape, 1)
+    return scoring.Pair(own, keys, columns, rows, place.start, j, axis=0)
 
 
-def _score(warpgroup, plan, x_smem, y_smem, columns, keys, first_key, query_axis: int, bias=None):
-    """Computes the scores of x and y in bits, HIDDEN where a query does not see the key."""
-    scores = warpgroup.multiply(plan, x_smem, y_smem, is_transposed=True)
-    scores *= LOG2E * plan.K**-0.5
-    if bias is not None:
-        scores += warpgroup.load_block(plan, bias) * LOG2E
-    return _hide(warpgroup, plan, scores, columns, keys, first_key, query_axis)
+def _choose_distances(parts: dict, first) -> dict:
+    """Chooses two parts of the distances, those of a warpgroup."""
+    if "distances" not in parts:
+        return {}
+    return {"distances": [parts["distances"].at[first + n] for n in range(2)]}
 
 
-def _hide(warpgroup, plan, scores, columns: dict, keys: dict, first_key, query_axis: int):
-    """Returns HIDDEN for the scores of keys that a query does not see."""
-    shape = scores.shape
-    query = {n: warpgroup.spread(x, shape, query_axis) for n, x in columns.items()}
-    key = {n: warpgroup.spread(x, shape, 1 - query_axis) for n, x in keys.items()}
-    j = warpgroup.iota(plan, jnp.int32, shape, 1 - query_axis) + first_key
-    visible = j < query["end"]
-    if "first" in query:
-        visible &= j >= query["first"]
-    if "below" in query:
-        visible &= key["rank"] < query["below"]
-    if "group" in query:
-        visible &= key["key_group"] == query["group"]
-    if "own" in query:
-        visible |= j == query["own"]
-    return jnp.where(visible, scores, HIDDEN)
-
-
-def _drop(warpgroup, plan, x, shared, place, query, key, query_axis: int):
-    """Zeroes what `dropout_bits` drops of the whole array [B, H, P, J], and does not scale it."""
-    kept = _decide(warpgroup, plan, x.shape, shared, place, query, key, query_axis)
-    return x if kept is None else jnp.where(kept, x, 0.0)
-
-
-def _decide(warpgroup, plan, shape, shared, place, query, key, query_axis: int):
-    if not plan.rate:
-        return None
-    # All wrap around as uint32 does, as in `dropout_bits`.
-    row, head = shared.rows_B[place.row], shared.heads_H[place.head]
-    first = (row * jnp.uint32(plan.H) + head) * jnp.uint32(plan.P) + query.astype(jnp.uint32)
-    i, j = (warpgroup.iota(plan, jnp.uint32, shape, axis) for axis in (query_axis, 1 - query_axis))
-    position = (first + i) * jnp.uint32(plan.J) + (j + key.astype(jnp.uint32))
-    return plan.is_kept(plan.rate, position, [shared.words_2[n] for n in range(2)])
+def _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp):
+    """Computes the kept probabilities of transposed scores, and the scores' gradients."""
+    lse, delta = (
+        warpgroup.spread(warpgroup.load(plan, pair.queries[name], 1), scores.shape, 1)
+        for name in ("lse", "delta")
+    )
+    p = jnp.exp2(scores - lse)
+    kept = scoring.decide(warpgroup, plan, pair, shared, place)
+    p_kept = p if kept is None else jnp.where(kept, p, 0.0)
+    return p_kept, p_kept * dp * (1 / (1 - plan.rate)) - p * delta

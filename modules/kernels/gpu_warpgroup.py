@@ -4,7 +4,7 @@ Two warpgroups compute, each on a block of its own, and a third brings in what t
 ring of a few stages in shared memory.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -15,7 +15,9 @@ from jax.experimental.pallas import mosaic_gpu as plgpu
 ROWS = 64  # of a warpgroup: the height of the tensor cores' instruction
 GROUPS = 2  # warpgroups that compute
 TILE = ROWS * GROUPS
+PARTS = GROUPS + 1  # blocks of distances, or of keys, that all of them need of a step
 STAGES = 2
+PITCH = 72  # of a block that is rolled: rows that are read together lie in different banks
 
 
 class Plan(NamedTuple):
@@ -28,7 +30,9 @@ class Plan(NamedTuple):
         is_kept: (rate, position, words) -> bool, see `dropout_bits`.
         columns, rows: numbers of queries and of keys that a mask needs, see `mask_numbers`.
         is_interpreted: computed step by step, on a machine without a GPU.
-        has_bias: a number is added to each score.
+        terms: added to each score: "": none; "bias": a number that is given; "distances": what a
+            query has with the distance to a key, and with the key's segment.
+        roll: of `gpu_roll`, where there are distances.
     """
 
     P: int
@@ -40,7 +44,18 @@ class Plan(NamedTuple):
     columns: tuple[str, ...]
     rows: tuple[str, ...]
     is_interpreted: bool
-    has_bias: bool = False
+    terms: str = ""
+    roll: Any = None
+
+    @property
+    def height(self) -> int:
+        """Returns the queries with those that fill up the last tile."""
+        return -(-self.P // TILE) * TILE
+
+    @property
+    def width(self) -> int:
+        """Returns the keys that a warpgroup with queries takes at a time."""
+        return ROWS if self.terms == "distances" else TILE
 
 
 class Shared(NamedTuple):
@@ -52,7 +67,7 @@ class Shared(NamedTuple):
         blocks_BT2: the first block that a tile needs, and the one behind the last.
         queries_BnP: the plan's columns.
         keys_BnJ: the plan's rows; None: it has none.
-        bias_BHQRJ: added to the scores, queries in blocks of ROWS; None: nothing is.
+        tables_B: which table of distances a row reads; None: there is none.
     """
 
     rows_B: Any
@@ -61,7 +76,7 @@ class Shared(NamedTuple):
     blocks_BT2: Any
     queries_BnP: Any
     keys_BnJ: Any = None
-    bias_BHQRJ: Any = None
+    tables_B: Any = None
 
 
 class Place(NamedTuple):
@@ -69,7 +84,7 @@ class Place(NamedTuple):
 
     Attributes:
         row, head: of this device.
-        tile: of queries, or of keys in `run_keys_backward`.
+        tile: of queries; in other programs of keys, or of distances.
         group: this warpgroup.
         first, count: blocks to walk over.
     """
@@ -96,13 +111,29 @@ class Ring(NamedTuple):
     """Stages of shared memory that one warpgroup fills and others read.
 
     Attributes:
-        buffers: each [STAGES, ...].
+        buffers: by name, each [STAGES, ...].
         full, empty: barriers of each stage.
     """
 
-    buffers: Sequence
+    buffers: Mapping[str, Any]
     full: Any
     empty: Any
+
+
+class Scratch(NamedTuple):
+    """Shared memory and barriers of a program.
+
+    Attributes:
+        ring: of what goes around.
+        own: what each warpgroup keeps, by name, each [GROUPS, ...].
+        ready: the barrier of each warpgroup's own.
+        extra: memory of each warpgroup that nothing is brought to, by name.
+    """
+
+    ring: Ring
+    own: Mapping[str, Any]
+    ready: Any
+    extra: Mapping[str, Any]
 
 
 # --- instructions ---------------------------------------------------------------------------------
@@ -160,6 +191,12 @@ def load_numbers(plan: Plan, names, ref=None, *, by_row: bool) -> dict:
     return {name: load(plan, ref.at[n], axis) for n, name in enumerate(names)}
 
 
+def roll(plan: Plan, x, scratch: Scratch, place, axis: int, is_back: bool = False):
+    """Moves scores by distance to scores by key, or back, see `gpu_roll`; keys are on this axis."""
+    memory = None if plan.is_interpreted else scratch.extra["roll"].at[place.group]
+    return plan.roll(x, memory, axis, is_back)
+
+
 def spread(x, shape, axis: int):
     return lax.broadcast_in_dim(x, shape, [axis])
 
@@ -178,7 +215,8 @@ def run(place: Place, ring: Ring, compute: Callable[[], None], block: Callable) 
     """Computes in the first warpgroups, and fills the ring in the last.
 
     Args:
-        block: the parts of the n-th block, as the ring's buffers; a list of one for each group.
+        block: the parts of the n-th block, by name as the ring's buffers; a list of some that lie
+            behind each other in a buffer.
     """
 
     @pl.when(place.group < GROUPS)
@@ -198,12 +236,13 @@ def run(place: Place, ring: Ring, compute: Callable[[], None], block: Callable) 
             def _():
                 plgpu.barrier_wait(ring.empty.at[slot])
 
-            for source, buffer in zip(block(n), ring.buffers, strict=True):
+            for name, source in block(n).items():
+                buffer = ring.buffers[name]
                 if not isinstance(source, list):
                     plgpu.copy_gmem_to_smem(source, buffer.at[slot], ring.full.at[slot])
                     continue
-                for group, part in enumerate(source):
-                    plgpu.copy_gmem_to_smem(part, buffer.at[slot, group], ring.full.at[slot])
+                for m, part in enumerate(source):
+                    plgpu.copy_gmem_to_smem(part, buffer.at[slot, m], ring.full.at[slot])
 
         # Until all is read: no barrier is left in the middle of its use.
         @pl.loop(jnp.maximum(place.count - STAGES, 0), place.count)
@@ -211,41 +250,85 @@ def run(place: Place, ring: Ring, compute: Callable[[], None], block: Callable) 
             plgpu.barrier_wait(ring.empty.at[lax.rem(n, STAGES)])
 
 
-def take(ring: Ring, n):
-    """Waits for the n-th block of a ring."""
+def take(ring: Ring, n) -> dict:
+    """Waits for the n-th block of a ring: its parts by name."""
     slot = lax.rem(n, STAGES)
     plgpu.barrier_wait(ring.full.at[slot])
-    return [buffer.at[slot] for buffer in ring.buffers]
+    return {name: buffer.at[slot] for name, buffer in ring.buffers.items()}
 
 
 def give_back(ring: Ring, n) -> None:
     plgpu.barrier_arrive(ring.empty.at[lax.rem(n, STAGES)])
 
 
-def list_query_blocks(arrays, shared: Shared, place: Place, start=None) -> list:
-    """Lists a block of queries, what goes with them, and their numbers."""
+QUERIES = "q", "q_position", "do", "answer", "lse", "delta"  # arrays with a row for each query
+
+
+def find_queries(arrays: Mapping, shared: Shared, place: Place, start=None) -> dict:
+    """Finds a block of queries, what goes with them, and their numbers, by name."""
+    found = find_rows({n: x for n, x in arrays.items() if n in QUERIES}, place, start)
     rows = pl.ds(place.start if start is None else start, ROWS)
-    wide = [x.at[place.row, rows, place.head] for x in arrays[:2]]
-    narrow = [x.at[place.row, place.head, rows] for x in arrays[2:]]
-    return [*wide, *narrow, shared.queries_BnP.at[place.row, :, rows]]
+    return found | {"columns": shared.queries_BnP.at[place.row, :, rows]}
 
 
-def list_key_blocks(k_ref, v_ref, shared: Shared, place: Place) -> Callable:
+def find_rows(arrays: Mapping, place: Place, start=None, size: int = ROWS) -> dict:
+    """Finds rows of arrays [B, rows, H, K] or [B, H, rows], by name.
+
+    Args:
+        start: the first; None: that of this warpgroup.
+    """
+    rows = pl.ds(place.start if start is None else start, size)
+    return {
+        name: x.at[place.row, rows, place.head]
+        if len(x.shape) == 4
+        else x.at[place.row, place.head, rows]
+        for name, x in arrays.items()
+    }
+
+
+def find_key_numbers(shared: Shared, place: Place, start, size: int) -> dict:
+    """Finds the numbers of a block of keys, if there are any."""
+    if shared.keys_BnJ is None:
+        return {}
+    return {"rows": shared.keys_BnJ.at[place.row, :, pl.ds(start, size)]}
+
+
+def find_distances(arrays: Mapping, shared: Shared, place: Place, start) -> list:
+    """Finds the distances that two warpgroups have in a step, in three parts of ROWS."""
+    table = shared.tables_B[place.row]
+    rows = [pl.ds(start + n * ROWS, ROWS) for n in range(PARTS)]
+    return [arrays["r"].at[table, x, place.head] for x in rows]
+
+
+def list_key_blocks(plan: Plan, arrays: Mapping, shared: Shared, place: Place) -> Callable:
+    """Lists what goes with a block of keys, for a tile of queries."""
+
     def block(n):
-        rows = pl.ds((place.first + n) * TILE, TILE)
-        refs = [x.at[place.row, rows, place.head] for x in (k_ref, v_ref)]
-        if (bias := shared.bias_BHQRJ) is not None:
+        start = (place.first + n) * plan.width
+        keys = {name: arrays[name] for name in ("k", "v")}
+        parts = find_rows(keys, place, start, plan.width)
+        if plan.terms == "bias":
+            columns = pl.ds(start, plan.width)
+            bias = arrays["bias"]
             blocks = (place.tile * GROUPS + group for group in range(GROUPS))
-            refs.append([bias.at[place.row, place.head, m, :, rows] for m in blocks])
-        return refs + ([] if shared.keys_BnJ is None else [shared.keys_BnJ.at[place.row, :, rows]])
+            parts["bias"] = [bias.at[place.row, place.head, m, :, columns] for m in blocks]
+        if plan.terms == "distances":
+            # Of the tile's last query and the first key on: those of the second warpgroup first.
+            first = plan.height - (place.tile + 1) * TILE + start
+            parts["distances"] = find_distances(arrays, shared, place, first)
+        return parts | find_key_numbers(shared, place, start, plan.width)
 
     return block
 
 
-def fetch(sources, targets, barrier) -> None:
-    for source, target in zip(sources, targets, strict=True):
-        plgpu.copy_gmem_to_smem(source, target, barrier)
+def fetch(sources: Mapping, scratch: Scratch, place: Place) -> dict:
+    """Brings in what this warpgroup keeps, and waits for it: its parts by name."""
+    barrier, slots = scratch.ready.at[place.group], {}
+    for name, source in sources.items():
+        slots[name] = scratch.own[name].at[place.group]
+        plgpu.copy_gmem_to_smem(source, slots[name], barrier)
     plgpu.barrier_wait(barrier)
+    return slots
 
 
 def store(*pairs) -> None:

@@ -16,7 +16,7 @@ BELOW: dict[str, set[str]] = {  # each folder, and the folders it may import bes
     "launch": set(),
 }
 OUTSIDE = {  # the packages a folder is limited to, besides Python's own
-    "modules": {"flax", "jax", "optax"},
+    "modules": {"flax", "jax", "jaxlib", "optax"},
     "configs": {"ml_collections"},
 }
 ROOMS = (  # of pretrain/, each of which may import those before it

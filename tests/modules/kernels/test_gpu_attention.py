@@ -2,11 +2,13 @@
 
 import types
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from modules.kernels import attention, cudnn_attention, gpu_attention, mask_numbers
+from modules.kernels.distance_scores import RelativeTerms
 from modules.kernels.dropout_bits import DropoutKey, is_kept
 from modules.kernels.gpu_warpgroup import ROWS, TILE, Plan
 from modules.masks import Mask, make_view
@@ -59,6 +61,31 @@ def test_other_cards_lengths_widths_and_masks_are_refused(monkeypatch):
     for capability in ("8.0", "10.0", "gfx90a"):
         card.compute_capability = capability
         assert "Hopper" in refusal()
+
+
+@pytest.mark.parametrize(
+    ("P", "K", "slots", "is_bias"),
+    [
+        (128, 64, None, False),
+        (192, 64, None, False),  # fills up half a tile
+        (100, 64, None, True),
+        (128, 128, None, True),
+        (128, 64, np.zeros((B, 5), int), True),
+    ],
+)
+def test_scores_of_distances_are_written_only_where_the_kernel_has_no_others(
+    P, K, slots, is_bias, monkeypatch
+):
+    made = []
+    score = RelativeTerms.score
+    monkeypatch.setattr(RelativeTerms, "score", lambda *x: made.append(x) or score(*x))
+    J, queries = 256, P if slots is None else slots.shape[1]
+    view = make_view(Mask(), P, J, slots_BP=slots, segments_BJ=np.zeros((B, J), int))
+    q, k, r = (jnp.zeros((B, n, 2, K), jnp.bfloat16) for n in (queries, J, J + P))
+    terms = RelativeTerms(*[q[0, 0]] * 4, r, np.arange(B) > 0)
+    o = jax.eval_shape(lambda q: gpu_attention.attend(q, k, k, view, terms, None), q)
+    assert o.shape == q.shape
+    assert bool(made) == is_bias
 
 
 def test_cudnn_is_asked_before_our_kernel():

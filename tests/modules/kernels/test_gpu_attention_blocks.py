@@ -12,8 +12,8 @@ from modules.kernels import (
     attention,
     dropout_bits,
     gpu_attention,
-    gpu_attention_blocks,
-    gpu_warpgroup,
+    gpu_calls,
+    gpu_roll,
     mask_numbers,
 )
 from modules.kernels.distance_scores import RelativeTerms
@@ -23,23 +23,28 @@ from tests.support.arrays import draw
 from tests.support.kernel_cases import Case, assert_is_reference
 
 KEY = DropoutKey(0.1, jnp.array([3, 2**31 + 7], jnp.uint32))
-FILES = (gpu_attention, gpu_attention_blocks, gpu_warpgroup, mask_numbers)
+FILES = (gpu_attention, *gpu_attention.KIT, gpu_calls, gpu_roll, mask_numbers)
 RANKS_BL = np.arange(128)[None] * 37 % 128
 
 
-def make_case(view, K: int) -> Case:
-    """Returns a case of one head, of the view's rows; with distances where it tells segments."""
+def make_case(view, K: int, tables: int = 2) -> Case:
+    """Returns a case of one head, of the view's rows; with distances where it tells segments.
+
+    Args:
+        tables: of distances: two, of which each row reads one, or one.
+    """
     B, _, P, J = view.visible.shape
     P = P if P > 1 else J  # a mask of lengths is the same for all queries
     shapes = {"q_BPHK": (B, P, 1, K), "k_BJHK": (B, J, 1, K), "v_BJHK": (B, J, 1, K)}
     if view.segments_BJ is not None:
         shapes |= {f"{name}_HK": (1, K) for name in ("content", "position", "segment", "other")}
-        shapes |= {"r_ZRHK": (2, J + view.L, 1, K)}
+        shapes |= {"r_RHK": (2, J + view.L, 1, K)[2 - tables :]}
 
     def run(f):
         def call(arrays):
             q, k, v, *terms = (arrays[name] for name in shapes)
-            relative = RelativeTerms(*terms, np.arange(B) % 2 == 1) if terms else None
+            backward_B = np.arange(B) % 2 == 1 if tables == 2 else None
+            relative = RelativeTerms(*terms, backward_B) if terms else None
             return f(q, k, v, view, relative, KEY)
 
         return call
@@ -58,10 +63,15 @@ RANKS = Mask(rank_BL=RANKS_BL, sees_below_BL=RANKS_BL, window=100)
 TWO_BL = np.concatenate([RANKS_BL, RANKS_BL[:, ::-1]])
 ORDER = Mask(rank_BL=TWO_BL, sees_below_BL=TWO_BL, memory_BM=TWO_BL > 30, hides_slots=True)
 SEGMENTS = dict(segments_BJ=np.arange(512).reshape(2, 256) % 7 > 3)
+# Three blocks of queries, which leave half a tile, behind a memory of one.
+THREE = Mask(is_causal=True, lengths_B=np.array([150, 192]))
+CAUSAL = make_view(THREE, 192, 256, **SEGMENTS)
 FEW = np.array([[100, 3, 3, 0, 127], [5, 4, 90, 1, 0]])
 CASES = {
     "distances, in order": make_case(make_view(ORDER, 128, 256, sees_itself=True, **SEGMENTS), 64),
     "distances, of slots": make_case(make_view(ORDER, 128, 256, slots_BP=FEW, **SEGMENTS), 64),
+    "distances, half a tile": make_case(CAUSAL, 64, tables=1),
+    "distances, wide heads": make_case(make_view(ORDER, 128, 256, **SEGMENTS), 128),
     "lengths": make_case(LENGTHS, 64),
     "documents": make_case(DOCUMENTS, 64),
     "slots": make_case(SLOTS, 64),

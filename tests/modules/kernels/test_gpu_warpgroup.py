@@ -24,6 +24,7 @@ jax.config.update("jax_platforms", "cpu")
 import jax.numpy as jnp
 from modules.activation_sharding import sharding_context
 from modules.kernels import attention
+from modules.kernels.distance_scores import RelativeTerms
 from modules.kernels.dropout_bits import DropoutKey
 from modules.masks import Mask, make_view
 from pretrain.aot import gpu_specs
@@ -39,17 +40,24 @@ fields = {
     "everything": lambda n, x: dict(
         lengths_B=n, window=9, groups_BL=x, rank_BL=x, sees_below_BL=x + 1
     ),
+    "distances": lambda n, x: dict(rank_BL=x, sees_below_BL=x + 1),
 }
 
-def grads(q, k, v, words, lengths_B, ids_BL):
-    view = make_view(Mask(**fields[name](lengths_B, ids_BL)), L, sees_itself=name == "everything")
+def grads(q, k, v, words, lengths_B, ids_BL, r, bias_HK):
+    has_distances = name == "distances"
+    segments = dict(segments_BJ=ids_BL) if has_distances else {}
+    mask = Mask(**fields[name](lengths_B, ids_BL))
+    view = make_view(mask, L, sees_itself=name == "everything", **segments)
     def loss(arrays):
-        o = attention.attend(*arrays, view, None, DropoutKey(0.1, words), "kernel")
+        *qkv, r, bias_HK = arrays
+        terms = RelativeTerms(*[bias_HK] * 4, r, lengths_B > 9) if has_distances else None
+        o = attention.attend(*qkv, view, terms, DropoutKey(0.1, words), "kernel")
         return o.astype(jnp.float32).sum()
     with sharding_context(layout), attention.training_step(print):
-        return jax.grad(loss)((q, k, v))
+        return jax.grad(loss)((q, k, v, r, bias_HK))
 
 shapes = [((B, L, H, K), dtype)] * 3 + [((2,), "uint32"), ((B,), "int32"), ((B, L), "int32")]
+shapes += [((2, 2 * L, H, K), dtype), ((H, K), dtype)]
 sharding = jax.sharding.SingleDeviceSharding(list(place.devices)[0])
 arrays = [jax.ShapeDtypeStruct(*x, sharding=sharding) for x in shapes]
 lowered = jax.jit(grads).trace(*arrays).lower()
@@ -66,6 +74,7 @@ print(lowered.compile(compiler_options=dict(place.compiler_options)).as_text())
         (64, "float16", "documents"),
         (64, "bfloat16", "everything"),
         (128, "bfloat16", "lengths"),
+        (64, "bfloat16", "distances"),
     ],
 )
 def test_the_kernels_are_compiled_and_keep_to_registers(K, dtype, mask, tmp_path):
@@ -84,10 +93,13 @@ def test_the_kernels_are_compiled_and_keep_to_registers(K, dtype, mask, tmp_path
     calls = re.findall(
         r'custom_call_target="mosaic_gpu_v2".*?op_name="[^"]*?(\w+)_flops', ran.stdout
     )
-    assert sorted(calls) == ["forward", "keys_backward", "queries_backward"]
+    programs = ["forward", "keys_backward", "queries_backward"]
+    programs = sorted(programs + ["distances_backward"] * (mask == "distances"))
+    assert sorted(calls) == programs
     reports = [path.read_text() for path in tmp_path.glob("*.ptxas")]
     spilled = [int(re.search(r"(\d+) bytes spill stores", text)[1]) for text in reports]
-    assert len(spilled) == 3
+    assert len(spilled) == len(programs)
     assert "sm_90a" in reports[0]
-    # A few numbers of a thread's 240 do not fit, of heads of 128.
-    assert max(spilled) <= (200 if K == 64 else 400), spilled
+    # A few numbers of a thread's 240 do not fit, of heads of 128 and with distances.
+    is_narrow = K == 64 and mask != "distances"
+    assert max(spilled) <= (200 if is_narrow else 400), spilled

@@ -1,0 +1,226 @@
+"""Calls of the programs of `gpu_attention_blocks`: their grids, shared memory and results."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+
+class Kit(NamedTuple):
+    """Modules that a call is made of: none of them imports another.
+
+    Attributes:
+        blocks, scoring: `gpu_attention_blocks` and `gpu_scores`.
+        warpgroup: `gpu_warpgroup`.
+    """
+
+    blocks: Any
+    scoring: Any
+    warpgroup: Any
+
+
+class Numbers(NamedTuple):
+    """Integers that the programs read beside their arrays, see `gpu_warpgroup.Shared`.
+
+    Attributes:
+        query_blocks_BT2, key_blocks_BT2, distance_blocks_BT2: which blocks of keys a tile of
+            queries needs, and which blocks of queries a tile of keys, or of distances.
+    """
+
+    rows_B: Any
+    heads_H: Any
+    words_2: Any
+    query_blocks_BT2: Any
+    key_blocks_BT2: Any
+    queries_BnP: Any
+    keys_BnJ: Any = None
+    tables_B: Any = None
+    distance_blocks_BT2: Any = None
+
+    def share(self, kit: Kit, blocks_BT2):
+        """Returns what a program reads that walks over these blocks, `gpu_warpgroup.Shared`."""
+        numbers = self.queries_BnP, self.keys_BnJ, self.tables_B
+        first = self.rows_B, self.heads_H, self.words_2
+        return kit.warpgroup.Shared(*first, blocks_BT2, *numbers)
+
+
+def run_forward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
+    """Computes [outputs, log2 of the sums of exponentials]."""
+    q = arrays["q"]
+    lse = jax.ShapeDtypeStruct((q.shape[0], q.shape[2], q.shape[1]), jnp.float32)
+    call = Call(
+        kit.blocks.run_forward,
+        {"o": _like(q), "lse": lse},
+        ring=_list_key_ring(kit, plan, arrays),
+        own=_list_queries(kit, plan, arrays),
+        products=3 if plan.terms == "distances" else 2,
+        extra={"lse": ((kit.warpgroup.ROWS,), jnp.float32)} | _list_roll(kit, plan),
+    )
+    return call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
+
+
+def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
+    """Computes the gradients of queries, with their terms', of keys, values and distances.
+
+    Of a plan with a bias: of the queries and the bias, and the probabilities that are kept.
+    """
+    queries, has_distances = _list_queries(kit, plan, arrays), plan.terms == "distances"
+    grads = {"dq": _like(arrays["q"])}
+    extra = _list_roll(kit, plan)
+    if plan.terms == "bias":
+        grads |= {name: _like(arrays["bias"]) for name in ("da", "p")}
+        extra = {"p": ((kit.warpgroup.ROWS, kit.warpgroup.TILE), arrays["v"].dtype)}
+    if has_distances:
+        grads |= {f"d{name}": _like(arrays[name]) for name in ("q_position", "answer")}
+    ring, more = _list_key_ring(kit, plan, arrays), 2 * has_distances
+    call = Call(kit.blocks.run_queries_backward, grads, ring, queries, 3 + more, extra)
+    found = call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
+    if plan.terms == "bias":
+        return found
+    grads = {f"d{name}": _like(arrays[name]) for name in ("k", "v")}
+    keys = _list_keys(kit, plan, arrays, kit.warpgroup.ROWS)
+    ring = queries | _list_distances(kit, plan, arrays)
+    call = Call(kit.blocks.run_keys_backward, grads, ring, keys, 4 + has_distances, extra)
+    found += call.run(kit, plan, arrays, numbers.share(kit, numbers.key_blocks_BT2))
+    if not has_distances:
+        return found
+    r, (B, J) = arrays["r"], arrays["k"].shape[:2]
+    dr = jax.ShapeDtypeStruct((B, *r.shape[1:]), r.dtype)
+    ring = queries | {name: ((kit.warpgroup.PARTS, *shape), x) for name, (shape, x) in keys.items()}
+    own = {"r": _wide(r, kit.warpgroup.ROWS)}
+    # Both blocks of keys are multiplied with all queries, and half of each is read.
+    products = (2 * 2 + 2) * plan.P / J
+    call = Call(kit.blocks.run_distances_backward, {"dr": dr}, ring, own, products, extra)
+    return found + call.run(kit, plan, arrays, numbers.share(kit, numbers.distance_blocks_BT2))
+
+
+class Call(NamedTuple):
+    """A call of a program.
+
+    Attributes:
+        program: of `gpu_attention_blocks`.
+        results: shapes of its results, the first like the array whose tiles are its grid.
+        ring, own, extra: shapes and dtypes, by name, of what goes around, of what a warpgroup
+            keeps, and of memory that nothing is brought to.
+        products: how many matrices of all scores it multiplies.
+    """
+
+    program: Callable
+    results: Mapping[str, Any]
+    ring: Mapping[str, tuple]
+    own: Mapping[str, tuple]
+    products: float
+    extra: Mapping[str, tuple] = {}
+
+    @property
+    def copies(self) -> int:
+        """Counts the copies of a stage: some parts come in several."""
+        return sum(_count_copies(shape) for shape, _ in self.ring.values())
+
+    def run(self, kit: Kit, plan, arrays: Mapping, shared) -> list:
+        """Runs the program for every row, head and tile."""
+        group = kit.warpgroup
+        B, length, H, K = next(iter(self.results.values())).shape
+        # A call says nothing of its work in the compiled program but by its name, which
+        # `pretrain.aot` reads; causal masks and documents leave out blocks, as cuDNN does.
+        flops = round(2 * self.products * B * H * K * plan.P * plan.J)
+        leaves, tree = jax.tree.flatten((shared, dict(arrays)))
+
+        def body(*refs):
+            inputs, rest = refs[: len(leaves)], refs[len(leaves) :]
+            results = dict(zip(self.results, rest, strict=False))
+            given, named = jax.tree.unflatten(tree, inputs)
+            memory = group.Scratch(*rest[len(results) :])
+            self.program(group, kit.scoring, plan, named, given, results, memory)
+
+        allocate = lambda count, x: {n: _allocate(count, *y) for n, y in x.items()}  # noqa: E731
+        scratch = group.Scratch(
+            group.Ring(
+                allocate(group.STAGES, self.ring),
+                plgpu.Barrier(num_arrivals=self.copies, num_barriers=group.STAGES),
+                plgpu.Barrier(num_arrivals=group.GROUPS, num_barriers=group.STAGES),
+            ),
+            allocate(group.GROUPS, self.own),
+            plgpu.Barrier(num_arrivals=len(self.own), num_barriers=group.GROUPS),
+            allocate(group.GROUPS, self.extra),
+        )
+        kernel = plgpu.kernel(
+            body,
+            out_type=list(self.results.values()),
+            scratch_types=list(scratch),
+            grid=(H, length // group.TILE, B),
+            grid_names=("head", "tile", "row"),
+            num_threads=group.GROUPS + 1,
+            thread_name="group",
+            compiler_params=plgpu.CompilerParams(approx_math=True),
+            interpret=_interpreter() if plan.is_interpreted else None,
+        )
+        name = self.program.__name__.removeprefix("run_")
+        with jax.named_scope(f"{name}_flops_{flops}"):
+            return list(kernel(*leaves))
+
+
+def _interpreter():
+    """Returns what lets JAX's interpreter of GPU kernels run one; for tests, on a CPU."""
+    from jax._src.pallas.mosaic_gpu.interpret.params import InterpretGPUParams
+
+    return InterpretGPUParams()
+
+
+# --- shared memory: shapes and dtypes by name -----------------------------------------------------
+
+
+def _list_queries(kit: Kit, plan, arrays: Mapping) -> dict:
+    found = {
+        name: _wide(x, kit.warpgroup.ROWS) if x.ndim == 4 else ((kit.warpgroup.ROWS,), x.dtype)
+        for name, x in arrays.items()
+        if name in kit.warpgroup.QUERIES
+    }
+    return found | {"columns": ((len(plan.columns), kit.warpgroup.ROWS), jnp.int32)}
+
+
+def _list_keys(kit: Kit, plan, arrays: Mapping, height: int) -> dict:
+    found = {name: _wide(arrays[name], height) for name in ("k", "v")}
+    return found | ({"rows": ((len(plan.rows), height), jnp.int32)} if plan.rows else {})
+
+
+def _list_distances(kit: Kit, plan, arrays: Mapping) -> dict:
+    if plan.terms != "distances":
+        return {}
+    return {"distances": ((kit.warpgroup.PARTS, kit.warpgroup.ROWS, plan.K), arrays["r"].dtype)}
+
+
+def _list_key_ring(kit: Kit, plan, arrays: Mapping) -> dict:
+    found = _list_keys(kit, plan, arrays, plan.width) | _list_distances(kit, plan, arrays)
+    if plan.terms == "bias":
+        found["bias"] = (kit.warpgroup.GROUPS, kit.warpgroup.ROWS, plan.width), arrays["bias"].dtype
+    return found
+
+
+def _list_roll(kit: Kit, plan) -> dict:
+    if plan.terms != "distances":
+        return {}
+    return {"roll": ((kit.warpgroup.ROWS, kit.warpgroup.PITCH), jnp.float32)}
+
+
+def _like(x):
+    return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+
+def _wide(x, height: int):
+    """Returns the shape and dtype of a block of an array [B, L, H, K]."""
+    return (height, x.shape[3]), x.dtype
+
+
+def _count_copies(shape) -> int:
+    return shape[0] if len(shape) == 3 else 1
+
+
+def _allocate(count: int, shape, dtype):
+    """Returns shared memory for several blocks; one for the tensor cores in their order."""
+    if jnp.dtype(dtype).itemsize == 4 and dtype in (jnp.int32, jnp.float32):
+        return plgpu.SMEM((count, *shape), dtype)
+    order = plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(128)
+    return plgpu.SMEM((count, *shape), dtype, transforms=order)

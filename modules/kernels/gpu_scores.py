@@ -1,0 +1,128 @@
+"""Scores of a block of queries with a block of keys, in the registers of a Hopper GPU.
+
+A block has the queries on one axis and the keys on the other; scores are in bits.  Where they have
+distances, query i and key j of two blocks of 64 are 63 - i + j places from the furthest that occurs
+among them: all meet two blocks of distances, of which each row has 64 numbers, one further on than
+the row below.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+LOG2E = math.log2(math.e)
+HIDDEN = -1e30  # a score that nobody sees
+
+
+class Pair(NamedTuple):
+    """A block of queries and one of keys, whose scores a warpgroup computes.
+
+    Attributes:
+        queries, keys: in shared memory, by name.
+        columns, rows: numbers of each query, and of each key or score, by name, in registers.
+        query: the first query.
+        key: of each score, its key; int32.
+        axis: of the queries; of the keys it is the other.
+    """
+
+    queries: Mapping[str, Any]
+    keys: Mapping[str, Any]
+    columns: Mapping[str, Any]
+    rows: Mapping[str, Any]
+    query: Any
+    key: Any
+    axis: int
+
+
+def index_keys(warpgroup, plan, first, shape, axis: int):
+    """Returns the key of each score: int32."""
+    return warpgroup.iota(plan, jnp.int32, shape, axis) + first
+
+
+def score(warpgroup, plan, pair: Pair, scratch, place):
+    """Computes the scores of a pair, HIDDEN where a query does not see the key."""
+    raw = None
+    if plan.terms == "distances":
+        low, high = (
+            _multiply(warpgroup, plan, pair, "q_position", x) for x in pair.keys["distances"]
+        )
+        raw = jnp.where(_is_low(warpgroup, plan), low, high)
+        raw = warpgroup.roll(plan, raw, scratch, place, axis=1 - pair.axis)
+    scores = _multiply(warpgroup, plan, pair, "q", pair.keys["k"], raw) * (LOG2E * plan.K**-0.5)
+    if plan.terms == "bias":
+        scores += warpgroup.load_block(plan, pair.keys["bias"]) * LOG2E
+    if plan.terms == "distances":
+        scores += answer_segments(warpgroup, plan, pair, scores.shape)
+    return hide(warpgroup, plan, pair, scores)
+
+
+def answer_segments(warpgroup, plan, pair: Pair, shape):
+    """Returns what queries add to the scores of keys of other segments."""
+    answer = warpgroup.load(plan, pair.queries["answer"], pair.axis) * LOG2E
+    is_other = _is_other_segment(warpgroup, pair, shape)
+    return jnp.where(is_other, warpgroup.spread(answer, shape, pair.axis), 0.0)
+
+
+def add_term_grads(warpgroup, plan, pair: Pair, scratch, place, da, grads: dict) -> dict:
+    """Adds to the gradients of queries before distances, and of answers to segments."""
+    low, high = pair.keys["distances"]
+    draw = warpgroup.roll(plan, da, scratch, place, axis=1 - pair.axis, is_back=True)
+    is_low, total = _is_low(warpgroup, plan), grads["dq_position"]
+    for block, x in ((low, jnp.where(is_low, draw, 0.0)), (high, jnp.where(is_low, 0.0, draw))):
+        total = warpgroup.multiply(plan, x.astype(block.dtype), block, total=total)
+    of_others = jnp.where(_is_other_segment(warpgroup, pair, da.shape), da, 0.0)
+    danswer = grads["danswer"] + of_others.sum(1 - pair.axis)
+    return {"dq_position": total, "danswer": danswer}
+
+
+def hide(warpgroup, plan, pair: Pair, scores):
+    """Returns HIDDEN for the scores of keys that a query does not see."""
+    shape, j = scores.shape, pair.key
+    query = {n: warpgroup.spread(x, shape, pair.axis) for n, x in pair.columns.items()}
+    key = {n: _spread_key(warpgroup, x, pair, shape) for n, x in pair.rows.items()}
+    visible = j < query["end"]
+    if "first" in query:
+        visible &= j >= query["first"]
+    if "below" in query:
+        visible &= key["rank"] < query["below"]
+    if "group" in query:
+        visible &= key["key_group"] == query["group"]
+    if "own" in query:
+        visible |= j == query["own"]
+    return jnp.where(visible, scores, HIDDEN)
+
+
+def decide(warpgroup, plan, pair: Pair, shared, place):
+    """Decides which of the whole array [B, H, P, J] `dropout_bits` keeps; None: all."""
+    if not plan.rate:
+        return None
+    # All wrap around as uint32 does, as in `dropout_bits`.
+    row, head = shared.rows_B[place.row], shared.heads_H[place.head]
+    first = (row * jnp.uint32(plan.H) + head) * jnp.uint32(plan.P) + pair.query.astype(jnp.uint32)
+    i = warpgroup.iota(plan, jnp.uint32, pair.key.shape, pair.axis)
+    position = (first + i) * jnp.uint32(plan.J) + pair.key.astype(jnp.uint32)
+    return plan.is_kept(plan.rate, position, [shared.words_2[n] for n in range(2)])
+
+
+def _multiply(warpgroup, plan, pair: Pair, name: str, keys, total=None):
+    """Multiplies queries with keys, or with what stands in their place, and adds to a total."""
+    operands = (pair.queries[name], keys) if pair.axis == 0 else (keys, pair.queries[name])
+    return warpgroup.multiply(plan, *operands, is_transposed=True, total=total)
+
+
+def _is_low(warpgroup, plan):
+    """Tells, before scores are rolled, for which the first of two blocks of distances counts."""
+    shape = (warpgroup.ROWS, warpgroup.ROWS)
+    i, n = (warpgroup.iota(plan, jnp.int32, shape, axis) for axis in (0, 1))
+    return i + n >= warpgroup.ROWS - 1
+
+
+def _is_other_segment(warpgroup, pair: Pair, shape):
+    key = _spread_key(warpgroup, pair.rows["key_segment"], pair, shape)
+    return key != warpgroup.spread(pair.columns["segment"], shape, pair.axis)
+
+
+def _spread_key(warpgroup, x, pair: Pair, shape):
+    return x if len(x.shape) == 2 else warpgroup.spread(x, shape, 1 - pair.axis)

@@ -1,0 +1,63 @@
+"""What a program keeps fits into a Hopper GPU's shared memory, and its work is told by its name."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from modules.kernels import gpu_attention, gpu_calls, gpu_warpgroup
+from modules.kernels.dropout_bits import is_kept
+from modules.kernels.gpu_calls import Call, Numbers
+from modules.kernels.gpu_warpgroup import GROUPS, ROWS, STAGES, Plan
+
+MEMORY = 227 * 1024  # bytes that a block of threads may have
+B, H, P, J = 2, 2, 256, 512
+
+
+def list_calls(K: int, terms: str, monkeypatch) -> list[Call]:
+    """Lists the calls of both directions, with every number that a mask may need."""
+    calls = []
+    monkeypatch.setattr(Call, "run", lambda call, *_: calls.append(call) or [])
+    columns = "first", "end", "below", "group", "own", "segment"
+    rows = "rank", "key_group", "key_segment"
+    plan = Plan(P, J, K, H, 0.1, is_kept, columns, rows, False, terms)
+    wide = lambda length: jax.ShapeDtypeStruct((B, length, H, K), jnp.bfloat16)  # noqa: E731
+    narrow = jax.ShapeDtypeStruct((B, H, P), jnp.float32)
+    arrays = {"q": wide(P), "k": wide(J), "v": wide(J)}
+    if terms == "bias":
+        shape = (B, H, P // ROWS, ROWS, J)
+        arrays["bias"] = jax.ShapeDtypeStruct(shape, jnp.bfloat16)
+    if terms == "distances":
+        arrays |= {"q_position": wide(P), "answer": narrow, "r": wide(P + J)}
+    gpu_calls.run_forward(gpu_attention.KIT, plan, Numbers(*[None] * 9), arrays)
+    grads = {"do": wide(P), "lse": narrow, "delta": narrow}
+    gpu_calls.run_backward(gpu_attention.KIT, plan, Numbers(*[None] * 9), arrays | grads)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("K", "terms", "programs"), [(64, "", 3), (128, "", 3), (64, "bias", 2), (64, "distances", 4)]
+)
+def test_what_a_program_keeps_fits_into_shared_memory(K, terms, programs, monkeypatch):
+    calls = list_calls(K, terms, monkeypatch)
+    assert len(calls) == programs
+    for call in calls:
+        parts = [(STAGES, call.ring), (GROUPS, call.own), (GROUPS, call.extra)]
+        sizes = [
+            count * math.prod(shape) * jnp.dtype(dtype).itemsize
+            for count, x in parts
+            for shape, dtype in x.values()
+        ]
+        assert sum(sizes) < MEMORY
+
+
+def test_a_stage_waits_for_every_copy(monkeypatch):
+    forward, queries, keys, distances = list_calls(64, "distances", monkeypatch)
+    # Keys, values, their numbers, and three blocks of distances.
+    assert (forward.copies, queries.copies) == (6, 6)
+    # Queries twice, the outputs' gradient, three numbers of a query, its mask, the distances.
+    assert keys.copies == 10
+    # The queries' seven, and keys, values and their numbers in three blocks.
+    assert distances.copies == 16
+    assert set(keys.ring) == {*gpu_warpgroup.QUERIES, "columns", "distances"}
