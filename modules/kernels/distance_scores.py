@@ -90,9 +90,14 @@ def score_distances(q_BLHK, r_RHK, block: int = 128):
 
 def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
     """Computes the rows of `score_distances` at positions of a sequence of L: [B, H, P, J]."""
-    # Few slots meet all R distances: blocks would need their rows in order.
+    # Few slots meet all R distances: blocks would need their rows in order.  A GPU's tensor cores
+    # take rows by the eight; what fills them up here is not copied later.
+    P = q_BPHK.shape[1]
+    fill = -P % choose_form(MULTIPLES)
+    q_BPHK = jnp.pad(q_BPHK, ((0, 0), (0, fill), (0, 0), (0, 0)))
+    starts_BP = jnp.pad(L - 1 - slots_BP, ((0, 0), (0, fill)))
     raw_BHPR = _score_all(q_BPHK, r_RHK)
-    return cut_rows(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
+    return cut_rows(raw_BHPR, starts_BP, raw_BHPR.shape[-1] - L)[:, :, :P]
 
 
 def _score_all(q_BPHK, r):
@@ -117,6 +122,7 @@ def _leave_both(r, backward_B):
     return r, backward_B
 
 
+MULTIPLES = {"gpu": 8, "default": 1}
 # Where products take a row's own distances, all streams share one choice.  The kernel for TPUs
 # reads those of the row's direction, and no row has a copy; that for GPUs, too.
 FORMS = {"tpu": _leave_both, "gpu": _leave_both, "default": _choose_once}

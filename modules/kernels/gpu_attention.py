@@ -18,7 +18,7 @@ from modules.kernels import (
     dropout_bits,
     gpu_attention_blocks,
     gpu_calls,
-    gpu_roll,
+    gpu_exchange,
     gpu_scores,
     gpu_warpgroup,
     mask_numbers,
@@ -61,8 +61,7 @@ def attend(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
     terms = _choose_terms(q_BPHK, view, relative)
     names, more = mask_numbers.list_needed(view), terms == "distances"
     needed = names[0] + ("segment",) * more, names[1] + ("key_segment",) * more
-    roll = gpu_roll.reference if is_interpreted else gpu_roll.roll
-    plan = Plan(P, J, K, H, rate, is_kept, *needed, is_interpreted, terms, roll)
+    plan = Plan(P, J, K, H, rate, is_kept, *needed, is_interpreted, terms, gpu_exchange)
     # Filled up with queries that see nothing.
     columns = mask_numbers.number_queries(view, J, B, plan.height)
     rows = mask_numbers.number_keys(view, J, B)
@@ -79,9 +78,11 @@ def attend(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
         arrays |= _make_bias(plan, q_BPHK, view, relative)
     if terms == "distances":
         arrays |= _make_distances(plan, q_BPHK, relative)
-        tables_B = jnp.zeros(B) if relative.backward_B is None else relative.backward_B
+        tables_B = relative.backward_B
+        if relative.r.ndim == 3:
+            tables_B = jnp.zeros(B, jnp.int32)
         numbers = numbers._replace(
-            tables_B=tables_B.astype(jnp.int32),
+            tables_B=None if tables_B is None else tables_B.astype(jnp.int32),
             distance_blocks_BT2=_find_distance_blocks(plan, B),
         )
     arrays["q"] = mask_numbers.pad_rows(arrays["q"], plan.height)
@@ -93,9 +94,8 @@ def _choose_terms(q_BPHK, view: AttentionView, relative) -> str:
     if relative is None:
         return ""
     # Wider heads, with the distances of all, do not fit into shared memory.
-    is_in_order = view.slots_BP is None and q_BPHK.shape[1] % ROWS == 0 and q_BPHK.shape[3] == 64
-    has_table_a_row = relative.r.ndim == 4 and relative.backward_B is None
-    return "distances" if is_in_order and not has_table_a_row else "bias"
+    is_in_order = view.slots_BP is None and q_BPHK.shape[1] % ROWS == 0
+    return "distances" if is_in_order and q_BPHK.shape[3] == 64 else "bias"
 
 
 def _make_bias(plan: Plan, q_BPHK, view: AttentionView, relative) -> dict:
@@ -206,12 +206,13 @@ def _backward(plan: Plan, residuals, do_BPHK):
     if plan.terms == "":
         return dict(zip(("q", "k", "v"), call(["B_H_"] * 3), strict=True)), None
     if plan.terms == "bias":
-        dq, da_BHQRJ, p_BHQRJ = call(["B_H_", "BH___", "BH___"])
-        dk, dv = _multiply_probabilities(plan, arrays["q"], do_BPHK, da_BHQRJ, p_BHQRJ)
-        return {"q": dq, "k": dk, "v": dv, "bias": da_BHQRJ}, None
+        grads = call(["B_H_", "BH___", "B_H_", "B_H_"])
+        return dict(zip(("q", "bias", "k", "v"), grads, strict=True)), None
     names = ("q", "q_position", "answer", "k", "v", "r")
     grads = call(["BH_" if name == "answer" else "B_H_" for name in names])
     found = dict(zip(names, grads, strict=True))
+    if numbers.tables_B is None:
+        return found, None
     # Each row has made a gradient of its own of the table that it read.
     is_read_BZ = jax.nn.one_hot(numbers.tables_B, len(arrays["r"]), dtype=found["r"].dtype)
     total = jnp.einsum("BZ,BRHK->ZRHK", is_read_BZ, found["r"], preferred_element_type=jnp.float32)
@@ -221,26 +222,19 @@ def _backward(plan: Plan, residuals, do_BPHK):
 _attend.defvjp(_forward, _backward)
 
 
-def _multiply_probabilities(plan: Plan, q_BPHK, do_BPHK, da_BHQRJ, p_BHQRJ) -> list:
-    """Computes the gradients of keys and values from what is written of all scores."""
-    split = lambda x: x.reshape(x.shape[0], -1, ROWS, *x.shape[2:])  # noqa: E731
-    product = functools.partial(jnp.einsum, "BHQRJ,BQRHK->BJHK", preferred_element_type=jnp.float32)
-    dk = product(da_BHQRJ, split(q_BPHK)) * plan.K**-0.5
-    dv = product(p_BHQRJ, split(do_BPHK)) * (1 / (1 - plan.rate))
-    return [x.astype(q_BPHK.dtype) for x in (dk, dv)]
-
-
 def _call(run: Callable, plan: Plan, arrays: dict, numbers: Numbers, results: list[str]) -> Any:
     """Calls the kernel on every device, for its rows and heads."""
     leaves, tree = jax.tree.flatten((numbers, arrays))
     pairs = zip(numbers, LETTERS, strict=True)
     letters = Numbers(*(None if x is None else y for x, y in pairs))
     of_arrays = {name: ARRAY_LETTERS[x.ndim] for name, x in arrays.items()}
-    # Tables of distances are whole on every device.
-    of_arrays |= {"r": "__H_"} if "r" in arrays else {}
+    if numbers.tables_B is not None:  # which are whole on every device
+        of_arrays["r"] = "__H_"
 
     def call(*leaves):
         numbers, arrays = jax.tree.unflatten(tree, leaves)
+        if plan.terms == "distances" and numbers.tables_B is None:  # each row has its own
+            numbers = numbers._replace(tables_B=jnp.arange(len(arrays["r"])))
         return run(KIT, plan, numbers, arrays)
 
     return map_shards(call, leaves, jax.tree.leaves((letters, of_arrays)), results)

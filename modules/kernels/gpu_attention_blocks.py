@@ -60,8 +60,7 @@ def run_forward(warpgroup, scoring, plan, arrays, shared, results, scratch):
 def run_queries_backward(warpgroup, scoring, plan, arrays, shared, results, scratch):
     """Computes the gradients of a tile of queries, and of their answers to segments.
 
-    With a bias, whose gradient is that of the scores, it writes these and the probabilities that
-    are kept, too: those of keys and values are products of them.
+    The gradient of a bias is that of the scores, which it then writes.
     """
     place, ring = warpgroup.find_place(shared), scratch.ring
 
@@ -87,13 +86,10 @@ def run_queries_backward(warpgroup, scoring, plan, arrays, shared, results, scra
                 grads |= scoring.add_term_grads(warpgroup, plan, pair, scratch, place, da, grads)
             if plan.terms == "bias":
                 # The bias has been read: its place takes its gradient on the way out.
-                p_kept = p if kept is None else jnp.where(kept, p, 0.0)
-                p_smem = scratch.extra["p"].at[place.group]
-                pair.keys["bias"][...], p_smem[...] = da_low, p_kept.astype(k_smem.dtype)
+                pair.keys["bias"][...] = da_low
                 keys = pl.ds((place.first + n) * plan.width, plan.width)
                 where = place.row, place.head, place.block, slice(None), keys
-                targets = [results[name].at[where] for name in ("da", "p")]
-                warpgroup.store(*zip((pair.keys["bias"], p_smem), targets, strict=True))
+                warpgroup.store((pair.keys["bias"], results["dbias"].at[where]))
             warpgroup.give_back(ring, n)
             return grads
 
@@ -130,6 +126,8 @@ def run_keys_backward(warpgroup, scoring, plan, arrays, shared, results, scratch
             queries = warpgroup.take(ring, n)
             columns = warpgroup.load_numbers(plan, plan.columns, queries["columns"], by_row=False)
             parts = own | _choose_distances(queries, place.group)
+            if plan.terms == "bias":
+                parts["bias_by_query"] = queries["bias_by_query"].at[place.group]
             query = (place.first + n) * warpgroup.ROWS
             j = scoring.index_keys(warpgroup, plan, place.start, (warpgroup.ROWS,) * 2, 0)
             pair = scoring.Pair(queries, parts, columns, rows, query, j, axis=1)
@@ -154,6 +152,11 @@ def run_keys_backward(warpgroup, scoring, plan, arrays, shared, results, scratch
         if plan.terms == "distances":
             first = plan.height - warpgroup.ROWS - start + place.tile * warpgroup.TILE
             parts["distances"] = warpgroup.find_distances(arrays, shared, place, first)
+        if plan.terms == "bias":
+            parts["bias_by_query"] = [
+                arrays["bias"].at[place.row, place.head, place.first + n, :, x]
+                for x in warpgroup.split_tile(place)
+            ]
         return parts
 
     warpgroup.run(place, ring, compute, block)

@@ -62,26 +62,25 @@ def run_forward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
 
 
 def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
-    """Computes the gradients of queries, with their terms', of keys, values and distances.
-
-    Of a plan with a bias: of the queries and the bias, and the probabilities that are kept.
-    """
+    """Computes the gradients of queries, with their terms', of keys, values and distances."""
     queries, has_distances = _list_queries(kit, plan, arrays), plan.terms == "distances"
     grads = {"dq": _like(arrays["q"])}
     extra = _list_roll(kit, plan)
     if plan.terms == "bias":
-        grads |= {name: _like(arrays["bias"]) for name in ("da", "p")}
-        extra = {"p": ((kit.warpgroup.ROWS, kit.warpgroup.TILE), arrays["v"].dtype)}
+        grads["dbias"] = _like(arrays["bias"])
     if has_distances:
         grads |= {f"d{name}": _like(arrays[name]) for name in ("q_position", "answer")}
     ring, more = _list_key_ring(kit, plan, arrays), 2 * has_distances
     call = Call(kit.blocks.run_queries_backward, grads, ring, queries, 3 + more, extra)
     found = call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
-    if plan.terms == "bias":
-        return found
     grads = {f"d{name}": _like(arrays[name]) for name in ("k", "v")}
     keys = _list_keys(kit, plan, arrays, kit.warpgroup.ROWS)
     ring = queries | _list_distances(kit, plan, arrays)
+    if plan.terms == "bias":
+        ring["bias_by_query"] = (
+            (kit.warpgroup.GROUPS, kit.warpgroup.ROWS, kit.warpgroup.ROWS),
+            arrays["bias"].dtype,
+        )
     call = Call(kit.blocks.run_keys_backward, grads, ring, keys, 4 + has_distances, extra)
     found += call.run(kit, plan, arrays, numbers.share(kit, numbers.key_blocks_BT2))
     if not has_distances:
@@ -135,7 +134,7 @@ class Call(NamedTuple):
             memory = group.Scratch(*rest[len(results) :])
             self.program(group, kit.scoring, plan, named, given, results, memory)
 
-        allocate = lambda count, x: {n: _allocate(count, *y) for n, y in x.items()}  # noqa: E731
+        allocate = lambda count, x: {n: _allocate(n, count, *y) for n, y in x.items()}  # noqa: E731
         scratch = group.Scratch(
             group.Ring(
                 allocate(group.STAGES, self.ring),
@@ -218,8 +217,10 @@ def _count_copies(shape) -> int:
     return shape[0] if len(shape) == 3 else 1
 
 
-def _allocate(count: int, shape, dtype):
+def _allocate(name: str, count: int, shape, dtype):
     """Returns shared memory for several blocks; one for the tensor cores in their order."""
+    if name == "bias_by_query":  # which no tensor core reads
+        return plgpu.SMEM((count, *shape), dtype)
     if jnp.dtype(dtype).itemsize == 4 and dtype in (jnp.int32, jnp.float32):
         return plgpu.SMEM((count, *shape), dtype)
     order = plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(128)

@@ -52,7 +52,11 @@ def score(warpgroup, plan, pair: Pair, scratch, place):
         raw = warpgroup.roll(plan, raw, scratch, place, axis=1 - pair.axis)
     scores = _multiply(warpgroup, plan, pair, "q", pair.keys["k"], raw) * (LOG2E * plan.K**-0.5)
     if plan.terms == "bias":
-        scores += warpgroup.load_block(plan, pair.keys["bias"]) * LOG2E
+        if pair.axis == 0:
+            bias = warpgroup.load_block(plan, pair.keys["bias"])
+        else:
+            bias = warpgroup.load_transposed(plan, pair.keys["bias_by_query"])
+        scores += bias * LOG2E
     if plan.terms == "distances":
         scores += answer_segments(warpgroup, plan, pair, scores.shape)
     return hide(warpgroup, plan, pair, scores)

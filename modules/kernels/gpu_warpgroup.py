@@ -32,7 +32,7 @@ class Plan(NamedTuple):
         is_interpreted: computed step by step, on a machine without a GPU.
         terms: added to each score: "": none; "bias": a number that is given; "distances": what a
             query has with the distance to a key, and with the key's segment.
-        roll: of `gpu_roll`, where there are distances.
+        exchange: `gpu_exchange`.
     """
 
     P: int
@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     rows: tuple[str, ...]
     is_interpreted: bool
     terms: str = ""
-    roll: Any = None
+    exchange: Any = None
 
     @property
     def height(self) -> int:
@@ -186,15 +186,22 @@ def load_block(plan: Plan, ref):
     return x.astype(jnp.float32)
 
 
+def load_transposed(plan: Plan, ref):
+    """Loads a block of scores whose queries are its rows, as float32, keys as rows."""
+    x = ref[...].T if plan.is_interpreted else plan.exchange.load_transposed(ref)
+    return x.astype(jnp.float32)
+
+
 def load_numbers(plan: Plan, names, ref=None, *, by_row: bool) -> dict:
     axis = 0 if by_row else 1
     return {name: load(plan, ref.at[n], axis) for n, name in enumerate(names)}
 
 
 def roll(plan: Plan, x, scratch: Scratch, place, axis: int, is_back: bool = False):
-    """Moves scores by distance to scores by key, or back, see `gpu_roll`; keys are on this axis."""
-    memory = None if plan.is_interpreted else scratch.extra["roll"].at[place.group]
-    return plan.roll(x, memory, axis, is_back)
+    """Moves scores by distance to scores by key, or back; these are on this axis."""
+    if plan.is_interpreted:
+        return plan.exchange.reference(x, axis, is_back)
+    return plan.exchange.roll(x, scratch.extra["roll"].at[place.group], axis, is_back)
 
 
 def spread(x, shape, axis: int):
@@ -259,6 +266,11 @@ def take(ring: Ring, n) -> dict:
 
 def give_back(ring: Ring, n) -> None:
     plgpu.barrier_arrive(ring.empty.at[lax.rem(n, STAGES)])
+
+
+def split_tile(place: Place) -> list:
+    """Splits a tile into the rows of each warpgroup."""
+    return [pl.ds(place.tile * TILE + group * ROWS, ROWS) for group in range(GROUPS)]
 
 
 QUERIES = "q", "q_position", "do", "answer", "lse", "delta"  # arrays with a row for each query

@@ -55,6 +55,11 @@ def _roll_rows(x_BHPR, by_BP):
     return jnp.take_along_axis(x_BHPR, index_BPR[:, None], axis=-1)
 
 
+def _cut_narrowly(x_BHPR, start_BP, J: int):
+    """Reads the J entries alone, where a roll reads and writes all R."""
+    return reference(x_BHPR, start_BP, J)
+
+
 # --- a barrel shifter: a choice between two fixed slices for each bit of the start ----------------
 
 
@@ -98,4 +103,8 @@ def _widen(x, width: int):
 # 4, 21, 256] and 0.9 times for [8, 12, 85, 1408]; the barrel 2.8 and 3.3 times.  A TPU gathers
 # slowly: compiled for a v5p, products that make [32, 16, 85, 1408], and their gradients, move
 # 3.7 GB with the barrel, and 14.1 with rolls of whole rows by each bit.
-FORMS = {"tpu": (_cut_by_bits, _put_by_bits), "default": (_cut_by_index, _put_by_index)}
+FORMS = {
+    "tpu": (_cut_by_bits, _put_by_bits),
+    "cuda": (_cut_narrowly, _put_by_index),
+    "default": (_cut_by_index, _put_by_index),
+}

@@ -17,6 +17,7 @@ from flax import linen as nn
 
 from modules import plugins
 from modules.activation_sharding import constrain_sharding, num_shards
+from modules.kernels.gelu import gelu
 
 normal = nn.initializers.normal
 zeros = nn.initializers.zeros_init()
@@ -28,7 +29,7 @@ ones = nn.initializers.ones_init()
 keep_input = functools.partial(jax.checkpoint, prevent_cse=False)
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     # The tanh form of the released BERT, GPT and XLNet; erf's differs by up to 5e-4.
-    "gelu": keep_input(lambda x: jax.nn.gelu(x, approximate=True)),
+    "gelu": gelu,
     "gelu_erf": keep_input(lambda x: 0.5 * x * (1 + jax.lax.erf(x * 2**-0.5))),
     "relu": jax.nn.relu,
 }

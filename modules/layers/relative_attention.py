@@ -6,13 +6,15 @@ Tables of distances run from the furthest back down to -L, see `modules.kernels.
 """
 
 import functools
+import itertools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.activation_sharding import constrain_sharding
+from modules.activation_sharding import choose_form, constrain_sharding
 from modules.kernels.attention import attend
 from modules.kernels.dense import dense
 from modules.kernels.distance_scores import RelativeTerms, share_rows
@@ -229,9 +231,28 @@ class Block(nn.Module):
         kv_BJD = h_BLD if memory_BMD is None else jnp.concatenate([memory_BMD, h_BLD], axis=1)
         keys = self.attention.project_keys(kv_BJD, distances)
 
-        def apply(x_BLD, view: AttentionView):
+        def read(x_BLD, view: AttentionView):
             a_BLD = self.attention(x_BLD, keys, view, shared_biases, train=train)
-            x_BLD = self.attention_norm(x_BLD + self.drop(a_BLD, train=train))
-            return constrain_sharding(self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train)), "BLD")
+            return self.attention_norm(x_BLD + self.drop(a_BLD, train=train))
 
-        return [apply(x_BLD, view) for x_BLD, view in zip(streams, views, strict=True)]
+        def transform(x_BLD):
+            return self.ffn_norm(x_BLD + self.ffn(x_BLD, train=train))
+
+        streams = [read(x_BLD, view) for x_BLD, view in zip(streams, views, strict=True)]
+        streams = choose_form(STREAM_FORMS)(transform, streams)
+        return [constrain_sharding(x_BLD, "BLD") for x_BLD in streams]
+
+
+def transform_each(transform: Callable, streams: Sequence) -> list:
+    """Applies a function of each position, [B, L, D] to the same, to every stream."""
+    return [transform(x_BLD) for x_BLD in streams]
+
+
+def transform_joined(transform: Callable, streams: Sequence) -> list:
+    """Computes `transform_each` of all streams at once; dropout has other draws."""
+    ends = list(itertools.accumulate(x_BLD.shape[1] for x_BLD in streams))
+    return jnp.split(transform(jnp.concatenate(streams, axis=1)), ends[:-1], axis=1)
+
+
+# The compiler for GPUs joins the products of all streams, and would copy what is F wide for it.
+STREAM_FORMS = {"gpu": transform_joined, "default": transform_each}

@@ -13,7 +13,7 @@ from modules.kernels import (
     dropout_bits,
     gpu_attention,
     gpu_calls,
-    gpu_roll,
+    gpu_exchange,
     mask_numbers,
 )
 from modules.kernels.distance_scores import RelativeTerms
@@ -23,7 +23,7 @@ from tests.support.arrays import draw
 from tests.support.kernel_cases import Case, assert_is_reference
 
 KEY = DropoutKey(0.1, jnp.array([3, 2**31 + 7], jnp.uint32))
-FILES = (gpu_attention, *gpu_attention.KIT, gpu_calls, gpu_roll, mask_numbers)
+FILES = (gpu_attention, *gpu_attention.KIT, gpu_calls, gpu_exchange, mask_numbers)
 RANKS_BL = np.arange(128)[None] * 37 % 128
 
 

@@ -37,7 +37,7 @@ def list_calls(K: int, terms: str, monkeypatch) -> list[Call]:
 
 
 @pytest.mark.parametrize(
-    ("K", "terms", "programs"), [(64, "", 3), (128, "", 3), (64, "bias", 2), (64, "distances", 4)]
+    ("K", "terms", "programs"), [(64, "", 3), (128, "", 3), (64, "bias", 3), (64, "distances", 4)]
 )
 def test_what_a_program_keeps_fits_into_shared_memory(K, terms, programs, monkeypatch):
     calls = list_calls(K, terms, monkeypatch)

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.kernels import gpu_roll, gpu_scores, gpu_warpgroup
+from modules.kernels import gpu_exchange, gpu_scores, gpu_warpgroup
 from modules.kernels.gpu_scores import HIDDEN, LOG2E, Pair
 from tests.support.arrays import draw
 
@@ -15,7 +15,7 @@ Q, Q_POSITION, KEYS, LOW, HIGH = (draw(64, K, seed=n) for n in range(5))
 ANSWER = draw(64, seed=5)
 SEGMENTS = np.arange(64) % 3, np.arange(64) % 2  # of queries, of keys
 END = np.arange(64) + 30
-PLAN = types.SimpleNamespace(K=K, terms="distances", is_interpreted=True, roll=gpu_roll.reference)
+PLAN = types.SimpleNamespace(K=K, terms="distances", is_interpreted=True, exchange=gpu_exchange)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from modules.layers import relative_attention
+from modules.layers.relative_attention import transform_each, transform_joined
+from tests.support.arrays import draw
 
 M = 5
 
@@ -21,3 +23,13 @@ def test_the_table_holds_the_sinusoid_of_every_distance(clamp_len, backward):
         distance = max(-clamp_len, min(clamp_len, distance)) if clamp_len > 0 else distance
         angles = [distance / 10000 ** (2 * i / D) for i in range(D // 2)]
         np.testing.assert_allclose(table_RD[row], [*np.sin(angles), *np.cos(angles)], atol=2e-6)
+
+
+def test_streams_that_are_joined_are_transformed_as_each():
+    streams = [draw(2, length, 4, seed=length) for length in (5, 3)]
+    each, joined = (
+        form(lambda x: x - x.mean(-1, keepdims=True), streams)
+        for form in (transform_each, transform_joined)
+    )
+    for one, other in zip(each, joined, strict=True):
+        np.testing.assert_array_equal(one, other)
