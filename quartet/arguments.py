@@ -27,6 +27,15 @@ def describe(value: Any) -> str:
     return f"{reprlib.repr(value)} ({type(value).__name__})"
 
 
+def advise_gap(value: Any) -> str:
+    """Returns what to do about a cell that pandas has nothing in, behind a message; "": it has."""
+    # NaN and NaT alone are not equal to themselves; to compare pandas' NA gives no bool.
+    is_gap = type(value).__name__ in ("NoneType", "NAType", "NaTType") or (
+        isinstance(value, Real) and value != value
+    )
+    return "; rows with empty cells are left out by .dropna()" if is_gap else ""
+
+
 def check_options(method: Method) -> Method:
     """Wraps a method so that what it takes by keyword is checked against the annotations.
 
@@ -76,6 +85,7 @@ def list_texts(where: str, texts: Any) -> list[str]:
         if not isinstance(text, str):
             raise UserError(
                 f"{where} takes a text or a list of texts, and {place} is {describe(text)}"
+                f"{advise_gap(text)}"
             )
         check_encoding(f"{where}: {place}", text)
     return rows

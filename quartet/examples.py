@@ -7,7 +7,7 @@ from finetune.datasets import Example
 from finetune.datasets.files import check_count, check_text
 from finetune.tasks import TaskData, name_fields
 from pretrain.runtime.errors import UserError
-from quartet.arguments import check_encoding, describe, is_frame, is_row, list_items
+from quartet.arguments import advise_gap, check_encoding, describe, is_frame, is_row, list_items
 
 # By kind of task, labels are asked for that an example to predict has none of.
 UNLABELLED: Example = dict(label=None, labels=None, answers=[], impossible=False, relevance=None)
@@ -79,12 +79,19 @@ def _pick_fields(
     """Picks what a dict says of an example, by the fields of the task or by a table's columns."""
     needed = name_fields(data)
     if columns and "texts" not in example and {*columns} <= example.keys():
-        return {"texts": [check_text(example[x], repr(x), where) for x in columns]}
+        return {"texts": [_check_cell(example[x], x, where) for x in columns]}
     if missing := sorted(needed - example.keys()):
         has = ", ".join(map(repr, example)) or "nothing"
         table = f", nor the table's {', '.join(map(repr, columns))}" if columns else ""
         raise UserError(f"{where} has no {', '.join(map(repr, missing))}{table}, but {has:.200}")
     return dict(example)
+
+
+def _check_cell(cell: Any, column: str, where: str) -> str:
+    """Returns the text of a table's cell; the UserError of another says what to do about it."""
+    if advice := advise_gap(cell):
+        raise UserError(f"{where}: {column!r} is empty, {describe(cell)}{advice}")
+    return check_text(cell, repr(column), where)
 
 
 def _name_texts(example: Any, data: TaskData, where: str) -> dict[str, Any]:

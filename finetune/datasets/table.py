@@ -46,7 +46,8 @@ def read(
     """Reads rows of texts and a label, for classification and regression.
 
     Args:
-        path: plain, .gz or .zst.
+        path: plain, .gz or .zst.  Lines with nothing in them are no rows, but for those of a single
+            column without quotes, where an empty cell looks like that.
         texts: columns, by name or by number from 0, as many as the task has texts.
         label: column; "" for files without labels.
         kind: tsv, csv, jsonl, parquet or lines ("label text"); "" goes by the file's extension.
@@ -94,7 +95,8 @@ def read(
     rows: Iterator[Row]
     cells: Callable[[Any, str], Any]
     if chosen == "jsonl":
-        rows, cells = files.lines(path, encoding), _parse_objects(layout)
+        rows = (x for x in files.lines(path, encoding) if x[1].strip())
+        cells = _parse_objects(layout)
     elif chosen == "parquet":
         rows, cells = _read_parquet(path, layout), lambda row, where: row
     else:
@@ -190,11 +192,17 @@ def _split_quoted(path: str, delimiter: str, encoding: str) -> Iterator[Row]:
         raise UserError(f"{path}, line {begins}: {error}; quoting=False if no quotes") from error
 
 
+def _is_blank_line(row: Sequence[str], width: int) -> bool:
+    # A line of blanks is an empty cell where rows have one, unless no cell was seen in it.
+    return not row or (len(row) == 1 < width and not row[0].strip())
+
+
 def _number_columns(
     layout: Layout, rows: Iterator[Row], header: bool, path: str, width: int, delimiter: str
 ) -> tuple[Layout, Callable[[list[str], str], list[str]], Iterator[Row]]:
     """Numbers named columns: (layout, check of a row's width, the rows without the header)."""
-    first, cells = next(rows)
+    # A file that holds no text at all was refused before.
+    first, cells = next(x for x in rows if not _is_blank_line(x[1], width or 2))
     # Errors name the columns as the header does, or say that they have only numbers.
     names = [name.strip() for name in cells] if header else None
     width = width or len(cells)  # 0: the first row's
@@ -224,6 +232,8 @@ def _number_columns(
             raise UserError(f"{where}: {len(row)} columns, and there should be {width}")
         return row
 
+    if delimiter:  # else rows are of a label and a text
+        rows = (x for x in rows if not _is_blank_line(x[1], width))
     layout = dataclasses.replace(
         layout,
         texts=tuple(map(index, layout.texts)),

@@ -1,5 +1,6 @@
 """Examples are texts, tuples of texts, rows of a table, or dicts; others are named."""
 
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -82,3 +83,10 @@ def test_rows_of_a_frame_are_examples():
         texts(frame, ["text"])
     with pytest.raises(UserError, match=r"a row of a frame: give it as row\.to_dict\(\)"):
         texts(frame.iloc[0], ["review"])
+
+
+@pytest.mark.parametrize("gap", [math.nan, None])
+def test_an_empty_cell_of_a_frame_is_named_with_what_to_do(gap):
+    rows = [{"body": "a"}, {"body": gap}]
+    with pytest.raises(UserError, match=r"example 1: 'body' is empty, .*; rows .* by \.dropna\(\)"):
+        list_examples(rows, TEXTS, ("body",))

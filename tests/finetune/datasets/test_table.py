@@ -185,7 +185,7 @@ OBJECT = '{"sentence": "A.", "label": "1"}\n'
     [
         ("a.tsv", HEAD + "A.\t1\nB.\n", {}, "a.tsv, line 3: 1 columns, and there should be 2"),
         ("a.tsv", HEAD + "A.\t1\t\n", {}, "line 2: 3 columns"),
-        ("a.tsv", HEAD + "A.\t1\n\nB.\t0\n", {}, "line 3: 1 columns"),
+        ("a.tsv", HEAD + "A.\t1\nB.\n", {}, "line 3: 1 columns"),
         ("a.tsv", HEAD + " \t1\n", {"empty": "error"}, "line 2: 'sentence' is empty"),
         ("a.tsv", HEAD + "A.\t\n", {"empty": "error"}, "line 2: the label is empty"),
         ("a.tsv", HEAD + "A.\t2\n", {"labels": ("0", "1")}, "line 2: the label '2' is not one of"),
@@ -221,3 +221,27 @@ def test_what_is_wrong_is_named_by_file_and_line(tmp_path, name, content, fields
         table(tmp_path, content, name, **fields)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", "\nsentence,label\n\nA.,0\n  \n\nB.,1\n"),
+        ("a.tsv", "sentence\tlabel\n\nA.\t0\n \nB.\t1\n"),
+        ("a.jsonl", '{"sentence": "A.", "label": 0}\n\n \n{"sentence": "B.", "label": 1}\n'),
+    ],
+)
+def test_blank_lines_between_rows_are_no_rows(tmp_path, name, content):
+    read = table(tmp_path, content, name)
+    assert pairs(read) == [("A.", "0"), ("B.", "1")]
+    assert not read.notes
+    line = {"a.csv": 7, "a.tsv": 5, "a.jsonl": 4}[name]
+    assert read.examples[1]["where"].endswith(f"line {line}")
+
+
+def test_a_blank_line_of_a_single_column_is_an_empty_cell_unless_quotes_are_read(tmp_path):
+    options = dict(needs_label=False)
+    *_, last = table(tmp_path, "sentence\nA.\n\nB.\n", "a.csv", **options).examples
+    assert last["where"].endswith("line 4")
+    assert len(table(tmp_path, "sentence\nA.\n\nB.\n", "a.csv", **options).examples) == 2
+    assert table(tmp_path, "sentence\nA.\n\nB.\n", **options).examples[1]["gap"]
