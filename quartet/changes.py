@@ -10,7 +10,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.recipe_check import check_key
+from pretrain.runtime.recipe_check import check_key, translate_key
 from quartet.arguments import KINDS, check_kind, describe
 from quartet.wording import explain_to_callers
 
@@ -29,6 +29,7 @@ def apply_changes(config: ConfigDict, changes: Mapping[str, Any]) -> ConfigDict:
             raise UserError(
                 f'changes are by dotted name, as "optim.lr", and one is by {describe(key)}'
             )
+        key = translate_key(config, key)
         check_key(config, key)
         _set_value(config, key, value)
     return config

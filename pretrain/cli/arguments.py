@@ -14,7 +14,7 @@ from pretrain.cli.values import check_value
 from pretrain.data.corpus import text_files
 from pretrain.distributed import lost_processes
 from pretrain.inference.layer_selection import SENTENCE_POOLS
-from pretrain.runtime import recipe_check, recipe_files
+from pretrain.runtime import recipe_check, recipe_files, usual_names
 from pretrain.runtime.errors import UsageError, UserError
 
 RECIPE = re.compile(r"--?config(=|$)")
@@ -61,6 +61,7 @@ def read(argv: list[str], has_words: bool = False) -> list[str]:
     _put_recipe_first(argv)
     _name_recipe_in_full(argv)
     try:
+        _translate_names(argv)
         rest = parse(argv)
         check_words(rest[1:], has_words)
         return rest
@@ -191,6 +192,25 @@ def _name_recipe_in_full(argv: list[str]) -> None:
     if named := _find_recipe(argv):
         command = Path(argv[0]).parent.name
         argv[1 : 2 if "=" in argv[1] else 3] = [f"--config={recipe_files.find(named, command)}"]
+
+
+def _translate_names(argv: list[str]) -> None:
+    """Replaces the names that other libraries have for keys of the recipe, and says so."""
+    matches = [(n, match) for n, word in enumerate(argv) if (match := VALUE.match(word))]
+    named = _find_recipe(argv)
+    # A recipe is run to see its keys: not where every key may be its own.
+    if not named or not any(usual_names.translate(x[1], _is_known) for _, x in matches):
+        return
+    config = recipe_files.load(named)
+    for n, match in matches:
+        key = recipe_check.translate_key(config, match[1])
+        if key != match[1]:
+            print(f"{match[1]}: here it is called {key}", file=sys.stderr, flush=True)
+            argv[n] = argv[n].replace(f"config.{match[1]}", f"config.{key}", 1)
+
+
+def _is_known(key: str) -> bool:
+    return key in usual_names.SYNONYMS
 
 
 def _find_recipe(argv: list[str]) -> str:

@@ -67,6 +67,11 @@ def find_keys(config: ConfigDict | None, name: str) -> list[str]:
     return (known or [key for key in there if name in (key, key.rpartition(".")[2])])[:3]
 
 
+def translate_key(config: ConfigDict, key: str) -> str:
+    """Returns our dotted name of a key that may be called as elsewhere, or the name itself."""
+    return usual_names.translate(key, dict(recipe_files.iter_leaves(config)).__contains__) or key
+
+
 def check_key(config: ConfigDict, key: str) -> None:
     """Raises a UsageError if a recipe lacks this dotted key, naming the nearest one."""
     section, parts = config, key.split(".")

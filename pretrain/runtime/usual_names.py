@@ -52,6 +52,35 @@ USUAL_NAMES = {  # as of transformers, PyTorch Lightning, levanter and MaxText
 }
 
 
+# Of those above, the names that mean the same number, so that they may stand for our key.
+SYNONYMS = {
+    "batches.B": "batch_size train_batch_size global_batch_size",
+    "optim.b1": "beta1 adam_beta1",
+    "optim.b2": "beta2 adam_beta2",
+    "optim.clip": "max_grad_norm grad_clip clip_norm",
+    "optim.eps": "adam_epsilon",
+    "optim.lr": "learning_rate peak_lr",
+    "optim.steps": "max_steps num_steps train_steps total_steps",
+    "optim.warmup": "warmup_steps num_warmup_steps",
+    "epochs": "num_train_epochs num_epochs max_epochs",
+    "train.parts": "grad_accum gradient_accumulation gradient_accumulation_steps "
+    "accumulate_grad_batches",
+    "train.average": "ema ema_decay",
+    "train.stop_after": "early_stopping early_stopping_patience",
+    "train.log_every": "logging_steps",
+    "train.eval_every": "eval_steps",
+    "train.save_every": "save_steps",
+    "train.keep": "save_total_limit max_to_keep",
+}
+
+
+def translate(name: str, has_key: Callable[[str], bool]) -> str:
+    """Returns the key of a recipe that this name means, whatever section it names; "": none."""
+    last = name.rpartition(".")[2]
+    keys = [key for key, others in SYNONYMS.items() if last in others.split() and has_key(key)]
+    return keys[0] if len(keys) == 1 and not has_key(name) else ""
+
+
 def find_keys(name: str, has_key: Callable[[str], bool]) -> list[str]:
     """Lists the keys that another library calls so, of those that a recipe has."""
     return [

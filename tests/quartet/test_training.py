@@ -39,8 +39,9 @@ print(json.dumps(dict(
 def test_a_recipe_is_loaded_by_name_with_changes():
     config = load_recipe("bert:base", {"optim.lr": 3e-5})
     assert (config.model.N, config.optim.lr) == (12, 3e-5)
-    with pytest.raises(UsageError, match=r"here it is called train\.parts"):
-        load_recipe("bert", {"train.grad_accum": 2})
+    assert load_recipe("bert", {"train.grad_accum": 2}).train.parts == 2
+    with pytest.raises(UsageError, match=r"here it is called model\.N"):
+        load_recipe("bert", {"model.depth": 2})
 
 
 def test_a_recipe_of_no_job_is_refused_before_work(tmp_path):

@@ -153,12 +153,21 @@ def test_values_may_stand_before_the_recipe(read, named):
     assert (flags.FLAGS.config.optim.steps, flags.FLAGS.config.seed) == (4, 3)
 
 
+def test_names_of_other_libraries_stand_for_keys_of_the_same_meaning(read, capsys):
+    words = "train.grad_accum=4", "ema=0.9", "train.early_stopping=3", "optim.learning_rate=1e-3"
+    assert read(BERT, *(f"--config.{word}" for word in words), "--config.train.keep=5") == []
+    config = flags.FLAGS.config
+    assert (config.train.parts, config.train.average, config.train.stop_after) == (4, 0.9, 3)
+    assert (config.optim.lr, config.train.keep) == (1e-3, 5)
+    assert "train.grad_accum: here it is called train.parts" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["optim.learning_rate=1"], ["here it is called optim.lr;", "optim has b1, b2, "]),
+        (["optim.lr_schedule=x"], ["here it is called optim.decay;", "optim has b1, b2, "]),
         (["train.patience=3"], ["here it is called train.stop_after;"]),
-        (["grad_accum=2"], ["here it is called train.parts;"]),
+        (["depth=2"], ["here it is called model.N;"]),
         (["lr=1"], ["did you mean optim.lr?"]),
         (["optim.stesp=1"], ["did you mean optim.steps?"]),
         (["optimizer.lr=1"], ["did you mean optim.lr?"]),

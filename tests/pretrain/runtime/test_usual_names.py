@@ -12,3 +12,19 @@ def test_every_usual_name_leads_to_a_key_of_some_recipe():
 def test_of_several_keys_those_of_the_recipe_are_found():
     assert usual_names.find_keys("Train_File", {"data.train"}.__contains__) == ["data.train"]
     assert usual_names.find_keys("nothing", {"data.train"}.__contains__) == []
+
+
+def test_a_name_is_translated_where_one_key_of_the_recipe_means_it():
+    keys = {"optim.lr", "train.parts"}
+    assert usual_names.translate("train.grad_accum", keys.__contains__) == "train.parts"
+    assert usual_names.translate("learning_rate", keys.__contains__) == "optim.lr"
+    # A recipe of this name's own, one that lacks the key, and a name of another meaning.
+    assert usual_names.translate("ema", keys.__contains__) == ""
+    own = keys | {"learning_rate"}
+    assert usual_names.translate("learning_rate", own.__contains__) == ""
+    assert usual_names.translate("warmup_ratio", (keys | {"optim.warmup"}).__contains__) == ""
+
+
+def test_synonyms_are_usual_names_of_their_keys():
+    for key, names in usual_names.SYNONYMS.items():
+        assert {*names.split()} <= {*usual_names.USUAL_NAMES[key].split()}
