@@ -134,10 +134,18 @@ check_program() {
     fi
   done
   [[ $is_run == yes ]] || return 0
+  check_keys
   [[ $workdir != *://* ]] || die "--workdir=$workdir is an address, and no folder: $hint"
   [[ -n $own && $workdir != /* ]] || return 0
   [[ -z $workdir ]] || die "--workdir=$workdir is on $own: $hint"
   die "without a --workdir the run is on $own: $hint"
+}
+
+# The recipe's keys, where the environment of the README is at hand to read it.
+check_keys() {
+  local python=$root/.venv/bin/python
+  [[ -x $python ]] || return 0
+  (cd "$root" && "$python" -m launch.check -- "${program[@]}") || exit 2
 }
 
 # quoted WORD...: the words as a shell reads them.

@@ -33,7 +33,8 @@ from typing import Any
 from launch.command_line import Parser
 
 Point = dict[str, Any]  # values by dotted name
-RECIPES = pathlib.Path(__file__).parents[1] / "configs"
+ROOT = pathlib.Path(__file__).parents[1]
+RECIPES = ROOT / "configs"
 WORDS = {bool: "true or false", int: "a whole number", float: "a number"}  # types of values
 BOOLS = ("true", "false", "t", "f", "1", "0")
 PARTS = re.compile(r",(?![^(\[]*[)\]])")  # commas that are in no brackets
@@ -104,6 +105,18 @@ def commands(
     return lines
 
 
+def check_program(config: str, program: Sequence[str]) -> None:
+    """Looks for the keys that a program's words change in the recipe that they name.
+
+    Raises:
+        ValueError: there is no such recipe, or a key is none of its.
+    """
+    path, _, preset = config.partition(":")
+    recipe = _load_recipe(path, needs_sweep=False)
+    presets = [preset] if preset else list(recipe.get_config.__defaults__ or ())[:1]
+    _check_program_keys(recipe.get_config(*presets), path, program)
+
+
 def flags(point: Point) -> list[str]:
     """Returns the flags that set a recipe's values to those of `point`."""
     return [f"--config.{name}={value}" for name, value in point.items()]
@@ -135,14 +148,19 @@ def _load_recipe(path: str, needs_sweep: bool = True) -> Any:
     if file is None:
         meant = _list_meant(path.removesuffix(".py"), [file.stem for file in RECIPES.glob("*.py")])
         raise ValueError(f"there is no recipe {path}{meant}")
-    spec = importlib.util.spec_from_file_location("swept", file)
-    assert spec
-    assert spec.loader
-    recipe = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(recipe)
+    recipe = _load_module(file)
     if needs_sweep and not hasattr(recipe, "get_sweep"):
         raise ValueError(f"{path} has no get_sweep(): name the values, as --set optim.lr=1e-4,3e-4")
     return recipe
+
+
+def _load_module(file: pathlib.Path) -> Any:
+    spec = importlib.util.spec_from_file_location("swept", file)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _check_keys(config: Any, points: list[Point], path: str, program: Sequence[str]) -> None:
@@ -153,13 +171,19 @@ def _check_keys(config: Any, points: list[Point], path: str, program: Sequence[s
         for point in points:
             if isinstance(text := point.get(name), str):
                 _check_value(name, text, type(section))
+    _check_program_keys(config, path, program)
+
+
+def _check_program_keys(config: Any, path: str, program: Sequence[str]) -> None:
     for word in program:  # each of the runs would refuse it
         if match := re.match(r"--(?:no)?config\.([^=]+)", word):
             _find_value(config, match[1], f"{path}: {word} names {match[1]}")
 
 
 def _find_value(config: Any, name: str, what: str) -> Any:
-    section = config
+    # The usual names of other libraries stand for keys, by a table that imports nothing.
+    names = _load_module(ROOT / "pretrain/runtime/usual_names.py")
+    section, name = config, names.translate(name, set(_iter_keys(config)).__contains__) or name
     for part in name.split("."):
         # A recipe is a ConfigDict, which this module does not import.
         if not hasattr(section, "keys"):

@@ -129,7 +129,7 @@ def test_values_that_are_none_are_refused(grid):
         ("seed=1e3", "--set seed=1e3: seed is a whole number"),
         ("objective.nsp=maybe", "--set objective.nsp=maybe: objective.nsp is true or false"),
         ("lr=1e-3", "names lr, which is not in the recipe; did you mean optim.lr?"),
-        ("optim.learning_rate=1", "decay, eps, join, lr, name, steps, warmup, weight_decay"),
+        ("optim.speed=1", "decay, eps, join, lr, name, steps, warmup, weight_decay"),
         ("optim.warmpu=1", "did you mean optim.warmup?"),
         ("train.lr=1", "names train.lr, which is not in the recipe; did you mean optim.lr?"),
     ],

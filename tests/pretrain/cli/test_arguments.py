@@ -39,7 +39,7 @@ MAINS = {
     "pretrain.plot": 1,
     "pretrain.score": 1,
 }
-LAUNCH = ("launch.attempt", "launch.local", "launch.sweep")
+LAUNCH = ("launch.attempt", "launch.check", "launch.local", "launch.sweep")
 FOLDERS = ("benchmarks", "finetune", "launch", "pretrain")
 CONFIG = cli.CONFIG.name  # that defines the flags
 
