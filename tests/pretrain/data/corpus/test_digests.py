@@ -250,7 +250,8 @@ def test_secrets_of_an_address_are_not_in_errors(tmp_path):
             load(f"text:{pattern}", tmp_path)
         assert "secret" not in str(error.value)
     path = fsspec.filesystem("memory")
-    path.pipe("/me:secret@shelf/a.txt", b"\xff")
+    for name in ("a", "b"):  # one to train on, one to hold out
+        path.pipe(f"/me:secret@shelf/{name}.txt", b"\xff")
     with pytest.raises(UserError, match="not UTF-8") as error:
         load("text:memory://me:secret@shelf/*.txt", tmp_path)
     path.rm("/me:secret@shelf", recursive=True)
