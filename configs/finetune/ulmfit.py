@@ -11,6 +11,9 @@ at once.
     error, published                      trec    ag_news   imdb
     both directions, WikiText-103's LM     3.6%     5.01%    4.6%
 
+One direction from a LM of 8 million words (docs/guides/ulmfit.md) errs in 7.1% of TREC's questions,
+and from random weights in 10.7%, with one rate for all layers; with the recipe's rates in 12.9%.
+
 For both directions a second model is trained with --config.text_format=ulmfit_backward on a LM that
 reads backwards; `finetune.predict --with=` averages the two.
 """

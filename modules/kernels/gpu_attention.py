@@ -210,13 +210,15 @@ def _backward(plan: Plan, residuals, do_BPHK):
         return dict(zip(("q", "bias", "k", "v"), grads, strict=True)), None
     names = ("q", "q_position", "answer", "k", "v", "r")
     grads = call(["BH_" if name == "answer" else "B_H_" for name in names])
-    found = dict(zip(names, grads, strict=True))
+    by_name = dict(zip(names, grads, strict=True))
     if numbers.tables_B is None:
-        return found, None
+        return by_name, None
     # Each row has made a gradient of its own of the table that it read.
-    is_read_BZ = jax.nn.one_hot(numbers.tables_B, len(arrays["r"]), dtype=found["r"].dtype)
-    total = jnp.einsum("BZ,BRHK->ZRHK", is_read_BZ, found["r"], preferred_element_type=jnp.float32)
-    return found | {"r": total.astype(arrays["r"].dtype)}, None
+    is_read_BZ = jax.nn.one_hot(numbers.tables_B, len(arrays["r"]), dtype=by_name["r"].dtype)
+    total = jnp.einsum(
+        "BZ,BRHK->ZRHK", is_read_BZ, by_name["r"], preferred_element_type=jnp.float32
+    )
+    return by_name | {"r": total.astype(arrays["r"].dtype)}, None
 
 
 _attend.defvjp(_forward, _backward)

@@ -19,13 +19,13 @@ def run_forward(warpgroup, scoring, plan, arrays, shared, results, scratch):
     place, ring = warpgroup.find_place(shared), scratch.ring
 
     def compute():
-        own = warpgroup.fetch(warpgroup.find_queries(arrays, shared, place), scratch, place)
-        columns = warpgroup.load_numbers(plan, plan.columns, own["columns"], by_row=True)
+        slots = warpgroup.fetch(warpgroup.find_queries(arrays, shared, place), scratch, place)
+        columns = warpgroup.load_numbers(plan, plan.columns, slots["columns"], by_row=True)
         lse_out = scratch.extra["lse"].at[place.group]
 
         def step(n, carry):
             o, top, total = carry
-            pair = _pair_with_keys(warpgroup, scoring, plan, own, columns, ring, n, place)
+            pair = _pair_with_keys(warpgroup, scoring, plan, slots, columns, ring, n, place)
             scores = scoring.score(warpgroup, plan, pair, scratch, place)
             new_top = jnp.maximum(top, scores.max(1))
             shrink = jnp.exp2(top - new_top)
@@ -48,10 +48,10 @@ def run_forward(warpgroup, scoring, plan, arrays, shared, results, scratch):
         # Divided behind the product, where there are few numbers.
         total = jnp.maximum(total, 1e-30)
         o *= warpgroup.spread(1 / (total * (1 - plan.rate)), o.shape, 0)
-        own["q"][...] = o.astype(own["q"].dtype)
+        slots["q"][...] = o.astype(slots["q"].dtype)
         lse_out[...] = top + jnp.log(total) * scoring.LOG2E
         places = warpgroup.find_rows(results, place)
-        warpgroup.store((own["q"], places["o"]), (lse_out, places["lse"]))
+        warpgroup.store((slots["q"], places["o"]), (lse_out, places["lse"]))
 
     block = warpgroup.list_key_blocks(plan, arrays, shared, place)
     warpgroup.run(place, ring, compute, block)
@@ -65,16 +65,16 @@ def run_queries_backward(warpgroup, scoring, plan, arrays, shared, results, scra
     place, ring = warpgroup.find_place(shared), scratch.ring
 
     def compute():
-        own = warpgroup.fetch(warpgroup.find_queries(arrays, shared, place), scratch, place)
-        columns = warpgroup.load_numbers(plan, plan.columns, own["columns"], by_row=True)
-        lse, delta = (warpgroup.load(plan, own[name], 0) for name in ("lse", "delta"))
+        slots = warpgroup.fetch(warpgroup.find_queries(arrays, shared, place), scratch, place)
+        columns = warpgroup.load_numbers(plan, plan.columns, slots["columns"], by_row=True)
+        lse, delta = (warpgroup.load(plan, slots[name], 0) for name in ("lse", "delta"))
 
         def step(n, grads):
-            pair = _pair_with_keys(warpgroup, scoring, plan, own, columns, ring, n, place)
+            pair = _pair_with_keys(warpgroup, scoring, plan, slots, columns, ring, n, place)
             k_smem, v_smem = pair.keys["k"], pair.keys["v"]
             scores = scoring.score(warpgroup, plan, pair, scratch, place)
             p = jnp.exp2(scores - warpgroup.spread(lse, scores.shape, 0))
-            dp = warpgroup.multiply(plan, own["do"], v_smem, is_transposed=True) * (
+            dp = warpgroup.multiply(plan, slots["do"], v_smem, is_transposed=True) * (
                 1 / (1 - plan.rate)
             )
             kept = scoring.decide(warpgroup, plan, pair, shared, place)
@@ -102,9 +102,9 @@ def run_queries_backward(warpgroup, scoring, plan, arrays, shared, results, scra
         places = warpgroup.find_rows({name: results[name] for name in start}, place)
         for name, x in grads.items():
             # The queries have been read: their gradients take their places on the way out.
-            slot = own[name[1:]]
+            slot = slots[name[1:]]
             slot[...] = x if len(x.shape) == 1 else (x * plan.K**-0.5).astype(slot.dtype)
-        warpgroup.store(*((own[name[1:]], places[name]) for name in start))
+        warpgroup.store(*((slots[name[1:]], places[name]) for name in start))
 
     block = warpgroup.list_key_blocks(plan, arrays, shared, place)
     warpgroup.run(place, ring, compute, block)
@@ -118,33 +118,33 @@ def run_keys_backward(warpgroup, scoring, plan, arrays, shared, results, scratch
     def compute():
         sources = warpgroup.find_rows(keys, place)
         sources |= warpgroup.find_key_numbers(shared, place, place.start, warpgroup.ROWS)
-        own = warpgroup.fetch(sources, scratch, place)
-        rows = warpgroup.load_numbers(plan, plan.rows, own.get("rows"), by_row=True)
+        slots = warpgroup.fetch(sources, scratch, place)
+        rows = warpgroup.load_numbers(plan, plan.rows, slots.get("rows"), by_row=True)
 
         def step(n, carry):
             dk, dv = carry
             queries = warpgroup.take(ring, n)
             columns = warpgroup.load_numbers(plan, plan.columns, queries["columns"], by_row=False)
-            parts = own | _choose_distances(queries, place.group)
+            parts = slots | _choose_distances(queries, place.group)
             if plan.terms == "bias":
                 parts["bias_by_query"] = queries["bias_by_query"].at[place.group]
             query = (place.first + n) * warpgroup.ROWS
             j = scoring.index_keys(warpgroup, plan, place.start, (warpgroup.ROWS,) * 2, 0)
             pair = scoring.Pair(queries, parts, columns, rows, query, j, axis=1)
             scores = scoring.score(warpgroup, plan, pair, scratch, place)
-            dp = warpgroup.multiply(plan, own["v"], queries["do"], is_transposed=True)
+            dp = warpgroup.multiply(plan, slots["v"], queries["do"], is_transposed=True)
             p_kept, da = _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp)
-            dv = warpgroup.multiply(plan, p_kept.astype(own["v"].dtype), queries["do"], total=dv)
-            dk = warpgroup.multiply(plan, da.astype(own["k"].dtype), queries["q"], total=dk)
+            dv = warpgroup.multiply(plan, p_kept.astype(slots["v"].dtype), queries["do"], total=dv)
+            dk = warpgroup.multiply(plan, da.astype(slots["k"].dtype), queries["q"], total=dk)
             warpgroup.give_back(ring, n)
             return dk, dv
 
         zeros = warpgroup.fill(plan, (warpgroup.ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
         dk, dv = lax.fori_loop(0, place.count, step, (zeros, zeros))
-        own["k"][...] = (dk * plan.K**-0.5).astype(own["k"].dtype)
-        own["v"][...] = (dv * (1 / (1 - plan.rate))).astype(own["v"].dtype)
+        slots["k"][...] = (dk * plan.K**-0.5).astype(slots["k"].dtype)
+        slots["v"][...] = (dv * (1 / (1 - plan.rate))).astype(slots["v"].dtype)
         places = warpgroup.find_rows(results, place)
-        warpgroup.store((own["k"], places["dk"]), (own["v"], places["dv"]))
+        warpgroup.store((slots["k"], places["dk"]), (slots["v"], places["dv"]))
 
     def block(n):
         start = (place.first + n) * warpgroup.ROWS
@@ -174,7 +174,7 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
 
     def compute():
         r_ref = arrays["r"].at[table, pl.ds(place.start, ROWS), place.head]
-        own = warpgroup.fetch({"r": r_ref}, scratch, place)
+        slots = warpgroup.fetch({"r": r_ref}, scratch, place)
 
         def step(n, dr):
             queries = warpgroup.take(ring, n)
@@ -206,8 +206,8 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
             rows = {name: choose(first[name], second[name]) for name in plan.rows}
             query = (place.first + n) * ROWS
             key = place.start - plan.height + query + j + jnp.where(is_first, 0, ROWS)
-            pair = scoring.Pair(queries, own, columns, rows, query, key, axis=1)
-            raw = warpgroup.multiply(plan, own["r"], queries["q_position"], is_transposed=True)
+            pair = scoring.Pair(queries, slots, columns, rows, query, key, axis=1)
+            raw = warpgroup.multiply(plan, slots["r"], queries["q_position"], is_transposed=True)
             raw = warpgroup.roll(plan, raw, scratch, place, axis=0)
             scores = (raw + multiply("k", "q")) * (scoring.LOG2E * plan.K**-0.5)
             scores += scoring.answer_segments(warpgroup, plan, pair, scores.shape)
@@ -217,15 +217,15 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
             dp = multiply("v", "do")
             _, da = _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp)
             draw = warpgroup.roll(plan, da, scratch, place, axis=0, is_back=True)
-            r_dtype = own["r"].dtype
+            r_dtype = slots["r"].dtype
             dr = warpgroup.multiply(plan, draw.astype(r_dtype), queries["q_position"], total=dr)
             warpgroup.give_back(ring, n)
             return dr
 
         zeros = warpgroup.fill(plan, (ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
         dr = lax.fori_loop(0, place.count, step, zeros)
-        own["r"][...] = (dr * plan.K**-0.5).astype(own["r"].dtype)
-        warpgroup.store((own["r"], warpgroup.find_rows(results, place)["dr"]))
+        slots["r"][...] = (dr * plan.K**-0.5).astype(slots["r"].dtype)
+        warpgroup.store((slots["r"], warpgroup.find_rows(results, place)["dr"]))
 
     def block(n):
         start = (place.first + n) * ROWS
@@ -234,17 +234,17 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
         first = place.tile * warpgroup.TILE - plan.height + start
         starts = [first + m * ROWS for m in range(warpgroup.PARTS)]
         starts = [jnp.clip(x, 0, plan.J - ROWS) for x in starts]
-        found = [
+        at_starts = [
             warpgroup.find_rows(keys, place, x, ROWS)
             | warpgroup.find_key_numbers(shared, place, x, ROWS)
             for x in starts
         ]
-        return parts | {name: [x[name] for x in found] for name in found[0]}
+        return parts | {name: [x[name] for x in at_starts] for name in at_starts[0]}
 
     warpgroup.run(place, ring, compute, block)
 
 
-def _pair_with_keys(warpgroup, scoring, plan, own, columns, ring, n, place):
+def _pair_with_keys(warpgroup, scoring, plan, slots, columns, ring, n, place):
     """Waits for a block of keys, and pairs this warpgroup's queries with them."""
     keys = warpgroup.take(ring, n)
     rows = warpgroup.load_numbers(plan, plan.rows, keys.get("rows"), by_row=False)
@@ -253,7 +253,7 @@ def _pair_with_keys(warpgroup, scoring, plan, own, columns, ring, n, place):
         keys["bias"] = keys["bias"].at[place.group]
     first, shape = (place.first + n) * plan.width, (warpgroup.ROWS, plan.width)
     j = scoring.index_keys(warpgroup, plan, first, shape, 1)
-    return scoring.Pair(own, keys, columns, rows, place.start, j, axis=0)
+    return scoring.Pair(slots, keys, columns, rows, place.start, j, axis=0)
 
 
 def _choose_distances(parts: dict, first) -> dict:

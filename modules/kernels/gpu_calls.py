@@ -72,7 +72,7 @@ def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
         grads |= {f"d{name}": _like(arrays[name]) for name in ("q_position", "answer")}
     ring, more = _list_key_ring(kit, plan, arrays), 2 * has_distances
     call = Call(kit.blocks.run_queries_backward, grads, ring, queries, 3 + more, extra)
-    found = call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
+    results = call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
     grads = {f"d{name}": _like(arrays[name]) for name in ("k", "v")}
     keys = _list_keys(kit, plan, arrays, kit.warpgroup.ROWS)
     ring = queries | _list_distances(kit, plan, arrays)
@@ -82,9 +82,9 @@ def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
             arrays["bias"].dtype,
         )
     call = Call(kit.blocks.run_keys_backward, grads, ring, keys, 4 + has_distances, extra)
-    found += call.run(kit, plan, arrays, numbers.share(kit, numbers.key_blocks_BT2))
+    results += call.run(kit, plan, arrays, numbers.share(kit, numbers.key_blocks_BT2))
     if not has_distances:
-        return found
+        return results
     r, (B, J) = arrays["r"], arrays["k"].shape[:2]
     dr = jax.ShapeDtypeStruct((B, *r.shape[1:]), r.dtype)
     ring = queries | {name: ((kit.warpgroup.PARTS, *shape), x) for name, (shape, x) in keys.items()}
@@ -92,7 +92,7 @@ def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
     # Both blocks of keys are multiplied with all queries, and half of each is read.
     products = (2 * 2 + 2) * plan.P / J
     call = Call(kit.blocks.run_distances_backward, {"dr": dr}, ring, own, products, extra)
-    return found + call.run(kit, plan, arrays, numbers.share(kit, numbers.distance_blocks_BT2))
+    return results + call.run(kit, plan, arrays, numbers.share(kit, numbers.distance_blocks_BT2))
 
 
 class Call(NamedTuple):
@@ -172,17 +172,17 @@ def _interpreter():
 
 
 def _list_queries(kit: Kit, plan, arrays: Mapping) -> dict:
-    found = {
+    shapes = {
         name: _wide(x, kit.warpgroup.ROWS) if x.ndim == 4 else ((kit.warpgroup.ROWS,), x.dtype)
         for name, x in arrays.items()
         if name in kit.warpgroup.QUERIES
     }
-    return found | {"columns": ((len(plan.columns), kit.warpgroup.ROWS), jnp.int32)}
+    return shapes | {"columns": ((len(plan.columns), kit.warpgroup.ROWS), jnp.int32)}
 
 
 def _list_keys(kit: Kit, plan, arrays: Mapping, height: int) -> dict:
-    found = {name: _wide(arrays[name], height) for name in ("k", "v")}
-    return found | ({"rows": ((len(plan.rows), height), jnp.int32)} if plan.rows else {})
+    shapes = {name: _wide(arrays[name], height) for name in ("k", "v")}
+    return shapes | ({"rows": ((len(plan.rows), height), jnp.int32)} if plan.rows else {})
 
 
 def _list_distances(kit: Kit, plan, arrays: Mapping) -> dict:
@@ -192,10 +192,13 @@ def _list_distances(kit: Kit, plan, arrays: Mapping) -> dict:
 
 
 def _list_key_ring(kit: Kit, plan, arrays: Mapping) -> dict:
-    found = _list_keys(kit, plan, arrays, plan.width) | _list_distances(kit, plan, arrays)
+    shapes = _list_keys(kit, plan, arrays, plan.width) | _list_distances(kit, plan, arrays)
     if plan.terms == "bias":
-        found["bias"] = (kit.warpgroup.GROUPS, kit.warpgroup.ROWS, plan.width), arrays["bias"].dtype
-    return found
+        shapes["bias"] = (
+            (kit.warpgroup.GROUPS, kit.warpgroup.ROWS, plan.width),
+            arrays["bias"].dtype,
+        )
+    return shapes
 
 
 def _list_roll(kit: Kit, plan) -> dict:

@@ -278,9 +278,9 @@ QUERIES = "q", "q_position", "do", "answer", "lse", "delta"  # arrays with a row
 
 def find_queries(arrays: Mapping, shared: Shared, place: Place, start=None) -> dict:
     """Finds a block of queries, what goes with them, and their numbers, by name."""
-    found = find_rows({n: x for n, x in arrays.items() if n in QUERIES}, place, start)
     rows = pl.ds(place.start if start is None else start, ROWS)
-    return found | {"columns": shared.queries_BnP.at[place.row, :, rows]}
+    parts = find_rows({n: x for n, x in arrays.items() if n in QUERIES}, place, start)
+    return parts | {"columns": shared.queries_BnP.at[place.row, :, rows]}
 
 
 def find_rows(arrays: Mapping, place: Place, start=None, size: int = ROWS) -> dict:
@@ -289,13 +289,8 @@ def find_rows(arrays: Mapping, place: Place, start=None, size: int = ROWS) -> di
     Args:
         start: the first; None: that of this warpgroup.
     """
-    rows = pl.ds(place.start if start is None else start, size)
-    return {
-        name: x.at[place.row, rows, place.head]
-        if len(x.shape) == 4
-        else x.at[place.row, place.head, rows]
-        for name, x in arrays.items()
-    }
+    b, h, rows = place.row, place.head, pl.ds(place.start if start is None else start, size)
+    return {n: x.at[b, rows, h] if x.ndim == 4 else x.at[b, h, rows] for n, x in arrays.items()}
 
 
 def find_key_numbers(shared: Shared, place: Place, start, size: int) -> dict:
