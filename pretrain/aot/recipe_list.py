@@ -8,11 +8,12 @@ from pretrain.runtime import recipe_files
 from pretrain.runtime.errors import UsageError
 
 
-def list_rows(names: Sequence[str] = ()) -> Iterator[str]:
+def list_rows(names: Sequence[str] = (), first: str = "") -> Iterator[str]:
     """Yields a line for each recipe, and below it one for each of its presets.
 
     Args:
         names: of recipes, as "bert"; none: all.
+        first: the folder of configs/ whose recipes come first; "": none.
 
     Raises:
         UsageError: there is no recipe of such a name.
@@ -21,7 +22,7 @@ def list_rows(names: Sequence[str] = ()) -> Iterator[str]:
     if unknown := set(names) - {file.stem for file in files}:
         known = ", ".join(dict.fromkeys(file.stem for file in files))
         raise UsageError(f"there is no recipe {min(unknown)!r}; there are {known}")
-    for file in files:
+    for file in sorted(files, key=lambda file: file.parent.name != first):
         if not names or file.stem in names:
             yield from _describe_recipe(file)
 

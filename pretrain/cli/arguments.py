@@ -54,7 +54,7 @@ def read(argv: list[str], has_words: bool = False) -> list[str]:
         The program and the words that are no flags.
     """
     if any(map(LIST.fullmatch, argv[1:])):
-        _print_recipes()
+        _print_recipes(Path(argv[0]).parent.name)
         sys.exit()
     # As a flag of absl's, --explain would take the next word for its value.
     argv[1:] = ["--explain=" if word == "--explain" else word for word in argv[1:]]
@@ -172,10 +172,10 @@ def end_with_reader() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
-def _print_recipes() -> None:
+def _print_recipes(command: str) -> None:
     end_with_reader()
     # By name: it builds models, of which a command line knows nothing.
-    for row in importlib.import_module("pretrain.aot.recipe_list").list_rows():
+    for row in importlib.import_module("pretrain.aot.recipe_list").list_rows(first=command):
         print(row, flush=True)
 
 

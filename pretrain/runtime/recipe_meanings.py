@@ -1,5 +1,6 @@
 """Finds what a recipe's keys mean, in the docstrings of what the keys are arguments of."""
 
+import difflib
 import functools
 import importlib
 import inspect
@@ -91,7 +92,10 @@ def explain(config: ConfigDict, section: str = "") -> Iterator[str]:
         key: value for key, value in recipe_files.iter_leaves(config) if _is_within(key, section)
     }
     if not keys:
-        raise UsageError(f"--explain={section}: the recipe has {', '.join(config)}")
+        names = [*config, *(key for key, _ in recipe_files.iter_leaves(config))]
+        meant = difflib.get_close_matches(section, names, 1)
+        hint = f"did you mean {meant[0]}? " if meant else ""
+        raise UsageError(f"--explain={section}: {hint}the recipe has {', '.join(config)}")
     # An empty ConfigDict would be printed over two lines.
     shown = {key: {} if x == ConfigDict() else x for key, x in keys.items()}
     values = {key: f"{key}={x!r}" for key, x in shown.items()}

@@ -23,3 +23,9 @@ def test_a_recipe_on_another_runs_model_is_listed_without():
 def test_an_unknown_recipe_is_refused_with_those_there_are():
     with pytest.raises(UsageError, match="'brt'; there are awd_lstm, bert"):
         list(recipe_list.list_rows(["brt"]))
+
+
+def test_a_command_s_recipes_come_first():
+    rows = recipe_list.list_rows(first="finetune")
+    assert next(rows).startswith("configs/finetune/")
+    assert next(recipe_list.list_rows()).startswith("configs/awd_lstm.py")

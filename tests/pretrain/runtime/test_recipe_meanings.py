@@ -32,3 +32,9 @@ def test_a_section_is_explained_alone_or_refused_with_those_there_are():
     assert len(list(recipe_meanings.explain(config))) > 70
     with pytest.raises(UsageError, match="--explain=nope: the recipe has batches, corpus"):
         list(recipe_meanings.explain(config, "nope"))
+
+
+@pytest.mark.parametrize(("named", "meant"), [("optm", "optim"), ("optim.stesp", "optim.steps")])
+def test_a_section_that_is_not_there_is_named_with_the_nearest(named, meant):
+    with pytest.raises(UsageError, match=f"did you mean {meant}\\?"):
+        list(recipe_meanings.explain(config_of("configs.bert"), named))
