@@ -55,7 +55,7 @@ def run_forward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
         {"o": _like(q), "lse": lse},
         ring=_list_key_ring(kit, plan, arrays),
         own=_list_queries(kit, plan, arrays),
-        products=3 if plan.terms == "distances" else 2,
+        products=4 if plan.terms == "distances" else 2,
         extra={"lse": ((kit.warpgroup.ROWS,), jnp.float32)} | _list_roll(kit, plan),
     )
     return call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
@@ -70,8 +70,9 @@ def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
         grads["dbias"] = _like(arrays["bias"])
     if has_distances:
         grads |= {f"d{name}": _like(arrays[name]) for name in ("q_position", "answer")}
-    ring, more = _list_key_ring(kit, plan, arrays), 2 * has_distances
-    call = Call(kit.blocks.run_queries_backward, grads, ring, queries, 3 + more, extra)
+    ring = _list_key_ring(kit, plan, arrays)
+    products = 7 if has_distances else 3
+    call = Call(kit.blocks.run_queries_backward, grads, ring, queries, products, extra)
     results = call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
     grads = {f"d{name}": _like(arrays[name]) for name in ("k", "v")}
     keys = _list_keys(kit, plan, arrays, kit.warpgroup.ROWS)
@@ -81,17 +82,15 @@ def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
             (kit.warpgroup.GROUPS, kit.warpgroup.ROWS, kit.warpgroup.ROWS),
             arrays["bias"].dtype,
         )
-    call = Call(kit.blocks.run_keys_backward, grads, ring, keys, 4 + has_distances, extra)
+    call = Call(kit.blocks.run_keys_backward, grads, ring, keys, 6 if has_distances else 4, extra)
     results += call.run(kit, plan, arrays, numbers.share(kit, numbers.key_blocks_BT2))
     if not has_distances:
         return results
-    r, (B, J) = arrays["r"], arrays["k"].shape[:2]
-    dr = jax.ShapeDtypeStruct((B, *r.shape[1:]), r.dtype)
+    r = arrays["r"]
+    dr = jax.ShapeDtypeStruct((len(arrays["k"]), *r.shape[1:]), r.dtype)
     ring = queries | {name: ((kit.warpgroup.PARTS, *shape), x) for name, (shape, x) in keys.items()}
     own = {"r": _wide(r, kit.warpgroup.ROWS)}
-    # Both blocks of keys are multiplied with all queries, and half of each is read.
-    products = (2 * 2 + 2) * plan.P / J
-    call = Call(kit.blocks.run_distances_backward, {"dr": dr}, ring, own, products, extra)
+    call = Call(kit.blocks.run_distances_backward, {"dr": dr}, ring, own, 6, extra)
     return results + call.run(kit, plan, arrays, numbers.share(kit, numbers.distance_blocks_BT2))
 
 
@@ -103,14 +102,15 @@ class Call(NamedTuple):
         results: shapes of its results, the first like the array whose tiles are its grid.
         ring, own, extra: shapes and dtypes, by name, of what goes around, of what a warpgroup
             keeps, and of memory that nothing is brought to.
-        products: how many matrices of all scores it multiplies.
+        products: how many matrices of all scores it multiplies; where half of two blocks is read,
+            both count.
     """
 
     program: Callable
     results: Mapping[str, Any]
     ring: Mapping[str, tuple]
     own: Mapping[str, tuple]
-    products: float
+    products: int
     extra: Mapping[str, tuple] = {}
 
     @property
@@ -124,7 +124,7 @@ class Call(NamedTuple):
         B, length, H, K = next(iter(self.results.values())).shape
         # A call says nothing of its work in the compiled program but by its name, which
         # `pretrain.aot` reads; causal masks and documents leave out blocks, as cuDNN does.
-        flops = round(2 * self.products * B * H * K * plan.P * plan.J)
+        flops = 2 * self.products * B * H * K * plan.P * plan.J
         leaves, tree = jax.tree.flatten((shared, dict(arrays)))
 
         def body(*refs):

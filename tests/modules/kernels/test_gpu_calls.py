@@ -1,15 +1,18 @@
 """What a program keeps fits into a Hopper GPU's shared memory, and its work is told by its name."""
 
 import math
+import types
 
 import jax
 import jax.numpy as jnp
 import pytest
 
-from modules.kernels import gpu_attention, gpu_calls, gpu_warpgroup
-from modules.kernels.dropout_bits import is_kept
+from modules.kernels import gpu_attention, gpu_attention_blocks, gpu_calls, gpu_warpgroup
+from modules.kernels.distance_scores import RelativeTerms
+from modules.kernels.dropout_bits import DropoutKey, is_kept
 from modules.kernels.gpu_calls import Call, Numbers
 from modules.kernels.gpu_warpgroup import GROUPS, ROWS, STAGES, Plan
+from modules.masks import Mask, make_view
 
 MEMORY = 227 * 1024  # bytes that a block of threads may have
 B, H, P, J = 2, 2, 256, 512
@@ -61,3 +64,30 @@ def test_a_stage_waits_for_every_copy(monkeypatch):
     # The queries' seven, and keys, values and their numbers in three blocks.
     assert distances.copies == 16
     assert set(keys.ring) == {*gpu_warpgroup.QUERIES, "columns", "distances"}
+
+
+@pytest.mark.parametrize("terms", ["", "bias", "distances"])
+def test_products_are_as_many_as_a_step_multiplies(terms, monkeypatch):
+    counted, multiplied = [], []
+    run, multiply = Call.run, gpu_warpgroup.multiply
+
+    def count(call, *arguments):
+        multiplied.clear()
+        results = run(call, *arguments)
+        counted.append((call.products, len(multiplied)))
+        return results
+
+    once = types.SimpleNamespace(fori_loop=lambda first, end, step, start: step(0, start))
+    monkeypatch.setattr(gpu_attention_blocks, "lax", once)
+    monkeypatch.setattr(Call, "run", count)
+    record = lambda *x, **y: multiplied.append(1) or multiply(*x, **y)  # noqa: E731
+    monkeypatch.setattr(gpu_warpgroup, "multiply", record)
+    q, k = (jnp.zeros((1, n, 1, 64)) for n in (128, 256))
+    slots = jnp.zeros((1, 128), int) if terms == "bias" else None
+    view = make_view(Mask(), 128, 256, slots_BP=slots, segments_BJ=jnp.zeros((1, 256), int))
+    relative = RelativeTerms(*[q[0, 0]] * 4, jnp.zeros((384, 1, 64))) if terms else None
+    dropout = DropoutKey(0.1, jnp.zeros(2, jnp.uint32))
+    loss = lambda q: gpu_attention.attend(q, k, k, view, relative, dropout).sum()  # noqa: E731
+    jax.eval_shape(jax.grad(loss), q)
+    assert len(counted) == (4 if terms == "distances" else 3)
+    assert all(products == times for products, times in counted), counted
