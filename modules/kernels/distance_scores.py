@@ -45,11 +45,12 @@ class RelativeTerms(NamedTuple):
         # The scale is multiplied into the queries, which have K numbers where scores have J.
         scale = q_BPHK.shape[-1] ** -0.5
         q_position_BPHK = (q_BPHK + self.position_HK) * scale
-        r = choose_rows(self.r, self.backward_B)
         if view.slots_BP is None:
+            r = choose_rows(self.r, self.backward_B)
             a_BHPJ = score_distances(q_position_BPHK, r, self.block)
         else:
-            a_BHPJ = score_distances_at(q_position_BPHK, r, view.slots_BP, view.L)
+            q, r = _widen_queries(q_position_BPHK, self.r, self.backward_B)
+            a_BHPJ = score_distances_at(q, r, view.slots_BP, view.L)
         e_BHP = self.answer_segments(q_BPHK)
         return a_BHPJ + jnp.where(view.is_other_segment, e_BHP[..., None], 0)
 
@@ -96,7 +97,7 @@ def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
     fill = -P % choose_form(MULTIPLES)
     q_BPHK = jnp.pad(q_BPHK, ((0, 0), (0, fill), (0, 0), (0, 0)))
     starts_BP = jnp.pad(L - 1 - slots_BP, ((0, 0), (0, fill)))
-    raw_BHPR = _score_all(q_BPHK, r_RHK)
+    raw_BHPR = _score_all(q_BPHK, r_RHK) if r_RHK.ndim == 4 else _score_rows(q_BPHK, r_RHK)
     return cut_rows(raw_BHPR, starts_BP, raw_BHPR.shape[-1] - L)[:, :, :P]
 
 
@@ -104,9 +105,30 @@ def _score_all(q_BPHK, r):
     return jnp.einsum(f"BPHK,{'BRHK' if r.ndim == 4 else 'RHK'}->BHPR", q_BPHK, r)
 
 
+def _score_rows(q_BPHK, r_RHK):
+    """Computes `_score_all`, for each head by one product of all rows, as its gradients are."""
+    B, P, H, K = q_BPHK.shape
+    q_HNK = q_BPHK.transpose(2, 0, 1, 3).reshape(H, B * P, K)
+    raw_HNR = jnp.einsum("HNK,RHK->HNR", q_HNK, r_RHK)
+    return raw_HNR.reshape(H, B, P, -1).swapaxes(0, 1)
+
+
 def choose_rows(r, backward_B):
     """Takes each row's direction of [2, R, H, K]: [B, R, H, K]; what is of one is left so."""
     return r if backward_B is None else jnp.where(backward_B[:, None, None, None], r[1], r[0])
+
+
+def _widen_queries(q_BPHK, r, backward_B):
+    """Returns queries and distances, [R, H, K], whose products are those with each row's direction.
+
+    Both directions stand beside each other, and queries have zeros for the one that is not theirs:
+    products of twice the width take less time than a copy of the distances for each row.
+    """
+    if backward_B is None:
+        return q_BPHK, r
+    is_backward = backward_B[:, None, None, None]
+    directions = [jnp.where(is_backward == n, q_BPHK, 0) for n in range(2)]
+    return jnp.concatenate(directions, -1), jnp.concatenate([r[0], r[1]], -1)
 
 
 def share_rows(r, backward_B):

@@ -1,9 +1,12 @@
 """A query meets the distance to its key, whatever the shift is made of."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from modules.kernels import distance_scores, relative_shift
+from modules.kernels.distance_scores import RelativeTerms
+from modules.masks import Mask, make_view
 from tests.support.kernel_cases import Case, assert_is_reference, every_form
 
 B, H, K, M = 2, 3, 4, 5
@@ -61,3 +64,36 @@ CASE = Case(
 @every_form(CASE)
 def test_values_and_gradients_are_the_reference_s(form, devices, monkeypatch):
     assert_is_reference(CASE, form, devices, monkeypatch)
+
+
+VIEW = make_view(Mask(), 6, 10, slots_BP=SLOTS_BP, segments_BJ=np.arange(80).reshape(8, 10) % 3)
+NAMES = ("position_HK", "segment_HK", "other_HK")
+BACKWARD_B = np.arange(8) % 3 == 1
+
+
+def score_two(a, score):
+    content_HK = jnp.ones((2, 4))  # which no distance meets
+    terms = [a[name] for name in NAMES]
+    relative = RelativeTerms(content_HK, *terms, a["r_ZRHK"], BACKWARD_B)
+    return score(relative, a["q_BPHK"], VIEW)
+
+
+def score_each(relative, q_BPHK, view):
+    """Scores each row with the distances of its direction alone."""
+    rows = [relative._replace(r=relative.r[int(n)], backward_B=None) for n in BACKWARD_B]
+    scores = [x.score(q_BPHK, view)[n] for n, x in enumerate(rows)]
+    return jnp.stack(scores)
+
+
+TWO = CASE._replace(
+    fast=lambda a: score_two(a, RelativeTerms.score),
+    reference=lambda a: score_two(a, score_each),
+    arrays={"q_BPHK": CASE.arrays["q_BPHK"]}
+    | {name: np.random.default_rng(n).normal(size=(2, 4)) for n, name in enumerate(NAMES)}
+    | {"r_ZRHK": np.random.default_rng(9).normal(size=(2, 16, 2, 4))},
+)
+
+
+@every_form(TWO)
+def test_a_row_s_slots_meet_the_distances_of_its_direction(form, devices, monkeypatch):
+    assert_is_reference(TWO, form, devices, monkeypatch)
