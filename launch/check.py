@@ -1,6 +1,8 @@
 """Checks a job's recipe and the keys that its command changes, before a machine is rented for it.
 
-python -m launch.check -- python -m pretrain.main --config=configs/bert.py --config.optim.lr=1
+    python -m launch.check -- python -m pretrain.main --config=configs/bert.py --config.optim.lr=1
+
+The launch scripts ask it before they start.
 """
 
 import argparse

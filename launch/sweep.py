@@ -28,6 +28,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 from launch.command_line import Parser
@@ -86,11 +87,8 @@ def commands(
     """
     if not program:
         raise ValueError("name a program to run, after --")
-    path, _, preset = config.partition(":")
-    recipe = _load_recipe(path, needs_sweep=not grid)
+    path, recipe, presets = _load_recipe(config, needs_sweep=not grid)
     points = combine(grid) if grid else [dict(point) for point in recipe.get_sweep()]
-    # The preset of a recipe that is named without one is its argument's default, if it has any.
-    presets = [preset] if preset else list(recipe.get_config.__defaults__ or ())[:1]
     _check_keys(recipe.get_config(*presets), points, path, program)
     names = _name_runs("-".join([pathlib.Path(path).stem, *presets]), points)
     # The recipe has to be named before its values are.
@@ -111,9 +109,7 @@ def check_program(config: str, program: Sequence[str]) -> None:
     Raises:
         ValueError: there is no such recipe, or a key is none of its.
     """
-    path, _, preset = config.partition(":")
-    recipe = _load_recipe(path, needs_sweep=False)
-    presets = [preset] if preset else list(recipe.get_config.__defaults__ or ())[:1]
+    path, recipe, presets = _load_recipe(config, needs_sweep=False)
     _check_program_keys(recipe.get_config(*presets), path, program)
 
 
@@ -141,8 +137,10 @@ def combine(grid: Sequence[str]) -> list[Point]:
     return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
 
 
-def _load_recipe(path: str, needs_sweep: bool = True) -> Any:
+def _load_recipe(config: str, needs_sweep: bool) -> tuple[str, Any, list[str]]:
+    """Loads a recipe: its path as it was named, its module, and its preset if it has any."""
     # A path, or the name of one of ours, as "bert" and "finetune/table".
+    path, _, preset = config.partition(":")
     files = [pathlib.Path(path), RECIPES / f"{path}.py"]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
@@ -151,7 +149,9 @@ def _load_recipe(path: str, needs_sweep: bool = True) -> Any:
     recipe = _load_module(file)
     if needs_sweep and not hasattr(recipe, "get_sweep"):
         raise ValueError(f"{path} has no get_sweep(): name the values, as --set optim.lr=1e-4,3e-4")
-    return recipe
+    # The preset of a recipe that is named without one is its argument's default, if it has any.
+    presets = [preset] if preset else list(recipe.get_config.__defaults__ or ())[:1]
+    return path, recipe, presets
 
 
 def _load_module(file: pathlib.Path) -> Any:
@@ -161,6 +161,12 @@ def _load_module(file: pathlib.Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@cache
+def _load_usual_names() -> Any:
+    """Loads the names of other libraries that stand for keys, a table that imports nothing."""
+    return _load_module(ROOT / "pretrain/runtime/usual_names.py")
 
 
 def _check_keys(config: Any, points: list[Point], path: str, program: Sequence[str]) -> None:
@@ -181,9 +187,10 @@ def _check_program_keys(config: Any, path: str, program: Sequence[str]) -> None:
 
 
 def _find_value(config: Any, name: str, what: str) -> Any:
-    # The usual names of other libraries stand for keys, by a table that imports nothing.
-    names = _load_module(ROOT / "pretrain/runtime/usual_names.py")
-    section, name = config, names.translate(name, set(_iter_keys(config)).__contains__) or name
+    section, name = (
+        config,
+        _load_usual_names().translate(name, set(_iter_keys(config)).__contains__) or name,
+    )
     for part in name.split("."):
         # A recipe is a ConfigDict, which this module does not import.
         if not hasattr(section, "keys"):

@@ -199,7 +199,7 @@ def _translate_names(argv: list[str]) -> None:
     matches = [(n, match) for n, word in enumerate(argv) if (match := VALUE.match(word))]
     named = _find_recipe(argv)
     # A recipe is run to see its keys: not where every key may be its own.
-    if not named or not any(usual_names.translate(x[1], _is_known) for _, x in matches):
+    if not named or not any(usual_names.is_synonym(x[1]) for _, x in matches):
         return
     config = recipe_files.load(named)
     for n, match in matches:
@@ -207,10 +207,6 @@ def _translate_names(argv: list[str]) -> None:
         if key != match[1]:
             print(f"{match[1]}: here it is called {key}", file=sys.stderr, flush=True)
             argv[n] = argv[n].replace(f"config.{match[1]}", f"config.{key}", 1)
-
-
-def _is_known(key: str) -> bool:
-    return key in usual_names.SYNONYMS
 
 
 def _find_recipe(argv: list[str]) -> str:

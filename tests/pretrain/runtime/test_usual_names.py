@@ -25,6 +25,12 @@ def test_a_name_is_translated_where_one_key_of_the_recipe_means_it():
     assert usual_names.translate("warmup_ratio", (keys | {"optim.warmup"}).__contains__) == ""
 
 
-def test_synonyms_are_usual_names_of_their_keys():
+def test_a_synonym_is_one_in_any_section():
+    assert usual_names.is_synonym("train.grad_accum")
+    assert not usual_names.is_synonym("optim.lr")
+    assert not usual_names.is_synonym("warmup_ratio")
+
+
+def test_a_name_means_the_same_as_a_key_or_is_related_to_it_and_not_both():
     for key, names in usual_names.SYNONYMS.items():
-        assert {*names.split()} <= {*usual_names.USUAL_NAMES[key].split()}
+        assert not {*names.split()} & {*usual_names.RELATED.get(key, "").split()}
