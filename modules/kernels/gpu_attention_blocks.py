@@ -97,14 +97,17 @@ def run_queries_backward(warpgroup, scoring, plan, arrays, shared, results, scra
         start = {"dq": wide}
         if plan.terms == "distances":
             narrow = warpgroup.fill(plan, (warpgroup.ROWS,), 0.0, plgpu.Layout.WGMMA.reduce(1))
+            square = warpgroup.fill(plan, (warpgroup.ROWS,) * 2, 0.0, plgpu.Layout.WGMMA)
             start |= {"dq_position": wide, "danswer": narrow}
+            start |= {"draw": square.astype(slots["q"].dtype)}
         grads = lax.fori_loop(0, place.count, step, start)
-        places = warpgroup.find_rows({name: results[name] for name in start}, place)
+        grads.pop("draw", None)
+        places = warpgroup.find_rows({name: results[name] for name in grads}, place)
         for name, x in grads.items():
             # The queries have been read: their gradients take their places on the way out.
             slot = slots[name[1:]]
             slot[...] = x if len(x.shape) == 1 else (x * plan.K**-0.5).astype(slot.dtype)
-        warpgroup.store(*((slots[name[1:]], places[name]) for name in start))
+        warpgroup.store(*((slots[name[1:]], places[name]) for name in grads))
 
     block = warpgroup.list_key_blocks(plan, arrays, shared, place)
     warpgroup.run(place, ring, compute, block)
@@ -175,6 +178,7 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
     def compute():
         r_ref = arrays["r"].at[table, pl.ds(place.start, ROWS), place.head]
         slots = warpgroup.fetch({"r": r_ref}, scratch, place)
+        memory = scratch.extra["roll"].at[place.group]
 
         def step(n, dr):
             queries = warpgroup.take(ring, n)
@@ -208,15 +212,15 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
             key = place.start - plan.height + query + j + jnp.where(is_first, 0, ROWS)
             pair = scoring.Pair(queries, slots, columns, rows, query, key, axis=1)
             raw = warpgroup.multiply(plan, slots["r"], queries["q_position"], is_transposed=True)
-            raw = warpgroup.roll(plan, raw, scratch, place, axis=0)
+            raw = plan.exchange.roll(plan, raw, memory, axis=0)
             scores = (raw + multiply("k", "q")) * (scoring.LOG2E * plan.K**-0.5)
             scores += scoring.answer_segments(warpgroup, plan, pair, scores.shape)
             scores = scoring.hide(warpgroup, plan, pair, scores)
-            # Of the first and last distances a block of keys lies outside.
+            # The first and the last distances have a block outside the keys.
             scores = jnp.where(key >= 0, scores, scoring.HIDDEN)
             dp = multiply("v", "do")
             _, da = _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp)
-            draw = warpgroup.roll(plan, da, scratch, place, axis=0, is_back=True)
+            draw = plan.exchange.roll(plan, da, memory, axis=0, is_back=True)
             r_dtype = slots["r"].dtype
             dr = warpgroup.multiply(plan, draw.astype(r_dtype), queries["q_position"], total=dr)
             warpgroup.give_back(ring, n)
@@ -253,7 +257,7 @@ def _pair_with_keys(warpgroup, scoring, plan, slots, columns, ring, n, place):
         keys["bias"] = keys["bias"].at[place.group]
     first, shape = (place.first + n) * plan.width, (warpgroup.ROWS, plan.width)
     j = scoring.index_keys(warpgroup, plan, first, shape, 1)
-    return scoring.Pair(slots, keys, columns, rows, place.start, j, axis=0)
+    return scoring.Pair(slots, keys, columns, rows, place.start, j, axis=0, step=n)
 
 
 def _choose_distances(parts: dict, first) -> dict:

@@ -48,49 +48,64 @@ class Numbers(NamedTuple):
 
 def run_forward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
     """Computes [outputs, log2 of the sums of exponentials]."""
-    q = arrays["q"]
+    q, has_distances = arrays["q"], plan.terms == "distances"
     lse = jax.ShapeDtypeStruct((q.shape[0], q.shape[2], q.shape[1]), jnp.float32)
+    extra = {"lse": ((kit.warpgroup.ROWS,), jnp.float32)}
     call = Call(
         kit.blocks.run_forward,
         {"o": _like(q), "lse": lse},
         ring=_list_key_ring(kit, plan, arrays),
         own=_list_queries(kit, plan, arrays),
-        products=4 if plan.terms == "distances" else 2,
-        extra={"lse": ((kit.warpgroup.ROWS,), jnp.float32)} | _list_roll(kit, plan),
+        extra=extra | _list_memory(kit, plan, "slide", 2),
+        products=3 if has_distances else 2,
+        more=1 if has_distances else 0,
     )
     return call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
 
 
 def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
     """Computes the gradients of queries, with their terms', of keys, values and distances."""
-    queries, has_distances = _list_queries(kit, plan, arrays), plan.terms == "distances"
+    group, blocks, has_distances = kit.warpgroup, kit.blocks, plan.terms == "distances"
+    queries = _list_queries(kit, plan, arrays)
     grads = {"dq": _like(arrays["q"])}
-    extra = _list_roll(kit, plan)
     if plan.terms == "bias":
         grads["dbias"] = _like(arrays["bias"])
     if has_distances:
         grads |= {f"d{name}": _like(arrays[name]) for name in ("q_position", "answer")}
-    ring = _list_key_ring(kit, plan, arrays)
-    products = 7 if has_distances else 3
-    call = Call(kit.blocks.run_queries_backward, grads, ring, queries, products, extra)
+    call = Call(
+        blocks.run_queries_backward,
+        grads,
+        ring=_list_key_ring(kit, plan, arrays),
+        own=queries,
+        extra=_list_memory(kit, plan, "slide", 2),
+        products=5 if has_distances else 3,
+        more=2 if has_distances else 0,
+    )
     results = call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
-    grads = {f"d{name}": _like(arrays[name]) for name in ("k", "v")}
-    keys = _list_keys(kit, plan, arrays, kit.warpgroup.ROWS)
+    keys, roll = _list_keys(kit, plan, arrays, group.ROWS), _list_memory(kit, plan, "roll")
     ring = queries | _list_distances(kit, plan, arrays)
     if plan.terms == "bias":
-        ring["bias_by_query"] = (
-            (kit.warpgroup.GROUPS, kit.warpgroup.ROWS, kit.warpgroup.ROWS),
-            arrays["bias"].dtype,
-        )
-    call = Call(kit.blocks.run_keys_backward, grads, ring, keys, 6 if has_distances else 4, extra)
+        ring["bias_by_query"] = ((group.GROUPS, group.ROWS, group.ROWS), arrays["bias"].dtype)
+    call = Call(
+        blocks.run_keys_backward,
+        {f"d{name}": _like(arrays[name]) for name in ("k", "v")},
+        ring=ring,
+        own=keys,
+        extra=roll,
+        products=6 if has_distances else 4,
+    )
     results += call.run(kit, plan, arrays, numbers.share(kit, numbers.key_blocks_BT2))
     if not has_distances:
         return results
     r = arrays["r"]
-    dr = jax.ShapeDtypeStruct((len(arrays["k"]), *r.shape[1:]), r.dtype)
-    ring = queries | {name: ((kit.warpgroup.PARTS, *shape), x) for name, (shape, x) in keys.items()}
-    own = {"r": _wide(r, kit.warpgroup.ROWS)}
-    call = Call(kit.blocks.run_distances_backward, {"dr": dr}, ring, own, 6, extra)
+    call = Call(
+        blocks.run_distances_backward,
+        {"dr": jax.ShapeDtypeStruct((len(arrays["k"]), *r.shape[1:]), r.dtype)},
+        ring=queries | {name: ((group.PARTS, *shape), x) for name, (shape, x) in keys.items()},
+        own={"r": _wide(r, group.ROWS)},
+        extra=roll,
+        products=6,
+    )
     return results + call.run(kit, plan, arrays, numbers.share(kit, numbers.distance_blocks_BT2))
 
 
@@ -104,14 +119,16 @@ class Call(NamedTuple):
             keeps, and of memory that nothing is brought to.
         products: how many matrices of all scores it multiplies; where half of two blocks is read,
             both count.
+        more: how many matrices of a block it multiplies beside, for each block that walks.
     """
 
     program: Callable
     results: Mapping[str, Any]
     ring: Mapping[str, tuple]
     own: Mapping[str, tuple]
+    extra: Mapping[str, tuple]
     products: int
-    extra: Mapping[str, tuple] = {}
+    more: int = 0
 
     @property
     def copies(self) -> int:
@@ -124,7 +141,7 @@ class Call(NamedTuple):
         B, length, H, K = next(iter(self.results.values())).shape
         # A call says nothing of its work in the compiled program but by its name, which
         # `pretrain.aot` reads; causal masks and documents leave out blocks, as cuDNN does.
-        flops = 2 * self.products * B * H * K * plan.P * plan.J
+        flops = 2 * B * H * K * plan.P * (self.products * plan.J + self.more * group.ROWS)
         leaves, tree = jax.tree.flatten((shared, dict(arrays)))
 
         def body(*refs):
@@ -201,10 +218,11 @@ def _list_key_ring(kit: Kit, plan, arrays: Mapping) -> dict:
     return shapes
 
 
-def _list_roll(kit: Kit, plan) -> dict:
+def _list_memory(kit: Kit, plan, name: str, *blocks: int) -> dict:
+    """Lists memory for blocks of scores by distance, if there are any."""
     if plan.terms != "distances":
         return {}
-    return {"roll": ((kit.warpgroup.ROWS, kit.warpgroup.PITCH), jnp.float32)}
+    return {name: ((*blocks, kit.warpgroup.ROWS, kit.warpgroup.PITCH), jnp.float32)}
 
 
 def _like(x):
@@ -224,7 +242,7 @@ def _allocate(name: str, count: int, shape, dtype):
     """Returns shared memory for several blocks; one for the tensor cores in their order."""
     if name == "bias_by_query":  # which no tensor core reads
         return plgpu.SMEM((count, *shape), dtype)
-    if jnp.dtype(dtype).itemsize == 4 and dtype in (jnp.int32, jnp.float32):
+    if jnp.dtype(dtype).itemsize == 4:
         return plgpu.SMEM((count, *shape), dtype)
     order = plgpu.TilingTransform((8, 64)), plgpu.SwizzleTransform(128)
     return plgpu.SMEM((count, *shape), dtype, transforms=order)

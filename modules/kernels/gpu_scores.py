@@ -3,14 +3,17 @@
 A block has the queries on one axis and the keys on the other; scores are in bits.  Where they have
 distances, query i and key j of two blocks of 64 are 63 - i + j places from the furthest that occurs
 among them: all meet two blocks of distances, of which each row has 64 numbers, one further on than
-the row below.
+the row below.  Queries that walk over keys meet a new block of distances with each block of keys.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
+from jax.experimental import pallas as pl
 
 LOG2E = math.log2(math.e)
 HIDDEN = -1e30  # a score that nobody sees
@@ -25,6 +28,7 @@ class Pair(NamedTuple):
         query: the first query.
         key: of each score, its key; int32.
         axis: of the queries; of the keys it is the other.
+        step: blocks of keys that these queries have met before; of no use where queries go by.
     """
 
     queries: Mapping[str, Any]
@@ -34,6 +38,7 @@ class Pair(NamedTuple):
     query: Any
     key: Any
     axis: int
+    step: Any = 0
 
 
 def index_keys(warpgroup, plan, first, shape, axis: int):
@@ -45,21 +50,34 @@ def score(warpgroup, plan, pair: Pair, scratch, place):
     """Computes the scores of a pair, HIDDEN where a query does not see the key."""
     raw = None
     if plan.terms == "distances":
-        low, high = (
-            _multiply(warpgroup, plan, pair, "q_position", x) for x in pair.keys["distances"]
-        )
-        raw = jnp.where(_is_low(warpgroup, plan), low, high)
-        raw = warpgroup.roll(plan, raw, scratch, place, axis=1 - pair.axis)
+        raw = _score_distances(warpgroup, plan, pair, scratch, place)
     scores = _multiply(warpgroup, plan, pair, "q", pair.keys["k"], raw) * (LOG2E * plan.K**-0.5)
     if plan.terms == "bias":
         if pair.axis == 0:
             bias = warpgroup.load_block(plan, pair.keys["bias"])
         else:
-            bias = warpgroup.load_transposed(plan, pair.keys["bias_by_query"])
+            bias = plan.exchange.load_transposed(plan, pair.keys["bias_by_query"])
         scores += bias * LOG2E
     if plan.terms == "distances":
         scores += answer_segments(warpgroup, plan, pair, scores.shape)
     return hide(warpgroup, plan, pair, scores)
+
+
+def _score_distances(warpgroup, plan, pair: Pair, scratch, place):
+    multiply = functools.partial(_multiply, warpgroup, plan, pair, "q_position")
+    low, high = pair.keys["distances"]
+    if pair.axis == 1:
+        raw = jnp.where(_is_low(warpgroup, plan), multiply(low), multiply(high))
+        return plan.exchange.roll(plan, raw, scratch.extra["roll"].at[place.group], axis=0)
+    # The second block of distances is the first of the next step, with the same queries.
+    memory = scratch.extra["slide"].at[place.group]
+
+    @pl.when(pair.step == 0)
+    def _():
+        plan.exchange.put(plan, multiply(low), memory.at[0])
+
+    plan.exchange.put(plan, multiply(high), memory.at[lax.rem(pair.step + 1, 2)])
+    return plan.exchange.cut(plan, memory, pair.step)
 
 
 def answer_segments(warpgroup, plan, pair: Pair, shape):
@@ -70,15 +88,28 @@ def answer_segments(warpgroup, plan, pair: Pair, shape):
 
 
 def add_term_grads(warpgroup, plan, pair: Pair, scratch, place, da, grads: dict) -> dict:
-    """Adds to the gradients of queries before distances, and of answers to segments."""
+    """Adds to the gradients of queries before distances, and of answers to segments.
+
+    Args:
+        grads: with "draw" of the last step, whose second block of distances is the first of this
+            one: they are multiplied together.
+    """
     low, high = pair.keys["distances"]
-    draw = warpgroup.roll(plan, da, scratch, place, axis=1 - pair.axis, is_back=True)
-    is_low, total = _is_low(warpgroup, plan), grads["dq_position"]
-    for block, x in ((low, jnp.where(is_low, draw, 0.0)), (high, jnp.where(is_low, 0.0, draw))):
-        total = warpgroup.multiply(plan, x.astype(block.dtype), block, total=total)
+    # The first of the two has been read.
+    memory = scratch.extra["slide"].at[place.group, lax.rem(pair.step, 2)]
+    draw = plan.exchange.roll(plan, da, memory, axis=1, is_back=True).astype(low.dtype)
+    is_low = _is_low(warpgroup, plan)
+    whole = jnp.where(is_low, draw, grads["draw"])
+    total = warpgroup.multiply(plan, whole, low, total=grads["dq_position"])
+
+    def add_rest():
+        rest = jnp.where(is_low, jnp.zeros((), draw.dtype), draw)
+        return warpgroup.multiply(plan, rest, high, total=total)
+
+    total = lax.cond(pair.step == place.count - 1, add_rest, lambda: total)
     of_others = jnp.where(_is_other_segment(warpgroup, pair, da.shape), da, 0.0)
-    danswer = grads["danswer"] + of_others.sum(1 - pair.axis)
-    return {"dq_position": total, "danswer": danswer}
+    danswer = grads["danswer"] + of_others.sum(1)
+    return {"dq_position": total, "danswer": danswer, "draw": draw}
 
 
 def hide(warpgroup, plan, pair: Pair, scores):

@@ -186,22 +186,9 @@ def load_block(plan: Plan, ref):
     return x.astype(jnp.float32)
 
 
-def load_transposed(plan: Plan, ref):
-    """Loads a block of scores whose queries are its rows, as float32, keys as rows."""
-    x = ref[...].T if plan.is_interpreted else plan.exchange.load_transposed(ref)
-    return x.astype(jnp.float32)
-
-
 def load_numbers(plan: Plan, names, ref=None, *, by_row: bool) -> dict:
     axis = 0 if by_row else 1
     return {name: load(plan, ref.at[n], axis) for n, name in enumerate(names)}
-
-
-def roll(plan: Plan, x, scratch: Scratch, place, axis: int, is_back: bool = False):
-    """Moves scores by distance to scores by key, or back; these are on this axis."""
-    if plan.is_interpreted:
-        return plan.exchange.reference(x, axis, is_back)
-    return plan.exchange.roll(x, scratch.extra["roll"].at[place.group], axis, is_back)
 
 
 def spread(x, shape, axis: int):
@@ -320,7 +307,7 @@ def list_key_blocks(plan: Plan, arrays: Mapping, shared: Shared, place: Place) -
             blocks = (place.tile * GROUPS + group for group in range(GROUPS))
             parts["bias"] = [bias.at[place.row, place.head, m, :, columns] for m in blocks]
         if plan.terms == "distances":
-            # Of the tile's last query and the first key on: those of the second warpgroup first.
+            # From the tile's last query and the first key on: those of the second warpgroup first.
             first = plan.height - (place.tile + 1) * TILE + start
             parts["distances"] = find_distances(arrays, shared, place, first)
         return parts | find_key_numbers(shared, place, start, plan.width)

@@ -7,11 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from modules.kernels import attention, cudnn_attention, gpu_attention, mask_numbers
+from modules.activation_sharding import sharding_context
+from modules.kernels import attention, cudnn_attention, gpu_attention, gpu_calls, mask_numbers
 from modules.kernels.distance_scores import RelativeTerms
 from modules.kernels.dropout_bits import DropoutKey, is_kept
 from modules.kernels.gpu_warpgroup import ROWS, TILE, Plan
 from modules.masks import Mask, make_view
+from pretrain.distributed.sharding import Layout, make_mesh
 
 B, L = 2, 512
 RNG = np.random.default_rng(0)
@@ -86,6 +88,25 @@ def test_scores_of_distances_are_written_only_where_the_kernel_has_no_others(
     o = jax.eval_shape(lambda q: gpu_attention.attend(q, k, k, view, terms, None), q)
     assert o.shape == q.shape
     assert bool(made) == is_bias
+
+
+@pytest.mark.parametrize("tables", [(), (2,), (4,)])
+def test_rows_and_heads_are_divided_over_devices(tables, monkeypatch):
+    made = []
+    run = gpu_calls.Call.run
+    monkeypatch.setattr(gpu_calls.Call, "run", lambda *x: made.append(x[3]["k"].shape) or run(*x))
+    q, r = (jnp.zeros((*first, n, 2, 64)) for first, n in (((4,), 128), (tables, 256)))
+    view = make_view(Mask(), 128, segments_BJ=jnp.zeros((4, 128), int))
+    terms = RelativeTerms(*[q[0, 0]] * 4, r, np.arange(4) > 1 if tables == (2,) else None)
+
+    def loss(arrays):
+        q, r = arrays
+        return gpu_attention.attend(q, q, q, view, terms._replace(r=r), None).sum()
+
+    with sharding_context(Layout(make_mesh(data=2, fsdp=2, tensor=2))):
+        grads = jax.eval_shape(jax.grad(loss), (q, r))
+    assert [x.shape for x in grads] == [q.shape, r.shape]
+    assert set(made) == {(1, 128, 1, 64)}
 
 
 def test_cudnn_is_asked_before_our_kernel():

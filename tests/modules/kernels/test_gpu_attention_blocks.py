@@ -27,23 +27,24 @@ FILES = (gpu_attention, *gpu_attention.KIT, gpu_calls, gpu_exchange, mask_number
 RANKS_BL = np.arange(128)[None] * 37 % 128
 
 
-def make_case(view, K: int, tables: int = 2) -> Case:
+def make_case(view, K: int, tables: str = "directions") -> Case:
     """Returns a case of one head, of the view's rows; with distances where it tells segments.
 
     Args:
-        tables: of distances: two, of which each row reads one, or one.
+        tables: of distances: two "directions", of which each row reads one, or "one", or "rows".
     """
     B, _, P, J = view.visible.shape
     P = P if P > 1 else J  # a mask of lengths is the same for all queries
     shapes = {"q_BPHK": (B, P, 1, K), "k_BJHK": (B, J, 1, K), "v_BJHK": (B, J, 1, K)}
     if view.segments_BJ is not None:
         shapes |= {f"{name}_HK": (1, K) for name in ("content", "position", "segment", "other")}
-        shapes |= {"r_RHK": (2, J + view.L, 1, K)[2 - tables :]}
+        first = {"directions": (2,), "one": (), "rows": (B,)}[tables]
+        shapes["r_BRHK" if tables == "rows" else "r_RHK"] = (*first, J + view.L, 1, K)
 
     def run(f):
         def call(arrays):
             q, k, v, *terms = (arrays[name] for name in shapes)
-            backward_B = np.arange(B) % 2 == 1 if tables == 2 else None
+            backward_B = np.arange(B) % 2 == 1 if tables == "directions" else None
             relative = RelativeTerms(*terms, backward_B) if terms else None
             return f(q, k, v, view, relative, KEY)
 
@@ -70,7 +71,8 @@ FEW = np.array([[100, 3, 3, 0, 127], [5, 4, 90, 1, 0]])
 CASES = {
     "distances, in order": make_case(make_view(ORDER, 128, 256, sees_itself=True, **SEGMENTS), 64),
     "distances, of slots": make_case(make_view(ORDER, 128, 256, slots_BP=FEW, **SEGMENTS), 64),
-    "distances, half a tile": make_case(CAUSAL, 64, tables=1),
+    "distances, half a tile": make_case(CAUSAL, 64, tables="one"),
+    "distances, a table a row": make_case(CAUSAL, 64, tables="rows"),
     "distances, wide heads": make_case(make_view(ORDER, 128, 256, **SEGMENTS), 128),
     "lengths": make_case(LENGTHS, 64),
     "documents": make_case(DOCUMENTS, 64),

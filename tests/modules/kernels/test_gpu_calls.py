@@ -67,14 +67,14 @@ def test_a_stage_waits_for_every_copy(monkeypatch):
 
 
 @pytest.mark.parametrize("terms", ["", "bias", "distances"])
-def test_products_are_as_many_as_a_step_multiplies(terms, monkeypatch):
+def test_products_are_as_many_as_the_only_step_of_a_walk_multiplies(terms, monkeypatch):
     counted, multiplied = [], []
     run, multiply = Call.run, gpu_warpgroup.multiply
 
     def count(call, *arguments):
         multiplied.clear()
         results = run(call, *arguments)
-        counted.append((call.products, len(multiplied)))
+        counted.append((call.products + call.more, len(multiplied)))
         return results
 
     once = types.SimpleNamespace(fori_loop=lambda first, end, step, start: step(0, start))

@@ -24,3 +24,14 @@ def test_rows_are_rolled_by_their_place(axis):
 def test_the_way_back_undoes_it(axis):
     rolled = gpu_exchange.reference(X, axis)
     np.testing.assert_array_equal(gpu_exchange.reference(rolled, axis, is_back=True), X)
+
+
+def test_two_blocks_are_cut_where_a_row_of_distances_begins():
+    low, high = draw(64, 64, seed=1), draw(64, 64, seed=2)
+    found, both = gpu_exchange.reference_of_two(low, high), np.concatenate([low, high], 1)
+    for i in range(64):
+        np.testing.assert_array_equal(found[i], both[i, 63 - i : 127 - i])
+    # What is rolled back in steps fills the blocks again, but for their corners.
+    back = gpu_exchange.reference(found, 1, is_back=True)
+    i, n = np.mgrid[:64, :64]
+    np.testing.assert_array_equal(back, np.where(i + n >= 63, low, high))

@@ -106,4 +106,4 @@ def test_the_kernels_are_compiled_and_keep_to_registers(K, dtype, mask, tmp_path
     assert "sm_90a" in reports[0]
     # A few numbers of a thread's 240 do not fit, of heads of 128 and with distances.
     is_narrow = K == 64 and mask not in ("distances", "slots")
-    assert max(spilled) <= (200 if is_narrow else 400), spilled
+    assert max(spilled) <= (200 if is_narrow else 450), spilled
