@@ -92,7 +92,7 @@ def awd_lstm_small() -> ConfigDict:
     config = awd_lstm.get_config("ptb")
     config.corpus.tokens.types = 10_000
     config.model.update(D=200, U=400)
-    config.execution.pieces = 2
+    config.execution.pieces = 4
     config.optim = dict(
         name="adamw", lr=1e-3, steps=2000, b1=0.9, b2=0.999, eps=1e-6, weight_decay=0.0, clip=0.25
     )
