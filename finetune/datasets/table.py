@@ -92,26 +92,36 @@ def read(
         needs_label=needs_label,
         extra=tuple(extra),
     )
-    rows: Iterator[Row]
-    cells: Callable[[Any, str], Any]
-    if chosen == "jsonl":
-        rows = (x for x in files.lines(path, encoding) if x[1].strip())
-        cells = _parse_objects(layout)
-    elif chosen == "parquet":
-        rows, cells = _read_parquet(path, layout), lambda row, where: row
-    else:
-        is_quoted = chosen == "csv" if quoting is None else quoting
-        parted_by = SPELLED.get(delimiter, delimiter) or DELIMITERS.get(chosen, "")
-        if len(parted_by) > 1:
-            raise UserError(f"delimiter={delimiter!r} is to be one character, as ';'")
-        rows = split_rows(path, chosen, is_quoted, encoding, parted_by)
-        width = 2 if chosen == "lines" else 0  # 0: the first row's
-        layout, cells, rows = _number_columns(layout, rows, header, path, width, parted_by)
+    layout, cells, rows = _open_rows(path, chosen, layout, encoding, delimiter, quoting, header)
     if layout.label in {*layout.texts} - {""}:
         raise UserError(f"{path}: texts and label are the same column, {label!r}: name the other")
     unit = "row" if chosen == "parquet" else "line"
     with_places = ((f"{path}, {unit} {number}", row) for number, row in rows)
     return records.examples(with_places, layout, cells, strict)
+
+
+def _open_rows(
+    path: str,
+    kind: str,
+    layout: Layout,
+    encoding: str,
+    delimiter: str,
+    quoting: bool | None,
+    header: bool,
+) -> tuple[Layout, Callable[[Any, str], Any], Iterator[Row]]:
+    """Opens a file: its layout by number if it has cells, what parses a row, and the rows."""
+    if kind == "jsonl":
+        rows = (x for x in files.lines(path, encoding) if x[1].strip())
+        return layout, _parse_objects(layout), rows
+    if kind == "parquet":
+        return layout, lambda row, where: row, _read_parquet(path, layout)
+    is_quoted = kind == "csv" if quoting is None else quoting
+    parted_by = SPELLED.get(delimiter, delimiter) or DELIMITERS.get(kind, "")
+    if len(parted_by) > 1:
+        raise UserError(f"delimiter={delimiter!r} is to be one character, as ';'")
+    cells = split_rows(path, kind, is_quoted, encoding, parted_by)
+    width = 2 if kind == "lines" else 0  # 0: the first row's
+    return _number_columns(layout, cells, header, path, width, parted_by)
 
 
 def kind_of(path: str) -> str:

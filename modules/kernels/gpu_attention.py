@@ -153,8 +153,7 @@ def _find_pairs(columns: dict, rows: dict, plan: Plan, height: int, width: int):
     pairs &= high["below"] > key_low["rank"]
     group, key_group = "group", "key_group"
     pairs &= (high[group] >= key_low[key_group]) & (low[group] <= key_high[key_group])
-    own = "own"
-    return pairs | ((high[own] >= start) & (low[own] < start + width))
+    return pairs | ((high["own"] >= start) & (low["own"] < start + width))
 
 
 EDGES = (jnp.min, jnp.max)

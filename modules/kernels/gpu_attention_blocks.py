@@ -31,8 +31,8 @@ def run_forward(warpgroup, scoring, plan, arrays, shared, results, scratch):
             shrink = jnp.exp2(top - new_top)
             e = jnp.exp2(scores - warpgroup.spread(new_top, scores.shape, 0))
             total = total * shrink + e.sum(1)
-            kept = scoring.decide(warpgroup, plan, pair, shared, place)
-            e = e if kept is None else jnp.where(kept, e, 0.0)
+            keep = scoring.decide(warpgroup, plan, pair, shared, place)
+            e = e if keep is None else jnp.where(keep, e, 0.0)
             o = o * warpgroup.spread(shrink, o.shape, 0)
             v_smem = pair.keys["v"]
             o = warpgroup.multiply(plan, e.astype(v_smem.dtype), v_smem, total=o)
@@ -77,8 +77,8 @@ def run_queries_backward(warpgroup, scoring, plan, arrays, shared, results, scra
             dp = warpgroup.multiply(plan, slots["do"], v_smem, is_transposed=True) * (
                 1 / (1 - plan.rate)
             )
-            kept = scoring.decide(warpgroup, plan, pair, shared, place)
-            dp = dp if kept is None else jnp.where(kept, dp, 0.0)
+            keep = scoring.decide(warpgroup, plan, pair, shared, place)
+            dp = dp if keep is None else jnp.where(keep, dp, 0.0)
             da = p * (dp - warpgroup.spread(delta, dp.shape, 0))
             da_low = da.astype(k_smem.dtype)
             grads = grads | {"dq": warpgroup.multiply(plan, da_low, k_smem, total=grads["dq"])}
@@ -220,14 +220,15 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
             scores = jnp.where(key >= 0, scores, scoring.HIDDEN)
             dp = multiply("v", "do")
             _, da = _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp)
-            draw = plan.exchange.roll(plan, da, memory, axis=0, is_back=True)
-            r_dtype = slots["r"].dtype
-            dr = warpgroup.multiply(plan, draw.astype(r_dtype), queries["q_position"], total=dr)
+            draw = plan.exchange.roll(plan, da, memory, axis=0, is_back=True).astype(
+                slots["r"].dtype
+            )
+            dr = warpgroup.multiply(plan, draw, queries["q_position"], total=dr)
             warpgroup.give_back(ring, n)
             return dr
 
-        zeros = warpgroup.fill(plan, (ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
-        dr = lax.fori_loop(0, place.count, step, zeros)
+        start = warpgroup.fill(plan, (ROWS, plan.K), 0.0, plgpu.Layout.WGMMA)
+        dr = lax.fori_loop(0, place.count, step, start)
         slots["r"][...] = (dr * plan.K**-0.5).astype(slots["r"].dtype)
         warpgroup.store((slots["r"], warpgroup.find_rows(results, place)["dr"]))
 
@@ -274,6 +275,6 @@ def _differentiate(warpgroup, scoring, plan, pair, shared, place, scores, dp):
         for name in ("lse", "delta")
     )
     p = jnp.exp2(scores - lse)
-    kept = scoring.decide(warpgroup, plan, pair, shared, place)
-    p_kept = p if kept is None else jnp.where(kept, p, 0.0)
+    keep = scoring.decide(warpgroup, plan, pair, shared, place)
+    p_kept = p if keep is None else jnp.where(keep, p, 0.0)
     return p_kept, p_kept * dp * (1 / (1 - plan.rate)) - p * delta

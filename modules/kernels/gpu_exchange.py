@@ -64,8 +64,8 @@ def reference_of_two(low, high):
     return jnp.take_along_axis(jnp.concatenate([low, high], 1), SIZE - 1 - i + n, 1)
 
 
-def put(plan, x, memory_ref) -> None:
-    """Leaves scores by distance for `cut`, when the warpgroup has read what stood there.
+def store_scores(plan, x, memory_ref) -> None:
+    """Leaves scores by distance for `load_by_key`, when the warpgroup has read what stood there.
 
     Args:
         memory_ref: one of the two blocks, float32 [SIZE, more than SIZE].
@@ -81,7 +81,7 @@ def put(plan, x, memory_ref) -> None:
     write(x, memory_ref)
 
 
-def cut(plan, memory_ref, first):
+def load_by_key(plan, memory_ref, first):
     """Computes `reference_of_two`: of scores by distance those by key.
 
     Args:

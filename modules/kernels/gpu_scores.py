@@ -74,10 +74,10 @@ def _score_distances(warpgroup, plan, pair: Pair, scratch, place):
 
     @pl.when(pair.step == 0)
     def _():
-        plan.exchange.put(plan, multiply(low), memory.at[0])
+        plan.exchange.store_scores(plan, multiply(low), memory.at[0])
 
-    plan.exchange.put(plan, multiply(high), memory.at[lax.rem(pair.step + 1, 2)])
-    return plan.exchange.cut(plan, memory, pair.step)
+    plan.exchange.store_scores(plan, multiply(high), memory.at[lax.rem(pair.step + 1, 2)])
+    return plan.exchange.load_by_key(plan, memory, pair.step)
 
 
 def answer_segments(warpgroup, plan, pair: Pair, shape):
