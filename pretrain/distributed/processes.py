@@ -19,6 +19,7 @@ from pretrain.runtime.errors import UserError
 
 LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]):")
 VARIABLES = ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID")
+ALONE = 30 * 24 * 3600  # seconds after which JAX ends a process that has given no sign of life
 _interrupted = threading.Event()  # of a process that is alone: it was asked to stop by Ctrl-C
 JOINED = "QUARTET_JOINED"  # names a file in which `launch.attempt` wants to read who has joined
 
@@ -77,7 +78,10 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
 
 def _join_alone() -> None:
     address = f"localhost:{_free_port()}"
-    jax.distributed.initialize(address, 1, 0, coordinator_bind_address=address)
+    # Nobody waits for a process that is alone: it may be stopped for days, as by Ctrl-Z.
+    jax.distributed.initialize(
+        address, 1, 0, coordinator_bind_address=address, heartbeat_timeout_seconds=ALONE
+    )
 
 
 def _end_unjoined(timeout: int) -> None:

@@ -5,7 +5,9 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -35,6 +37,35 @@ def test_a_run_of_one_process_stops_at_either_signal_and_speaks_of_no_other(sign
     assert done.stdout == "stopped\n", done.stderr
     assert ("SIGTERM" in done.stderr) == (signum == signal.SIGTERM)
     assert ("stopping after this step" in done.stderr) == (signum == signal.SIGINT)
+
+
+REST = """
+import sys, time
+from pretrain.distributed import processes
+
+processes.join()
+print("joined", flush=True)
+sys.stdin.readline()
+time.sleep(5)
+print("there")
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_alone_may_be_stopped_for_longer_than_jax_waits_for_a_sign():
+    with subprocess.Popen(
+        [sys.executable, "-c", REST],
+        cwd=pathlib.Path(__file__).parents[3],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "joined\n"
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(110)  # JAX's own limit is 100
+        process.send_signal(signal.SIGCONT)
+        assert process.communicate("\n")[0] == "there\n"
+    assert process.returncode == 0
 
 
 def test_the_first_interrupt_of_several_processes_is_a_sigterm_and_the_second_interrupts(
