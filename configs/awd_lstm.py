@@ -31,6 +31,10 @@ Perplexity of both, with seed 0 (the twin is the released code's model in PyTorc
     3,089         229.3    232.6
     test text     211.6    214.2
 
+Without weight drop it is worse, if by little at so small a size: after ten epochs of a tenth of the
+training text, its first (1,540 steps), validation perplexity is 398.2 and 398.6, of seeds 0 and 2,
+and with model.wdrop=0 it is 399.7 and 399.4.
+
 Training on from the average, as the released finetune.py does, is --config.init= with this run.
 The model that reads from right to left, of which ULMFiT has one, is --config.batches.backward=True
 --config.text_format=ulmfit_backward.
