@@ -200,13 +200,7 @@ def run_distances_backward(warpgroup, scoring, plan, arrays, shared, results, sc
                 )
                 return choose(*products)
 
-            numbers = (
-                warpgroup.load_numbers(plan, plan.rows, x["rows"], by_row=True) for x in both
-            )
-            first, second = (
-                {name: warpgroup.spread(x, (ROWS, ROWS), 0) for name, x in y.items()}
-                for y in numbers
-            )
+            first, second = (_spread_numbers(warpgroup, plan, x["rows"]) for x in both)
             rows = {name: choose(first[name], second[name]) for name in plan.rows}
             query = (place.first + n) * ROWS
             key = place.start - plan.height + query + j + jnp.where(is_first, 0, ROWS)
@@ -259,6 +253,13 @@ def _pair_with_keys(warpgroup, scoring, plan, slots, columns, ring, n, place):
     first, shape = (place.first + n) * plan.width, (warpgroup.ROWS, plan.width)
     j = scoring.index_keys(warpgroup, plan, first, shape, 1)
     return scoring.Pair(slots, keys, columns, rows, place.start, j, axis=0, step=n)
+
+
+def _spread_numbers(warpgroup, plan, rows_ref) -> dict:
+    """Loads the numbers of a block of keys, for each score of them: by name."""
+    numbers = warpgroup.load_numbers(plan, plan.rows, rows_ref, by_row=True)
+    shape = (warpgroup.ROWS, warpgroup.ROWS)
+    return {name: warpgroup.spread(number, shape, 0) for name, number in numbers.items()}
 
 
 def _choose_distances(parts: dict, first) -> dict:
