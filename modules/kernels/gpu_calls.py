@@ -58,7 +58,7 @@ def run_forward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
         own=_list_queries(kit, plan, arrays),
         extra=extra | _list_memory(kit, plan, "slide", 2),
         products=3 if has_distances else 2,
-        more=1 if has_distances else 0,
+        at_ends=1 if has_distances else 0,
     )
     return call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
 
@@ -79,7 +79,7 @@ def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
         own=queries,
         extra=_list_memory(kit, plan, "slide", 2),
         products=5 if has_distances else 3,
-        more=2 if has_distances else 0,
+        at_ends=2 if has_distances else 0,
     )
     results = call.run(kit, plan, arrays, numbers.share(kit, numbers.query_blocks_BT2))
     keys, roll = _list_keys(kit, plan, arrays, group.ROWS), _list_memory(kit, plan, "roll")
@@ -105,6 +105,7 @@ def run_backward(kit: Kit, plan, numbers: Numbers, arrays: Mapping) -> list:
         own={"r": _wide(r, group.ROWS)},
         extra=roll,
         products=6,
+        at_ends=6 * 2,
     )
     return results + call.run(kit, plan, arrays, numbers.share(kit, numbers.distance_blocks_BT2))
 
@@ -119,7 +120,7 @@ class Call(NamedTuple):
             keeps, and of memory that nothing is brought to.
         products: how many matrices of all scores it multiplies; where half of two blocks is read,
             both count.
-        more: how many matrices of a block it multiplies beside, for each block that walks.
+        at_ends: how many matrices of a block it multiplies beside, for each block of queries.
     """
 
     program: Callable
@@ -128,7 +129,7 @@ class Call(NamedTuple):
     own: Mapping[str, tuple]
     extra: Mapping[str, tuple]
     products: int
-    more: int = 0
+    at_ends: int = 0
 
     @property
     def copies(self) -> int:
@@ -141,7 +142,8 @@ class Call(NamedTuple):
         B, length, H, K = next(iter(self.results.values())).shape
         # A call says nothing of its work in the compiled program but by its name, which
         # `pretrain.aot` reads; causal masks and documents leave out blocks, as cuDNN does.
-        flops = 2 * B * H * K * plan.P * (self.products * plan.J + self.more * group.ROWS)
+        width = self.products * plan.J + self.at_ends * group.ROWS
+        flops = 2 * B * H * K * plan.height * width
         leaves, tree = jax.tree.flatten((shared, dict(arrays)))
 
         def body(*refs):

@@ -74,7 +74,7 @@ def test_products_are_as_many_as_the_only_step_of_a_walk_multiplies(terms, monke
     def count(call, *arguments):
         multiplied.clear()
         results = run(call, *arguments)
-        counted.append((call.products + call.more, len(multiplied)))
+        counted.append((call, len(multiplied)))
         return results
 
     once = types.SimpleNamespace(fori_loop=lambda first, end, step, start: step(0, start))
@@ -90,4 +90,15 @@ def test_products_are_as_many_as_the_only_step_of_a_walk_multiplies(terms, monke
     loss = lambda q: gpu_attention.attend(q, k, k, view, relative, dropout).sum()  # noqa: E731
     jax.eval_shape(jax.grad(loss), q)
     assert len(counted) == (4 if terms == "distances" else 3)
-    assert all(products == times for products, times in counted), counted
+    walks = counted[:3]
+    assert all(x.products + x.at_ends == times for x, times in walks), counted
+    for call, times in counted[3:]:
+        assert (call.products, call.at_ends) == (times, 2 * times)
+
+
+def test_a_block_of_queries_has_two_blocks_of_distances_more_than_of_keys():
+    plan = Plan(P, J, 64, H, 0.1, is_kept, (), (), False, "distances")
+    spans_BT2 = gpu_attention._find_distance_blocks(plan, 1)
+    # Each step of a tile multiplies a block of distances in each of its warpgroups.
+    steps = GROUPS * (spans_BT2[..., 1] - spans_BT2[..., 0]).sum()
+    assert steps == P // ROWS * (J // ROWS + 2)
