@@ -62,7 +62,7 @@ class RelativeTerms(NamedTuple):
 
 def reference(q_BPHK, r, slots_BP, L: int):
     """Computes `score_distances_at` by a gather, with the gradient of autodiff."""
-    raw_BHPR = _score_all(q_BPHK, r)
+    raw_BHPR = jnp.einsum(f"BPHK,{'BRHK' if r.ndim == 4 else 'RHK'}->BHPR", q_BPHK, r)
     return relative_shift.reference(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
 
 
@@ -97,19 +97,18 @@ def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
     fill = -P % choose_form(MULTIPLES)
     q_BPHK = jnp.pad(q_BPHK, ((0, 0), (0, fill), (0, 0), (0, 0)))
     starts_BP = jnp.pad(L - 1 - slots_BP, ((0, 0), (0, fill)))
-    raw_BHPR = _score_all(q_BPHK, r_RHK) if r_RHK.ndim == 4 else _score_rows(q_BPHK, r_RHK)
+    raw_BHPR = _score_all(q_BPHK, r_RHK)
     return cut_rows(raw_BHPR, starts_BP, raw_BHPR.shape[-1] - L)[:, :, :P]
 
 
 def _score_all(q_BPHK, r):
-    return jnp.einsum(f"BPHK,{'BRHK' if r.ndim == 4 else 'RHK'}->BHPR", q_BPHK, r)
-
-
-def _score_rows(q_BPHK, r_RHK):
-    """Computes `_score_all`, for each head by one product of all rows, as its gradients are."""
+    """Scores queries with all distances, [R, H, K] or [B, R, H, K]: [B, H, P, R]."""
+    if r.ndim == 4:
+        return jnp.einsum("BPHK,BRHK->BHPR", q_BPHK, r)
+    # For each head one product of all rows, as its gradients are.
     B, P, H, K = q_BPHK.shape
     q_HNK = q_BPHK.transpose(2, 0, 1, 3).reshape(H, B * P, K)
-    raw_HNR = jnp.einsum("HNK,RHK->HNR", q_HNK, r_RHK)
+    raw_HNR = jnp.einsum("HNK,RHK->HNR", q_HNK, r)
     return raw_HNR.reshape(H, B, P, -1).swapaxes(0, 1)
 
 
