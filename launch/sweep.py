@@ -187,10 +187,8 @@ def _check_program_keys(config: Any, path: str, program: Sequence[str]) -> None:
 
 
 def _find_value(config: Any, name: str, what: str) -> Any:
-    section, name = (
-        config,
-        _load_usual_names().translate(name, set(_iter_keys(config)).__contains__) or name,
-    )
+    is_known = set(_iter_keys(config)).__contains__
+    section, name = config, _load_usual_names().translate(name, is_known) or name
     for part in name.split("."):
         # A recipe is a ConfigDict, which this module does not import.
         if not hasattr(section, "keys"):
