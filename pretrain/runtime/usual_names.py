@@ -24,7 +24,7 @@ SYNONYMS = {
     "train.keep": "save_total_limit max_to_keep",
 }
 
-# These hold another form of it, or mean nearly the same: whoever writes them is told our key.
+# These hold the value in another form, or mean nearly the same: whoever writes them is told ours.
 RELATED = {
     "init": "model_name_or_path init_from init_checkpoint checkpoint pretrained",
     "num_seeds": "seeds",

@@ -31,7 +31,7 @@ def test_two_blocks_are_cut_where_a_row_of_distances_begins():
     found, both = gpu_exchange.reference_of_two(low, high), np.concatenate([low, high], 1)
     for i in range(64):
         np.testing.assert_array_equal(found[i], both[i, 63 - i : 127 - i])
-    # What is rolled back in steps fills the blocks again, but for their corners.
+    # Rolled back, the numbers fill their blocks again, but for the corners that were left out.
     back = gpu_exchange.reference(found, 1, is_back=True)
     i, n = np.mgrid[:64, :64]
     np.testing.assert_array_equal(back, np.where(i + n >= 63, low, high))
