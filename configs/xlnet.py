@@ -118,7 +118,7 @@ def mini() -> ConfigDict:
         dtype="float32",
         init_scale=0.08,  # 0.02 suits 1024 wide; so narrow, its first attention sees nothing
     )
-    config.execution.update(remat="none", unroll=4, loss_chunks=3)
+    config.execution.update(remat="none", unroll=4, block=32, loss_chunks=3)
     config.objective.update(perm_size=64, reset=True)
     config.optim.update(lr=1e-3, steps=2000, warmup=100, bias_correction=True)
     config.train.update(log_every=50, eval_every=400, eval_batches=32, save_every=400)

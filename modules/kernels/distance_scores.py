@@ -12,7 +12,9 @@ import jax.numpy as jnp
 
 from modules.activation_sharding import choose_form
 from modules.kernels import relative_shift
+from modules.kernels.distance_products import choose_rows, multiply_distances
 from modules.kernels.relative_shift import cut_rows
+from modules.kernels.skew import skew_rows
 
 
 class RelativeTerms(NamedTuple):
@@ -46,11 +48,11 @@ class RelativeTerms(NamedTuple):
         scale = q_BPHK.shape[-1] ** -0.5
         q_position_BPHK = (q_BPHK + self.position_HK) * scale
         if view.slots_BP is None:
-            r = choose_rows(self.r, self.backward_B)
-            a_BHPJ = score_distances(q_position_BPHK, r, self.block)
+            a_BHPJ = score_distances(q_position_BPHK, self.r, self.backward_B, self.block)
         else:
-            q, r = _widen_queries(q_position_BPHK, self.r, self.backward_B)
-            a_BHPJ = score_distances_at(q, r, view.slots_BP, view.L)
+            a_BHPJ = score_distances_at(
+                q_position_BPHK, self.r, self.backward_B, view.slots_BP, view.L
+            )
         e_BHP = self.answer_segments(q_BPHK)
         return a_BHPJ + jnp.where(view.is_other_segment, e_BHP[..., None], 0)
 
@@ -60,36 +62,33 @@ class RelativeTerms(NamedTuple):
         return jnp.einsum("BPHK,HK->BHP", q_segment_BPHK, self.other_HK)
 
 
-def reference(q_BPHK, r, slots_BP, L: int):
+def reference(q_BPHK, r, backward_B, slots_BP, L: int):
     """Computes `score_distances_at` by a gather, with the gradient of autodiff."""
+    r = choose_rows(r, backward_B)
     raw_BHPR = jnp.einsum(f"BPHK,{'BRHK' if r.ndim == 4 else 'RHK'}->BHPR", q_BPHK, r)
     return relative_shift.reference(raw_BHPR, L - 1 - slots_BP, raw_BHPR.shape[-1] - L)
 
 
-def score_distances(q_BLHK, r_RHK, block: int = 128):
+def score_distances(q_BLHK, r, backward_B=None, block: int = 128):
     """Scores every query with its distance to each of the J = R - L keys: [B, H, L, J].
 
     Args:
         q_BLHK: queries, whose positions are those of the last L keys.
-        r_RHK: distances, projected; or r_BRHK where they differ by example.
+        r, backward_B: see `RelativeTerms`.
         block: rows taken together, if that divides L.
     """
     B, L, H, K = q_BLHK.shape
-    axis = r_RHK.ndim - 3
-    J, b = r_RHK.shape[axis] - L, block if L % block == 0 else L
+    axis = r.ndim - 3
+    J, b = r.shape[axis] - L, block if L % block == 0 else L
     # Row i needs the J distances from L - 1 - i on, so all rows together need scores with all R.
     # Taken in blocks, b rows need only J + b of them, those of the first block from L - b on.
-    windows = [jax.lax.slice_in_dim(r_RHK, s, s + J + b, axis=axis) for s in range(L - b, -1, -b)]
-    rows = "BcWHK" if axis else "cWHK"
-    q = q_BLHK.reshape(B, L // b, b, H, K)
-    raw = jnp.einsum(f"BcbHK,{rows}->BHcbW", q, jnp.stack(windows, axis))
-    # Read as rows that are one entry shorter, each row begins one entry further on: a reshape
-    # where a gather would cost a pass over memory.
-    flat = raw.reshape(B, H, L // b, b * (J + b))[..., b - 1 : b - 1 + b * (J + b - 1)]
-    return flat.reshape(B, H, L, J + b - 1)[..., :J]
+    windows = [jax.lax.slice_in_dim(r, s, s + J + b, axis=axis) for s in range(L - b, -1, -b)]
+    q_BcbHK = q_BLHK.reshape(B, L // b, b, H, K)
+    raw_BHcbW = multiply_distances(q_BcbHK, jnp.stack(windows, axis), backward_B)
+    return skew_rows(raw_BHcbW).reshape(B, H, L, J)
 
 
-def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
+def score_distances_at(q_BPHK, r, backward_B, slots_BP, L: int):
     """Computes the rows of `score_distances` at positions of a sequence of L: [B, H, P, J]."""
     # Few slots meet all R distances: blocks would need their rows in order.  A GPU's tensor cores
     # take rows by the eight; what fills them up here is not copied later.
@@ -97,24 +96,27 @@ def score_distances_at(q_BPHK, r_RHK, slots_BP, L: int):
     fill = -P % choose_form(MULTIPLES)
     q_BPHK = jnp.pad(q_BPHK, ((0, 0), (0, fill), (0, 0), (0, 0)))
     starts_BP = jnp.pad(L - 1 - slots_BP, ((0, 0), (0, fill)))
-    raw_BHPR = _score_all(q_BPHK, r_RHK)
+    raw_BHPR = choose_form(FORMS)(q_BPHK, r, backward_B)
     return cut_rows(raw_BHPR, starts_BP, raw_BHPR.shape[-1] - L)[:, :, :P]
 
 
-def _score_all(q_BPHK, r):
-    """Scores queries with all distances, [R, H, K] or [B, R, H, K]: [B, H, P, R]."""
-    if r.ndim == 4:
+def _score_each(q_BPHK, r, backward_B):
+    """Scores queries with all distances of their row's direction: [B, H, P, R]."""
+    axis = r.ndim - 3
+    raw_BH1PR = multiply_distances(q_BPHK[:, None], jnp.expand_dims(r, axis), backward_B)
+    return raw_BH1PR[:, :, 0]
+
+
+def _score_all(q_BPHK, r, backward_B):
+    """Computes `_score_each` without a copy of the distances for each row."""
+    if r.ndim == 4 and backward_B is None:
         return jnp.einsum("BPHK,BRHK->BHPR", q_BPHK, r)
+    q_BPHK, r_RHK = _widen_queries(q_BPHK, r, backward_B)
     # For each head one product of all rows, as its gradients are.
     B, P, H, K = q_BPHK.shape
     q_HNK = q_BPHK.transpose(2, 0, 1, 3).reshape(H, B * P, K)
-    raw_HNR = jnp.einsum("HNK,RHK->HNR", q_HNK, r)
+    raw_HNR = jnp.einsum("HNK,RHK->HNR", q_HNK, r_RHK)
     return raw_HNR.reshape(H, B, P, -1).swapaxes(0, 1)
-
-
-def choose_rows(r, backward_B):
-    """Takes each row's direction of [2, R, H, K]: [B, R, H, K]; what is of one is left so."""
-    return r if backward_B is None else jnp.where(backward_B[:, None, None, None], r[1], r[0])
 
 
 def _widen_queries(q_BPHK, r, backward_B):
@@ -130,20 +132,5 @@ def _widen_queries(q_BPHK, r, backward_B):
     return jnp.concatenate(directions, -1), jnp.concatenate([r[0], r[1]], -1)
 
 
-def share_rows(r, backward_B):
-    """Returns distances and directions as the streams of a layer share them."""
-    return choose_form(FORMS)(r, backward_B)
-
-
-def _choose_once(r, backward_B):
-    return choose_rows(r, backward_B), None
-
-
-def _leave_both(r, backward_B):
-    return r, backward_B
-
-
 MULTIPLES = {"gpu": 8, "default": 1}
-# Where products take a row's own distances, all streams share one choice.  The kernel for TPUs
-# reads those of the row's direction, and no row has a copy; that for GPUs, too.
-FORMS = {"tpu": _leave_both, "gpu": _leave_both, "default": _choose_once}
+FORMS = {"cpu": _score_each, "default": _score_all}

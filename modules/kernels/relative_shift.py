@@ -36,28 +36,29 @@ def _backward(J: int, residuals, dy_BHPJ):
 
 cut_rows.defvjp(_forward, _backward)
 
-# --- one gather: autodiff of it would scatter ---------------------------------------------------
+# --- a slice of each row: autodiff of it would scatter --------------------------------------------
 
 
-def _cut_by_index(x_BHPR, start_BP, J: int):
-    return _roll_rows(x_BHPR, start_BP)[..., :J]
+def _cut_by_slices(x_BHPR, start_BP, J: int):
+    cut = functools.partial(jax.lax.dynamic_slice_in_dim, slice_size=J, axis=-1)
+    by_slot = jax.vmap(cut, (1, 0), 1)
+    return jax.vmap(by_slot)(x_BHPR, start_BP)
+
+
+def _put_by_slices(dy_BHPJ, start_BP, R: int):
+    """Transposes `_cut_by_slices`."""
+    room = R - dy_BHPJ.shape[-1]
+    padded = jnp.pad(dy_BHPJ, ((0, 0),) * 3 + ((room, room),))
+    return _cut_by_slices(padded, room - start_BP, R)
+
+
+# --- one gather ---------------------------------------------------------------------------------
 
 
 def _put_by_index(dy_BHPJ, start_BP, R: int):
-    """Transposes `_cut_by_index`."""
-    return _roll_rows(_widen(dy_BHPJ, R), -start_BP)
-
-
-def _roll_rows(x_BHPR, by_BP):
-    """Rolls each row to the left by its own number of places."""
-    R = x_BHPR.shape[-1]
-    index_BPR = (by_BP[..., None] + jnp.arange(R)) % R
-    return jnp.take_along_axis(x_BHPR, index_BPR[:, None], axis=-1)
-
-
-def _cut_narrowly(x_BHPR, start_BP, J: int):
-    """Reads the J entries alone, where a roll reads and writes all R."""
-    return reference(x_BHPR, start_BP, J)
+    """Rolls each row to the right by its own number of places."""
+    index_BPR = (jnp.arange(R) - start_BP[..., None]) % R
+    return jnp.take_along_axis(_widen(dy_BHPJ, R), index_BPR[:, None], axis=-1)
 
 
 # --- a barrel shifter: a choice between two fixed slices for each bit of the start ----------------
@@ -99,12 +100,10 @@ def _widen(x, width: int):
     return jnp.pad(x, ((0, 0),) * 3 + ((0, max(width - x.shape[-1], 0)),))
 
 
-# On one CPU core, forwards and backwards, `reference` takes 1.3 times as long as the gather for [8,
-# 4, 21, 256] and 0.9 times for [8, 12, 85, 1408]; the barrel 2.8 and 3.3 times.  A TPU gathers
-# slowly: compiled for a v5p, products that make [32, 16, 85, 1408], and their gradients, move
-# 3.7 GB with the barrel, and 14.1 with rolls of whole rows by each bit.
+# A TPU gathers slowly: compiled for a v5p, products that make [32, 16, 85, 1408], and their
+# gradients, move 3.7 GB with the barrel, and 14.1 with rolls of whole rows by each bit.
 FORMS = {
     "tpu": (_cut_by_bits, _put_by_bits),
-    "cuda": (_cut_narrowly, _put_by_index),
-    "default": (_cut_by_index, _put_by_index),
+    "cuda": (reference, _put_by_index),
+    "default": (_cut_by_slices, _put_by_slices),
 }

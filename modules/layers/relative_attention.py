@@ -17,7 +17,7 @@ from flax import linen as nn
 from modules.activation_sharding import choose_form, constrain_sharding
 from modules.kernels.attention import attend
 from modules.kernels.dense import dense
-from modules.kernels.distance_scores import RelativeTerms, share_rows
+from modules.kernels.distance_scores import RelativeTerms
 from modules.layers.dropout import Dropout
 from modules.layers.feed_forward import FeedForward
 from modules.layers.norm import Norm
@@ -147,13 +147,13 @@ class Attention(nn.Module):
             self.biases = Biases(H, K, self.initializer, self.dtype)
         self.drop = Dropout(self.dropout)
 
-    def project_keys(self, kv_BJD, distances: Distances):
+    def project_keys(self, kv_BJD, distances: Distances, M: int = 0):
         # Each once for all streams.
-        k_BJHK, v_BJHK = (project(kv_BJD, w_DHK) for w_DHK in (self.wk_DHK, self.wv_DHK))
+        k_BJHK, v_BJHK = (project(kv_BJD, w_DHK, M) for w_DHK in (self.wk_DHK, self.wv_DHK))
         k_BJHK, v_BJHK = (constrain_sharding(x, "BJHK") for x in (k_BJHK, v_BJHK))
         r = jnp.einsum("...RD,DHK->...RHK", distances.table, self.wr_DHK)
-        # Both directions are projected once; a row then takes its own.
-        return k_BJHK, v_BJHK, *share_rows(r, distances.backward_B)
+        # Both directions are projected once; each row reads its own.
+        return k_BJHK, v_BJHK, r, distances.backward_B
 
     def __call__(self, x_BLD, keys, view: AttentionView, shared_biases, *, train: bool):
         """Attends to the keys: [B, L, D].
@@ -177,10 +177,11 @@ class Attention(nn.Module):
         return dense(o_BLF, self.wo_HKD.reshape(-1, self.D))
 
 
-def project(x_BLD, w_DHK):
-    """Projects states for every head: [B, L, H, K]."""
+def project(x_BLD, w_DHK, M: int = 0):
+    """Projects states, the first M of a memory, for every head: [B, L, H, K]."""
     # As two dimensions: `dense` computes the weight's gradient by one large product.
-    return dense(x_BLD, w_DHK.reshape(len(w_DHK), -1)).reshape(*x_BLD.shape[:2], *w_DHK.shape[1:])
+    w_DF = w_DHK.reshape(len(w_DHK), -1)
+    return dense(x_BLD, w_DF, M).reshape(*x_BLD.shape[:2], *w_DHK.shape[1:])
 
 
 class Block(nn.Module):
@@ -229,7 +230,8 @@ class Block(nn.Module):
         """
         # The memory stands before the sequence, as its text did.
         kv_BJD = h_BLD if memory_BMD is None else jnp.concatenate([memory_BMD, h_BLD], axis=1)
-        keys = self.attention.project_keys(kv_BJD, distances)
+        M = kv_BJD.shape[1] - h_BLD.shape[1]
+        keys = self.attention.project_keys(kv_BJD, distances, M)
 
         def read(x_BLD, view: AttentionView):
             a_BLD = self.attention(x_BLD, keys, view, shared_biases, train=train)

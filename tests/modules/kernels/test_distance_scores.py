@@ -34,7 +34,7 @@ def pair_by_pair(q_BLHK, r):
 @pytest.mark.parametrize(("L", "block"), [(6, 128), (6, 3), (6, 2), (6, 1), (7, 3), (1, 1)])
 def test_every_pair_meets_its_distance_in_blocks_of_any_size(L, block, by_example):
     q_BLHK, r = draw(L, by_example=by_example)
-    found = distance_scores.score_distances(q_BLHK, r, block)
+    found = distance_scores.score_distances(q_BLHK, r, None, block)
     np.testing.assert_allclose(found, pair_by_pair(q_BLHK, r), atol=1e-5)
 
 
@@ -45,14 +45,14 @@ def test_slots_are_rows_of_the_whole_in_any_order_and_repeated(by_example):
     q_BPHK = np.take_along_axis(q_BLHK, slots_BP[..., None, None], axis=1)
     rows = np.take_along_axis(pair_by_pair(q_BLHK, r), slots_BP[:, None, :, None], axis=2)
     np.testing.assert_allclose(
-        distance_scores.score_distances_at(q_BPHK, r, slots_BP, 6), rows, atol=1e-5
+        distance_scores.score_distances_at(q_BPHK, r, None, slots_BP, 6), rows, atol=1e-5
     )
 
 
 SLOTS_BP = np.random.default_rng(0).integers(0, 6, (8, 2))
 CASE = Case(
-    lambda a: distance_scores.score_distances_at(a["q_BPHK"], a["r_RHK"], SLOTS_BP, 6),
-    lambda a: distance_scores.reference(a["q_BPHK"], a["r_RHK"], SLOTS_BP, 6),
+    lambda a: distance_scores.score_distances_at(a["q_BPHK"], a["r_RHK"], None, SLOTS_BP, 6),
+    lambda a: distance_scores.reference(a["q_BPHK"], a["r_RHK"], None, SLOTS_BP, 6),
     {
         "q_BPHK": np.random.default_rng(1).normal(size=(8, 2, 2, 4)),
         "r_RHK": np.random.default_rng(2).normal(size=(16, 2, 4)),
