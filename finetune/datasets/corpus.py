@@ -6,37 +6,48 @@ ULMFiT's second stage trains a language model on the text of the task (Howard & 
 1801.06146, section 3.2).  With its label a document is one of `pretrain.data.batches.clicks`.
 """
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from finetune import datasets
 from finetune.several import parts
+from pretrain.data.corpus.file_patterns import find_files
 from pretrain.data.corpus.sources import Document, Source
 from pretrain.runtime.errors import UserError
 
 
 def find_source(*, format: str, path: str, with_label: bool = False, **fields: Any) -> Source:
-    """Finds the texts of the examples that `datasets.read` finds in a file or folder.
+    """Finds the texts of the examples that `datasets.read` finds.
 
     Args:
+        path: a file, a folder of a format that is one, or a pattern of files, as "*.train.gz".
         with_label: the label of an example is the last line of its document.
         fields: of the format.
 
     Raises:
         UserError: there is no such file, an example has no label, or as `datasets.read`.
     """
-    place = Path(path)
-    files = sorted(x for x in place.rglob("*") if x.is_file()) if place.is_dir() else [place]
-    if missing := [x for x in files if not x.exists()]:
-        raise UserError(f"there is no {missing[0]}")
+    places = [Path(path)] if Path(path).exists() else find_files(path)[0]
+    if not places:
+        raise UserError(f"there is no {path}")
+    inside = [sorted(place.rglob("*")) if place.is_dir() else [place] for place in places]
+    files = [x for x in itertools.chain(*inside) if x.is_file()]
 
     def read() -> Iterator[Document]:
-        for example in datasets.read(format, path, **fields).examples:
-            # A text is a line, whatever line ends it has: a blank one would end the document.
-            lines = [" ".join(text.split("\n")) + "\n" for text in parts.iter_texts([example])]
-            if with_label and example.get("label") is None:
-                raise UserError(f"{example['where']}: with_label=True, and there is no label")
-            yield [*lines, f"{example['label']}\n"] if with_label else lines
+        for place in places:
+            for example in datasets.read(format, str(place), **fields).examples:
+                yield _write_lines(example, with_label)
 
-    return Source(place.name.split(".")[0].lower(), files, read)
+    return Source(places[0].name.split(".")[0].lower(), files, read)
+
+
+def _write_lines(example: datasets.Example, with_label: bool) -> list[str]:
+    # A text is a line, whatever line ends it has: a blank one would end the document.
+    lines = [" ".join(text.split("\n")) + "\n" for text in parts.iter_texts([example])]
+    if not with_label:
+        return lines
+    if example.get("label") is None:
+        raise UserError(f"{example['where']}: with_label=True, and there is no label")
+    return [*lines, f"{example['label']}\n"]

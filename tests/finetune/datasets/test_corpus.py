@@ -43,6 +43,15 @@ def test_the_same_corpus_is_opened_again_and_another_reading_is_another(tmp_path
     assert load(tmp_path, encoding="latin-1").folder != load(tmp_path).folder
 
 
+def test_a_pattern_names_several_files_in_order(tmp_path):
+    (tmp_path / "TEST.train").write_text("HUM:ind Who is it ?\n")
+    corpus = load(tmp_path, path=str(tmp_path / "*.train"))
+    assert corpus.manifest["documents"] == len(TREC) + 1
+    first = corpus.tokens[corpus.documents[0] : corpus.documents[1] - 1]
+    pieces = corpus.tokenizer.pieces
+    assert " ".join(pieces[i] for i in first) == "Who is it ?"
+
+
 def test_what_is_not_there_is_named(tmp_path):
     fields = dict(cache=tmp_path, held_out=0.0)
     with pytest.raises(UserError, match=r"there is no .*nowhere"):
