@@ -5,18 +5,11 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from modules.activation_sharding import choose_form, num_shards
-
 
 def reference(q_BcNHK, r, backward_B=None):
-    """Multiplies each row with a copy of its own distances, with the gradient of autodiff."""
-    r = choose_rows(r, backward_B)
-    rows = "BcRHK" if r.ndim == 5 else "cRHK"
-    return jnp.einsum(f"BcNHK,{rows}->BHcNR", q_BcNHK, r)
-
-
-def multiply_distances(q_BcNHK, r, backward_B=None):
     """Multiplies queries with all distances of their block: [B, H, c, N, R].
+
+    A row meets a copy of its own distances, with the gradient of autodiff.
 
     Args:
         q_BcNHK: queries in c blocks.
@@ -24,7 +17,9 @@ def multiply_distances(q_BcNHK, r, backward_B=None):
             row.
         backward_B: which of the two directions a row reads; None: there is one, or a table a row.
     """
-    return choose_form(FORMS)(q_BcNHK, r, backward_B)
+    r = choose_rows(r, backward_B)
+    rows = "BcRHK" if r.ndim == 5 else "cRHK"
+    return jnp.einsum(f"BcNHK,{rows}->BHcNR", q_BcNHK, r)
 
 
 def choose_rows(r, backward_B):
@@ -37,7 +32,8 @@ def choose_rows(r, backward_B):
 # --- a product for each direction and head -------------------------------------------------------
 
 
-def _multiply_by_direction(q_BcNHK, r, backward_B):
+def multiply_by_direction(q_BcNHK, r, backward_B=None):
+    """Computes `reference` without such copies, but where rows differ in no regular way."""
     if backward_B is not None:
         return _multiply_either(q_BcNHK, r, backward_B)
     if r.ndim == 5:
@@ -56,8 +52,7 @@ def _multiply_either(q_BcNHK, r_ZcRHK, backward_B):
 
 
 def _choose(backward_B, in_turns, in_any_order, *inputs):
-    # Rows of several devices would be exchanged.
-    if len(backward_B) % 2 or num_shards("B") > 1:
+    if len(backward_B) % 2:
         return in_any_order(*inputs)
     alternates = (backward_B == (jnp.arange(len(backward_B)) % 2 == 1)).all()
     return jax.lax.cond(alternates, in_turns, in_any_order, *inputs)
@@ -109,4 +104,4 @@ _multiply_tables.defvjp(
     _backward_tables,
 )
 
-FORMS = {"cpu": _multiply_by_direction, "default": reference}
+FORMS = {"cpu": multiply_by_direction, "default": reference}

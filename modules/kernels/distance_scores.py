@@ -10,9 +10,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from modules.activation_sharding import choose_form
-from modules.kernels import relative_shift
-from modules.kernels.distance_products import choose_rows, multiply_distances
+from modules.activation_sharding import choose_form, num_shards
+from modules.kernels import distance_products, relative_shift
+from modules.kernels.distance_products import choose_rows
 from modules.kernels.relative_shift import cut_rows
 from modules.kernels.skew import skew_rows
 
@@ -84,7 +84,7 @@ def score_distances(q_BLHK, r, backward_B=None, block: int = 128):
     # Taken in blocks, b rows need only J + b of them, those of the first block from L - b on.
     windows = [jax.lax.slice_in_dim(r, s, s + J + b, axis=axis) for s in range(L - b, -1, -b)]
     q_BcbHK = q_BLHK.reshape(B, L // b, b, H, K)
-    raw_BHcbW = multiply_distances(q_BcbHK, jnp.stack(windows, axis), backward_B)
+    raw_BHcbW = _multiply(q_BcbHK, jnp.stack(windows, axis), backward_B)
     return skew_rows(raw_BHcbW).reshape(B, H, L, J)
 
 
@@ -100,10 +100,17 @@ def score_distances_at(q_BPHK, r, backward_B, slots_BP, L: int):
     return cut_rows(raw_BHPR, starts_BP, raw_BHPR.shape[-1] - L)[:, :, :P]
 
 
+def _multiply(q_BcNHK, r, backward_B):
+    # In turns, rows of several devices would be exchanged.
+    is_divided = num_shards("B") > 1
+    form = distance_products.reference if is_divided else choose_form(distance_products.FORMS)
+    return form(q_BcNHK, r, backward_B)
+
+
 def _score_each(q_BPHK, r, backward_B):
     """Scores queries with all distances of their row's direction: [B, H, P, R]."""
     axis = r.ndim - 3
-    raw_BH1PR = multiply_distances(q_BPHK[:, None], jnp.expand_dims(r, axis), backward_B)
+    raw_BH1PR = _multiply(q_BPHK[:, None], jnp.expand_dims(r, axis), backward_B)
     return raw_BH1PR[:, :, 0]
 
 

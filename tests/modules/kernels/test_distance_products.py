@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from modules.activation_sharding import choose_form
 from modules.kernels import distance_products
 from tests.support.kernel_cases import Case, assert_is_reference, every_form
 
@@ -19,7 +20,7 @@ DIRECTIONS = {
 
 def make_case(r_shape, backward_B=None) -> Case:
     return Case(
-        lambda a: distance_products.multiply_distances(a["q_BcNHK"], a["r"], backward_B),
+        lambda a: choose_form(distance_products.FORMS)(a["q_BcNHK"], a["r"], backward_B),
         lambda a: distance_products.reference(a["q_BcNHK"], a["r"], backward_B),
         {"q_BcNHK": RNG.normal(size=(B, c, N, H, K)), "r": RNG.normal(size=(*r_shape, R, H, K))},
         (distance_products,),
