@@ -124,7 +124,7 @@ def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
         db_BV = None
         if has_bias:
             # In float32: a column of thousands of bfloat16 numbers would lose its digits.
-            db_BV = jnp.einsum("BPV->BV", shares[0].astype(jnp.float32))
+            db_BV = choose_form(SUMS)(shares[0].astype(jnp.float32))
         dh_BPD = jnp.einsum("BPV,VD->BPD", dlogits_BPV, w_VD)
         return jax.tree.map(jnp.add, sums, (new_B, dw_BVD, db_BV)), dh_BPD
 
@@ -138,6 +138,21 @@ def _forward(w_VD, bias_V, h_cBPD, targets_cBP, weights_cBP):
     dw_VD = reduce_to_shards(dw_BVD, "VD")[:vocabulary]
     db_V = None if db_BV is None else reduce_to_shards(db_BV, "V")[:vocabulary]
     return tuple(x_B.sum() for x_B in sums_B), (dw_VD, db_V, dh_cBPD)
+
+
+def _sum_positions(x_BPV):
+    return jnp.einsum("BPV->BV", x_BPV)
+
+
+def _sum_by_product(x_BPV):
+    # Behind a barrier, or the compiler would make a sum of it.
+    ones_BP = jax.lax.optimization_barrier(jnp.ones_like(x_BPV[..., 0]))
+    return jnp.einsum("BPV,BP->BV", x_BPV, ones_BP)
+
+
+# A sum over rows holds up the products beside it on a CPU: with two threads a training step of
+# XLNet (4 layers, 256 wide, 168 positions, V=32,000) takes 1.07 times as long.
+SUMS = {"cpu": _sum_by_product, "default": _sum_positions}
 
 
 def _backward(residuals, grads):
