@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Decide = Callable[[float, tuple[int, ...], jax.Array], jax.Array]  # see `decide_by_hash`
+
+SPREAD = np.uint32(0x9E3779B1)  # xxHash's first prime
 
 
 class DropoutKey(NamedTuple):
@@ -48,8 +51,14 @@ def decide_by_hash(rate: float, shape: tuple[int, ...], words):
 
 def is_kept(rate: float, position, words):
     """Decides about the entries at these positions of an array, uint32: bool."""
-    # A rate of 1 would be 2^32, which a uint32 wraps to 0.
-    return _hash(position, words) >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
+    return _is_high(rate, _hash(position, words))
+
+
+def is_kept_at_sum(rate: float, a, b, words):
+    """Decides as `is_kept` does about position a + b; both are broadcast: bool."""
+    # Modulo 2^32, too, a product of a sum is the sum of products: these are of few numbers.
+    spread = (a * SPREAD + words[0]) + b * SPREAD
+    return _is_high(rate, _mix(spread, words[1]))
 
 
 def decide_by_halves(rate: float, shape: tuple[int, ...], words):
@@ -74,12 +83,20 @@ def _count_positions(shape: tuple[int, ...]):
 
 def _hash(position, words):
     """Hashes position and key to uniform uint32 by two multiply-xorshift rounds."""
-    # xxHash's first prime, then the multipliers and shifts of MurmurHash3's finalizer.  With the
-    # first word alone, the masks of two keys would be shifts of each other.
-    x = position * jnp.uint32(0x9E3779B1) + words[0]
-    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B) + words[1]
+    return _mix(position * SPREAD + words[0], words[1])
+
+
+def _mix(x, word):
+    # The multipliers and shifts of MurmurHash3's finalizer.  With one word alone, the masks of two
+    # keys would be shifts of each other.
+    x = (x ^ (x >> 16)) * jnp.uint32(0x85EBCA6B) + word
     x = (x ^ (x >> 13)) * jnp.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
+
+
+def _is_high(rate: float, bits):
+    # A rate of 1 would be 2^32, which a uint32 wraps to 0.
+    return bits >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
 
 
 # A GPU's thread takes four neighbours, and its compiler hashes for each two of them once: of an

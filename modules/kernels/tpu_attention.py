@@ -15,7 +15,7 @@ from jax.experimental.pallas import tpu as pltpu
 from modules.activation_sharding import find_device, map_shards, num_shards
 from modules.kernels import mask_numbers
 from modules.kernels import tpu_attention_blocks as blocks
-from modules.kernels.dropout_bits import is_kept
+from modules.kernels.dropout_bits import is_kept_at_sum
 from modules.kernels.tpu_attention_blocks import LANES, Plan
 from modules.masks import AttentionView
 
@@ -52,7 +52,7 @@ def attend(q_BPHK, k_BJHK, v_BJHK, view: AttentionView, relative, dropout):
     shift = "" if relative is None else ("order" if view.slots_BP is None else "slots")
     rate, words = (0.0, jnp.zeros(2, jnp.uint32)) if dropout is None else dropout
     is_interpreted = find_device().platform != "tpu"
-    plan = Plan(P, view.L, J, H, K, H * K, rate, is_kept, shift, is_interpreted)
+    plan = Plan(P, view.L, J, H, K, H * K, rate, is_kept_at_sum, shift, is_interpreted)
     tables_B = jnp.zeros(B, jnp.int32)
     if relative is not None and relative.backward_B is not None:
         tables_B = relative.backward_B.astype(jnp.int32)

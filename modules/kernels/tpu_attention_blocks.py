@@ -6,6 +6,7 @@ head's where the other operand is 0 in the lanes of the others: as dear as of a 
 """
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -33,7 +34,7 @@ class Plan(NamedTuple):
         H, K: heads of the whole model, and their width.
         F: H * K of this device.
         rate: of dropout.
-        is_kept: (rate, position, words) -> bool, see `dropout_bits`.
+        is_kept: (rate, a, b, words) -> bool, of position a + b, see `dropout_bits`.
         shift: of distances: "order", queries in order; "slots"; "": there are none.
         is_interpreted: computed step by step, on a machine that is no TPU.
     """
@@ -94,9 +95,9 @@ def run_forward(plan: Plan, rows_ref, tables_ref, seeds_ref, *refs):
     """Computes the output of a block."""
     *inputs, o_ref = refs
     x = _load(plan, rows_ref, seeds_ref, inputs)
-    visible, o = _find_visible(x), jnp.zeros(x.q.shape, jnp.float32)
+    hidden, o = _hide_keys(x), jnp.zeros(x.q.shape, jnp.float32)
     for g in range(plan.lanes // plan.K):
-        e, total = _exponentiate(_score(x, g)[0], visible)
+        e, total = _exponentiate(_score(x, g)[0] + hidden)
         e = _drop(x, e, g)
         # Divided behind the product, where there are few numbers.
         o_g = _multiply(e.astype(x.v.dtype), x.v) * (1 / (total * (1 - plan.rate)))
@@ -111,7 +112,8 @@ def run_backward(plan: Plan, rows_ref, tables_ref, seeds_ref, *refs):
     b, n = pl.program_id(1), pl.program_id(2)
     x = _load(plan, rows_ref, seeds_ref, refs[:num_inputs])
     do = _mask_lanes(plan, do_ref[0]).astype(jnp.float32) * (1 / (1 - plan.rate))
-    visible, dq = _find_visible(x), jnp.zeros(x.q.shape, jnp.float32)
+    hidden, dq = _hide_keys(x), jnp.zeros(x.q.shape, jnp.float32)
+    values, keys, distances = [], [], []  # pairs of factors of their gradients, one for each head
 
     @pl.when(n == 0)
     def _():
@@ -125,7 +127,7 @@ def run_backward(plan: Plan, rows_ref, tables_ref, seeds_ref, *refs):
 
     for g in range(plan.lanes // plan.K):
         scores, *scaled_queries = _score(x, g)
-        e, total = _exponentiate(scores, visible)
+        e, total = _exponentiate(scores + hidden)
         p = e * (1 / total)
         p_kept = _drop(x, p, g)
         do_g = _select_head(x, do, g).astype(x.v.dtype)
@@ -133,13 +135,19 @@ def run_backward(plan: Plan, rows_ref, tables_ref, seeds_ref, *refs):
         dp = p_kept * _multiply(do_g, x.v, "NT")
         da = dp - p * dp.sum(1, keepdims=True)
         da_low = da.astype(x.k.dtype)
-        dv_sum[...] += _multiply(p_kept.astype(x.v.dtype), do_g, "TN")
-        dk_sum[...] += _multiply(da_low, scaled_queries[0], "TN")
+        values.append((p_kept.astype(x.v.dtype), do_g))
+        keys.append((da_low, scaled_queries[0]))
         dq_g = _select_head(x, _multiply(da_low, x.k), g) * plan.K**-0.5
         if plan.shift:
-            dq_g += _add_relative_grads(x, g, da, dq_g, scaled_queries[1], tables_ref[b], *shared)
+            draw = _put_rows(x, da).astype(x.k.dtype)
+            distances.append((draw, scaled_queries[1]))
+            dq_g += _add_relative_grads(x, g, da, dq_g, draw, shared[0])
         dq += dq_g
     dq_ref[0] = dq.astype(dq_ref.dtype)
+    dv_sum[...] += _sum_products(values)
+    dk_sum[...] += _sum_products(keys)
+    if plan.shift:
+        shared[1][tables_ref[b], _find_window(plan), :] += _sum_products(distances)
 
     @pl.when(n == pl.num_programs(2) - 1)
     def _():
@@ -186,17 +194,25 @@ def _multiply(a, b, kind: str = "NN"):
     return jax.lax.dot_general(a, b, (contracted, ((), ())), preferred_element_type=jnp.float32)
 
 
+def _sum_products(pairs):
+    """Sums the products of pairs of matrices, of which the first is transposed."""
+    # As one product: its sums stay in the matrix unit, and are added to memory once.
+    a, b = (jnp.concatenate(matrices) for matrices in zip(*pairs, strict=True))
+    return _multiply(a, b, "TN")
+
+
 def _column(x: Block, number: int):
     return x.queries[:, number : number + 1]
 
 
-def _find_visible(x: Block):
-    """Returns who sees whom: bool [rows, J]."""
+def _hide_keys(x: Block):
+    """Returns 0 where a query sees a key, else a number that hides a score: [rows, J]."""
     j = jax.lax.broadcasted_iota(jnp.int32, (x.plan.rows, x.plan.J), 1)
     visible = (j >= _column(x, FIRST)) & (j < _column(x, END))
     visible &= x.keys[RANK : RANK + 1] < _column(x, BELOW)
     visible &= x.keys[KEY_GROUP : KEY_GROUP + 1] == _column(x, GROUP)
-    return visible | (j == _column(x, OWN))
+    # A number is read again for every head; a bool would first have to be made one.
+    return jnp.where(visible | (j == _column(x, OWN)), 0.0, -1e30)
 
 
 def _is_other_segment(x: Block):
@@ -218,9 +234,8 @@ def _score(x: Block, g: int) -> tuple[Any, Any, Any]:
     return scores + jnp.where(_is_other_segment(x), answer, 0.0), q_content, q_position
 
 
-def _exponentiate(scores, visible):
+def _exponentiate(scores):
     """Returns exp(scores - their maximum), and its sum in each row, as `kernels.softmax` does."""
-    scores = jnp.where(visible, scores, -1e30)
     # Above -1e30: in a row that sees nothing, too, hidden scores end as exp(-huge) = 0.
     top = jnp.maximum(scores.max(1, keepdims=True), -1e29)
     e = jnp.exp(scores - top)
@@ -236,9 +251,10 @@ def _drop(x: Block, p, g: int):
     h = x.seeds[2] + (pl.program_id(0) * (plan.lanes // plan.K) + g).astype(jnp.uint32)
     first = (x.row * jnp.uint32(plan.H) + h) * jnp.uint32(plan.P)
     first += (pl.program_id(2) * plan.rows).astype(jnp.uint32)
-    i, j = (jax.lax.broadcasted_iota(jnp.uint32, p.shape, axis) for axis in (0, 1))
-    position = (first + i) * jnp.uint32(plan.J) + j
-    return jnp.where(plan.is_kept(plan.rate, position, x.seeds[:2]), p, 0.0)
+    i = jax.lax.broadcasted_iota(jnp.uint32, (p.shape[0], 1), 0)
+    j = jax.lax.broadcasted_iota(jnp.uint32, (1, p.shape[1]), 1)
+    kept = plan.is_kept(plan.rate, (first + i) * jnp.uint32(plan.J), j, x.seeds[:2])
+    return jnp.where(kept, p, 0.0)
 
 
 # --- distances -----------------------------------------------------------------------------------
@@ -255,63 +271,76 @@ def _find_window(plan: Plan):
 
 def _cut_rows(x: Block, raw):
     """Cuts J entries from each row, from where its distances begin."""
-    width = raw.shape[1]
     if x.plan.shift == "order":
         # Rolls each row by one more than the one above it: a single instruction of a TPU.
-        last = x.plan.rows - 1
-        return pltpu.roll(raw, width - last, 1, stride=1, stride_axis=0)[:, : x.plan.J]
-    for bit in reversed(range((x.plan.L - 1).bit_length())):
-        # As narrow as the lower bits allow: fewer registers to roll.
-        raw = _roll_where(x, bit, raw, -1)[:, : _count_columns(x.plan, 1 << bit)]
-    return raw[:, : x.plan.J]
+        start = raw.shape[1] - (x.plan.rows - 1)
+        return pltpu.roll(raw, start, 1, stride=1, stride_axis=0)[:, : x.plan.J]
+    for bit in reversed(_find_far_bits(x.plan)):
+        # As narrow as the lower bits allow: fewer registers to select.
+        raw = _move_where(x, bit, raw, -1)[:, : x.plan.J + (1 << bit)]
+    lane, begin = _find_lanes(x)
+    return _select_neighbours(lane + begin < LANES, _turn_lanes(raw, lane + begin))
 
 
 def _put_rows(x: Block, da):
-    """Transposes `_cut_rows`; in order the rows come out from last to first."""
+    """Transposes `_cut_rows`."""
+    lane, begin = _find_lanes(x)
+    turned = _turn_lanes(da, lane - begin)
+    zeros = jnp.zeros_like(turned[0])
+    da = _select_neighbours(lane < begin, [zeros, *turned, zeros])
+    for bit in _find_far_bits(x.plan):
+        da = _move_where(x, bit, _widen(da, min(x.plan.J + (2 << bit), len(x.r))), 1)
+    return da
+
+
+def _find_far_bits(plan: Plan) -> range:
+    """Returns the bits of where distances begin that count whole registers."""
+    starts = plan.rows if plan.shift == "order" else plan.L
+    return range(LANES.bit_length() - 1, (starts - 1).bit_length())
+
+
+def _find_start(x: Block, columns: int):
+    """Returns where the distances of each row begin in the table that the block reads."""
+    shape = x.plan.rows, columns
     if x.plan.shift == "order":
-        # The one stride that there is fits the rows in the other order.
-        da = _widen(_turn_rows(da), x.plan.J + x.plan.rows)
-        return pltpu.roll(da, 0, 1, stride=1, stride_axis=0)
-    for bit in range((x.plan.L - 1).bit_length()):
-        da = _roll_where(x, bit, _widen(da, _count_columns(x.plan, 2 << bit)), 1)
-    return _widen(da, x.plan.J + x.plan.L)
+        return x.plan.rows - 1 - jax.lax.broadcasted_iota(jnp.int32, shape, 0)
+    return jnp.broadcast_to(_column(x, START), shape)
 
 
-def _roll_where(x: Block, bit: int, rows, sign: int):
+def _find_lanes(x: Block):
+    """Returns the numbers of a register's lanes, and in which of them distances begin."""
+    start = _find_start(x, LANES)
+    return _lanes(start), start & (LANES - 1)
+
+
+def _turn_lanes(rows, source):
+    """Takes for each lane, in every register of the rows, the lane of this number, mod 128."""
+    take = functools.partial(jnp.take_along_axis, axis=1, mode="promise_in_bounds")
+    registers = jnp.split(rows, rows.shape[1] // LANES, axis=1)
+    return [take(x, source & (LANES - 1)) for x in registers]
+
+
+def _select_neighbours(is_first, registers):
+    """Returns rows of registers, each with lanes of two that are neighbours."""
+    pairs = itertools.pairwise(registers)
+    return jnp.concatenate([jnp.where(is_first, a, b) for a, b in pairs], 1)
+
+
+def _move_where(x: Block, bit: int, rows, sign: int):
     """Rolls the rows, to the right for sign 1, by this bit of where their distances begin."""
     moved = pltpu.roll(rows, sign * (1 << bit) % rows.shape[1], 1)
-    start = jnp.broadcast_to(_column(x, START), rows.shape)
+    start = _find_start(x, rows.shape[1])
     return jnp.where((start >> bit) & 1 == 1, moved, rows)
 
 
-def _count_columns(plan: Plan, starts: int) -> int:
-    """Returns the columns, in whole registers, that rows have which begin at this many places."""
-    return min(-(-(plan.J + starts - 1) // LANES) * LANES, plan.J + plan.L)
-
-
 def _widen(da, width: int):
-    if da.shape[1] == width:
-        return da
     return jnp.concatenate([da, jnp.zeros((len(da), width - da.shape[1]), da.dtype)], 1)
 
 
-def _turn_rows(rows):
-    """Returns the rows from last to first."""
-    # Eight at a time, which lie in the sublanes of one register.
-    index = 7 - jax.lax.broadcasted_iota(jnp.int32, (8, rows.shape[1]), 0)
-    take = functools.partial(jnp.take_along_axis, axis=0, mode="promise_in_bounds")
-    return jnp.concatenate([take(rows[i : i + 8], index) for i in range(len(rows) - 8, -1, -8)])
-
-
-def _add_relative_grads(x: Block, g: int, da, dq_content, q_position, table, dbias_ref, dr_ref):
+def _add_relative_grads(x: Block, g: int, da, dq_content, draw, dbias_ref):
     """Adds the gradients of biases and distances, and returns their share of that of the query."""
     scale = x.plan.K**-0.5
-    turn = _turn_rows if x.plan.shift == "order" else lambda rows: rows
-    draw = _put_rows(x, da).astype(x.k.dtype)
-    dr_ref[table, _find_window(x.plan), :] += _multiply(
-        draw, turn(q_position.astype(jnp.float32)).astype(x.k.dtype), "TN"
-    )
-    dq_position = turn(_select_head(x, _multiply(draw, x.r), g)) * scale
+    dq_position = _select_head(x, _multiply(draw, x.r), g) * scale
     # One number a row: the gradient with respect to the answer of all keys of other segments.
     danswer = jnp.where(_is_other_segment(x), da, 0.0).sum(1, keepdims=True) * scale
     other, segment = x.bias[OTHER : OTHER + 1], x.bias[SEGMENT_BIAS : SEGMENT_BIAS + 1]

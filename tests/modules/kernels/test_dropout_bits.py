@@ -65,6 +65,14 @@ def test_a_position_is_decided_about_as_its_entry(form):
     np.testing.assert_array_equal(kept, np.ravel(entries))
 
 
+def test_a_sum_of_positions_is_decided_about_as_its_position():
+    # The first products and the last wrap around.
+    rows = np.array([[5], [2**32 - 3]], np.uint32)
+    columns = np.arange(7, dtype=np.uint32)
+    kept = dropout_bits.is_kept_at_sum(0.4, rows, columns, WORDS)
+    np.testing.assert_array_equal(kept, dropout_bits.is_kept(0.4, rows + columns, WORDS))
+
+
 CASES = {
     form: Case(
         lambda a, decide=decide: dropout_bits.apply_dropout(0.4, a["x_BLD"], WORDS, decide),

@@ -27,6 +27,15 @@ SEGMENTS_BJ = RNG.integers(0, 2, (B, J))
 SLOTS_BP = np.stack([RNG.permutation(L)[:5] for _ in range(B)])
 CONTENT = make_view(ORDER, L, J, segments_BJ=SEGMENTS_BJ, sees_itself=True)
 QUERIES = make_view(ORDER, L, J, segments_BJ=SEGMENTS_BJ, slots_BP=SLOTS_BP)
+# Three registers of positions: distances begin in any of them.
+FAR_BP = np.stack([RNG.permutation(384)[:16] for _ in range(B)])
+FAR = make_view(
+    Mask(rank_BL=RNG.integers(0, 50, (B, 384)), sees_below_BL=RNG.integers(0, 50, (B, 384))),
+    384,
+    segments_BJ=RNG.integers(0, 2, (B, 384)),
+    slots_BP=FAR_BP,
+    sees_itself=True,
+)
 # A row of one position, one of none, and heads without distances.
 CAUSAL = make_view(Mask(is_causal=True, lengths_B=np.array([128, 70, 0, 1])), L)
 
@@ -37,7 +46,7 @@ def make_case(view, H: int, K: int) -> Case:
     shapes = {"q_BLHK": (B, P, H, K), "k_BJHK": (B, J_, H, K), "v_BJHK": (B, J_, H, K)}
     if view.segments_BJ is not None:
         shapes |= {f"{name}_HK": (H, K) for name in ("content", "position", "segment", "other")}
-        shapes |= {"r_ZRHK": (2, J_ + L, H, K)}
+        shapes |= {"r_ZRHK": (2, J_ + view.L, H, K)}
 
     def run(f):
         def call(arrays):
@@ -56,6 +65,7 @@ def make_case(view, H: int, K: int) -> Case:
 CASES = {
     "distances, in order": make_case(CONTENT, 2, 128),
     "distances, of slots": make_case(QUERIES, 4, 64),
+    "distances, of slots far apart": make_case(FAR, 2, 64),
     "no distances": make_case(CAUSAL, 6, 64),
 }
 
