@@ -10,10 +10,11 @@ from ml_collections import ConfigDict
 
 import modules
 from finetune.inputs import word_vectors
+from modules import plugins
 from pretrain.data import tokenizers
 from pretrain.data.tokenizers import registry
 from pretrain.inference.run import Run
-from pretrain.inference.text_format import format_name, load_format
+from pretrain.inference.text_format import check_direction, format_name, load_format
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section
 
@@ -133,13 +134,18 @@ def start_from(
     """
     model = run.config.model.to_dict()
     kind = modules.load_backbone(model["name"])
+    if unknown := changes.keys() - plugins.select_fields(kind, changes).keys():
+        raise UserError(
+            f"model.{min(unknown)}: the recipe is for another architecture than {model['name']!r}, "
+            f"which {run.workdir} has"
+        )
     # A field that the run's recipe leaves out has its default there.
     fixed = {x: model.get(x, getattr(kind, x, None)) for x in changes if x not in kind.FREE_FIELDS}
     if wrong := {x: value for x, value in fixed.items() if value != changes[x]}:
         what = ", ".join(f"{x}={changes[x]!r} instead of {value!r}" for x, value in wrong.items())
         raise UserError(f"model: {run.workdir} was pretrained with another: {what}")
     text_format = text_format or format_name(run.config)
-    check_direction(run, text_format)
+    check_direction(text_format, run.config.get("batches", {}), str(run.workdir))
     new = len(load_format(text_format).new_tokens)
     grown = {"V": model["V"] + new} if new else {}
     if layers:
@@ -156,15 +162,3 @@ def check_layers(layers: Sequence[int], model: Mapping[str, Any], run: Run) -> N
     N = model.get("N", 0)
     if wrong := [n for n in layers if not 1 <= n <= N]:
         raise UserError(f"init_layers: {run.workdir} has {N} layers, and no number {wrong[0]}")
-
-
-def check_direction(run: Run, text_format: str) -> None:
-    """Raises a UserError if a language model was trained in the other direction."""
-    backward = run.config.get("batches", {}).get("backward")
-    # Only language models of one direction say it; all others read both ways, or do not mind.
-    if backward is not None and backward != load_format(text_format).backward:
-        raise UserError(
-            f"text_format={text_format!r}: {run.workdir} was trained with "
-            f"batches.backward={backward}: take 'ulmfit' for a model that reads forwards, "
-            "'ulmfit_backward' for one that reads backwards"
-        )

@@ -27,7 +27,7 @@ from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference import trained_run
 from pretrain.inference.run import Run
 from pretrain.runtime.addresses import remove_credentials
-from pretrain.runtime.errors import TerminatedError
+from pretrain.runtime.errors import TerminatedError, UserError
 from pretrain.runtime.files import open_private
 from pretrain.runtime.sections import call_section, name_section
 from pretrain.training.compiled_steps import Steps
@@ -66,9 +66,12 @@ def evaluate_run(config: ConfigDict, workdir: pathlib.Path) -> dict[str, Any]:
         TerminatedError: the process was asked to stop before the end of the text.
     """
     run = trained_run.load_run(workdir)
+    changes = drop_unset(config.get("objective", {}))
+    if changes and not changes.get("cache_window"):
+        raise UserError(f"objective.{min(changes)} is of a cache: set objective.cache_window, too")
     fields = {**run.config.corpus, **drop_unset(config.corpus)}
     corpus = prepare_corpus(fields, run)
-    objective = objectives.build_of_run(run, drop_unset(config.get("objective", {})))
+    objective = objectives.build_of_run(run, changes)
     with name_section("batches"):
         read = merge_batches(run.config.batches, config.batches)
         text = batches.build(corpus=corpus, split="all", **read)

@@ -11,6 +11,7 @@ from pretrain.data import batches, prepare
 from pretrain.data.batches.loader import list_phases
 from pretrain.data.batches.phases import build_training, configure_training
 from pretrain.inference import continuation
+from pretrain.inference.text_format import check_direction
 from pretrain.runtime.errors import TRY_AGAIN
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
 from pretrain.runtime.json_files import write_json
@@ -37,6 +38,8 @@ def main(config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAUL
     Raises:
         UserError: see `loop.run`, or the recipe does not build.
     """
+    if config.get("text_format"):
+        check_direction(config.text_format, config.batches, "this recipe")
     start = continuation.open_start(config, workdir)
     config = start.config
     execution = config.get("execution")

@@ -4,8 +4,9 @@
         --config.corpus.source='text:my/*.txt'
 
 What is not set is as in the run's own recipe.  No number depends on the batch size, but where the
-run hides tokens by chance (BERT, XLNet) or remembers rows (XLNet): there B decides what is drawn
-and where memory begins.
+run hides tokens by chance (BERT, XLNet) or goes on from row to row (XLNet, ELMo, the AWD-LSTM):
+there B decides what is drawn and where memory or state begin.  As many rows as the recipe's `evals`
+have give the numbers of its own evaluations.
 
 A run that goes on from batch to batch, as the AWD-LSTM, is also measured with a neural cache (Grave
 et al. 2017) by --config.objective.cache_window=3785, the words that it looks back over; cache_theta

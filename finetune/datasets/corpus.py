@@ -29,6 +29,8 @@ def find_source(*, format: str, path: str, with_label: bool = False, **fields: A
     Raises:
         UserError: there is no such file, an example has no label, or as `datasets.read`.
     """
+    if not path:
+        raise UserError("path is to name a file, a folder or a pattern of files")
     places = [Path(path)] if Path(path).exists() else find_files(path)[0]
     if not places:
         raise UserError(f"there is no {path}")

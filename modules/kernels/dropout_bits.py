@@ -6,11 +6,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 Decide = Callable[[float, tuple[int, ...], jax.Array], jax.Array]  # see `decide_by_hash`
 
-SPREAD = np.uint32(0x9E3779B1)  # xxHash's first prime
+SPREAD = 0x9E3779B1  # xxHash's first prime
 
 
 class DropoutKey(NamedTuple):
@@ -57,8 +56,8 @@ def is_kept(rate: float, position, words):
 def is_kept_at_sum(rate: float, a, b, words):
     """Decides as `is_kept` does about position a + b; both are broadcast: bool."""
     # Modulo 2^32, too, a product of a sum is the sum of products: these are of few numbers.
-    spread = (a * SPREAD + words[0]) + b * SPREAD
-    return _is_high(rate, _mix(spread, words[1]))
+    a, b = (x * jnp.uint32(SPREAD) for x in (a, b))
+    return _is_high(rate, _mix(a + words[0] + b, words[1]))
 
 
 def decide_by_halves(rate: float, shape: tuple[int, ...], words):
@@ -83,7 +82,7 @@ def _count_positions(shape: tuple[int, ...]):
 
 def _hash(position, words):
     """Hashes position and key to uniform uint32 by two multiply-xorshift rounds."""
-    return _mix(position * SPREAD + words[0], words[1])
+    return _mix(position * jnp.uint32(SPREAD) + words[0], words[1])
 
 
 def _mix(x, word):

@@ -45,7 +45,8 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
     signal.signal(signal.SIGINT, ask_to_stop)
     # JAX counts from the last beat, of which it sends one in half its limit: at three times ours
     # it never speaks first, and still does where the processes share no workdir.
-    jax_limit = 3 * heartbeat
+    # Nobody waits for a process that is alone: it may be stopped for days, as by Ctrl-Z.
+    jax_limit = ALONE if given.get("num_processes") == 1 else 3 * heartbeat
     # Above our own limit, as JAX would abort without a line.
     given |= {"heartbeat_timeout_seconds": jax_limit, "initialization_timeout": timeout + 60}
     timer = threading.Timer(timeout, _end_unjoined, [timeout])
@@ -78,7 +79,6 @@ def join(heartbeat: int = 60, timeout: int = 300) -> None:
 
 def _join_alone() -> None:
     address = f"localhost:{_free_port()}"
-    # Nobody waits for a process that is alone: it may be stopped for days, as by Ctrl-Z.
     jax.distributed.initialize(
         address, 1, 0, coordinator_bind_address=address, heartbeat_timeout_seconds=ALONE
     )

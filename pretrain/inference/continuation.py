@@ -14,14 +14,21 @@ import optax
 from ml_collections import ConfigDict
 
 import modules
+from modules import plugins
+from pretrain import objectives
 from pretrain.checkpoint import named_leaves, transfer
 from pretrain.checkpoint.paths import list_steps
 from pretrain.data.batches.phases import has_first
 from pretrain.data.tokenizers import Tokenizer
 from pretrain.distributed.sharding import Layout, make_mesh, parse_letters
-from pretrain.inference.continued_vocabulary import VocabularyRows, match_rows, resolve_tokens
+from pretrain.inference.continued_vocabulary import (
+    VocabularyRows,
+    match_rows,
+    resolve_tokens,
+    takes_own_words,
+)
 from pretrain.inference.run import Run
-from pretrain.inference.text_format import format_name
+from pretrain.inference.text_format import format_name, load_format
 from pretrain.inference.trained_run import load_named_params, load_run, weights_folder
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config
@@ -65,7 +72,7 @@ class Start(NamedTuple):
         restore = restore_params(self.run, objective, positions, say, rows)
         restore_opt = None
         if self.config.get("init_optimizer", False):
-            restore_opt = restore_optimizer(self.run, objective, rows)
+            restore_opt = restore_optimizer(self.run)
 
         def prepare(state: State) -> State:
             state = replace_params(state, restore(state.params))
@@ -83,6 +90,8 @@ def open_start(config: ConfigDict, workdir: Path) -> Start:
         UserError: the folder holds no run.
     """
     if not config.get("init"):
+        if config.get("init_optimizer", False):
+            raise UserError("init_optimizer=True takes averages from the run that init is to name")
         return Start(config)
     resumes = (workdir / "config.json").exists() and list_steps(workdir / "checkpoints")
     # A run that resumes has architecture and tokenizer of its own: `init` need be there no more,
@@ -92,7 +101,37 @@ def open_start(config: ConfigDict, workdir: Path) -> Start:
     if resumes:
         run = load_run(workdir)
     recipe, notes = resolve_recipe(config, run, resumes=bool(resumes))
+    if not resumes:
+        check_options(recipe, run)
     return Start(recipe, run, notes)
+
+
+def check_options(recipe: ConfigDict, run: Run) -> None:
+    """Checks that weights and averages can begin as the recipe asks, before a text is read.
+
+    Args:
+        recipe: of `resolve_recipe`.
+
+    Raises:
+        UserError: they cannot.
+    """
+    if (positions := recipe.get("init_positions", "new")) not in POSITIONS:
+        raise UserError(f"init_positions={positions!r} is none of {', '.join(POSITIONS)}")
+    if not recipe.get("init_optimizer", False):
+        return
+    if takes_own_words(recipe) or recipe.model.V != run.config.model.V:
+        raise UserError("init_optimizer: the run has no averages for rows of new words")
+    objective, optimizer = recipe.objective.name, recipe.optim.name
+    if not has_objective(run, objective):
+        raise UserError(
+            f"init_optimizer: {run.workdir} was not trained for objective {objective!r}"
+        )
+    if weights_folder(run) != run.workdir:
+        raise UserError(f"init_optimizer: {run.workdir}/best holds weights alone")
+    if (theirs := run.config.get("optim", {}).get("name")) != optimizer:
+        raise UserError(
+            f"init_optimizer: {run.workdir} has another optimiser: {theirs}, here {optimizer}"
+        )
 
 
 def resolve_recipe(
@@ -112,19 +151,45 @@ def resolve_recipe(
     """
     recipe = ConfigDict(config.copy_and_resolve_references().to_dict())
     V, tokens, note = resolve_tokens(recipe, run, resumes)
-    wanted = recipe.model.to_dict()
+    model, wanted = run.config.model.to_dict(), recipe.model.to_dict()
+    longest, notes = max(_list_lengths(recipe)), [note] if note else []
+    # What has a note of its own is in no other.
     if note:
-        wanted["V"] = run.config.model.V  # its own note says what becomes of it
-    model, notes = merge_models(run.config.model.to_dict(), wanted, run.workdir)
-    longest = max(_list_lengths(recipe))
-    if longest > model.get("L", longest):
-        notes.append(f"model.L={longest} for the rows of this recipe: the run has {model['L']}")
-        model["L"] = longest
+        wanted["V"] = model["V"]
+    if longest > (L := model.get("L", longest)):
+        notes.insert(0, f"model.L={longest} for the rows of this recipe: the run has {L}")
+        wanted["L"] = model["L"] = longest
+    if wanted.get("name") != model["name"]:
+        notes += _drop_foreign_execution(recipe, model["name"])
+    model, differences = merge_models(model, wanted, run.workdir)
     model["V"] = V
     if V and has_objective(run, config.objective.name):
         recipe.head = dict(run.config.get("head", {}))
-    recipe.corpus.tokens, recipe.model, recipe.text_format = tokens, model, format_name(run.config)
-    return recipe, [*notes, *filter(None, [note])]
+    text_format = format_name(run.config)
+    if recipe.get("text_format", text_format) != text_format:
+        theirs = recipe.text_format
+        notes.append(f"text_format: as in {run.workdir}, {text_format!r}, not {theirs!r}")
+    if (backward := load_format(text_format).backward) != recipe.batches.get("backward", backward):
+        raise UserError(
+            f"batches.backward={not backward}: {run.workdir} reads texts in the other direction, "
+            f"by its text_format {text_format!r}"
+        )
+    recipe.corpus.tokens, recipe.model, recipe.text_format = tokens, model, text_format
+    return recipe, [*differences, *notes]
+
+
+def _drop_foreign_execution(recipe: ConfigDict, name: str) -> list[str]:
+    """Drops what neither this backbone nor the objective has of `execution`; returns notes."""
+    execution = recipe.get("execution", {})
+    kinds = (
+        modules.load_backbone(name),
+        objectives.load_kind(recipe.objective.name),
+    )
+    known = [x for kind in kinds for x in plugins.select_fields(kind, execution)]
+    foreign = sorted(set(execution) - set(known))
+    for key in foreign:
+        del execution[key]
+    return [f"execution.{key}: left out, this architecture has none" for key in foreign]
 
 
 def merge_models(
@@ -140,9 +205,11 @@ def merge_models(
     Returns:
         (the section, notes that name what differs)
     """
-    # Fields of another architecture say nothing about this one.
+    model, wanted = ({k: _freeze(x) for k, x in fields.items()} for fields in (model, wanted))
+    # Fields of another architecture say nothing about this one, but for how texts are read, which
+    # the recipe's objective wants so.
     if wanted.get("name") != model["name"]:
-        wanted = {"name": wanted.get("name")}
+        wanted = {k: wanted.get(k) for k in ("name", *wanted.keys() & {"attention"})}
     free = modules.load_backbone(model["name"]).FREE_FIELDS
     free |= {x for x in GROWN if 0 < model.get(x, 0) < wanted.get(x, 0)}
     different = {x for x in wanted if wanted[x] != model.get(x)}
@@ -154,6 +221,11 @@ def merge_models(
     if unchanged:
         notes.append(f"model: as in {workdir}, not as in the recipe: {_format(unchanged)}")
     return {**model, **changed}, notes
+
+
+def _freeze(value: Any) -> Any:
+    # What JSON has made a list of was a tuple.
+    return tuple(map(_freeze, value)) if isinstance(value, list | tuple) else value
 
 
 def _format(fields: Mapping[str, Any]) -> str:
@@ -188,13 +260,7 @@ def restore_params(
             own spread over all.
         say: called with a line for every parameter: restored, grown, new, or ignored.
         rows: of the vocabulary; None: the run's.
-
-    Raises:
-        UserError: there is no such kind of positions.
     """
-    if positions not in POSITIONS:
-        raise UserError(f"init_positions={positions!r} is none of {', '.join(POSITIONS)}")
-
     is_same = has_objective(run, objective)
 
     def grow(name: str, old: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, str]:
@@ -221,23 +287,8 @@ def _has_vocabulary(name: str) -> bool:
     return "V" in parse_letters(name)
 
 
-def restore_optimizer(
-    run: Run, objective: str, rows: VocabularyRows | None = None
-) -> Callable[[Any], Any]:
-    """Returns a function that puts a run's averages of gradients into a new optimiser's state.
-
-    Raises:
-        UserError: the run has another objective, another vocabulary (`rows`), or only its best
-            weights count.
-    """
-    if rows is not None:
-        raise UserError("init_optimizer: the run has no averages for rows of new words")
-    if not has_objective(run, objective):
-        raise UserError(
-            f"init_optimizer: {run.workdir} was not trained for objective {objective!r}"
-        )
-    if weights_folder(run) != run.workdir:
-        raise UserError(f"init_optimizer: {run.workdir}/best holds weights alone")
+def restore_optimizer(run: Run) -> Callable[[Any], Any]:
+    """Returns a function that puts a run's averages of gradients into a new optimiser's state."""
 
     def prepare(opt: Any) -> Any:
         new = named_leaves.flatten({"opt": opt})

@@ -98,7 +98,8 @@ def resolve_tokens(
                 "init_tokens='recipe' matches words: corpus.tokens.name has to be 'words', here "
                 f"and in {run.workdir}"
             )
-        return recipe.model.V, tokens, "the vocabulary is the recipe's: rows are matched by word"
+        note = "the vocabulary is the recipe's: rows are matched by word"
+        return recipe.model.V, tokens, note + _describe_other_split(tokens, run)
     extend = tokens.get("extend", 0)
     if resumes:
         same = run.config.corpus.tokens
@@ -119,6 +120,18 @@ def resolve_tokens(
     known = min(V, run.tokenizer.V)
     note = f"model.V={known + extend}: {run.workdir} has {known} words or pieces, {extend} are new"
     return known + extend, saved | {"known": known}, note
+
+
+def _describe_other_split(tokens: Mapping[str, Any], run: Run) -> str:
+    """Says how a text is split into words otherwise than a run's was; "": it is not."""
+    defaults = dict(split="punctuation", lower=False)
+    ours = {name: tokens.get(name, x) for name, x in defaults.items()}
+    theirs = {name: getattr(run.tokenizer, name) for name in defaults}
+    other = [name for name in ours if ours[name] != theirs[name]]
+    if not other:
+        return ""
+    a, b = (", ".join(f"{name}={x[name]!r}" for name in other) for x in (ours, theirs))
+    return f"; corpus.tokens.{a}, where {run.workdir} has {b}: fewer words may match"
 
 
 def takes_own_words(config: ConfigDict) -> bool:

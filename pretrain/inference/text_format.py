@@ -106,6 +106,27 @@ def load_format(name: str) -> TextFormat:
     return text_format
 
 
+def check_direction(name: str, batches: Mapping, model: str) -> None:
+    """Checks that a format reads in the direction that a language model is trained in.
+
+    Args:
+        name: of the format.
+        batches: section of the model's recipe.
+        model: what a message calls it.
+
+    Raises:
+        UserError: it does not, or there is no such format.
+    """
+    # Only language models of one direction say it; all others read both ways, or do not mind.
+    backward = batches.get("backward")
+    if load_format(name).backward != backward is not None:
+        raise UserError(
+            f"text_format={name!r}: {model} is trained with batches.backward={backward}: take "
+            "'ulmfit' for a model that reads forwards, 'ulmfit_backward' for one that reads "
+            "backwards"
+        )
+
+
 def format_name(config: Mapping) -> str:
     """Returns the name of the format that a run's recipe holds.
 

@@ -116,7 +116,7 @@ def build(
         UserError: nothing has a field of a name in `execution`, or the backbone cannot be trained
             so.
     """
-    kind = plugins.load("pretrain.objectives", name, "Objective").Objective
+    kind = load_kind(name)
     execution = dict(execution or {})
     options = plugins.select_fields(kind, execution)
     # Each takes what it has a field for; the backbone was built with its part before.
@@ -135,6 +135,11 @@ def build(
     if lm_head.tied and _trace(lambda: _refuse_tied(backbone)):
         raise UserError("head.tied=True: this model reads characters, and has no embedding to tie")
     return objective
+
+
+def load_kind(name: str) -> type[Objective]:
+    """Returns the class of an objective; plugins.UnknownNameError if there is none."""
+    return plugins.load("pretrain.objectives", name, "Objective").Objective
 
 
 def build_of_run(run: Any, changes: Mapping[str, Any] = MappingProxyType({})):

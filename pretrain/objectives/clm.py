@@ -155,7 +155,10 @@ class Objective(nn.Module):
         if self.stateful and isinstance(self.backbone.initial_memory(1), KVCache | None):
             return "it has no state to go on from: set objective.stateful=False"
         if self.cache_window and not self.stateful:
-            return "a cache goes on from batch to batch: set objective.stateful=True"
+            return (
+                "a cache goes on from batch to batch: that takes objective.stateful=True, and a "
+                "model with a state, as the AWD-LSTM"
+            )
         return refuse_width(self.backbone, self.head)
 
     def flops(self, B: int, L: int) -> float:

@@ -122,6 +122,10 @@ def test_a_cache_looks_back_from_batch_to_batch(run, held_out, on):
     assert none["cache_perplexity"] == pytest.approx(none["perplexity"], rel=1e-6)
     assert short["cache_perplexity"] == pytest.approx(long["cache_perplexity"], rel=1e-5)
     assert short["cache_perplexity"] != pytest.approx(short["perplexity"], rel=1e-3)
+    config = on(held_out)
+    config.objective.cache_share = 0.3
+    with pytest.raises(UserError, match=r"cache_share is of a cache: set objective\.cache_window"):
+        evaluate.evaluate_run(config, run("awd"))
 
 
 def test_of_a_run_that_averages_the_average_is_evaluated(run, held_out, on):

@@ -108,7 +108,12 @@ def test_a_layout_without_its_fields_is_refused_before_a_corpus_is_prepared(refu
 
 @pytest.mark.parametrize(
     ("changes", "named"),
-    [({"mesh.fsdp": 3}, "fsdp=3"), ({"train.parts": 3}, "3 parts"), ({"optim.name": "x"}, "adamw")],
+    [
+        ({"mesh.fsdp": 3}, "fsdp=3"),
+        ({"train.parts": 3}, "3 parts"),
+        ({"optim.name": "x"}, "adamw"),
+        ({"text_format": "nope"}, "text_format: name='nope'"),
+    ],
 )
 def test_what_needs_no_text_is_refused_before_a_corpus_is_prepared(
     refused, tmp_path, changes, named

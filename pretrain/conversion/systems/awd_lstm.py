@@ -157,7 +157,14 @@ def write_config_and_tokenizer(run: Run, folder: Path, kind: str, dtype: str) ->
 
 def advise(run: Run, kind: str) -> list[str]:
     """Says how theirs load what was written."""
-    return [
+    lines = [
         "load_state_dict(..., strict=False): the softmax is tied, and its weight there once; words "
         f"are in {VOCABULARIES[kind]}, cut at blanks"
     ]
+    tokenizer = fields.require_tokenizer(run, words.Tokenizer, "of whole words")
+    if tokenizer.split != "blank":
+        lines.append(
+            f"its texts were split by split={tokenizer.split!r}, lower={tokenizer.lower}, which no "
+            "file here says: split them so before; an import of this folder cuts at blanks, too"
+        )
+    return lines

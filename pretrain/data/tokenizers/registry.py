@@ -48,7 +48,7 @@ def _select(kind: Any, fields: Mapping[str, Any]) -> dict[str, Any]:
     if fields.get("extend"):
         raise UserError(
             f"tokens.extend={fields['extend']} adds words to the vocabulary of the run that init "
-            "names: this one is learned"
+            "names: this one is the recipe's own (without init, or by init_tokens='recipe')"
         )
     return {name: value for name, value in fields.items() if name != "extend"}
 

@@ -56,6 +56,8 @@ def test_what_is_not_there_is_named(tmp_path):
     fields = dict(cache=tmp_path, held_out=0.0)
     with pytest.raises(UserError, match=r"there is no .*nowhere"):
         corpora.load(SOURCE, data=dict(format="table", path=f"{tmp_path}/nowhere"), **fields)
+    with pytest.raises(UserError, match="path is to name a file"):
+        corpora.load(SOURCE, data=dict(format="table", path=""), **fields)
     with pytest.raises(ValueError, match="missing a required"):
         corpora.load(SOURCE, data=dict(format="table"), **fields)
     with pytest.raises(ValueError, match=r"there is no no\.such with a find_source"):

@@ -1,5 +1,6 @@
 """A run goes on from another: what the weights decide is from there, what they lack is grown."""
 
+import functools
 import json
 import shutil
 
@@ -168,11 +169,40 @@ def test_other_widths_and_fewer_rows_are_refused(name, shape):
         grow_param(name, OLD_VD, np.zeros(shape), "new")
 
 
-def test_an_unknown_way_to_grow_positions_is_refused(run):
-    with pytest.raises(UserError, match="init_positions='stretched' is none of new, interpolated"):
-        continuation.restore_params(run("clm"), "clm", "stretched", print)
+REFUSED = {
+    "init_positions='stretched' is none of new, interpolated": ("init_positions", "stretched"),
+    "not trained for objective 'mlm'": ("objective.name", "mlm"),
+    "another optimiser: adamw, here sgd": ("optim.name", "sgd"),
+    "reads texts in the other direction, by its text_format 'gpt'": ("batches.backward", True),
+}
 
 
-def test_an_optimizer_of_another_objective_is_not_carried_over(run):
-    with pytest.raises(UserError, match="not trained for objective 'mlm'"):
-        continuation.restore_optimizer(run("clm"), "mlm")
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_go_on_so_is_refused_before_a_text_is_read(message, toy, run, tmp_path):
+    config = toy.config("clm", {"init": str(run("clm").workdir), "init_optimizer": True})
+    place, value = REFUSED[message]
+    *sections, key = place.split(".")
+    with config.unlocked():
+        functools.reduce(getattr, sections, config)[key] = value
+    with pytest.raises(UserError, match=message):
+        continuation.open_start(config, tmp_path)
+
+
+def test_averages_without_a_run_to_take_them_from_are_refused(toy, tmp_path):
+    with pytest.raises(UserError, match="init_optimizer=True takes averages from the run"):
+        continuation.open_start(toy.config("clm", {"init_optimizer": True}), tmp_path)
+
+
+def test_another_architecture_is_read_as_the_objective_wants_and_keeps_its_own_execution(
+    toy, run, tmp_path
+):
+    config = toy.config("clm", {"init": str(run("plm").workdir)})
+    start = continuation.open_start(config, tmp_path)
+    assert (start.config.model.name, start.config.model.attention) == ("two_stream", "causal")
+    other = toy.config("plm", {"init": str(run("clm").workdir)})
+    with other.unlocked():
+        other.objective = config.objective
+        other.execution.block = 8  # of XLNet's distances
+    start = continuation.open_start(other, tmp_path)
+    assert "block" not in start.config.execution
+    assert "execution.block: left out, this architecture has none" in start.notes

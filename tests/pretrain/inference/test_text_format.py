@@ -7,7 +7,13 @@ import pytest
 from modules import plugins
 from modules.layers import pooling
 from pretrain.data.tokenizers import words
-from pretrain.inference.text_format import FOLDER, TextFormat, format_name, load_format
+from pretrain.inference.text_format import (
+    FOLDER,
+    TextFormat,
+    check_direction,
+    format_name,
+    load_format,
+)
 from pretrain.runtime.errors import UserError
 
 FORMATS = plugins.names(FOLDER, "FORMAT")
@@ -52,3 +58,12 @@ def test_unknown_names_and_missing_marks_are_refused():
         TextFormat(backward=True).require_forward("tags")
     with pytest.raises(UserError, match="<cls>, but the tokenizer has only"):
         load_format("bert").frame(words.Tokenizer(list(words.MARKS), "blank").special)
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_language_model_of_one_direction_is_framed_in_that_direction(backward):
+    fits, other = sorted(("ulmfit", "ulmfit_backward"), reverse=backward)
+    check_direction(fits, {"backward": backward}, "it")
+    check_direction(other, {}, "it")  # no language model of one direction
+    with pytest.raises(UserError, match=f"it is trained with batches.backward={backward}"):
+        check_direction(other, {"backward": backward}, "it")

@@ -1,5 +1,7 @@
 """The AWD-LSTM's releases are read as they are, and written so."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -138,3 +140,13 @@ def test_an_untied_softmax_has_no_place(tmp_path):
     run = run._replace(head=run.head.clone(tied=False))
     with pytest.raises(UserError, match=r"head\.tied=False: theirs can only be True"):
         awd_lstm.write_config_and_tokenizer(run, tmp_path, "fastai", "float32")
+
+
+def test_a_split_that_no_file_of_theirs_says_is_told(tmp_path):
+    write_release(tmp_path / "release", "fastai")
+    importer.import_weights(tmp_path / "release", tmp_path / "run", lambda _: None)
+    run = trained_run.load_run(tmp_path / "run")
+    assert len(awd_lstm.advise(run, "fastai")) == 1
+    tokenizer = dataclasses.replace(run.tokenizer, split="punctuation", lower=True)
+    *_, line = awd_lstm.advise(run._replace(tokenizer=tokenizer), "fastai")
+    assert "split='punctuation', lower=True" in line
