@@ -46,7 +46,7 @@ class Backbone(nn.Module):
         attention_form: "auto", a kernel where one can be used; "plain" products; or "kernel".
     """
 
-    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"attention"}
+    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS
     V: int
     D: int = 768
     H: int = 12

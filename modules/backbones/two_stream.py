@@ -44,9 +44,7 @@ class Backbone(nn.Module):
         attention_form: "auto", a kernel where one can be used; "plain" products; or "kernel".
     """
 
-    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS.union(
-        ("attention", "M", "reuse_len")
-    )
+    FREE_FIELDS: ClassVar[frozenset[str]] = layer_stack.FREE_FIELDS | {"M", "reuse_len"}
 
     V: int
     D: int = 768

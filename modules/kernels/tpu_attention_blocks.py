@@ -275,7 +275,7 @@ def _cut_rows(x: Block, raw):
         # Rolls each row by one more than the one above it: a single instruction of a TPU.
         start = raw.shape[1] - (x.plan.rows - 1)
         return pltpu.roll(raw, start, 1, stride=1, stride_axis=0)[:, : x.plan.J]
-    for bit in reversed(_find_far_bits(x.plan)):
+    for bit in reversed(_find_far_bits(x)):
         # As narrow as the lower bits allow: fewer registers to select.
         raw = _move_where(x, bit, raw, -1)[:, : x.plan.J + (1 << bit)]
     lane, begin = _find_lanes(x)
@@ -288,15 +288,14 @@ def _put_rows(x: Block, da):
     turned = _turn_lanes(da, lane - begin)
     zeros = jnp.zeros_like(turned[0])
     da = _select_neighbours(lane < begin, [zeros, *turned, zeros])
-    for bit in _find_far_bits(x.plan):
+    for bit in _find_far_bits(x):
         da = _move_where(x, bit, _widen(da, min(x.plan.J + (2 << bit), len(x.r))), 1)
     return da
 
 
-def _find_far_bits(plan: Plan) -> range:
+def _find_far_bits(x: Block) -> range:
     """Returns the bits of where distances begin that count whole registers."""
-    starts = plan.rows if plan.shift == "order" else plan.L
-    return range(LANES.bit_length() - 1, (starts - 1).bit_length())
+    return range(LANES.bit_length() - 1, (len(x.r) - x.plan.J - 1).bit_length())
 
 
 def _find_start(x: Block, columns: int):
@@ -329,8 +328,7 @@ def _select_neighbours(is_first, registers):
 def _move_where(x: Block, bit: int, rows, sign: int):
     """Rolls the rows, to the right for sign 1, by this bit of where their distances begin."""
     moved = pltpu.roll(rows, sign * (1 << bit) % rows.shape[1], 1)
-    start = _find_start(x, rows.shape[1])
-    return jnp.where((start >> bit) & 1 == 1, moved, rows)
+    return jnp.where((_find_start(x, rows.shape[1]) >> bit) & 1 == 1, moved, rows)
 
 
 def _widen(da, width: int):

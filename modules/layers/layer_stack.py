@@ -67,4 +67,6 @@ CHOICES: dict[str, Iterable[str]] = dict(
     attention_form=attention.CHOICES,
 )
 # Those that fine-tuning may change, see `modules.backbones.Backbone`.
-FREE_FIELDS = frozenset({"dropout", "attention_dropout", "initializer", "init_scale", "dtype"})
+FREE_FIELDS = frozenset(
+    {"attention", "dropout", "attention_dropout", "initializer", "init_scale", "dtype"}
+)
