@@ -29,7 +29,7 @@ from pretrain.inference.continued_vocabulary import (
 )
 from pretrain.inference.grown_params import grow_param
 from pretrain.inference.run import Run
-from pretrain.inference.text_format import format_name, load_format
+from pretrain.inference.text_format import format_name, reads_as_trained
 from pretrain.inference.trained_run import load_named_params, load_run, weights_folder
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import read_config
@@ -170,10 +170,10 @@ def resolve_recipe(
     if recipe.get("text_format", text_format) != text_format:
         theirs = recipe.text_format
         notes.append(f"text_format: as in {run.workdir}, {text_format!r}, not {theirs!r}")
-    if (backward := load_format(text_format).backward) != recipe.batches.get("backward", backward):
+    if not reads_as_trained(text_format, recipe.batches):
         raise UserError(
-            f"batches.backward={not backward}: {run.workdir} reads texts in the other direction, "
-            f"by its text_format {text_format!r}"
+            f"batches.backward={recipe.batches.backward}: {run.workdir} reads texts in the other "
+            f"direction, by its text_format {text_format!r}"
         )
     recipe.corpus.tokens, recipe.model, recipe.text_format = tokens, model, text_format
     return recipe, [*differences, *notes]

@@ -106,23 +106,26 @@ def load_format(name: str) -> TextFormat:
     return text_format
 
 
-def check_direction(name: str, batches: Mapping, model: str) -> None:
+def reads_as_trained(name: str, batches: Mapping) -> bool:
     """Checks that a format reads in the direction that a language model is trained in.
 
     Args:
         name: of the format.
         batches: section of the model's recipe.
-        model: what a message calls it.
 
     Raises:
-        UserError: it does not, or there is no such format.
+        UserError: there is no such format.
     """
     # Only language models of one direction say it; all others read both ways, or do not mind.
-    backward = batches.get("backward")
-    if load_format(name).backward != backward is not None:
+    return batches.get("backward") in (None, load_format(name).backward)
+
+
+def check_direction(name: str, batches: Mapping, model: str) -> None:
+    """Raises a UserError, which calls the model so, if `reads_as_trained` does not hold."""
+    if not reads_as_trained(name, batches):
         raise UserError(
-            f"text_format={name!r}: {model} is trained with batches.backward={backward}: take "
-            "'ulmfit' for a model that reads forwards, 'ulmfit_backward' for one that reads "
+            f"text_format={name!r}: {model} is trained with batches.backward={batches['backward']}:"
+            " take 'ulmfit' for a model that reads forwards, 'ulmfit_backward' for one that reads "
             "backwards"
         )
 
