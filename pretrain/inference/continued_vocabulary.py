@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from pretrain.data.tokenizers import Tokenizer, saved_files
+from pretrain.data.tokenizers import Tokenizer, registry, saved_files
 from pretrain.inference.run import Run
 from pretrain.runtime.errors import UserError
 
@@ -124,14 +124,14 @@ def resolve_tokens(
 
 def _describe_other_split(tokens: Mapping[str, Any], run: Run) -> str:
     """Says how a text is split into words otherwise than a run's was; "": it is not."""
-    defaults = dict(split="punctuation", lower=False)
-    ours = {name: tokens.get(name, x) for name, x in defaults.items()}
-    theirs = {name: getattr(run.tokenizer, name) for name in defaults}
-    other = [name for name in ours if ours[name] != theirs[name]]
-    if not other:
-        return ""
-    a, b = (", ".join(f"{name}={x[name]!r}" for name in other) for x in (ours, theirs))
-    return f"; corpus.tokens.{a}, where {run.workdir} has {b}: fewer words may match"
+    ours = registry.settings(**tokens)
+    theirs = {name: getattr(run.tokenizer, name) for name in ("split", "lower")}
+    if different := {name: x for name, x in theirs.items() if ours[name] != x}:
+        here, there = (
+            ", ".join(f"{name}={fields[name]!r}" for name in different) for fields in (ours, theirs)
+        )
+        return f"; corpus.tokens.{here}, where {run.workdir} has {there}: fewer words may match"
+    return ""
 
 
 def takes_own_words(config: ConfigDict) -> bool:

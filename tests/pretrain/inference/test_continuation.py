@@ -98,6 +98,11 @@ def test_a_vocabulary_of_its_own_is_of_words_here_and_there(toy, run, tmp_path):
     assert (start.config.model.V, start.config.corpus.tokens.name) == (40, "words")
     assert start.corpus_fields() == start.config.corpus
     assert not [note for note in start.notes if "V=" in note]  # it is the recipe's
+    assert "corpus.tokens.split='punctuation', where" in start.notes[-1]
+    assert "has split='blank': fewer words may match" in start.notes[-1]
+    config.corpus.tokens.split = "blank"
+    *_, note = continuation.open_start(config, tmp_path).notes
+    assert note.endswith("rows are matched by word")
     config.init = str(run("clm").workdir)
     with pytest.raises(UserError, match="name has to be 'words', here and in"):
         continuation.open_start(config, tmp_path)
