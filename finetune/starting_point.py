@@ -129,8 +129,8 @@ def start_from(
         layers: of the run's, from 1, which the model has in their place; (): all.
 
     Raises:
-        UserError: there is no such layer, the model would be of another size, or it reads in
-            another direction.
+        UserError: there is no such layer, the model would be of another size or architecture, or it
+            reads in another direction.
     """
     model = run.config.model.to_dict()
     kind = modules.load_backbone(model["name"])

@@ -88,7 +88,8 @@ def open_start(config: ConfigDict, workdir: Path) -> Start:
     """Opens the run that the recipe's `init` names, if it names one.
 
     Raises:
-        UserError: the folder holds no run.
+        UserError: the folder holds no run, none is named for `init_optimizer`, or as
+            `resolve_recipe` and `check_options`.
     """
     if not config.get("init"):
         if config.get("init_optimizer", False):
@@ -148,7 +149,8 @@ def resolve_recipe(
         resumes: `run` is the one that goes on, and not what it goes on from.
 
     Raises:
-        UserError: the vocabulary cannot be as the recipe asks.
+        UserError: the vocabulary cannot be as the recipe asks, or texts are to be read in the other
+            direction.
     """
     recipe = ConfigDict(config.copy_and_resolve_references().to_dict())
     V, tokens, note = resolve_tokens(recipe, run, resumes)
@@ -182,12 +184,9 @@ def resolve_recipe(
 def _drop_foreign_execution(recipe: ConfigDict, name: str) -> list[str]:
     """Drops what neither this backbone nor the objective has of `execution`; returns notes."""
     execution = recipe.get("execution", {})
-    kinds = (
-        modules.load_backbone(name),
-        objectives.load_kind(recipe.objective.name),
-    )
-    known = [x for kind in kinds for x in plugins.select_fields(kind, execution)]
-    foreign = sorted(set(execution) - set(known))
+    kinds = modules.load_backbone(name), objectives.load_kind(recipe.objective.name)
+    known = {key for kind in kinds for key in plugins.select_fields(kind, execution)}
+    foreign = sorted(set(execution) - known)
     for key in foreign:
         del execution[key]
     return [f"execution.{key}: left out, this architecture has none" for key in foreign]
@@ -210,7 +209,7 @@ def merge_models(
     # Fields of another architecture say nothing about this one, but for how texts are read, which
     # the recipe's objective wants so.
     if wanted.get("name") != model["name"]:
-        wanted = {k: wanted.get(k) for k in ("name", *wanted.keys() & {"attention"})}
+        wanted = {k: x for k, x in wanted.items() if k in ("name", "attention")}
     free = modules.load_backbone(model["name"]).FREE_FIELDS
     free |= {x for x in GROWN if 0 < model.get(x, 0) < wanted.get(x, 0)}
     different = {x for x in wanted if wanted[x] != model.get(x)}
@@ -289,7 +288,10 @@ def _has_vocabulary(name: str) -> bool:
 
 
 def restore_optimizer(run: Run) -> Callable[[Any], Any]:
-    """Returns a function that puts a run's averages of gradients into a new optimiser's state."""
+    """Returns a function that puts a run's averages of gradients into a new optimiser's state.
+
+    The function raises a UserError if these are of other parameters.
+    """
 
     def prepare(opt: Any) -> Any:
         new = named_leaves.flatten({"opt": opt})

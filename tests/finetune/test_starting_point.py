@@ -45,6 +45,11 @@ def test_a_model_of_another_size_is_refused():
         start_from(RUN, dict(D=16))
 
 
+def test_a_recipe_for_another_architecture_is_refused():
+    with pytest.raises(UserError, match=r"model\.dropoute: the recipe is for another architecture"):
+        start_from(RUN, dict(D=8, dropoute=0.1))
+
+
 def test_a_field_that_the_run_left_out_has_its_default_there():
     assert start_from(RUN, dict(norm="post")).model["norm"] == "post"
     with pytest.raises(UserError, match="norm='pre' instead of 'post'"):
