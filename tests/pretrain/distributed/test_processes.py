@@ -101,6 +101,22 @@ def announce(monkeypatch):
     return announce
 
 
+@pytest.mark.parametrize(("count", "limit"), [("1", processes.ALONE), ("2", 15)])
+def test_one_process_that_is_announced_may_be_stopped_as_one_alone(
+    announce, monkeypatch, count, limit
+):
+    given: dict = {}
+    jax_library = processes.jax.distributed
+    monkeypatch.setattr(jax_library, "is_initialized", lambda: False)
+    monkeypatch.setattr(jax_library, "initialize", lambda **fields: given.update(fields))
+    monkeypatch.setattr(processes.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(processes.lost_processes, "expect_peers", lambda _: None)
+    monkeypatch.setattr(processes.progress, "set_process", lambda *_: None)
+    announce(free_address(), count, "0")
+    processes.join(heartbeat=5)
+    assert given["heartbeat_timeout_seconds"] == limit
+
+
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
