@@ -162,9 +162,9 @@ def advise(run: Run, kind: str) -> list[str]:
         f"are in {VOCABULARIES[kind]}, cut at blanks"
     ]
     tokenizer = fields.require_tokenizer(run, words.Tokenizer, "of whole words")
-    if tokenizer.split != "blank":
+    if tokenizer.split != "blank" or tokenizer.lower:
         lines.append(
-            f"its texts were split by split={tokenizer.split!r}, lower={tokenizer.lower}, which no "
-            "file here says: split them so before; an import of this folder cuts at blanks, too"
+            f"its texts were read with split={tokenizer.split!r}, lower={tokenizer.lower}, as no "
+            "file here says: an import of this folder cuts at blanks, and lower-cases by --lower"
         )
     return lines
