@@ -55,7 +55,8 @@ def is_kept(rate: float, position, words):
 
 def is_kept_at_sum(rate: float, a, b, words):
     """Decides as `is_kept` does about position a + b; both are broadcast: bool."""
-    # Modulo 2^32, too, a product of a sum is the sum of products: these are of few numbers.
+    # A product of a sum is the sum of products, modulo 2^32, too: rows and columns are multiplied
+    # in the place of all entries.
     a, b = (x * jnp.uint32(SPREAD) for x in (a, b))
     return _is_high(rate, _mix(a + words[0] + b, words[1]))
 
