@@ -61,6 +61,19 @@ def parse_words(words: list[str]) -> tuple[str, str]:
     return source, out
 
 
+def list_folders() -> list[Path]:
+    """Lists the folders of the runs to predict with, that of --workdir first.
+
+    Raises:
+        UsageError: a run is named twice.
+    """
+    folders = [Path(str(x)).expanduser().resolve() for x in (cli.WORKDIR.value, *WITH.value)]
+    for i, folder in enumerate(folders):
+        if folder in folders[:i]:
+            raise UsageError(f"--with={WITH.value[i - 1]}: that run is averaged already")
+    return folders
+
+
 def is_plain(source: str, format: str, fields: Mapping[str, Any]) -> bool:
     """Tells if a source is texts alone, a line for each: no table has the suffix .txt."""
     if source in ("", plain_texts.STDIN):
@@ -88,8 +101,7 @@ def main(words: list[str]) -> None:
     source, out = parse_words(words)
     open_writer = choose_writer(SUBMISSION.value, out)  # first: an ending may be refused
     processes.join()
-    folders = [Path(str(x)).expanduser().absolute() for x in (cli.WORKDIR.value, *WITH.value)]
-    runs = [job.load_job(folder, arguments.TASK.value) for folder in folders]
+    runs = [job.load_job(folder, arguments.TASK.value) for folder in list_folders()]
     data = parts.list_sections(runs[0].run.config)[runs[0].name].data
     format, fields = input_formats.resolve_format(data, *arguments.read_format())
     members = [Predictor(tuned, Layout(make_mesh()), arguments.ROWS.value) for tuned in runs]

@@ -54,6 +54,7 @@ def main(config: ConfigDict, workdir: pathlib.Path, options: JobOptions = DEFAUL
         objectives.check_length(backbone, layout.L)
     held_out = [configure_evaluation(config, name) for name in config.evals]
     check_training(config, shapes, held_out)
+    start.check_special([objective, *shapes, *held_out])
     corpus = call_section("corpus", prepare.prepare, start.corpus_fields(), verify=options.verify)
     # The ids are the tokenizer's, which is known only once the corpus is prepared.
     objective = objective.clone(special=FrozenDict(corpus.tokenizer.special))

@@ -80,6 +80,8 @@ def run(
             return main(CONFIG.value, argv[1:]) if has_words else main(CONFIG.value)
 
     malloc.keep_memory()  # before JAX starts its threads
+    if "workdir" in required:
+        flags.FLAGS["workdir"].help = "The run's folder."  # which no recipe names
     flags.mark_flags_as_required([*required, *(["config"] if recipe is not None else [])])
     app.run(run_main, flags_parser=functools.partial(arguments.read, has_words=has_words))
 

@@ -5,7 +5,7 @@ from there; text, batches, objective and schedule are the recipe's.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from pretrain import objectives
 from pretrain.checkpoint import named_leaves, transfer
 from pretrain.checkpoint.paths import list_steps
 from pretrain.data.batches.phases import has_first
-from pretrain.data.tokenizers import Tokenizer
+from pretrain.data.tokenizers import Tokenizer, require_special
 from pretrain.distributed.sharding import Layout, make_mesh, parse_letters
 from pretrain.inference.continued_vocabulary import (
     VocabularyRows,
@@ -58,6 +58,21 @@ class Start(NamedTuple):
             return self.config.corpus
         tokens = dict(self.config.corpus.tokens, folder=str(self.run.workdir / "tokenizer"))
         return {**self.config.corpus, "tokens": tokens}
+
+    def check_special(self, readers: Iterable[Any]) -> None:
+        """Checks that the run's vocabulary has the special tokens that are needed now.
+
+        Args:
+            readers: the objective and the layouts; each may have `required_special`.
+
+        Raises:
+            UserError: it lacks some.
+        """
+        if self.run is None or self.config.corpus.tokens.name != "saved":
+            return  # a vocabulary of its own is known only with the text
+        for reader in readers:
+            name, names = type(reader).__module__, getattr(reader, "required_special", ())
+            require_special(self.run.tokenizer.special, names, repr(name.rpartition(".")[2]))
 
     def loop_options(self, tokenizer: Tokenizer, say: Callable[[str], None]) -> dict[str, Any]:
         """Returns arguments of `loop.run`: what restores the weights, an evaluation of these.

@@ -21,6 +21,7 @@ from flax.core import FrozenDict
 from modules import plugins
 from modules.heads import language_model
 from modules.metrics import Metrics
+from pretrain.data.tokenizers import require_special
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section, name_section
 
@@ -53,6 +54,9 @@ class Objective(Protocol):
         """
         ...
 
+    # One that needs special tokens has their names as `required_special`, ("mask",): checked before
+    # a text is prepared.
+    #
     # One that can predict chosen tokens of a text has, besides,
     # predicts_slots_together: whether all of a row's tokens may be asked for at once, and
     # slot_states(batch) -> h_BPD, the states that predict the tokens at `slots_BP` of `tokens_BL`
@@ -179,11 +183,7 @@ def _trace(f: Callable[[], str]) -> str:
 
 def special_id(special: Special, name: str) -> int:
     """Returns the id of <name>; raises UserError if the tokenizer has no such token."""
-    if name not in special:
-        raise UserError(
-            f"this objective needs a token <{name}>, but the tokenizer has only "
-            f"{', '.join(special) or 'none'}: take another corpus.tokens.name"
-        )
+    require_special(special, [name], "this objective")
     return special[name]
 
 

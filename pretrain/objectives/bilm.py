@@ -1,6 +1,7 @@
 """Bidirectional LM (ELMo): predict each word from those before it, and from those after it."""
 
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +40,8 @@ class Objective(nn.Module):
     samples: int = 0
     loss_chunks: int = 4
     special: Special = SPECIAL
+
+    required_special: ClassVar[tuple[str, ...]] = ("unk",)
 
     def __call__(self, batch, *, train: bool):
         h_BZLD, next_BZL, weights_BZL = self._predict(batch, train=train)

@@ -61,6 +61,7 @@ class Objective(nn.Module):
     loss_chunks: int = 1
     special: Special = SPECIAL
 
+    required_special: ClassVar[tuple[str, ...]] = ("mask",)
     predicts_slots_together: ClassVar[bool] = False
 
     def setup(self):

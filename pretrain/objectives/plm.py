@@ -42,6 +42,7 @@ class Objective(nn.Module):
     loss_chunks: int = 4
     special: Special = SPECIAL
 
+    required_special: ClassVar[tuple[str, ...]] = ("cls", "sep")
     predicts_slots_together: ClassVar[bool] = False
 
     def __call__(self, batch, *, train: bool):

@@ -35,6 +35,18 @@ def test_too_many_words_or_none_are_refused(tmp_path):
             predict.parse_words(["in.tsv", str(tmp_path / "out")])
 
 
+def test_each_run_is_averaged_once(tmp_path):
+    forward, backward = (str(tmp_path / name) for name in ("forward", "backward"))
+    with flagsaver.flagsaver(workdir=forward, **{"with": [backward]}):
+        assert predict.list_folders() == [tmp_path / "forward", tmp_path / "backward"]
+    again = f"{backward}/../forward"
+    with (
+        flagsaver.flagsaver(workdir=forward, **{"with": [backward, again]}),
+        pytest.raises(UsageError, match=f"--with={again}: that run is averaged already"),
+    ):
+        predict.list_folders()
+
+
 @pytest.mark.parametrize(
     ("source", "fields", "plain"),
     [

@@ -52,6 +52,10 @@ class BatchLayout(TextLayout):
         if self.B < 1 or self.L < 1:
             raise UserError(f"B={self.B}, L={self.L}: a batch needs a row, and a row a token")
 
+    @property
+    def required_special(self) -> tuple[str, ...]:
+        return ("bos", "eos")
+
     def shapes(self) -> Shapes:
         BZL = (self.B, 2, self.L)
         shapes = (
@@ -65,9 +69,6 @@ class BatchLayout(TextLayout):
         return shapes
 
     def open_text(self) -> None:
-        if missing := {"bos", "eos"} - set(self.corpus.tokenizer.special):
-            names = " and no ".join(f'"{name}"' for name in sorted(missing))
-            raise UserError(f"this corpus has no {names}: it needs corpus.tokens.name='words'")
         self.windows = self.count_windows(self.L)
         least = self.B if self.shuffle else 1
         self.require_windows(self.windows, self.L, least=least, field="L")

@@ -51,6 +51,10 @@ class BatchLayout(TextLayout):
         if self.B < 1:
             raise UserError(f"B={self.B}: a batch has rows")
 
+    @property
+    def required_special(self) -> tuple[str, ...]:
+        return framed_rows.MARKS
+
     def shapes(self) -> Shapes:
         B, BL = (self.B,), (self.B, self.L)
         return (
@@ -61,7 +65,6 @@ class BatchLayout(TextLayout):
         )
 
     def open_text(self) -> None:
-        framed_rows.require_marks(self.corpus, "clicks")
         count = len(self.documents)
         if count < (self.B if self.shuffle else 1):
             raise UserError(

@@ -4,18 +4,8 @@ import numpy as np
 
 from pretrain.data.batches import Batch
 from pretrain.data.corpus.prepared_corpus import Corpus
-from pretrain.runtime.errors import UserError
 
-
-def require_marks(corpus: Corpus, layout: str) -> None:
-    """Raises UserError unless the corpus's vocabulary has the marks of such rows.
-
-    Args:
-        layout: that needs them, as "pairs".
-    """
-    special = corpus.tokenizer.special
-    if missing := [f"<{name}>" for name in ("cls", "sep", "pad") if name not in special]:
-        raise UserError(f"this vocabulary has no {' and no '.join(missing)}, which {layout} need")
+MARKS = ("cls", "sep", "pad")
 
 
 def lay_out_rows(

@@ -71,6 +71,10 @@ class BatchLayout(TextLayout):
                 f"B={self.B} with bidirectional={self.bidirectional}: rows come in pairs"
             )
 
+    @property
+    def required_special(self) -> tuple[str, ...]:
+        return ("cls", "sep")
+
     def shapes(self) -> Shapes:
         B, BL = (self.B,), (self.B, self.L)
         shapes = (

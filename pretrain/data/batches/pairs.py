@@ -85,6 +85,10 @@ class BatchLayout(TextLayout):
                 f"short_seq_prob={self.short_seq_prob}: it is a share of the rows, from 0 to 1"
             )
 
+    @property
+    def required_special(self) -> tuple[str, ...]:
+        return framed_rows.MARKS
+
     def shapes(self) -> Shapes:
         B, BL = (self.B,), (self.B, self.L)
         shapes = (
@@ -99,7 +103,6 @@ class BatchLayout(TextLayout):
         return shapes | (describe_arrays("starts_BO", BO, np.int32) if self.pack else {})
 
     def open_text(self) -> None:
-        framed_rows.require_marks(self.corpus, "pairs")
         text = SentenceText(self.corpus, self.documents)
         if len(text) <= self.next_sentence:
             raise UserError(

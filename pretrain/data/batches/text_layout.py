@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from pretrain.data.corpus.prepared_corpus import Corpus
+from pretrain.data.tokenizers import require_special
 from pretrain.runtime.errors import UserError
 
 
@@ -42,6 +43,7 @@ class TextLayout:
         return layout
 
     def _set_text(self, corpus: Corpus, documents: np.ndarray, shuffle: bool) -> None:
+        require_special(corpus.tokenizer.special, self.required_special, repr(self.name))
         self.corpus, self.documents, self.shuffle = corpus, documents, shuffle
         self.size = int((corpus.documents[documents + 1] - corpus.documents[documents]).sum())
         self._lock = threading.Lock()
@@ -91,6 +93,15 @@ class TextLayout:
             )
 
     @property
+    def required_special(self) -> tuple[str, ...]:
+        """Returns the names of the special tokens that the rows need."""
+        return ()
+
+    @property
+    def name(self) -> str:
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
     def split(self) -> str:
         return "training" if self.shuffle else "held-out"
 
@@ -99,7 +110,7 @@ class TextLayout:
         # In one type and contiguous, equal numbers have equal hashes.
         documents = np.ascontiguousarray(self.documents, np.int64)
         return dict(
-            layout=type(self).__module__.rpartition(".")[2],
+            layout=self.name,
             corpus=self.corpus.fingerprint,
             documents=hashlib.sha256(documents.data).hexdigest(),
             shuffle=self.shuffle,

@@ -72,6 +72,10 @@ class BatchLayout(TextLayout):
         if self.framed and self.overlap:
             raise UserError(f"overlap={self.overlap}: framed rows have none")
 
+    @property
+    def required_special(self) -> tuple[str, ...]:
+        return ("cls", "sep") if self.framed else ()
+
     def shapes(self) -> Shapes:
         B, BL = (self.B,), (self.B, self.L)
         framed = (
@@ -89,10 +93,6 @@ class BatchLayout(TextLayout):
         )
 
     def open_text(self) -> None:
-        missing = {"cls", "sep"} - set(self.corpus.tokenizer.special)
-        if self.framed and missing:
-            names = " and no ".join(f"<{name}>" for name in sorted(missing))
-            raise UserError(f"framed=True, but this vocabulary has no {names}")
         self.end = np.inf if self.shuffle else self.size  # training goes round and round
         self.windows = self.count_windows(self.stride, self.overlap)
         least = self.B if self.shuffle else 1

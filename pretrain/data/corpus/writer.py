@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE, Piece
-from pretrain.data.tokenizers import Tokenizer
-from pretrain.runtime.errors import UserError
+from pretrain.data.tokenizers import Tokenizer, require_special
 from pretrain.runtime.files import write_file
 from pretrain.runtime.progress import Progress, say
 
@@ -124,9 +123,8 @@ def group_pieces(pieces: Iterable[Piece], characters: int) -> Iterator[list[Piec
 def closing_tokens(tokenizer: Tokenizer, paragraphs: bool) -> dict[int, np.ndarray]:
     """Returns the ids that end the text before a piece, by what the piece opens."""
     wanted = ["eod", "eop"] if paragraphs else ["eod"]
-    if missing := [f"<{name}>" for name in wanted if name not in tokenizer.special]:
-        raise UserError(f"this vocabulary has no {' and no '.join(missing)}")
     special = tokenizer.special
+    require_special(special, wanted, f"a corpus with paragraphs={paragraphs}")
     eos = [special["eos"]] if "eos" in special else []
     paragraph = [*eos, special["eop"]] if paragraphs else eos
     # A tokenizer of whole words has one mark for both, which stands once.

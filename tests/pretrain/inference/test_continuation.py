@@ -9,6 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from pretrain.checkpoint import named_leaves
+from pretrain.data import batches
 from pretrain.data.tokenizers import registry
 from pretrain.inference import continuation
 from pretrain.runtime import run_config
@@ -154,6 +155,19 @@ def test_what_cannot_go_on_so_is_refused_before_a_text_is_read(message, toy, run
         functools.reduce(getattr, sections, config)[key] = value
     with pytest.raises(UserError, match=message):
         continuation.open_start(config, tmp_path)
+
+
+def test_special_tokens_that_the_run_lacks_are_refused_before_a_text_is_read(toy, run, tmp_path):
+    config = toy.config("mlm", {"init": str(run("mlm").workdir)})
+    layout = batches.configure(**config.batches)
+    run_start = continuation.open_start(config, tmp_path)
+    special = run_start.run.tokenizer.special
+    run_start.check_special([layout])
+    for name in layout.required_special:
+        del special[name]
+    with pytest.raises(UserError, match="'pairs' needs <cls> and <sep> and <pad>"):
+        run_start.check_special([layout])
+    continuation.Start(config).check_special([layout])
 
 
 def test_averages_without_a_run_to_take_them_from_are_refused(toy, tmp_path):

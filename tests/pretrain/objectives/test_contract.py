@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from modules import plugins
+from pretrain.runtime.errors import UserError
 from tests.integration import test_matrix as matrix
 from tests.support.arrays import draw_variables
 from tests.support.compiler import quick_jit
@@ -81,3 +82,18 @@ def test_a_backbone_that_it_trains_is_not_refused(name):
 def test_operations_grow_with_the_rows(name):
     one, two = (objective(name).flops(B, matrix.L) for B in (2, 4))
     assert 0 < one < two
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_objective_reads_the_special_tokens_that_it_says_and_is_refused_without(name):
+    needed = getattr(objective(name), "required_special", ())
+
+    def trace(names):
+        special = {x: objective(name).special[x] for x in names}
+        init = functools.partial(objective(name).clone(special=special).init, train=False)
+        return jax.eval_shape(init, RNGS, batch(name))
+
+    assert trace(needed)
+    for missing in needed:
+        with pytest.raises(UserError, match=f"needs <{missing}>"):
+            trace([x for x in needed if x != missing])

@@ -1,5 +1,6 @@
 """Every file of the folder keeps the contract of a batch layout."""
 
+import copy
 import itertools
 import json
 
@@ -181,9 +182,24 @@ def test_what_does_not_fit_is_refused_at_the_door(build, case, fields, message):
         build(case, **fields)
 
 
-def test_texts_without_the_marks_of_a_layout_are_refused(corpus):
-    with pytest.raises(UserError, match=r"no .bos. and no .eos.: .*tokens\.name='words'"):
-        batches.build("bidirectional", corpus, B=8, L=7)
+@cases
+def test_a_layout_reads_the_special_tokens_that_it_says_and_is_refused_without(case, build):
+    layout = build(case)
+    whole, needed = layout.corpus.tokenizer, layout.required_special
+
+    def bind(names):
+        tokenizer = copy.copy(whole)
+        tokenizer.special = {name: whole.special[name] for name in ("eod", *names)}
+        corpus = copy.copy(layout.corpus)
+        vars(corpus)["tokenizer"] = tokenizer  # which is cached there
+        return layout.bind(corpus, layout.documents, shuffle=True)
+
+    # "eod" ends every document of a prepared text.
+    assert_same_batch(bind(needed).batch(3), layout.batch(3))
+    for name in needed:
+        others = [x for x in needed if x != name]
+        with pytest.raises(UserError, match=f"'{layout.name}' needs <{name}>, but .* <eod>"):
+            bind(others)
 
 
 @cases

@@ -3,10 +3,8 @@
 import types
 
 import numpy as np
-import pytest
 
 from pretrain.data.batches import framed_rows
-from pretrain.runtime.errors import UserError
 
 
 def corpus_of(**special):
@@ -27,9 +25,3 @@ def test_places_outside_of_the_corpus_become_marks_or_padding():
     tokens = [[1, 10, 11, 2, 3], [1, 18, 19, 2, 3]]
     assert batch["tokens_BL"].tolist() == tokens
     assert batch["word_starts_BL"].tolist() == [[x % 2 == 0 for x in row] for row in tokens]
-
-
-def test_a_vocabulary_without_marks_is_refused_for_the_layout():
-    framed_rows.require_marks(corpus_of(cls=1, sep=2, pad=3), "pairs")
-    with pytest.raises(UserError, match="no <cls> and no <pad>, which clicks need"):
-        framed_rows.require_marks(corpus_of(sep=2), "clicks")

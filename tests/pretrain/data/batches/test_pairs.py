@@ -98,7 +98,7 @@ def test_too_few_documents_with_text_are_refused():
 def test_a_vocabulary_without_special_tokens_is_refused():
     corpus = build_corpus([5, 5], [5, 5])
     del corpus.tokenizer.special["sep"], corpus.tokenizer.special["pad"]
-    with pytest.raises(UserError, match="no <sep> and no <pad>, which pairs need"):
+    with pytest.raises(UserError, match="'pairs' needs <sep> and <pad>, but this"):
         bind_pairs(corpus, L=12)
 
 

@@ -166,7 +166,5 @@ def test_held_out_text_is_never_trained_on():
 
 
 def test_frames_need_their_tokens():
-    with pytest.raises(
-        UserError, match="framed=True, but this vocabulary has no <cls> and no <sep>"
-    ):
+    with pytest.raises(UserError, match="'windows' needs <cls> and <sep>"):
         build(invented([100]), framed=True)

@@ -51,7 +51,7 @@ def test_paragraphs_end_in_eop_if_asked(source, corpus, tmp_path):
 
 
 def test_paragraphs_of_a_vocabulary_without_eop_are_refused(source, tmp_path):
-    with pytest.raises(UserError, match="no <eop>"):
+    with pytest.raises(UserError, match="paragraphs=True needs <eop>"):
         load(source, tmp_path, tokens={"name": "words"}, paragraphs=True)
 
 
