@@ -87,7 +87,9 @@ def read_lines(source: str) -> Iterable[str]:
     Raises:
         UserError: there is no such file, or it is no text.
     """
-    return sys.stdin if source == plain_texts.STDIN else text_files.read_lines(Path(source))
+    if source == plain_texts.STDIN:
+        return text_files.read_input_lines()
+    return text_files.read_whole_lines(Path(source))
 
 
 def open_target(out: str) -> contextlib.AbstractContextManager[IO[str]]:

@@ -43,27 +43,15 @@ DTYPE = flags.DEFINE_enum(
 CUT = flags.DEFINE_bool("cut", False, "Of a line longer than the model reads, take the beginning.")
 
 LINES, CHARACTERS = 4096, 1 << 20  # of a block, at most; one more line may go beyond
-LONGEST = 1 << 20  # characters of a line
 
 
 def read_sentences(path: Path) -> Iterator[str]:
     """Yields the lines of a text without the blanks around them.
 
     Raises:
-        UserError: as `text_files.read_lines`; or a line has no end.
+        UserError: as `text_files.read_whole_lines`.
     """
-    line, number = "", 1
-    # Parts of a line: a file without line ends must not fill the memory before it is refused.
-    for part in text_files.read_lines(path):
-        line += part
-        if line.endswith("\n"):
-            yield line.strip()
-            line, number = "", number + 1
-        elif len(line) > LONGEST:
-            raise UserError(
-                f"{path}, line {number}: longer than {LONGEST:,} characters: this wants a text "
-                "with a sentence in each line"
-            )
+    return map(str.strip, text_files.read_whole_lines(path))
 
 
 def hash_sentences(path: Path) -> tuple[str, int]:

@@ -12,6 +12,7 @@ from typing import Any
 from absl import flags
 
 from pretrain import cli
+from pretrain.data.corpus import text_files
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.inference.generator import Piece, Writer
 from pretrain.inference.sampling import Sampler
@@ -40,21 +41,14 @@ def read_prompts() -> list[str]:
     Raises:
         UserError: one is not UTF-8, or the file cannot be read.
     """
-    prompts = PROMPT.value + (_read_lines(PROMPTS.value) if PROMPTS.value else [])
+    prompts = list(PROMPT.value)
+    if PROMPTS.value:
+        prompts += text_files.read_whole_lines(pathlib.Path(PROMPTS.value))
     for prompt in prompts:
         # Python hands undecodable bytes of the command line on as lone surrogates.
         if prompt != prompt.encode(errors="replace").decode():
             raise UserError(f"--prompt={prompt!r}: is not UTF-8")
     return [prompt for prompt in prompts or [""] for _ in range(SAMPLES.value)]
-
-
-def _read_lines(path: str) -> list[str]:
-    try:
-        return pathlib.Path(path).read_text("utf-8").removesuffix("\n").split("\n")
-    except OSError as error:
-        raise UserError(f"--prompts={path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"--prompts={path}: byte {error.start} is not UTF-8") from error
 
 
 def show(prompts: list[str], pieces: Iterable[Piece]) -> None:

@@ -46,7 +46,6 @@ def read_blocks(
 
 
 def _parse_line(line: str, field: str, columns: Sequence[str], where: str) -> Example:
-    line = line.rstrip("\r\n")
     if field == "words":
         return {"words": check_text(line, "it", where).split(), "labels": None, "where": where}
     texts = [check_text(text, "a text", where).strip() for text in line.split("\t")]

@@ -136,7 +136,7 @@ def read_texts(words: Sequence[str]) -> list[str]:
         UsageError: there are none.
         UserError: a file cannot be read.
     """
-    lines = [line.rstrip("\r\n") for path in words for line in text_files.read_lines(Path(path))]
+    lines = [line for path in words for line in text_files.read_whole_lines(Path(path))]
     if not (texts := [*TEXT.value, *lines]):
         raise UsageError("name a text, as --text='The state of the Union', or a file of them")
     return texts

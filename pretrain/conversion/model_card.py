@@ -102,9 +102,9 @@ def find_metrics(run: Run) -> dict[str, str]:
     if "train" not in run.config or (result := results.read_result(run.workdir)) is None:
         return {}
     jobs = _list_repetitions(run.workdir)
-    if len(jobs) < 2:  # of one run there is no deviation
-        return {name: results.format_score(result.values[name]) for name in result.metrics}
     values = [dict(x.values) for job in jobs if (x := results.read_result(job))]
+    if len(values) < 2:  # of one run there is no deviation
+        return {name: results.format_score(result.values[name]) for name in result.metrics}
     stats = results.compute_stats(values)
     return {
         name: f"{results.format_score(result.values[name])} "

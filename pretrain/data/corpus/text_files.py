@@ -1,8 +1,10 @@
 """Reads text files of any size in blocks, then lines, never a whole file at once."""
 
 import codecs
+import functools
 import gzip
 import itertools
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 from pretrain.runtime.errors import UserError
 
 LONGEST = 1 << 15  # characters; a longer line comes in parts
+LONGEST_WHOLE = 1 << 20  # characters of a line that is wanted whole
 BLOCK = 1 << 16
 NOT_UTF8 = "is not UTF-8: write the file anew, by iconv -f latin1 -t utf-8 if it is Latin-1"
 
@@ -21,6 +24,21 @@ def read_lines(path: Path) -> Iterator[str]:
         UserError: the file is missing, empty, cut short, not UTF-8, or holds NUL bytes.
     """
     return split_lines(decode_blocks(read_blocks(path), str(path)))
+
+
+def read_whole_lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a text file, each in one piece and without its end.
+
+    Raises:
+        UserError: as `read_lines`; or a line is longer than LONGEST_WHOLE.
+    """
+    return join_parts(read_lines(path), str(path))
+
+
+def read_input_lines() -> Iterator[str]:
+    """Yields the lines of standard input as they come, otherwise as `read_whole_lines`."""
+    name, blocks = "standard input", iter(functools.partial(sys.stdin.buffer.read1, BLOCK), b"")
+    return join_parts(split_lines(decode_blocks(blocks, name)), name)
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
@@ -55,9 +73,11 @@ def _read_zstd(path: Path) -> Iterator[bytes]:
             while packed:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
                 try:
-                    yield frame.decompress(packed)
+                    block = frame.decompress(packed)
                 except zstandard.ZstdError as error:
                     raise EOFError(error) from error
+                if block:  # an empty one would be the text's end
+                    yield block
                 packed, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame:
         raise EOFError("the last frame is not complete")
@@ -107,6 +127,28 @@ def split_lines(texts: Iterable[str]) -> Iterator[str]:
         yield from early
     if rest:
         yield rest + "\n"
+
+
+def join_parts(parts: Iterable[str], name: str) -> Iterator[str]:
+    """Joins the parts of `split_lines` to whole lines, without their ends.
+
+    Args:
+        name: what errors call this text.
+
+    Raises:
+        UserError: a line is longer than LONGEST_WHOLE.
+    """
+    line, number = "", 1
+    for part in parts:
+        line += part
+        if line.endswith("\n"):
+            yield line.rstrip("\r\n")
+            line, number = "", number + 1
+        elif len(line) > LONGEST_WHOLE:  # or a file without line ends would fill the memory
+            raise UserError(
+                f"{name}, line {number}: longer than {LONGEST_WHOLE:,} characters: this wants a "
+                "text with a sentence in each line"
+            )
 
 
 def split_line(line: str, longest: int = LONGEST) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.training.metrics import split_direction
 from pretrain.training.reports import metrics_file
 
+Scores = Sequence[Mapping[str, float | None]]  # of jobs, by metric
 REPEATED = ("seed", "data.fold")  # what differs between repetitions
 SHOWN = ("init", "random_init")  # in a column of their own
 
@@ -129,19 +130,28 @@ def format_score(value: float | None) -> str:
     return f"{value:.4f}" if abs(value) < 1e4 else f"{value:.4g}"
 
 
-def compute_stats(scores: list[dict[str, float | None]]) -> dict[str, dict[str, float]]:
-    """Computes the mean and the standard deviation of each metric over several jobs."""
-    stats: dict[str, dict[str, float]] = {"mean": {}, "deviation": {}}
-    for name in scores[0]:
+def compute_stats(scores: Scores) -> dict[str, dict[str, float | None]]:
+    """Computes the mean and the standard deviation of each metric over several jobs.
+
+    Args:
+        scores: of two jobs or more; None: it was not finite.
+
+    Returns:
+        "mean" and "deviation" by metric; None where a job has no finite number.
+    """
+    stats: dict[str, dict[str, float | None]] = {"mean": {}, "deviation": {}}
+    for name in dict.fromkeys(name for job in scores for name in job):
+        values = [x for job in scores if (x := job.get(name)) is not None and math.isfinite(x)]
         # One that was not finite makes the mean so: left out, it would flatter it.
-        values = [math.nan if (x := job[name]) is None else x for job in scores]
-        stats["mean"][name] = statistics.mean(values)
+        is_whole = len(values) == len(scores)
+        stats["mean"][name] = statistics.mean(values) if is_whole else None
         # Divides by n - 1: the jobs are a sample of all seeds.
-        stats["deviation"][name] = statistics.stdev(values)
+        stats["deviation"][name] = statistics.stdev(values) if is_whole else None
     return stats
 
 
-def print_stats(stats: dict[str, dict[str, float]], jobs: str) -> None:
+def print_stats(stats: Mapping[str, Mapping[str, float | None]], jobs: str) -> None:
     """Prints what `compute_stats` returned of `jobs`, their number and kind: "5 folds"."""
     for name, mean in stats["mean"].items():
-        print(f"{name}: {mean:.4f} +- {stats['deviation'][name]:.4f} of {jobs}")
+        deviation = stats["deviation"][name]
+        print(f"{name}: {format_score(mean)} +- {format_score(deviation)} of {jobs}")

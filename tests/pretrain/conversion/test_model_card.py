@@ -48,6 +48,9 @@ def test_a_card_says_what_the_folder_of_the_run_does(seeds, tmp_path):
         assert f"\n{line}\n" in card
     assert "Text: `text:a.txt`, of which 20.0% is held out." in card
     assert model_card.read_license(tmp_path) == "mit"
+    (seeds[1].workdir / "metrics.jsonl").unlink()  # the other seed was not evaluated yet
+    model_card.write_card(seeds[0], tmp_path, FACTS)
+    assert "\n| held_out/loss | 2.0000 |\n" in (tmp_path / "README.md").read_text()
 
 
 def test_a_card_says_which_run_came_before_or_its_import(seeds, tmp_path):

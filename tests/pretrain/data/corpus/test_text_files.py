@@ -1,6 +1,9 @@
 """Text files arrive as bounded lines; what is wrong is named by file, line and byte."""
 
 import gzip
+import io
+import random
+import types
 from pathlib import Path
 
 import pytest
@@ -22,6 +25,36 @@ def test_packed_files_read_as_the_plain_one(tmp_path):
     two_frames = words[:70_000], words[70_000:]
     zst.write_bytes(b"".join(zstandard.compress(frame.encode()) for frame in two_frames))
     assert read(plain) == read(gz) == read(zst) == words
+
+
+def test_a_packed_text_may_be_cut_within_a_character(tmp_path):
+    # It packs badly, so that many packed bytes unpack to nothing yet; a block of 2 ** 17 bytes
+    # ends within one of its characters of three.
+    words = "".join(map(chr, random.Random(0).choices(range(0x4E00, 0x9FFF), k=100_000))) + "\n"
+    path = tmp_path / "a.txt.zst"
+    path.write_bytes(zstandard.compress(words.encode()))
+    assert read(path) == words
+
+
+def test_lines_that_are_wanted_whole_come_in_one_piece(tmp_path):
+    path, long = tmp_path / "a.txt", "word " * 10_000
+    path.write_text(f"\ufeffone\r\n\n{long}\nlast", newline="")
+    assert list(text_files.read_whole_lines(path)) == ["one", "", long, "last"]
+    path.write_text(f"one\n{long * 22}")
+    with pytest.raises(UserError, match=r"a\.txt, line 2: longer than 1,048,576 characters"):
+        list(text_files.read_whole_lines(path))
+
+
+def test_standard_input_is_read_as_a_file_is(monkeypatch):
+    def lines(content):
+        monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(content)))
+        return list(text_files.read_input_lines())
+
+    assert lines("\ufeffone\ntwó".encode()) == ["one", "twó"]
+    with pytest.raises(
+        UserError, match="standard input, line 2: the byte at offset 5 is not UTF-8"
+    ):
+        lines(b"one\nd\xe9\n")
 
 
 @pytest.mark.parametrize(

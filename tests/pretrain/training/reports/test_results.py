@@ -1,5 +1,7 @@
 """A run's result is the evaluation that counts."""
 
+import pytest
+
 from pretrain.runtime import run_config
 from pretrain.training.reports import results
 from pretrain.training.reports.metrics_file import Writer
@@ -43,3 +45,12 @@ def test_means_and_deviations_over_jobs_are_of_a_sample(capsys):
     stats = results.compute_stats([{"dev/accuracy": 0.5}, {"dev/accuracy": 0.7}])
     results.print_stats(stats, "2 seeds")
     assert capsys.readouterr().out == "dev/accuracy: 0.6000 +- 0.1414 of 2 seeds\n"
+
+
+def test_a_mean_leaves_no_job_out(capsys):
+    # A fold without such questions has no such metric; another one's loss was not finite.
+    jobs = [{"f1": 0.5, "loss": None}, {"f1": 0.7, "loss": 1.0, "NoAns_f1": 0.2}]
+    stats = results.compute_stats([*jobs, {"f1": 0.6, "loss": float("nan"), "NoAns_f1": 0.2}])
+    assert stats["mean"] == {"f1": pytest.approx(0.6), "loss": None, "NoAns_f1": None}
+    results.print_stats(stats, "3 folds")
+    assert "loss: nan +- nan of 3 folds\n" in capsys.readouterr().out
