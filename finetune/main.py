@@ -3,17 +3,21 @@
 python -m finetune.main --config=configs/finetune/sst2.py --config.init=runs/bert-base
 """
 
+import contextlib
 from pathlib import Path
 
 import jax
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
-from finetune import initialize
+from finetune import initialize, tasks
 from finetune import job as jobs
 from finetune.prediction import submissions
 from finetune.prediction.predictor import Predictor
+from finetune.several.parts import list_sections
 from finetune.several.repetitions import check_folder
+from modules import plugins
+from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout
 from pretrain.runtime.errors import TRY_AGAIN, TerminatedError
 from pretrain.runtime.job_options import DEFAULTS, JobOptions
@@ -71,6 +75,8 @@ def train_job(
     """
     # First: a name that is wrong ends here, before the data are read.
     hooks = build_hooks(config.get("hooks", {}))
+    if options.joins and uses_devices(config):
+        processes.join(options.heartbeat, options.join_timeout)  # before a device is touched
     job = jobs.build_job(config, say)
     with open_workdir(jobs.resolve_recipe(job, config), workdir, options) as keep_recipe:
 
@@ -105,6 +111,14 @@ def train_job(
         missing = "predictions are" if result.finished and not is_done else ""
         print_summary(config, workdir, int(result.state.step), best, is_done, missing)
     return best.values if best else {}, is_done
+
+
+def uses_devices(config: ConfigDict) -> bool:
+    """Checks whether a task of the recipe computes on devices before there is anything to train."""
+    names = [section.task.get("name", "") for section in list_sections(config).values()]
+    with contextlib.suppress(plugins.FieldError):  # a wrong name is told where the task is built
+        return any(tasks.load_kind(name).TaskData.uses_devices for name in names)
+    return False
 
 
 def write_predictions(job: jobs.Job, workdir: Path, mesh) -> bool:

@@ -6,10 +6,10 @@
     python -m pretrain.convert --source=hub:google-bert/bert-base-uncased --workdir=runs/bert-base
     python -m pretrain.convert --workdir=runs/mine --out=mine-hf --push=me/mine --license=mit
 
-The first makes a run of a folder with published weights of BERT and its successors, XLNet, GPT or
-ELMo; the second writes a run's weights for other tools, as Hugging Face's by default; the third
-a folder that sentence-transformers loads, too.  Each prints what became of every array, and leaves
-nothing half-made.
+The first makes a run of a folder with published weights of BERT and its successors, XLNet, GPT,
+ELMo or the AWD-LSTM; the second writes a run's weights for other tools, as Hugging Face's by
+default; the third a folder that sentence-transformers loads, too.  Each prints what became of every
+array, and leaves nothing half-made.
 """
 
 import pathlib
@@ -29,12 +29,15 @@ SOURCE = flags.DEFINE_string(
     "source", None, "A folder of published weights, or hub:org/name, to make a run of."
 )
 PUSH = flags.DEFINE_string("push", "", "Put what --out wrote on the Hugging Face Hub, as org/name.")
+PRIVATE = flags.DEFINE_bool("private", False, "What --push makes anew is to be seen by you alone.")
 LICENSE = flags.DEFINE_string(
     "license", "", "Licence of the weights that are written, for their card, as apache-2.0."
 )
 OUT = flags.DEFINE_string("out", None, "A folder to write the run's weights to.")
 SYSTEM = flags.DEFINE_string(
-    "system", "", "Whose release: bert, roberta, gpt, xlnet, elmo, awd_lstm, or a module."
+    "system",
+    "",
+    "Whose release: bert, roberta, distilbert, electra, gpt, xlnet, elmo, awd_lstm, or a module.",
 )
 KIND = flags.DEFINE_string("kind", "", "Of release: hugging_face, tensorflow, npz, hdf5, ...")
 DTYPE = flags.DEFINE_enum(
@@ -50,7 +53,7 @@ def main(_) -> None:
     logging.get_absl_logger().setLevel("CRITICAL")  # Orbax tells of each error that it raises
     if bool(SOURCE.value) == bool(OUT.value):
         raise UsageError("say --source=DIR to import weights, or --out=DIR to export them")
-    workdir = pathlib.Path(str(cli.WORKDIR.value)).absolute()
+    workdir = pathlib.Path(str(cli.WORKDIR.value)).expanduser().absolute()
     pool = arguments.POOL.value
     if arguments.NORMALIZE.value and not pool:
         raise UsageError("--normalize is of sentence vectors: say --pool, too")
@@ -67,7 +70,7 @@ def main(_) -> None:
             license=LICENSE.value,
         )
         if PUSH.value:
-            print(f"pushed to {hub.push(out, PUSH.value)}")
+            print(f"pushed to {hub.push(out, PUSH.value, private=PRIVATE.value)}")
         return
     if PUSH.value or LICENSE.value:
         raise UsageError("--push and --license are of what is written, with --out")

@@ -105,8 +105,13 @@ if __name__ == "__main__":
     from pretrain import cli  # not above: a caller from Python has flags of its own
 
     flags.adopt_module_key_flags(cli)
+    verify = flags.DEFINE_bool(
+        "verify", False, "Read all of the prepared corpus at the start, to find damage to it."
+    )
     cli.run(
-        lambda config: main(config, cli.resolve_workdir(), cli.read_options()),
+        lambda config: main(
+            config, cli.resolve_workdir(), cli.read_options()._replace(verify=verify.value)
+        ),
         recipe=SECTIONS,
         interrupted="training goes on from its last checkpoint",
     )

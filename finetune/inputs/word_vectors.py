@@ -69,7 +69,7 @@ def build_table(
     lower: bool = True,
     tables: Sequence[str] = ("backbone/token_VD",),
 ) -> tuple[Tokenizer, Table]:
-    """Reads the vectors of all words of the texts; the others' are drawn.
+    """Reads the vectors of all words of the texts; the others' are drawn, and that of id 0 is 0.
 
     Args:
         tokenizer: of whole words.
@@ -112,7 +112,7 @@ def build_table(
         vector_D = vector_of(word)
         if vector_D is not None:
             row_D[:] = vector_D
-    rows_VD[0] = 0  # what rows are filled up with; it gets no gradient
+    rows_VD[0] = 0  # what fills rows up; of a task's own words, what stands for all others
     notes = [_coverage(path, tokenizer.pieces, known, everything), *vectors.notes]
     return tokenizer, Table(rows_VD, tuple(tables), notes)
 

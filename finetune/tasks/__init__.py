@@ -35,12 +35,14 @@ class TaskData(Protocol):
         plain_field: the field of an example that a line of plain text fills, "texts" or "words";
             "": an example is more than that.
         example_fields: what an example has to have, labels apart; (): `plain_field` alone.
+        uses_devices: `training_arrays` computes on them.
     """
 
     inputs: RowBuilder
     notes: list[str]
     plain_field: str
     example_fields: tuple[str, ...]
+    uses_devices: bool
 
     def arrays(self, examples: Sequence[dict]) -> Arrays:
         """Builds the arrays that the module reads, with an entry for each row."""
@@ -113,6 +115,7 @@ class Defaults:
 
     plain_field = ""
     example_fields: tuple[str, ...] = ()
+    uses_devices = False
 
     def training_arrays(self, examples: Sequence[dict]) -> Arrays:
         return self.arrays(examples)  # type: ignore[attr-defined]

@@ -28,7 +28,6 @@ from modules import plugins
 from modules.backbones import text_mask
 from modules.layers import pooling
 from modules.metrics import Sum
-from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
 from pretrain.runtime.errors import UserError
 
@@ -41,6 +40,8 @@ class TaskData(classify.TaskData):
     Attributes:
         teacher: folder of a run that classifies, with the same labels.
     """
+
+    uses_devices = True  # the teacher predicts
 
     def __init__(
         self,
@@ -86,7 +87,6 @@ class TaskData(classify.TaskData):
         tuned = job.load_job(Path(self.teacher).expanduser().absolute(), self.teacher_task)
         if not isinstance(tuned.data, classify.TaskData) or tuned.data.labels != self.labels:
             raise UserError(f"task.teacher: {self.teacher} does not tell {self.labels} apart")
-        processes.join()  # as the job does later, but before a device is touched
         predictor = Predictor(read_states(tuned, self.layers), Layout(make_mesh()))
         outputs = predictor(examples)
         self.notes.append(f"{self.teacher} teaches, by {predictor.weights}")

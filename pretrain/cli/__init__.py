@@ -33,9 +33,6 @@ LIST = flags.DEFINE_bool("list", False, "Print the recipes, their presets and th
 ACCEPT_CHANGES = flags.DEFINE_bool(
     "accept_changes", False, "Resume although the recipe or the data have changed."
 )
-VERIFY = flags.DEFINE_bool(
-    "verify", False, "Read all of the prepared corpus at the start, to find damage to it."
-)
 HEARTBEAT = flags.DEFINE_integer(
     "heartbeat", 60, "Seconds without a sign of life after which a process counts as lost.", 2
 )
@@ -128,7 +125,6 @@ def read_options() -> JobOptions:
         name=recipe_name(),
         command=remove_credentials(shlex.join(["python", *sys.orig_argv[1:]])),
         accept_changes=ACCEPT_CHANGES.value,
-        verify=VERIFY.value,
         heartbeat=HEARTBEAT.value,
         join_timeout=JOIN_TIMEOUT.value,
     )

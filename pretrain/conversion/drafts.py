@@ -11,8 +11,6 @@ from pretrain.formats.base import explain_write_errors
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.locks import lock_workdir
 
-LOCK = "lock"
-
 
 @contextlib.contextmanager
 def draft_folder(folder: Path, say: Callable[[str], None]) -> Iterator[Path]:

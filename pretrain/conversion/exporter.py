@@ -10,9 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pretrain.checkpoint import named_leaves, verification
-from pretrain.checkpoint.errors import DamagedError
-from pretrain.checkpoint.paths import list_steps
+from pretrain.checkpoint import named_leaves
+from pretrain.checkpoint.transfer import describe_leaves
 from pretrain.conversion import drafts, systems, task_heads
 from pretrain.conversion.model_card import Facts, write_card
 from pretrain.conversion.name_map import Link, Shapes, Table, list_unmapped
@@ -184,19 +183,9 @@ def read_dtype(workdir: Path) -> str:
 
 def read_shapes(run: Run) -> dict[str, tuple[int, ...]]:
     """Reads the shapes of the run's parameters by name from its newest readable checkpoint."""
-    folder = weights_folder(run) / "checkpoints"
-    for step in list_steps(folder):
-        try:
-            leaves = verification.read_record(folder / str(step))["leaves"]
-        # An older one has the same shapes, and whoever reads the weights falls back on it, too.
-        except DamagedError:
-            continue
-        return {
-            name.removeprefix(f"{weights_key(run)}/"): tuple(leaf["shape"])
-            for name, leaf in leaves.items()
-            if name.startswith(f"{weights_key(run)}/")
-        }
-    raise UserError(f"there is no checkpoint in {folder} to take weights from")
+    key = f"{weights_key(run)}/"
+    leaves = describe_leaves(weights_folder(run), key)
+    return {name.removeprefix(key): tuple(x.shape) for name, x in leaves.items()}
 
 
 def group_arrays(table: Table) -> Iterator[tuple[list[str], list[str]]]:

@@ -1,6 +1,5 @@
 """Published weights become a run, one array at a time."""
 
-import hashlib
 import importlib
 import math
 import os
@@ -26,6 +25,7 @@ from pretrain.inference.text_format import load_format
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime import run_config
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import hash_file
 from pretrain.runtime.json_files import read_json, write_json
 
 MISSING = {"albert": "whose layers share their weights, as no backbone's here do"}
@@ -250,8 +250,8 @@ def _list_files(folder: Path) -> list[Path]:
 
 
 def _hash_file(path: Path) -> str:
-    with explain_read_errors(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    with explain_read_errors(path):
+        return hash_file(path)
 
 
 def describe_mapping(

@@ -27,6 +27,7 @@ from pretrain.runtime.errors import UserError
 
 Shapes = Mapping[str, tuple[int, ...]]  # ours, by path: "backbone/token_VD"
 Rows = Mapping[str, Sequence[str]]
+MOST = 12  # lines of an error
 WEIGHTS = "float32, float16 or bfloat16"
 DTYPES = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(jnp.bfloat16))
 
@@ -244,6 +245,6 @@ def list_repeated(table: Table) -> list[str]:
     return [name for name in parts if len({x.at for x in parts[name]}) < len(parts[name])]
 
 
-def _join_lines(lines: Sequence[str], most: int = 12) -> str:
-    more = [f"and {len(lines) - most} more"] if len(lines) > most else []
-    return "".join(f"\n  {line}" for line in [*lines[:most], *more])
+def _join_lines(lines: Sequence[str]) -> str:
+    more = [f"and {len(lines) - MOST} more"] if len(lines) > MOST else []
+    return "".join(f"\n  {line}" for line in [*lines[:MOST], *more])

@@ -27,7 +27,7 @@ from pretrain.data.tokenizers import registry
 from pretrain.runtime import json_files
 from pretrain.runtime.addresses import hide_credentials, remove_credentials
 from pretrain.runtime.errors import UserError
-from pretrain.runtime.files import rename_folder, sync_tree
+from pretrain.runtime.files import beside, rename_folder, sync_tree
 from pretrain.runtime.locks import lock_build
 from pretrain.runtime.progress import say
 from pretrain.runtime.sections import call_section
@@ -103,7 +103,7 @@ def prepare(
     folder = Path(cache) / f"{texts.name}-{hash_manifest(manifest)}"
     # A finished corpus needs no lock, so that a cache can be read-only.
     if not folder.exists() or (partial_folder(folder).exists() and os.access(cache, os.W_OK)):
-        with lock_build(folder.with_suffix(".lock")):
+        with lock_build(beside(folder, ".lock")):
             if not folder.exists():  # another process may have made it meanwhile
                 make_corpus(folder, texts, tokens, manifest, processes)
             # This run's, or one of a process that was killed after the renaming.
@@ -181,7 +181,7 @@ def _create_cache(cache: str) -> None:
 
 
 def partial_folder(folder: Path) -> Path:
-    return folder.with_suffix(".partial")
+    return beside(folder, ".partial")
 
 
 def hash_manifest(manifest: Mapping[str, Any]) -> str:

@@ -21,10 +21,6 @@ from modules.metrics import Sum
 from pretrain.diagnostics.recurrent_weights import set_recurrent_weights
 from pretrain.training import optimizer, train_state
 
-# Numbers are uniform in [0, 1], as in Le et al. 2015 (arXiv 1504.00941): always guessing 1 has the
-# variance of the sum of two of them as its mean squared error.
-GUESS = 1 / 6
-
 
 class Regression(nn.Module):
     """Guesses a number from the last state of a recurrent layer; an objective of training.

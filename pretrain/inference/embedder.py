@@ -31,8 +31,6 @@ from pretrain.inference.throughput import Speed
 from pretrain.inference.trained_run import load_backbone_params
 from pretrain.runtime.sections import name_section
 
-POOLS = ("", "mean", "first", "last", "pooler")
-
 
 class Embedder:
     """A run's backbone, reading blocks of texts on all devices of a machine.

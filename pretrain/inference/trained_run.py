@@ -29,7 +29,7 @@ def load_run(workdir: str | pathlib.Path, *, needs_backbone: bool = True) -> Run
         UserError: the folder holds no run, or one without a backbone that is needed.
     """
     # Orbax takes no relative path.
-    workdir = pathlib.Path(workdir).absolute()
+    workdir = pathlib.Path(workdir).expanduser().absolute()
     require_run(workdir)
     config = ConfigDict(read_config(workdir))
     backbone = None

@@ -25,6 +25,12 @@ def create_folder(folder: pathlib.Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
 
 
+def beside(path: pathlib.Path, ending: str) -> pathlib.Path:
+    """Returns the path beside another one whose name goes on with an ending."""
+    # Not as a suffix: a dot of the name would begin one, and what follows it would be lost.
+    return path.with_name(path.name + ending)
+
+
 @contextlib.contextmanager
 def replace_file(path: PathLike, draft_name: str = "") -> Iterator[pathlib.Path]:
     """Gives the path of a draft, which takes the place of `path` when the block ends.

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from pretrain.training import hooks
-from pretrain.training.metrics import split_direction
+from pretrain.training.metrics import read_metric
 
 
 @dataclasses.dataclass
@@ -40,8 +40,7 @@ class Hook(hooks.Hook):
     def __call__(self, step: int, state: Any, report: hooks.Report) -> None:
         if not report.held_out:
             return
-        name, sign = split_direction(self.metric)
-        value = sign * report.held_out[name]
+        value = read_metric(report.held_out, self.metric, "hooks.anneal.metric")
         self.since += 1
         if not self.done and value > self.best:  # never of a number that is not finite
             self.best, self.since = value, 0

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pretrain.checkpoint.paths import list_steps
-from pretrain.runtime.errors import UserError
 from pretrain.training.hooks import Evaluation, Hook, Report, find_saved_state, refuse_overflow
-from pretrain.training.metrics import split_direction
+from pretrain.training.metrics import read_metric, split_direction
 from pretrain.training.reports.metrics_file import to_json
 from pretrain.training.reports.progress_line import Progress
 from pretrain.training.train_state import State
@@ -57,10 +56,10 @@ class KeepBest(Hook):
         Raises:
             UserError: the evaluation has no such number.
         """
-        name, sign = split_direction(self.metric)
-        if name not in values:
-            raise UserError(f"train.best={self.metric!r}: there are {', '.join(values)}")
-        value = sign * values[name]
+        value, name = (
+            read_metric(values, self.metric, "train.best"),
+            split_direction(self.metric)[0],
+        )
         self.since += 1
         if value > (-math.inf if self.value is None else self.value):  # which NaN never is
             # Before the save: room for one more, and those that checkpoints name stay.

@@ -1,10 +1,12 @@
 """Turns summed metrics into the numbers that are written down and printed."""
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 
 from modules.metrics import Metrics, Sum
+from pretrain.runtime.errors import UserError
 
 NORMS = "norms/"  # begins names of `gradient_norms`; TensorBoard makes it a group
 
@@ -29,6 +31,23 @@ def compute_means(metrics: Metrics) -> dict[str, float]:
 def split_direction(metric: str) -> tuple[str, int]:
     """Splits "-dev/loss" into a number's name and its sign: -1 where a lower one is better."""
     return metric.removeprefix("-"), -1 if metric.startswith("-") else 1
+
+
+def read_metric(values: Mapping[str, float], metric: str, key: str) -> float:
+    """Reads the number that a metric names, with such a sign that a higher one is better.
+
+    Args:
+        values: of an evaluation, by name.
+        metric: as of `split_direction`.
+        key: of the recipe, which names the metric.
+
+    Raises:
+        UserError: the evaluation has no such number.
+    """
+    name, sign = split_direction(metric)
+    if name not in values:
+        raise UserError(f"{key}={metric!r}: there are {', '.join(values)}")
+    return sign * values[name]
 
 
 def mean(metric: Sum) -> float:

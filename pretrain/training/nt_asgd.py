@@ -12,7 +12,7 @@ import dataclasses
 from typing import Any
 
 from pretrain.training import hooks
-from pretrain.training.metrics import split_direction
+from pretrain.training.metrics import read_metric
 
 
 @dataclasses.dataclass
@@ -40,8 +40,8 @@ class Hook(hooks.Hook):
         """Compares an evaluation with those before it."""
         if not report.held_out or self.begin is not None:
             return
-        name, sign = split_direction(self.metric)
-        value, earlier = sign * report.held_out[name], self.values[: -self.n or None]
+        value = read_metric(report.held_out, self.metric, "hooks.nt_asgd.metric")
+        earlier = self.values[: -self.n or None]
         # Compared one by one: one that is not a number is not the best.
         if len(self.values) > self.n and any(value < x for x in earlier):
             self.begin = step

@@ -10,6 +10,7 @@ import jax
 from ml_collections import ConfigDict
 
 from modules import plugins
+from pretrain.checkpoint.paths import list_steps
 from pretrain.data.batches import BatchShapes
 from pretrain.distributed import device_count, lost_processes, processes
 from pretrain.distributed.sharding import plan_layout
@@ -109,7 +110,8 @@ def _find_changes(recipe: dict, workdir: pathlib.Path, accepts: bool) -> list[st
 def holds_run(workdir: pathlib.Path) -> bool:
     """Checks whether a folder holds what another recipe could contradict."""
     # A run that never saved has nothing of the kind.
-    return (workdir / "config.json").exists() and (workdir / "checkpoints").exists()
+    folders = workdir / "checkpoints", workdir / "best/checkpoints"
+    return (workdir / "config.json").exists() and any(map(list_steps, folders))
 
 
 def is_free(difference: str) -> bool:

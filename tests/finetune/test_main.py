@@ -141,6 +141,20 @@ def test_a_job_whose_steps_were_all_skipped_is_no_success(run, table, tmp_path):
         main.main(config, tmp_path / "run", ALONE)
 
 
+@pytest.mark.parametrize(("task", "joined"), [("distil", [(9, 8)]), ("classify", []), ("no", [])])
+def test_processes_join_before_a_teacher_predicts(task, joined, tmp_path, monkeypatch):
+    calls: list[tuple] = []
+    monkeypatch.setattr(main.processes, "join", lambda *limits: calls.append(limits))
+    monkeypatch.setattr(main.jobs, "build_job", mock.Mock(side_effect=UserError("no data")))
+    config = ConfigDict(dict(data={}, task=dict(name=task), batches={}))
+    with pytest.raises(UserError, match="no data"):
+        main.train_job(config, tmp_path, JobOptions(heartbeat=9, join_timeout=8))
+    assert calls == joined
+    with pytest.raises(UserError, match="no data"):
+        main.train_job(config, tmp_path, ALONE)
+    assert calls == joined
+
+
 @pytest.mark.slow
 def test_seeds_are_runs_of_their_own_with_mean_and_deviation(run, table, tmp_path, capsys):
     config = recipe(table, run("mlm").workdir, **{"num_seeds": 2, "optim.steps": 2})

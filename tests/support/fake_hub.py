@@ -18,6 +18,7 @@ class Hub(http.server.ThreadingHTTPServer):
     Attributes:
         files: of the repository, by name.
         pushed: what was put into it.
+        is_private: what it was made as.
         asked: paths of all requests.
     """
 
@@ -26,6 +27,7 @@ class Hub(http.server.ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.pushed: dict[str, bytes] = {}
         self.asked: list[str] = []
+        self.is_private = False
         self.address = f"http://localhost:{self.server_port}"
 
 
@@ -73,6 +75,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.asked.append(self.path)
         if self.path == "/api/repos/create":
+            asked = json.loads(body)
+            self.server.is_private = asked.get("private") or asked.get("visibility") == "private"
             self.answer_json(dict(url=f"{self.server.address}/{NAME}"))
         elif "/preupload/" in self.path:
             names = [file["path"] for file in json.loads(body)["files"]]

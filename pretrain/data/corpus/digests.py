@@ -19,6 +19,7 @@ import numpy as np
 from pretrain.data.corpus.input_hashes import stamp_file
 from pretrain.runtime import json_files
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import beside
 from pretrain.runtime.progress import say
 
 LARGE, BLOCK, DRAWN = 64 << 20, 1 << 20, 32  # bytes, bytes, blocks
@@ -40,7 +41,7 @@ def verify_arrays(
     """
     # The checksums of larger files.  Without them, or where they are damaged or cannot be written,
     # these are read whole.
-    record = folder.with_suffix(".verified")
+    record = beside(folder, ".verified")
     before = _read_record(record)
     now = {name: _verify_array(folder, name, arrays, before.get(name), whole) for name in arrays}
     large = {name: entry for name, entry in now.items() if entry}

@@ -1,5 +1,6 @@
 """Hashes the inputs of a corpus, and says which of them changed."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,10 @@ def hash_inputs(paths: list[Path], cache: Path) -> dict[str, str]:
         for name, path in by_name.items()
         if entries.get(name, [])[:2] != stamps[name]
     }
-    if fresh:  # else nothing is written: a cache may be read-only
+    if fresh:
         entries |= fresh
-        json_files.write_sealed(record, entries)
+        with contextlib.suppress(OSError):  # a cache that is only to be read
+            json_files.write_sealed(record, entries)
     return {name: entries[name][2] for name in by_name}
 
 

@@ -1,4 +1,4 @@
-"""Trains WordPiece and the two BPEs with the `tokenizers` library, the same each time."""
+"""Trains WordPiece and the BPEs with the `tokenizers` library, the same each time."""
 
 import itertools
 import os

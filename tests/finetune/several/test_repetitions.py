@@ -25,7 +25,7 @@ def recipe(seeds: int, folds: int) -> ConfigDict:
 def leave_run(workdir, config: ConfigDict) -> None:
     """Leaves what the first job of a recipe does that was stopped."""
     name, first = next(iter(jobs.list_recipes(config).items()))
-    (workdir / name / "checkpoints").mkdir(parents=True)
+    (workdir / name / "checkpoints/5").mkdir(parents=True)
     (workdir / name / "config.json").write_text(first.to_json())
 
 
@@ -53,6 +53,7 @@ def test_seeds_beside_a_single_job_are_refused_before_any_is_trained(tmp_path, a
 
 def test_folders_that_hold_no_run_refuse_nothing(tmp_path):
     (tmp_path / "seed-0").mkdir()
-    (tmp_path / "config.json").write_text("{}")  # of a run that never saved
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "checkpoints").mkdir()  # of a run that never saved
     check_folder(tmp_path, [""])
     check_folder(tmp_path, ["seed-0", "seed-1"])

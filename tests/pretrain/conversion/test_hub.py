@@ -55,3 +55,6 @@ def test_an_exported_folder_is_pushed_file_by_file(hub, tmp_path):
     assert hubs.push(tmp_path / "out", NAME) == f"{hub.address}/{NAME}"
     assert set(hub.pushed) == {"README.md", "model.safetensors"}
     assert hub.pushed["model.safetensors"] == b"12"
+    assert not hub.is_private
+    hubs.push(tmp_path / "out", NAME, private=True)
+    assert hub.is_private

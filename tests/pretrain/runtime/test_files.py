@@ -58,3 +58,8 @@ def test_an_unused_path_is_numbered_past_files_and_dangling_links(tmp_path):
     (tmp_path / "f").write_text("")
     (tmp_path / "f-1").symlink_to("nowhere")
     assert files.find_unused_path(tmp_path / "f") == tmp_path / "f-2"
+
+
+def test_what_is_beside_a_folder_has_its_whole_name(tmp_path):
+    beside = files.beside(tmp_path / "wiki-20231101.en-1f", ".partial")
+    assert beside == tmp_path / "wiki-20231101.en-1f.partial"

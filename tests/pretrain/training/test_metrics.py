@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from modules.metrics import Sum, add
-from pretrain.training.metrics import compute_means, split_direction
+from pretrain.runtime.errors import UserError
+from pretrain.training import anneal, nt_asgd
+from pretrain.training.hooks import Report
+from pretrain.training.metrics import compute_means, read_metric, split_direction
 
 
 def test_a_mean_is_divided_once_over_all_batches():
@@ -41,3 +44,12 @@ def test_a_histogram_becomes_what_the_best_constant_guess_costs():
 def test_a_minus_in_front_says_that_lower_is_better():
     assert split_direction("-dev/loss") == ("dev/loss", -1)
     assert split_direction("dev/f1") == ("dev/f1", 1)
+
+
+def test_a_metric_that_no_evaluation_has_is_refused_by_its_key():
+    values = {"dev/loss": 2.0, "dev/f1": 0.5}
+    assert read_metric(values, "-dev/loss", "train.best") == -2.0
+    with pytest.raises(UserError, match=r"hooks\.anneal\.metric='dev/f2': there are dev/loss, "):
+        anneal.Hook("dev/f2")(1, None, Report(held_out=values))
+    with pytest.raises(UserError, match=r"hooks\.nt_asgd\.metric='-dev/los': there are"):
+        nt_asgd.Hook("-dev/los")(1, None, Report(held_out=values))

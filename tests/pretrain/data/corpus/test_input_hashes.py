@@ -21,6 +21,16 @@ def test_an_unchanged_file_on_a_bucket_is_not_read_again(bucket, tmp_path, monke
     assert read == ["b.txt"]
 
 
+def test_a_cache_that_is_only_to_be_read_keeps_no_hashes(tmp_path, monkeypatch):
+    def refuse(path, value):
+        raise PermissionError(13, "Permission denied")
+
+    (tmp_path / "a.txt").write_text("One.\n")
+    monkeypatch.setattr(input_hashes.json_files, "write_sealed", refuse)
+    (digest,) = input_hashes.hash_inputs([tmp_path / "a.txt"], tmp_path).values()
+    assert digest == input_hashes.hash_file(tmp_path / "a.txt")
+
+
 def test_at_most_three_changes_are_named():
     old, new = {"a": "1", "b": "1", "c": "1"}, {"a": "2", "d": "1"}
     difference = input_hashes.describe_difference(old, new)
