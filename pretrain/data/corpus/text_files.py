@@ -37,7 +37,7 @@ def read_whole_lines(path: Path) -> Iterator[str]:
 
 def read_input_lines() -> Iterator[str]:
     """Yields the lines of standard input as they come, otherwise as `read_whole_lines`."""
-    name, blocks = "standard input", iter(functools.partial(sys.stdin.buffer.read1, BLOCK), b"")
+    name, blocks = "standard input", iter(functools.partial(sys.stdin.buffer.readline, BLOCK), b"")
     return join_parts(split_lines(decode_blocks(blocks, name)), name)
 
 
