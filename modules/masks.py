@@ -168,7 +168,6 @@ JOIN: dict[str, Callable[[Any, Any], Any]] = {
     # The narrower of two windows hides more.
     "window": min,
     "lengths_B": jnp.minimum,
-    "prefix_B": jnp.minimum,
     "valid_BL": jnp.logical_and,
     "memory_BM": jnp.logical_and,
     "sees_memory_BL": jnp.logical_and,

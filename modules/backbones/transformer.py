@@ -116,6 +116,7 @@ class Backbone(nn.Module):
         if memory is None:
             x_BLD = self.embedding(tokens_BL, segments_BL, positions_BL, edit=edit, train=train)
             return Output(self.stack(x_BLD, mask, slots_BP, train=train)[0])
+        refuse_arguments("a reader that goes on", positions_BL=positions_BL)
         # Rows may have read unequally many tokens: each goes on from its own length, and reads as
         # many as `mask.lengths_B` says; the next call goes on behind them.
         positions_BL = memory.length_B[:, None] + jnp.arange(tokens_BL.shape[1])

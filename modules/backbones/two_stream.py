@@ -162,9 +162,9 @@ class Backbone(nn.Module):
     def example(self):
         return jnp.zeros((1, 1), jnp.int32)
 
-    def flops(self, B: int, L: int, P: int) -> float:
+    def flops(self, B: int, L: int, P: int, *, has_queries: bool = False) -> float:
         stack = TwoStreamStack(**shared_fields(self, TwoStreamStack), parent=None)
-        return stack.flops(B, L, P, self.M)
+        return stack.flops(B, L, P, self.M * has_queries, has_queries)  # plm's read a memory, too
 
     def _embed_distances(self, B: int, L: int, M: int, backward_B, train: bool) -> Distances:
         num_tables = 0 if self.shared_distances else B

@@ -154,7 +154,8 @@ class WordNetwork(nn.Module):
             refuse_arguments("a network that reads what comes", memory=memory)
         valid_BL = valid_positions(mask, *tokens_BL.shape)
         x_BLD = self.embed(tokens_BL, valid_BL, train=train, **which)
-        x_BLD = x_BLD if edit is None else edit(x_BLD)
+        if edit is not None:  # of words alone: what pads a row is 0, whatever reads it
+            x_BLD = edit(x_BLD) * valid_BL[..., None].astype(x_BLD.dtype)
         states, memory = self.read_layers(
             x_BLD, valid_BL, mask=mask, memory=memory, train=train, **which
         )

@@ -46,8 +46,10 @@ def choose_arguments(view: AttentionView, J: int) -> dict:
     """Translates a view to arguments of `jax.nn.dot_product_attention`."""
     is_in_order = view.slots_BP is None and J == view.L
     arguments, is_whole = view.mask.kernel_arguments(is_in_order)
-    if view.is_banded is not None:
+    counts_memory = J != view.L and "key_value_seq_lengths" in arguments
+    if view.is_banded is not None or counts_memory:
         # Known on the device alone, so the band is written out; causality is said all the same.
+        # Lengths are of the row, without the memory that stands before it.
         arguments, is_whole = {n: x for n, x in arguments.items() if n == "is_causal"}, False
     # Arguments rather than the written-out mask wherever they say all: no [L, J] is read then.
     return arguments if is_whole else arguments | {"mask": view.visible}

@@ -70,7 +70,7 @@ def is_kept_by_halves(rate: float, position, words):
     """Decides about the entries at these positions as `decide_by_halves` does: bool."""
     bits = _hash(position >> 1, words)
     half = jnp.where(position & 1 == 0, bits >> 16, bits & 0xFFFF)
-    return half >= jnp.uint32(min(rate * 2**16, 2**16 - 1))
+    return half >= jnp.uint32(rate * 2**16)
 
 
 def _count_positions(shape: tuple[int, ...]):
@@ -95,8 +95,7 @@ def _mix(x, word):
 
 
 def _is_high(rate: float, bits):
-    # A rate of 1 would be 2^32, which a uint32 wraps to 0.
-    return bits >= jnp.uint32(min(rate * 2**32, 2**32 - 1))
+    return bits >= jnp.uint32(rate * 2**32)
 
 
 # A GPU's thread takes four neighbours, and its compiler hashes for each two of them once: of an

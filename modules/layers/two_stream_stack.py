@@ -97,10 +97,12 @@ class TwoStreamStack(nn.Module):
         queries = streams[-1] if len(streams) > 1 else at(content_BLD, last.slots_BP)
         return layer([last], [queries], top, content_BLD)[0], memory_NBMD, h_NBLD
 
-    def flops(self, B: int, L: int, P: int, M: int) -> float:
+    def flops(self, B: int, L: int, P: int, M: int = 0, has_queries: bool = False) -> float:
         D, A, J = self.D, self.H * self.K, M + L
         stream = 4 * D * A + 4 * D * self.F + 6 * J * A  # per position: q, o; feed-forward; scores
-        queries = ((self.N - 1) * L + self.N * P) * stream
+        # The last layer computes the P wanted states alone, and those before it the content, beside
+        # which the queries are a stream of their own.
+        queries = ((self.N - 1) * L + (self.N if has_queries else 1) * P) * stream
         keys = self.N * 4 * D * A * J
         distances = self.N * 2 * D * A * (M + 2 * L) / B  # once per batch
         # The backward pass stops at the memory: keys and values have no gradient by it.

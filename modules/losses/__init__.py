@@ -1,1 +1,1 @@
-"""Losses over a large vocabulary, computed in pieces."""
+"""Losses: of large vocabularies, in pieces; of vectors and rankings; and penalties of states."""

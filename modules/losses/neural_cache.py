@@ -73,5 +73,6 @@ def _advance(cache: Cache, keys_BJD, words_BJ, new_B) -> Cache:
 
 def mix(nats_BL, p_BL, is_filled_BL, share: float):
     """Mixes the log-likelihoods of a model with the cache's, which has this share: [B, L]."""
-    mixed_BL = jnp.log((1 - share) * jnp.exp(nats_BL) + share * p_BL)
+    # In logarithms: the probability of an unlikely word may be 0 in float32.
+    mixed_BL = jnp.logaddexp(jnp.log1p(-share) + nats_BL, jnp.log(share * p_BL))
     return jnp.where(is_filled_BL, mixed_BL, nats_BL)

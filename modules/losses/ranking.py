@@ -5,8 +5,9 @@ et al. 2005 (RankNet) and Herbrich et al. 2000.  Those that weigh a pair by what
 in NDCG are of Burges 2010 (LambdaRank) and Wang et al. 2018 (LambdaLoss, 10.1145/3269206.3271784).
 
 Each takes scores, relevances and what is there, [B, O], and `Constants`; it computes the loss of
-each list, [B] float32, in nats but for `squared` and those of NDCG.  A list without a pair in order
-has none, again but for `squared`, which looks at each candidate alone.
+each list, [B] float32: `squared` and `hinge` in units of the scores, those of NDCG weighed by it,
+the others in nats.  A list without a pair in order has none, but by `squared`, which looks at each
+candidate alone, and by `softmax` and `listnet`, which look at all at once.
 """
 
 from collections.abc import Callable

@@ -19,7 +19,8 @@ from pretrain import objectives
 from pretrain.checkpoint import named_leaves, transfer
 from pretrain.checkpoint.paths import list_steps
 from pretrain.data.batches.phases import has_first
-from pretrain.data.tokenizers import Tokenizer, require_special
+from pretrain.data.tokenizers import Tokenizer
+from pretrain.data.tokenizers.special_tokens import require_special
 from pretrain.distributed.sharding import Layout, make_mesh, parse_letters
 from pretrain.inference.continued_vocabulary import (
     VocabularyRows,
@@ -170,7 +171,7 @@ def resolve_recipe(
     recipe = ConfigDict(config.copy_and_resolve_references().to_dict())
     V, tokens, note = resolve_tokens(recipe, run, resumes)
     model, wanted = run.config.model.to_dict(), recipe.model.to_dict()
-    longest, notes = max(_list_lengths(recipe)), [note] if note else []
+    longest, notes = max(_list_lengths(recipe), default=0), [note] if note else []
     # What has a note of its own is in no other.
     if note:
         wanted["V"] = model["V"]

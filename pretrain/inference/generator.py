@@ -132,11 +132,11 @@ class Writer:
                 checkpoint.
 
         Raises:
-            UserError: the run's model is not causal, or it has no checkpoint.
+            UserError: the run's model cannot read on token by token, or it has no checkpoint.
         """
         if not _can_read_on(run.backbone):
             name = run.config.model.name
-            raise UserError(f"this run's model, {name}, is not causal: only causal models generate")
+            raise UserError(f"this run's model, {name}, cannot generate: {_refuse(run.backbone)}")
         if name := run.config.get("text_format"):
             load_format(name).require_forward("texts that go on")
         self.run, self.layout, self.sampler = run, layout, sampler or Sampler()
@@ -261,6 +261,12 @@ class Writer:
             # The cache is donated, so that no step holds two of them.
             later = jit(go_on, donate_argnums=3).lower(self.params, seed, *like)
         return first.compile(), later.compile()
+
+
+def _refuse(backbone: Any) -> str:
+    """Says why a model that cannot read on does not generate."""
+    lacks = "has no keys and values, nor states of LSTMs, to go on from"
+    return f"it {lacks if backbone.is_causal else 'is not causal'}"
 
 
 def _can_read_on(backbone: Any) -> bool:

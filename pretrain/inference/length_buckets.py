@@ -1,4 +1,4 @@
-"""Groups sentences of about one length into batches."""
+"""Lists the few lengths that sentences are padded to, so that few programs are compiled."""
 
 import itertools
 

@@ -21,7 +21,7 @@ from flax.core import FrozenDict
 from modules import plugins
 from modules.heads import language_model
 from modules.metrics import Metrics
-from pretrain.data.tokenizers import require_special
+from pretrain.data.tokenizers.special_tokens import require_special
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section, name_section
 

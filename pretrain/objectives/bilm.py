@@ -40,7 +40,6 @@ class Objective(nn.Module):
     samples: int = 0
     loss_chunks: int = 4
     special: Special = SPECIAL
-
     required_special: ClassVar[tuple[str, ...]] = ("unk",)
 
     def __call__(self, batch, *, train: bool):

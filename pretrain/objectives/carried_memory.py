@@ -5,6 +5,7 @@ from flax import linen as nn
 
 def open_memory(objective: nn.Module, B: int) -> nn.Variable:
     """Makes or reads the variable of B rows' memory, within a compact method of an objective."""
+    # Checkpoints have it under this name, whatever the memory is of.
     return objective.variable("state", "lstm", objective.backbone.initial_memory, B)
 
 

@@ -5,7 +5,6 @@ from typing import ClassVar
 import jax.numpy as jnp
 from flax import linen as nn
 
-from modules.layers.attention import KVCache
 from modules.layers.dropout import Dropout
 from modules.losses import cross_entropy, neural_cache
 from modules.losses.activation_regularization import penalize_change, penalize_size
@@ -86,7 +85,7 @@ class Objective(nn.Module):
         return self.head.nats(h_BLD, next_BL, table_VD, chunks=self.loss_chunks), weights_BL
 
     def slot_states(self, batch):
-        """Computes the states before slots, which have seen nothing of them: [B, P, D]."""
+        """Computes the states before slots, from 1 on, which have not seen them: [B, P, D]."""
         mask = Mask(is_causal=True, lengths_B=count_lengths(batch["valid_BL"]))
         h_BLD = self.backbone(batch["tokens_BL"], mask=mask, train=False).h
         return jnp.take_along_axis(h_BLD, batch["slots_BP"][..., None] - 1, axis=1)
@@ -152,7 +151,8 @@ class Objective(nn.Module):
             return "a causal LM reads ids of tokens, not characters: set model.inputs='words'"
         if not self.backbone.is_causal:
             return "it reads left to right: set model.attention='causal'"
-        if self.stateful and isinstance(self.backbone.initial_memory(1), KVCache | None):
+        # Another memory would have to be told which of its positions are of the same document.
+        if self.stateful and not getattr(self.backbone, "is_recurrent", False):
             return "it has no state to go on from: set objective.stateful=False"
         if self.cache_window and not self.stateful:
             return (

@@ -60,7 +60,6 @@ class Objective(nn.Module):
     nsp: bool = True
     loss_chunks: int = 1
     special: Special = SPECIAL
-
     required_special: ClassVar[tuple[str, ...]] = ("mask",)
     predicts_slots_together: ClassVar[bool] = False
 

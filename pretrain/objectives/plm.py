@@ -14,7 +14,7 @@ from pretrain.objectives.window_order import WindowOrder
 
 
 class Objective(nn.Module):
-    """Yang et al. 2019, sections 2.3 to 2.6, on windows of `pretrain.data.batches.lanes`.
+    """Yang et al. 2019, sections 2.2 to 2.5, on windows of `pretrain.data.batches.lanes`.
 
     A window is two parts, `backbone.reuse_len` positions that the memory will keep and the rest;
     each has its own spans and its own order, and the second sees all of the first.
@@ -41,7 +41,6 @@ class Objective(nn.Module):
     reset: bool = True
     loss_chunks: int = 4
     special: Special = SPECIAL
-
     required_special: ClassVar[tuple[str, ...]] = ("cls", "sep")
     predicts_slots_together: ClassVar[bool] = False
 
@@ -102,7 +101,7 @@ class Objective(nn.Module):
 
     def flops(self, B: int, L: int) -> float:
         P = self.predicted(L)
-        return self.backbone.flops(B, L, P) + self.head.flops(B * P)
+        return self.backbone.flops(B, L, P, has_queries=True) + self.head.flops(B * P)
 
     def _memory(self, starts_BL):
         # None if the backbone has no memory.

@@ -1,6 +1,6 @@
 """Draws what a window's queries predict and the order in which its tokens are read.
 
-Yang et al. 2019, sections 2.3 and 2.6.
+Yang et al. 2019, sections 2.2 and 2.3.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """NT-ASGD: SGD that averages its iterates once the held-out loss no longer falls.
 
-Non-monotonically triggered averaged SGD, Merity et al. 2017 (arXiv 1708.02182), section 4.
+Non-monotonically triggered averaged SGD, Merity et al. 2017 (arXiv 1708.02182), section 3.
 
     config.hooks = dict(nt_asgd=dict(name="pretrain.training.nt_asgd", metric="-held_out/loss"))
 

@@ -44,6 +44,18 @@ def test_flops_of_published_models_are_the_closed_forms(preset, M, mflop):
     assert objective.flops(B, L) / (B * L) / 1e6 == pytest.approx(mflop, rel=1e-3)
 
 
+@pytest.mark.parametrize(("name", "share"), [("clm", 1.0), ("mlm", 0.15)])
+def test_flops_of_one_stream_count_no_other(name, share):
+    way = "causal" if name == "clm" else "bi"
+    objective = build(name, xlnet.get_config("base").model.to_dict() | dict(attention=way))
+    B, L, N, D, F = 8, 512, 12, 768, 3072
+    P = round(share * L)
+    reads = D * D + D * D + 2 * D * F + 3 * L * D  # q, o, feed-forward, three products of scores
+    macs = ((N - 1) * L + P) * reads + N * L * 2 * D * D + N * 2 * L * D * D / B
+    head = objective.head.flops(B * P)
+    assert objective.flops(B, L) == pytest.approx(6 * B * macs + head, rel=1e-2)
+
+
 def test_an_unknown_peer_is_refused_with_the_known_ones():
     with pytest.raises(UserError, match=r"'tlm' has none; plm, mlm, clm, bilm, text_cnn"):
         step.peers_of("tlm")

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from pretrain.data.corpus.prepared_corpus import Corpus
-from pretrain.data.tokenizers import require_special
+from pretrain.data.tokenizers.special_tokens import require_special
 from pretrain.runtime.errors import UserError
 
 

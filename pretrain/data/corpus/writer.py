@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from pretrain.data.corpus.sentences import CONTINUED, DOCUMENT, PARAGRAPH, SENTENCE, Piece
-from pretrain.data.tokenizers import Tokenizer, require_special
+from pretrain.data.tokenizers import Tokenizer
+from pretrain.data.tokenizers.special_tokens import require_special
 from pretrain.runtime.files import write_file
 from pretrain.runtime.progress import Progress, say
 

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pretrain.runtime.errors import UserError
-
 SPECIAL_NAMES = ("unk", "bos", "eos", "cls", "sep", "pad", "mask", "eod", "eop")
 TRAITS = "tokenizer.json"  # beside the library's files: the name of the class, its fields
 
@@ -63,25 +61,6 @@ class Tokenizer(Protocol):
     def decode(self, ids: Iterable[int]) -> str: ...
 
     def save(self, folder: Path) -> None: ...
-
-
-def require_special(special: Mapping[str, int], names: Iterable[str], reader: str) -> None:
-    """Checks that a vocabulary has the special tokens that something reads.
-
-    Args:
-        special: of the tokenizer.
-        names: of SPECIAL_NAMES.
-        reader: what needs them, as "pairs".
-
-    Raises:
-        UserError: it lacks some.
-    """
-    if missing := [f"<{name}>" for name in names if name not in special]:
-        known = ", ".join(f"<{name}>" for name in special) or "none"
-        raise UserError(
-            f"{reader} needs {' and '.join(missing)}, but this vocabulary's special tokens are "
-            f"{known}: choose another corpus.tokens.name, or another init"
-        )
 
 
 def fill_defaults(function: Callable, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ class Meter:
 
     def __init__(self):
         self.late: StepMetrics | None = None
+        self.late_counts = False  # that step is timed
         self.compiling = True  # during the first step of a shape, which is not timed
         self.wait = 0.0  # for the batch of this step
         self._reset()
@@ -57,13 +58,16 @@ class Meter:
     ) -> StepMetrics | None:
         """Takes in a step's metrics, on the device still; returns those of the step before."""
         # The step before: by now it is done, or soon will be, while this one runs on.
-        done, self.late = self.late, metrics
+        done, self.late, dispatched = self.late, metrics, time.monotonic()
         done = jax.device_get(done)
+        if self.late_counts:
+            self.seconds += time.monotonic() - dispatched
         if done and not done.consecutive_skips:  # a skipped step has no numbers worth adding
             norm = Sum(done.grad_norm, np.float32(1))
             self.sums = add(self.sums, {**done.sums, "grad_norm": norm, **done.norms})
-        if self.began is not None and not self.compiling:
-            self.seconds += time.monotonic() - self.began
+        self.late_counts = self.began is not None and not self.compiling
+        if self.began is not None and self.late_counts:
+            self.seconds += dispatched - self.began
             self.waited, self.wait = self.waited + self.wait, 0.0
             self.steps += metrics is not None
             self.tokens, self.flops = self.tokens + tokens, self.flops + flops

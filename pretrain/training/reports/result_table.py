@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pretrain.training.metrics import split_direction
 from pretrain.training.reports.results import (
     Group,
     Result,
@@ -86,7 +87,7 @@ def rank_metrics(results: Sequence[Result]) -> list[str]:
 
     def rank(name: str) -> tuple[bool, int, int]:
         having = [x for x in results if name in x.metrics]
-        is_best = any(x.config.get("train.best", "").lstrip("+-") == name for x in having)
+        is_best = any(split_direction(x.config.get("train.best", ""))[0] == name for x in having)
         kind = name.rpartition("/")[2]
         is_tuned = any("objective.name" not in x.config for x in having)
         known = OF_PRETRAINING.index(kind) if kind in OF_PRETRAINING else len(OF_PRETRAINING)

@@ -55,6 +55,21 @@ def test_maxima_are_those_of_every_window_of_zeros_and_words(activation):
     assert not grads["token_VD"][0].any()  # what fills rows up
 
 
+def test_noise_at_padding_reaches_no_word():
+    backbone, mask = model(), Mask(valid_BL=VALID_BL)
+    params = draw_params(backbone)
+    noise_BLD = np.random.default_rng(2).normal(size=(*VALID_BL.shape, D))
+
+    def read(noise_BLD):
+        edit = lambda x_BLD: x_BLD + noise_BLD  # noqa: E731
+        read = dict(mask=mask, edit=edit, train=False)
+        return backbone.apply({"params": params}, TOKENS_BL, **read).h
+
+    states_BLX = read(noise_BLD)
+    np.testing.assert_array_equal(states_BLX, read(noise_BLD * VALID_BL[..., None]))
+    assert not np.array_equal(states_BLX, read(0))
+
+
 def test_filters_see_the_sum_of_both_tables_and_one_gets_no_gradient():
     both, one = model(tables=("learned", "fixed")), model()
     params = draw_params(both)

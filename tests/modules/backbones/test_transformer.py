@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import modules
+from modules.masks import Mask
 from tests.support import transformer_inputs as cases
 from tests.support import transformer_reference as reference
 from tests.support.compiler import quick_jit
@@ -128,6 +129,14 @@ def test_a_row_longer_than_the_positions_is_refused():
     model = cases.tiny(L=8)
     with pytest.raises(ValueError, match=r"9 tokens .* L=8"):
         jax.eval_shape(cases.forward(model, cases.tokens(1, 9)), cases.shapes(model))
+
+
+def test_positions_of_a_caller_are_refused_where_a_memory_says_them():
+    model = cases.tiny(attention="causal")
+    tokens = cases.tokens(1, 3)
+    fields = dict(mask=Mask(is_causal=True), positions_BL=tokens, memory=model.initial_memory(1))
+    with pytest.raises(ValueError, match="has no use for positions_BL"):
+        jax.eval_shape(lambda: model.init(jax.random.key(0), tokens, train=False, **fields))
 
 
 @pytest.mark.parametrize(

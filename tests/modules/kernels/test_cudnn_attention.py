@@ -22,8 +22,9 @@ SLOTS = np.array([[7, 0, 3], [4, 4, 2]])
 
 
 def draw_inputs(view) -> tuple:
-    q_BLHK, k_BLHK, v_BLHK = (draw(B, L, H, K, seed=i) for i in range(3))
-    return at(q_BLHK, view.slots_BP), k_BLHK, v_BLHK, view, None, None
+    J = view.visible.shape[-1]
+    q_BLHK, k_BJHK, v_BJHK = (draw(B, J, H, K, seed=i) for i in range(3))
+    return at(q_BLHK[:, :L], view.slots_BP), k_BJHK, v_BJHK, view, None, None
 
 
 DENSE = Mask(visible_BLJ=np.ones((1, 1, 1), bool))
@@ -100,3 +101,7 @@ def test_the_kernel_sees_a_band_where_there_is_one(monkeypatch, banded, slots_BP
     view = make_view(Mask(is_causal=True), L, slots_BP=slots_BP, window=3)
     words = {"mask"} | ({"is_causal"} if slots_BP is None else set())
     assert_words(monkeypatch, view.restrict_to_band(jnp.array(banded)), words)
+
+
+def test_lengths_count_no_memory_and_are_written_out_behind_it(monkeypatch):
+    assert_words(monkeypatch, make_view(Mask(lengths_B=LENGTHS), L, L + 3), {"mask"})

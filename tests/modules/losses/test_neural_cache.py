@@ -37,3 +37,10 @@ def test_each_word_is_as_likely_as_the_alike_states_before_say():
             mixed = 0.25 if expected is None else (1 - SHARE) * 0.25 + SHARE * expected
             np.testing.assert_allclose(p, expected or 0, rtol=1e-4, atol=1e-6)
             np.testing.assert_allclose(nats, np.log(mixed), rtol=1e-5)
+
+
+def test_a_word_too_unlikely_for_float32_stays_as_unlikely():
+    nats_BL, p_BL = jnp.array([[-120.0, -120.0]]), jnp.array([[0.0, 0.5]])
+    mixed_BL = neural_cache.mix(nats_BL, p_BL, jnp.ones((1, 2), bool), SHARE)
+    expected = [np.log1p(-SHARE) - 120, np.log(SHARE * 0.5)]
+    np.testing.assert_allclose(mixed_BL[0], expected, rtol=1e-6)

@@ -212,7 +212,13 @@ def test_prompts_of_about_one_length_share_their_programs():
 
 def test_only_causal_models_write():
     run = build_run(None, ConfigDict(dict(model=dict(name="transformer"))), Letters(), cases.tiny())
-    with pytest.raises(UserError, match="transformer, is not causal: only causal models"):
+    with pytest.raises(UserError, match="transformer, cannot generate: it is not causal"):
+        Writer(run, Layout(make_mesh()))
+    model = dict(name="two_stream", V=8, D=4, H=1, K=4, N=1, F=4, attention="causal")
+    run = build_run(None, ConfigDict(dict(model=model)), Letters(), modules.build(**model))
+    with pytest.raises(
+        UserError, match="cannot generate: it has no keys and values, nor states of"
+    ):
         Writer(run, Layout(make_mesh()))
 
 

@@ -91,8 +91,9 @@ def test_a_cache_reads_the_vocabulary_s_softmax_once():
         np.testing.assert_allclose(cached[name].total, plain[name].total, rtol=1e-6)
 
 
-def test_a_model_without_a_state_to_go_on_from_is_refused():
-    backbone = modules.build("transformer", V=V, D=8, H=2, K=4, N=1, F=8, L=L, attention="causal")
+@pytest.mark.parametrize("model", [dict(name="transformer", L=L), dict(name="two_stream", M=4)])
+def test_a_model_without_a_state_to_go_on_from_is_refused(model):
+    backbone = modules.build(**model, V=V, D=8, H=2, K=4, N=1, F=8, attention="causal")
     with pytest.raises(UserError, match=r"set objective\.stateful=False"):
         build("clm", backbone, stateful=True)
 

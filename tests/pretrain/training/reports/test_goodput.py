@@ -37,7 +37,8 @@ def test_a_run_killed_before_its_first_checkpoint_has_lost_that_time():
 
 
 def test_compiling_and_waiting_for_data_are_no_steps(monkeypatch):
-    clock = iter([0.0, 1.0, 3.0, 10.0, 11.0, 14.0])
+    # Of each step: when it is waited for, when its batch is there, and when the one before is done.
+    clock = iter([0.0, 0.0, 1.0, 3.0, 10.0, 11.0, 12.0, 14.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     meter, sums = Meter(), StepMetrics({}, np.float32(1), np.int32(0))
     meter.add(sums)  # the first, which compiles

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from modules.metrics import Sum
+from pretrain.training.reports import meter as meters
 from pretrain.training.reports.meter import Meter, measure_length
 from pretrain.training.train_state import StepMetrics
 
@@ -39,6 +40,31 @@ def test_the_meter_loses_no_step_between_two_readings():
             meter.add(None)
             found.append(meter.read()[0]["loss"])
     assert found == [2.0, 5.0]
+
+
+@pytest.mark.parametrize("every", [1, 2, 4])
+def test_a_step_takes_as_long_however_often_it_is_read(every, monkeypatch):
+    now = [0.0]
+
+    def get(metrics):
+        now[0] += 5 * (metrics is not None)  # the device is done with a step
+        return metrics
+
+    monkeypatch.setattr(meters.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(meters.jax, "device_get", get)
+    meter, rates = Meter(), []
+    for step in range(9):
+        with meter.measure_wait():
+            now[0] += 1
+        now[0] += 2
+        meter.add(step_metrics(1.0), tokens=8)
+        if step % every == 0:
+            meter.add(None)
+            rates.append(meter.read()[1])
+    # The first one compiles: it is not timed, nor what the device does for it.
+    assert all(x["tokens_per_s"] == pytest.approx(1) for x in rates[1:])
+    assert all(x["data_wait"] == pytest.approx(1 / 8) for x in rates[1:])
+    assert rates[0]["steps_per_s"] == 0
 
 
 def test_the_meter_goes_on_from_sums_that_json_has_kept():
