@@ -19,10 +19,12 @@ from finetune.sentences.readers import RunReader, WordReader
 from pretrain import cli
 from pretrain.cli import arguments
 from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.formats.base import explain_write_errors
 from pretrain.inference.embedder import Embedder, check_layers
 from pretrain.inference.layer_selection import parse_pool
 from pretrain.inference.trained_run import load_run
 from pretrain.runtime.errors import UsageError
+from pretrain.runtime.files import create_folder
 from pretrain.runtime.json_files import write_json
 from pretrain.runtime.progress import say
 
@@ -49,6 +51,8 @@ def main(_) -> None:
     # Before minutes of reading, of which nothing could then be written.
     if out:
         arguments.check_unused(out)
+        with explain_write_errors(out):
+            create_folder(out.parent)
     pairs, notes = judgement.read_pairs(PAIRS.value)
     for note in notes:
         say(note)
@@ -60,9 +64,12 @@ def main(_) -> None:
     print(format_table(judged))
     if out:
         how = dict(pool=pool, **post._asdict(), positive=POSITIVE.value)
-        write_json(out, {"settings": how, "runs": judged})
-        draw_judgements(judged, out.with_suffix(".png"))
-        say(f"{out}, {out.with_suffix('.png')}")
+        picture = out.with_suffix(".png")
+        with explain_write_errors(out):
+            write_json(out, {"settings": how, "runs": judged})
+        with explain_write_errors(picture):
+            draw_judgements(judged, picture)
+        say(f"{out}, {picture}")
 
 
 def open_run(workdir: str, pool: str) -> RunReader:

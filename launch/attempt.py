@@ -54,10 +54,15 @@ def attempt(program: list[str], variables: dict[str, str]) -> int:
         read what it said.
     """
     running: list[subprocess.Popen] = []
+    early: list[int] = []  # signals to pass on once the program is there
 
     def pass_on(signum: int, _: FrameType | None) -> None:
-        for process in running if signum == signal.SIGTERM else ():
-            process.send_signal(signum)  # a terminal sends its SIGINT to the program by itself
+        if signum != signal.SIGTERM:
+            return  # a terminal sends its SIGINT to the program by itself
+        for process in running:
+            process.send_signal(signum)
+        if not running:
+            early.append(signum)
 
     # Before the program starts: a signal in between would kill it before it can save.
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -74,6 +79,8 @@ def attempt(program: list[str], variables: dict[str, str]) -> int:
         print(f"{program[0]}: {error.strerror}", file=sys.stderr)
         return 127
     running.append(process)
+    for missed in early:
+        process.send_signal(missed)
     output = Output()
     _echo(process, output)
     code = process.wait()

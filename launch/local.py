@@ -28,6 +28,7 @@ from launch.programs import Output, end_with_parent
 
 # Killed, or ended by JAX when another process was.
 LOST = {-signal.SIGKILL, -signal.SIGABRT}
+PATIENCE = 30.0  # seconds that the others have to end after a failure
 
 
 def main() -> int:
@@ -37,15 +38,19 @@ def main() -> int:
     parser.add_argument("command", nargs=argparse.REMAINDER, help="-- and the command")
     args = parser.parse_args()
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
-    if not command or args.n < 1:
+    if not command:
         parser.error("name a command to run, after --")
+    if args.n < 1:
+        parser.error(f"-n {args.n}: want 1 process or more")
     try:
         mine = divide_gpus([] if args.devices else list_gpus(), args.n)
     except ValueError as error:
         parser.error(str(error))
     processes: list[subprocess.Popen] = []
+    asked: list[tuple[int, int]] = []  # signals, and how many processes there were to get each
 
     def pass_on(signum: int, _: FrameType | None) -> None:
+        asked.append((signum, len(processes)))
         for process in processes:
             process.send_signal(signum)
 
@@ -55,7 +60,15 @@ def main() -> int:
     # After the handlers: a signal in between would kill the processes before they can save.
     for n in range(args.n):
         variables = make_environment(n, args.n, address, args.devices, mine[n])
-        processes.append(start_process(command, variables))
+        try:
+            processes.append(start_process(command, variables))
+        except OSError as error:
+            print(f"{command[0]}: {error.strerror}", file=sys.stderr)
+            _end(processes, PATIENCE)
+            return 127
+        for missed, count in asked:
+            if count <= n:
+                processes[n].send_signal(missed)
     output = Output()
     echoes = [
         threading.Thread(target=_echo, args=(*item, output), daemon=True)
@@ -136,7 +149,7 @@ def _echo(index: int, process: subprocess.Popen, output: Output) -> None:
         output.write(f"[{index}] {line.rstrip()}\n".encode())
 
 
-def follow(processes: list[subprocess.Popen], output: Output, patience: float = 30.0) -> int:
+def follow(processes: list[subprocess.Popen], output: Output, patience: float = PATIENCE) -> int:
     """Waits for all; after a failure gives the others `patience` seconds, then ends them.
 
     Returns:

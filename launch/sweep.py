@@ -35,9 +35,10 @@ from launch.command_line import Parser
 
 Point = dict[str, Any]  # values by dotted name
 ROOT = pathlib.Path(__file__).parents[1]
-RECIPES = ROOT / "configs"
+FOLDERS = (ROOT / "configs", ROOT / "configs/finetune")  # of the recipes
 WORDS = {bool: "true or false", int: "a whole number", float: "a number"}  # types of values
 BOOLS = ("true", "false", "t", "f", "1", "0")
+FINETUNE = re.compile(r"finetune(\.\w+)?|(.*/)?finetune/\w+\.py")  # its recipes come first
 PARTS = re.compile(r",(?![^(\[]*[)\]])")  # commas that are in no brackets
 
 
@@ -87,7 +88,7 @@ def commands(
     """
     if not program:
         raise ValueError("name a program to run, after --")
-    path, recipe, presets = _load_recipe(config, needs_sweep=not grid)
+    path, recipe, presets = _load_recipe(config, program, needs_sweep=not grid)
     points = combine(grid) if grid else [dict(point) for point in recipe.get_sweep()]
     _check_keys(recipe.get_config(*presets), points, path, program)
     names = _name_runs("-".join([pathlib.Path(path).stem, *presets]), points)
@@ -109,7 +110,7 @@ def check_program(config: str, program: Sequence[str]) -> None:
     Raises:
         ValueError: there is no such recipe, or a key is none of its.
     """
-    path, recipe, presets = _load_recipe(config, needs_sweep=False)
+    path, recipe, presets = _load_recipe(config, program, needs_sweep=False)
     _check_program_keys(recipe.get_config(*presets), path, program)
 
 
@@ -137,14 +138,19 @@ def combine(grid: Sequence[str]) -> list[Point]:
     return [dict(zip(values, point, strict=True)) for point in itertools.product(*values.values())]
 
 
-def _load_recipe(config: str, needs_sweep: bool) -> tuple[str, Any, list[str]]:
+def _load_recipe(
+    config: str, program: Sequence[str], needs_sweep: bool
+) -> tuple[str, Any, list[str]]:
     """Loads a recipe: its path as it was named, its module, and its preset if it has any."""
-    # A path, or the name of one of ours, as "bert" and "finetune/table".
+    # A path, or the name of one of ours, as "bert" and "finetune/table"; where two have one name,
+    # the program says whose, as `pretrain.runtime.recipe_files.find` does.
     path, _, preset = config.partition(":")
-    files = [pathlib.Path(path), RECIPES / f"{path}.py"]
+    folders = FOLDERS[::-1] if any(map(FINETUNE.fullmatch, program)) else FOLDERS
+    files = [pathlib.Path(path), *(folder / f"{path}.py" for folder in folders)]
     file = next((file for file in files if file.is_file()), None)
     if file is None:
-        meant = _list_meant(path.removesuffix(".py"), [file.stem for file in RECIPES.glob("*.py")])
+        names = [file.stem for folder in folders for file in folder.glob("*.py")]
+        meant = _list_meant(path.removesuffix(".py"), names)
         raise ValueError(f"there is no recipe {path}{meant}")
     recipe = _load_module(file)
     if needs_sweep and not hasattr(recipe, "get_sweep"):

@@ -24,6 +24,7 @@ from pretrain.data import batches, prepare
 from pretrain.data.corpus.prepared_corpus import Corpus
 from pretrain.distributed import processes
 from pretrain.distributed.sharding import Layout, make_mesh
+from pretrain.formats.base import explain_write_errors
 from pretrain.inference import trained_run
 from pretrain.inference.run import Run
 from pretrain.runtime.addresses import remove_credentials
@@ -47,7 +48,8 @@ def main(config: ConfigDict, workdir: pathlib.Path) -> None:
     for name, value in line.items():
         print(f"{name:<16} {value:.4f}" if isinstance(value, float) else f"{name:<16} {value}")
     path = workdir / "evaluations.jsonl"
-    with open(path, "a", opener=open_private) as file:  # it names the text's address
+    # It names the text's address.
+    with explain_write_errors(path), open(path, "a", opener=open_private) as file:
         file.write(json.dumps(line) + "\n")
     print(f"Added to {path}.")
 

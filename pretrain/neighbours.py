@@ -141,7 +141,8 @@ def read_places(path: Path, word: str) -> list[Place]:
     """Reads all tokens of the file's sentences, in their order.
 
     Raises:
-        UserError: the file is absent or none of `pretrain.embed`, or the word is not in it.
+        UserError: the file is absent or none of `pretrain.embed`, it has a vector for each
+            sentence, or the word is not in it.
     """
     if not path.exists():  # HDF5 says so in terms of its own
         raise UserError(f"there is no {path}")
@@ -150,8 +151,12 @@ def read_places(path: Path, word: str) -> list[Place]:
             # By number: HDF5 lists "10" before "2"; "sentence_to_index" is no sentence.
             names = sorted((name for name in file if name.isdigit()), key=int)
             sentences = [(n, json.loads(file[n].attrs["tokens"]), file[n][()]) for n in names]
+            # Vectors of as many layers as there are tokens have the shape of tokens' vectors.
+            is_pooled = bool(json.loads(file.attrs.get("made_from", "{}")).get("pool"))
     except (OSError, KeyError) as error:
         raise UserError(f"{path}: pretrain.embed did not write this: {error}") from error
+    if is_pooled or any(x.ndim < 2 or x.shape[-2] != len(tokens) for _, tokens, x in sentences):
+        raise UserError(f"{path}: holds a vector for each sentence: ask by --line or --text")
     places = [
         Place(
             name,

@@ -120,11 +120,15 @@ def _add_scores(rows: list[Example], path: str) -> None:
     if len(lines) != len(rows):
         raise UserError(f"{path}: {len(lines):,} predictions of {len(rows):,} rows")
     for row, (number, line) in zip(rows, lines, strict=True):
-        prediction, where = files.parse_json(line, path), f"{path}, line {number}"
+        where = f"{path}, line {number}"
+        prediction = files.parse_json(line, where)
         # A regression has a value; of a classification the last class is the relevant one.
-        value = prediction.get("value")
+        value = prediction.get("value") if isinstance(prediction, dict) else None
         if value is None:
-            value = [*files.field(prediction, "probabilities", dict, where).values()][-1]
+            classes = files.field(prediction, "probabilities", dict, where)
+            if not classes:
+                raise UserError(f"{where}: 'probabilities' has no class")
+            value = [*classes.values()][-1]
         row["features"].append(parse_number(value, where))
 
 

@@ -117,7 +117,7 @@ def _iter_rows(path: str) -> Iterator[tuple[int, Any]]:
 
 def _read_rows(path: str, rows: Iterator[tuple[int, Any]], columns: Columns) -> Read:
     def cells(row: Any, where: str) -> Any:
-        if isinstance(row, Mapping):
+        if isinstance(columns.score, str):  # of JSON
             return {x: files.field(row, str(x), object, where) for x in layout.columns()}
         if len(row) < columns.width:
             raise UserError(f"{where}: {len(row)} columns, and there should be {columns.width}")

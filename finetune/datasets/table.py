@@ -211,8 +211,10 @@ def _number_columns(
     layout: Layout, rows: Iterator[Row], header: bool, path: str, width: int, delimiter: str
 ) -> tuple[Layout, Callable[[list[str], str], list[str]], Iterator[Row]]:
     """Numbers named columns: (layout, check of a row's width, the rows without the header)."""
-    # A file that holds no text at all was refused before.
-    first, cells = next(x for x in rows if not _is_blank_line(x[1], width or 2))
+    filled = (x for x in rows if not _is_blank_line(x[1], width or 2))
+    first, cells = next(filled, (0, []))
+    if not first:  # a file without a letter was refused before, but not one of empty quotes
+        raise UserError(f"{path}: has no row with anything in it")
     # Errors name the columns as the header does, or say that they have only numbers.
     names = [name.strip() for name in cells] if header else None
     width = width or len(cells)  # 0: the first row's

@@ -14,6 +14,7 @@ from pretrain.runtime.errors import UserError
 from pretrain.runtime.sections import call_section, name_section
 
 BLOCK_SIZE = 4096  # lines, or examples
+BLANK = b" \r\n\xef\xbb\xbf"  # and the byte order mark, but no tab: it may part empty cells
 WIDE = ("utf-16", "utf-32")  # encodings in which the byte of "\n" is not always a line's end
 
 
@@ -39,10 +40,10 @@ def read_blocks(
     with tempfile.TemporaryDirectory() as folder:
         # A format reads files, so each part is one, under the extension that names its kind.
         part = Path(folder) / drop_packing(path)
-        for number, lines in split_lines(path, header, size):
+        for before, lines in split_lines(path, header, size):
             part.write_bytes(b"".join(lines))
             # Places and errors name the lines of the file itself.
-            block = _read_part(lambda: read(str(part), **fields), part, path, number - header)
+            block = _read_part(lambda: read(str(part), **fields), part, path, before)
             count += len(block.examples)
             if block.examples or block.notes:
                 yield block
@@ -85,20 +86,24 @@ def split_lines(path: str, header: int, size: int) -> Iterator[tuple[int, list[b
     """Splits a file into parts of `size` lines, each below the lines of the header.
 
     Yields:
-        (number of the first line below the header, from 1; the lines)
+        (how many lines of the file stand between the header and the part's own; the lines)
     """
     lines = _iter_lines(text_files.read_blocks(Path(path)))
-    above = [line for _, line in zip(range(header), lines, strict=False)]
-    first = header + 1
+    above: list[bytes] = []
+    # With the blank lines over the header, which a table passes over.
+    while header and (line := next(lines, b"")):
+        above.append(line)
+        header -= bool(line.strip(BLANK))
+    before = 0
     part: list[bytes] = []
     for line in lines:
         # Blank lines stay with the lines behind them, as those at the end of a file count for none.
         if len(part) >= size and line.strip() and part[-1].strip():
-            yield first, above + part
-            first, part = first + len(part), []
+            yield before, above + part
+            before, part = before + len(part), []
         part.append(line)
-    if part or first == header + 1:  # also of an empty file, whose error the format raises
-        yield first, above + part
+    if part or not before:  # also of an empty file, whose error the format raises
+        yield before, above + part
 
 
 def _iter_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
@@ -118,7 +123,7 @@ def _read_part(read: Callable[[], Read], part: Path, path: str, before: int) -> 
     place = re.compile(re.escape(str(part)) + r"(?:(, line )(\d+(?:, \d+)*))?")
 
     def rename_one(match: re.Match[str]) -> str:
-        numbers = [str(int(x) + before - 1) for x in match[2].split(", ")] if match[2] else []
+        numbers = [str(int(x) + before) for x in match[2].split(", ")] if match[2] else []
         return f"{path}{match[1] or ''}{', '.join(numbers)}"
 
     def rename(message: str) -> str:

@@ -52,7 +52,8 @@ def list_candidates(config, chips: int) -> list[Candidate]:
         for B in sizes
         for mesh in iter_meshes(chips, heads)
         for remat in remats
-        if B % chips == 0  # else some chips would idle
+        # As many rows on each chip; those of a tensor-parallel group share theirs.
+        if B and B % (mesh[0] * mesh[1]) == 0
     ]
 
 

@@ -136,16 +136,14 @@ def _check_free(port: int) -> None:
     # JAX itself may die in silence where another program listens.
     # As JAX's coordinator binds: to all addresses, of IPv4 too where there is IPv6.
     family = socket.AF_INET6 if socket.has_ipv6 else socket.AF_INET
-    with socket.socket(family) as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    try:
+        with socket.socket(family) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             s.bind(("", port))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                return  # JAX will say what is wrong
-            raise UserError(
-                f"{_list_variables()}: port {port} is in use on this machine"
-            ) from error
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            return  # JAX will say what is wrong; perhaps IPv6 is off
+        raise UserError(f"{_list_variables()}: port {port} is in use on this machine") from error
 
 
 def _list_variables() -> str:

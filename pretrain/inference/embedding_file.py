@@ -2,7 +2,8 @@
 
 An .npy or .parquet is as `vector_tables` says; any other is HDF5, as AllenNLP's `elmo` command has
 it: a dataset for each sentence, "0", "1", ..., and "sentence_to_index", JSON in a string.  Each has
-an attribute "tokens", JSON of the strings that its rows are of.
+attributes "tokens", JSON of the strings that its rows are of, and "text", JSON of the sentence,
+which older files lack.
 """
 
 import contextlib
@@ -65,15 +66,29 @@ class Blocks:
         Raises:
             UserError: the file cannot be written, or there are not as many sentences as vectors.
         """
+        texts = self._count_off(sentences)
         if vector_tables.is_table(self.out):
-            self._write_table(sentences)
+            self._write_table(texts)
         else:
-            self._write_hdf5(sentences)
+            self._write_hdf5(texts)
         # Last: until the whole file has its name, the blocks are all there is.
         shutil.rmtree(self.folder)
 
-    def _write_table(self, sentences: Iterable[str]) -> None:
-        paths, texts = self._list_finished(), iter(sentences)
+    def _count_off(self, sentences: Iterable[str]) -> Iterator[str]:
+        N = 0
+        for path in self._list_finished():
+            with h5py.File(path) as block:
+                N += len(block)
+        for number, sentence in itertools.zip_longest(range(N), sentences):
+            if number is None or sentence is None:
+                more = "more" if number is None else "fewer"
+                raise UserError(
+                    f"{self.out}: {N:,} sentences have vectors, and the text has {more}"
+                )
+            yield sentence
+
+    def _write_table(self, texts: Iterator[str]) -> None:
+        paths = self._list_finished()
         N, D = 0, 0
         for path in paths:
             with h5py.File(path) as block:
@@ -84,10 +99,11 @@ class Blocks:
                 with h5py.File(path) as block:
                     vectors_ND = np.stack([block[name][()] for name in sorted(block, key=int)])
                 yield list(itertools.islice(texts, len(vectors_ND))), vectors_ND
+            next(texts, None)  # raises where there are more
 
         vector_tables.write_table(self.out, blocks(), N, D, self.made_from)
 
-    def _write_hdf5(self, sentences: Iterable[str]) -> None:
+    def _write_hdf5(self, texts: Iterator[str]) -> None:
         with hdf5.create_file(self.out) as file:
             for path in self._list_finished():
                 with h5py.File(path) as block:
@@ -95,7 +111,11 @@ class Blocks:
                         # Copied as stored, attributes too, without reading into arrays.
                         h5py.h5o.copy(block.id, name.encode(), file.id, name.encode())
             # Equal sentences have one key in the index, the last one's, as AllenNLP's does.
-            index = {sentence: str(i) for i, sentence in enumerate(sentences)}
+            index = {}
+            for i, text in enumerate(texts):
+                index[text] = str(i)
+                # Equal tokens may be of several texts: "A" and "a" where capitals are dropped.
+                file[str(i)].attrs["text"] = json.dumps(text)
             file.create_dataset(INDEX, (1,), h5py.string_dtype())[0] = json.dumps(index)
             file.attrs["made_from"] = json.dumps(self.made_from)
 

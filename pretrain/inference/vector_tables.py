@@ -105,10 +105,14 @@ def _read_npy(path: Path) -> VectorTable:
 
 
 def _read_parquet(path: Path) -> VectorTable:
-    from pyarrow import parquet  # slow, and few need it
+    from pyarrow import parquet, types  # slow, and few need it
 
     table = parquet.read_table(path, columns=list(FIELDS))
     column = table.column("vector").combine_chunks()
+    kind = column.type
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not (is_list and types.is_floating(kind.value_type)):
+        raise ValueError(f"a column 'vector' of {kind}")
     vectors_ND = np.asarray(column.flatten()).reshape(len(column), -1)
     said = (table.schema.metadata or {}).get(b"made_from")
     return VectorTable(vectors_ND, table.column("text").to_pylist(), said and json.loads(said))
@@ -121,8 +125,21 @@ def _read_hdf5(path: Path) -> VectorTable:
         if not names or file[names[0]].ndim != 1:
             raise ValueError("vectors of tokens, or of several layers, or none at all")
         vectors_ND = np.stack([file[name][()] for name in names])
-        texts = {number: text for text, number in json.loads(file[INDEX][0]).items()}
-        # Equal sentences have one entry, and the same tokens.
-        by_tokens = {file[number].attrs["tokens"]: text for number, text in texts.items()}
-        every = [texts.get(x, by_tokens.get(file[x].attrs["tokens"], "")) for x in names]
-        return VectorTable(vectors_ND, every, json.loads(file.attrs["made_from"]))
+        texts = _read_texts(file, names)
+        return VectorTable(vectors_ND, texts, json.loads(file.attrs["made_from"]))
+
+
+def _read_texts(file: h5py.File, names: Sequence[str]) -> list[str]:
+    """Reads the text of each sentence; "" where an older file does not tell which it was."""
+    index = {number: text for text, number in json.loads(file[INDEX][0]).items()}
+    # Equal sentences have one entry, and the same tokens; of these there may be several texts.
+    by_tokens: dict[str, set[str]] = {}
+    for number, text in index.items():
+        by_tokens.setdefault(file[number].attrs["tokens"], set()).add(text)
+    texts = []
+    for name in names:
+        attributes = file[name].attrs
+        alike = by_tokens.get(attributes["tokens"], set())
+        known = index.get(name, next(iter(alike)) if len(alike) == 1 else "")
+        texts.append(json.loads(attributes["text"]) if "text" in attributes else known)
+    return texts

@@ -5,6 +5,8 @@ import json
 import pathlib
 
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 
 from finetune import similarity
 from finetune.sentences import judgement
@@ -38,6 +40,27 @@ def test_the_command_judges_runs_and_words_side_by_side(run, toy, tmp_path):
     printed = [f"{x['all']:.2f}" for x in saved["runs"].values()]
     assert next(row for row in rows if row.startswith("all ")).split()[1:] == printed
     assert out.with_suffix(".png").exists()
+
+
+def test_what_cannot_be_written_is_named_in_a_line(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "words.txt").write_text("a 1 0\nb 0 1\n")
+    (tmp_path / "pairs.tsv").write_text("a\tb\t1\nb\ta\t2\na\ta\t3\n")
+    words = dict(pairs=[f"{tmp_path}/pairs.tsv"], vectors=[f"{tmp_path}/words.txt"], workdir=None)
+    flags.FLAGS.mark_as_parsed()
+    (tmp_path / "taken.png").mkdir()
+    with (
+        flagsaver.flagsaver(**words, out=f"{tmp_path}/taken.json"),
+        pytest.raises(UserError, match=r"taken\.png: cannot be written: Is a directory"),
+    ):
+        similarity.main([])
+    # Before anything is judged.
+    monkeypatch.setattr(judgement, "read_pairs", None)
+    with (
+        flagsaver.flagsaver(**words, out=f"{tmp_path}/file/x.json"),
+        pytest.raises(UserError, match=r"x\.json: cannot be written: Not a directory"),
+    ):
+        similarity.main([])
 
 
 def test_a_run_without_that_pooling_is_refused(run):

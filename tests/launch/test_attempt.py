@@ -1,12 +1,13 @@
 """An end that is not the end has an exit code of its own."""
 
+import os
 import signal
 import subprocess
 import sys
 
 import pytest
 
-from launch.attempt import AGAIN
+from launch.attempt import AGAIN, attempt
 from tests.support.fake_clouds import ROOT
 
 ABORT = "import os; os.abort()"
@@ -43,3 +44,20 @@ def test_a_program_that_there_is_not_is_named():
     process = begin(["no-such-program"])
     assert "no-such-program: No such file or directory" in process.communicate()[1]
     assert process.returncode == 127
+
+
+def test_a_signal_while_the_program_starts_is_passed_on(monkeypatch):
+    plain = subprocess.Popen
+
+    def interrupted(*args, **options):
+        process = plain(*args, **options)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        assert attempt(["sleep", "5"], {}) == 128 + signal.SIGTERM
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)

@@ -1,6 +1,7 @@
 """Real processes that know who they are, share the GPUs, and end together."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -105,3 +106,50 @@ def test_gpus_are_counted_where_no_variable_names_them(monkeypatch, tmp_path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     assert local.list_gpus() == ["0", "1", "2"]
+
+
+def run_main(monkeypatch, start, *words: str) -> int:
+    """Runs the launcher in this process, with another way to start one."""
+    monkeypatch.setattr(local, "start_process", start)
+    monkeypatch.setattr(sys, "argv", ["local", *words])
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    handlers = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        return local.main()
+    finally:
+        for signum, handler in handlers.items():
+            signal.signal(signum, handler)
+
+
+def test_a_signal_while_a_process_starts_reaches_each_once(monkeypatch):
+    started, sent = [], []
+
+    class Process(subprocess.Popen):
+        def send_signal(self, sig):
+            sent.append((started.index(self), sig))
+
+    def start(command, _variables):
+        started.append(Process(command, stdout=subprocess.PIPE, text=True))
+        if len(started) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return started[-1]
+
+    assert run_main(monkeypatch, start, "-n", "3", "--", "true") == 0
+    assert sent == [(n, signal.SIGTERM) for n in range(3)]
+
+
+def test_a_program_that_there_is_not_is_named_and_what_was_started_ends(monkeypatch, capsys):
+    started, plain = [], local.start_process
+
+    def start(_command, variables):
+        started.append(plain(["no-such-program" if started else "sleep", "60"], variables))
+        return started[-1]
+
+    assert run_main(monkeypatch, start, "--", "no-such-program") == 127
+    assert capsys.readouterr().err == "no-such-program: No such file or directory\n"
+    assert [process.wait() for process in started] == [-signal.SIGTERM]
+
+
+def test_fewer_processes_than_one_are_refused():
+    done = launch(WHO, n=0)
+    assert (done.returncode, done.stderr) == (2, "error: -n 0: want 1 process or more\n")

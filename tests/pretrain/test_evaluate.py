@@ -212,6 +212,18 @@ def test_the_command_prints_the_numbers_and_adds_them_to_the_workdir(
     assert str(workdir / "evaluations.jsonl") in done.stdout
 
 
+def test_a_workdir_that_takes_no_line_is_named_behind_the_result(tmp_path, monkeypatch, capsys):
+    (tmp_path / "evaluations.jsonl").mkdir()
+    monkeypatch.setattr(evaluate, "evaluate_run", lambda *_: {"loss": 0.5})
+    monkeypatch.setattr(evaluate.processes, "join", lambda: None)
+    monkeypatch.setattr(evaluate, "flags", SimpleNamespace(FLAGS={"config": None}))
+    recipe = SimpleNamespace(get_config_filename=lambda _: "text.py")
+    monkeypatch.setattr(evaluate, "config_flags", recipe)
+    with pytest.raises(UserError, match=r"evaluations\.jsonl: cannot be written: Is a directory"):
+        evaluate.main(ConfigDict(), tmp_path)
+    assert "loss             0.5000" in capsys.readouterr().out
+
+
 MISTAKES = {
     "no workdir": ({"workdir": None}, "--workdir"),
     "no run": ({"workdir": "nowhere"}, "nowhere"),

@@ -112,6 +112,19 @@ def test_a_query_is_read_as_the_sentences_were(run, lines, sentences, capsys):
         show(sentences, line=1, text=["a"])
 
 
+@pytest.mark.parametrize(
+    ("shape", "made_from"),
+    [((3,), {}), ((2, 3), {}), ((5, 3), {"pool": "mean"}), ((1, 5, 3), {"pool": "first"})],
+)
+def test_a_word_is_not_looked_for_where_a_sentence_has_one_vector(tmp_path, shape, made_from):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["0"] = np.ones(shape, np.float32)
+        file["0"].attrs["tokens"] = json.dumps(SENTENCES[0].split())
+        file.attrs["made_from"] = json.dumps(made_from)
+    with pytest.raises(UserError, match="a vector for each sentence: ask by --line or --text"):
+        neighbours.read_places(tmp_path / "a.h5", "bank")
+
+
 def test_what_is_not_there_is_named(embedded, tmp_path):
     with pytest.raises(UserError, match="token 'money'"):
         neighbours.read_places(embedded, "money")

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from pretrain.formats.base import explain_write_errors
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.run_config import flatten, read_config
 from pretrain.training.reports import metrics_file
@@ -41,7 +42,7 @@ def draw_curves(
 
     Args:
         runs: workdirs with a metrics.jsonl, or folders of runs for each seed.
-        out: the PNG to write.
+        out: the picture to write, a PNG unless its ending says otherwise; its folder exists.
         metric: name of a number, as "loss", "accuracy" or "dev/f1"; those of all held-out texts
             are drawn beside that of training.
         x: of `AXES`.
@@ -49,13 +50,14 @@ def draw_curves(
             standard deviation to either side.
 
     Raises:
-        UserError: a run has written no metrics yet, or none such.
+        UserError: a run has written no metrics yet, or none such, or `out` cannot be written.
     """
     import matplotlib  # slow, and few need it
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
+    _check_out(pathlib.Path(out))
     lines = {job: read_run(job) for run in runs for job in list_jobs(pathlib.Path(run))}
     # A run whose steps were all skipped has no loss, and still a picture.
     if metric != "loss" and not any(find_names(x, metric) for x in lines.values()):
@@ -72,8 +74,19 @@ def draw_curves(
     else:  # beside the curves, which it would cover
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", borderaxespad=0.5)
         figure.set_figwidth(13)
-    figure.savefig(out, dpi=120)
+    with explain_write_errors(out):
+        figure.savefig(out, dpi=120)
     plt.close(figure)
+
+
+def _check_out(out: pathlib.Path) -> None:
+    # Before the runs are read, which takes longer.
+    from matplotlib.backend_bases import FigureCanvasBase
+
+    if not out.parent.is_dir():
+        raise UserError(f"{out}: there is no folder {out.parent}")
+    if out.suffix and out.suffix[1:].lower() not in FigureCanvasBase.filetypes:
+        raise UserError(f"{out}: no picture is written as {out.suffix}: name .png, .pdf or .svg")
 
 
 def draw_group(

@@ -91,3 +91,19 @@ def test_a_corpus_of_clicks_ends_each_document_with_its_label(tmp_path):
 def test_what_is_no_log_is_refused(tmp_path, content, fields, message):
     with pytest.raises(UserError, match=message):
         read(tmp_path, content, **fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[1]", r"should be an object with 'probabilities', and is \[1\]"),
+        ('{"probabilities": {}}', "'probabilities' has no class"),
+        ('{"value": "a"}', "the label 'a' is not a number"),
+    ],
+)
+def test_a_line_that_is_no_prediction_is_named(tmp_path, line, message):
+    lines = ['{"value": 1}', line, *['{"value": 1}'] * 4]
+    (tmp_path / "scores.jsonl").write_text("\n".join(lines))
+    with pytest.raises(UserError, match=rf"scores\.jsonl, line 2: {message}"):
+        read(tmp_path, scores=f"{tmp_path}/scores.jsonl")

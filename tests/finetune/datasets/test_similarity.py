@@ -68,6 +68,11 @@ def test_scores_of_semeval_stand_in_a_file_beside(tmp_path, year):
         ("a.tsv", "One\tTwo\t1\nOne\tTwo\t?\n", r"a.tsv, line 2: the label '\?' is not a number"),
         ("a.jsonl", '{"text": "One"}\n', r"a.jsonl, line 1: tells no format"),
         ("a.jsonl", '{"text1": "A", "text2": "B", "score": 1}\n{}\n', r"line 2: has no 'text1'"),
+        (
+            "a.jsonl",
+            '{"text1": "A", "text2": "B", "score": 1}\n3\n',
+            r"line 2: should be an object",
+        ),
         ("STS.input.a.txt", "One\n", r"a.txt, line 1: want two texts, parted by a tab"),
     ],
 )

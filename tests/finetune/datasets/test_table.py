@@ -197,6 +197,7 @@ OBJECT = '{"sentence": "A.", "label": "1"}\n'
         ("a.tsv", "A.\t1\n", {"header": False}, "no column 'sentence', but 2, by number"),
         ("a.tsv", "A.\t1\n", {"header": False, "texts": (2,)}, "there is no column 2"),
         ("a.tsv", "", {}, "a.tsv: empty file"),
+        ("a.csv", '""\n""\n', {}, "a.csv: has no row with anything in it"),
         ("a.tsv", HEAD, {}, "a.tsv holds no examples"),
         ("a.txt", HEAD, {}, "a.txt: say what it is, kind="),
         ("a.tsv", HEAD, {"delimiter": "::"}, "delimiter='::' is to be one character"),

@@ -20,6 +20,9 @@ FILES = {  # name, content, format, fields
     "a table without": ("a.tsv", TABLE, "table", dict(header=False, texts=(0,), label=1)),
     "a packed one": ("a.tsv.gz", TABLE, "table", dict(header=False, texts=(0,), label=1)),
     "a byte order mark": ("a.tsv", "\ufeffsentence\tlabel\r\n" + TABLE, "table", {}),
+    "blank lines above": ("a.tsv", "\n \r\nsentence\tlabel\n\n" + TABLE, "table", {}),
+    "a mark and a blank line": ("a.tsv", "\ufeff\nsentence\tlabel\n" + TABLE, "table", {}),
+    "an empty header": ("a.tsv", "\t\n" + TABLE, "table", dict(texts=(0,), label=1)),
     "blank lines at the end": ("a.tsv", "sentence\tlabel\n" + TABLE + "\n\n", "table", {}),
     "no end of the last line": ("a.tsv", ("sentence\tlabel\n" + TABLE)[:-1], "table", {}),
     "lines": ("a.txt", "".join(f"{i} text\n" for i in range(7)), "table", dict(kind="lines")),
@@ -85,6 +88,8 @@ def test_rows_with_a_gap_are_named_by_the_lines_of_the_file(tmp_path):
         ("sentence\tlabel\n" + TABLE, {"labels": ["0"]}, r"a\.tsv, line 3: the label '1'"),
         ("sentence\tlabel\n" + TABLE, {"text": 0}, r"fields: .*unexpected keyword argument 'text'"),
         ("sentence\tlabel\n" + TABLE + "a\n\nb\t1\n", {}, r"a\.tsv, line 13: 1 columns"),
+        ("\n\nsentence\tlabel\n" + TABLE + "a\n", {}, r"a\.tsv, line 15: 1 columns"),
+        ("\n \n", {}, r"a\.tsv: empty file"),
     ],
 )
 def test_errors_name_the_file(tmp_path, content, fields, message):

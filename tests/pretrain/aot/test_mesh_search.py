@@ -23,7 +23,13 @@ def test_meshes_use_all_chips_and_split_whole_heads():
 
 
 def test_batch_sizes_divide_over_the_chips():
-    assert {x.B for x in mesh_search.list_candidates(small_config(B=24), 16)} == {48, 96}
+    found = {(x.B, x.mesh[-1]) for x in mesh_search.list_candidates(small_config(B=24), 16)}
+    sizes = {1: {48, 96}, 2: {24, 48, 96}}  # by the chips that share rows
+    assert found == {(B, tensor) for tensor, some in sizes.items() for B in some}
+
+
+def test_no_candidate_is_without_rows():
+    assert {x.B for x in mesh_search.list_candidates(small_config(B=2), 1)} == {1, 2, 4, 8}
 
 
 def search(config, outcome) -> list[Outcome]:
@@ -49,7 +55,7 @@ def test_candidates_larger_than_a_refused_one_are_not_compiled():
         return mesh_search.refuse_size(x, "17G") if x.B >= 16 else Outcome(x, 1.0, rate=1.0)
 
     outcomes = search(small_config(B=16), outcome)
-    assert {x.B for x in asked} == {8, 16}
+    assert {x.B for x in asked} == {4, 8, 16}
     assert {x.candidate.B for x in outcomes if x.why} == {16, 32, 64}
     assert all("does not fit" in row for row in mesh_search.format_table(outcomes)[-3:])
 

@@ -1,5 +1,6 @@
 """Who takes part in a run, and being asked to stop."""
 
+import errno
 import os
 import pathlib
 import re
@@ -146,6 +147,15 @@ def test_a_port_in_use_is_refused_where_it_is_listened_at(announce):
             processes.join()
         announce(address, "2", "1")
         processes.read_variables()
+
+
+def test_a_machine_without_ipv6_is_left_to_jax(announce, monkeypatch):
+    def refuse(_family):
+        raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
+
+    announce("10.0.0.1:1234", "2", "0")
+    monkeypatch.setattr(processes.socket, "socket", refuse)
+    assert processes.read_variables() == {"process_id": 0, "num_processes": 2}
 
 
 def test_variables_that_make_sense_are_taken_and_may_be_fewer(announce):

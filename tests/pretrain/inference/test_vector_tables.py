@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
 from pyarrow import parquet
 
@@ -49,3 +50,11 @@ def test_what_holds_no_vectors_is_named(tmp_path, name):
     (tmp_path / name).write_text("nothing of the kind")
     with pytest.raises(UserError, match=f"{name}: holds no vectors of sentences"):
         vector_tables.read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("column", [[1.0], ["a"], [["a"]]])
+def test_a_column_of_no_vectors_is_refused(tmp_path, column):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"text": ["a"], "vector": column}), path)
+    with pytest.raises(UserError, match=r"a\.parquet: holds no vectors .*: a column 'vector' of"):
+        vector_tables.read_table(path)

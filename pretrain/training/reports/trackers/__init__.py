@@ -17,6 +17,7 @@ from ml_collections import ConfigDict
 from modules import plugins
 from pretrain.runtime.errors import UserError
 from pretrain.runtime.json_files import read_json, write_json
+from pretrain.runtime.progress import say
 from pretrain.runtime.run_config import redact_config
 from pretrain.runtime.sections import name_section
 
@@ -54,7 +55,7 @@ def open_trackers(
         config: the recipe, which trackers show without credentials.
 
     Returns:
-        Trackers by name; {} in all processes but the first.
+        Trackers by name, without the remote ones that fail; {} in all processes but the first.
 
     Raises:
         UserError: there is no such tracker, its package is not installed, or its file cannot be
@@ -65,10 +66,21 @@ def open_trackers(
     if jax.process_index():
         return {}
     public = redact_config(json.loads(config.to_json_best_effort()))
-    try:
-        return {name: kind(Path(workdir), int(step), public) for name, kind in kinds.items()}
-    except OSError as error:
-        raise UserError(f"cannot write {error.filename}: {error.strerror}") from error
+    trackers = {}
+    for name, kind in kinds.items():
+        try:
+            trackers[name] = kind(Path(workdir), int(step), public)
+        except UserError:
+            raise
+        except Exception as error:  # another's service may raise anything
+            if getattr(kind, "is_remote", False):
+                say(f"{name} fails, and the run goes on without it: {error}")
+            elif isinstance(error, OSError):
+                why = error.strerror or error
+                raise UserError(f"cannot write {error.filename or workdir}: {why}") from error
+            else:
+                raise
+    return trackers
 
 
 def import_package(name: str) -> ModuleType:

@@ -133,3 +133,21 @@ def test_a_run_with_one_report_is_a_point(tmp_path):
         colors[steps] = int(((inner_HWC[..., 2] - inner_HWC[..., 0]) > 0.2).sum())
     assert colors[1] > 10
     assert colors[2] > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("none/a.png", r"a\.png: there is no folder .*none$"),
+        ("a.xyz", r"a\.xyz: no picture is written as \.xyz: name \.png, \.pdf or \.svg$"),
+    ],
+)
+def test_a_picture_that_cannot_be_written_is_named_before_runs_are_read(tmp_path, name, said):
+    with pytest.raises(UserError, match=said):
+        draw_curves([tmp_path / "no run"], tmp_path / name)
+
+
+def test_a_picture_that_a_folder_stands_in_the_place_of_is_named(tmp_path):
+    (tmp_path / "a.png").mkdir()
+    with pytest.raises(UserError, match=r"a\.png: cannot be written: Is a directory"):
+        draw_curves([run_of(tmp_path, "a")], tmp_path / "a.png")

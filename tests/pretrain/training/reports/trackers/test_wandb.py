@@ -34,6 +34,19 @@ def test_a_tracker_that_fails_is_named_and_left_out(service, tmp_path, monkeypat
     assert capsys.readouterr().err.count("wandb fails, and the run goes on without it") == 1
 
 
+@pytest.mark.parametrize("error", [RuntimeError("no key"), OSError("no route")])
+def test_a_tracker_that_cannot_begin_is_named_and_left_out(
+    service, tmp_path, monkeypatch, capsys, error
+):
+    def fail(**_options):
+        raise error
+
+    monkeypatch.setattr(service, "init", fail)
+    writer = open_writer(tmp_path, 0, "wandb", "tensorboard")
+    assert [*writer.trackers] == ["tensorboard"]
+    assert f"wandb fails, and the run goes on without it: {error}" in capsys.readouterr().err
+
+
 def test_a_tracker_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(UserError, match=r"wandb cannot be imported .* pip install wandb"):
