@@ -17,7 +17,8 @@ all words of the run instead, and adds the text's.
 
 A ".script" at a preset's end takes the released code's values: a rate for each group of layers in
 the place of one that falls by 2.6 from layer to layer, and Adam's first beta.  For the second
-model, which reads backwards, --config.batches.backward=True, as in the run that it goes on from.
+model, which reads backwards, --config.batches.backward=True --config.text_format=ulmfit_backward,
+as in the run that it goes on from.
 """
 
 import functools

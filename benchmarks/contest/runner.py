@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from launch.programs import end_with_parent
 from pretrain.runtime.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +63,8 @@ class Player:
                 text=True,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                # A killed launcher would leave it on the card, beside the next contender.
+                preexec_fn=end_with_parent,
             )
         except OSError as error:
             raise UserError(f"{name}: {python} does not start: {error.strerror}") from error

@@ -42,6 +42,7 @@ class Peer:
         self.facts = {
             "parameters": sum(p.numel() for p in self.model.parameters()),
             "torch": torch.__version__,
+            "device": torch.cuda.get_device_name() if self.device == "cuda" else "cpu",
         }
 
     def network(self, recipe: dict[str, Any]) -> torch.nn.Module:

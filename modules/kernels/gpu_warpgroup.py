@@ -4,6 +4,7 @@ Two warpgroups compute, each on a block of its own, and a third brings in what t
 ring of a few stages in shared memory.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ GROUPS = 2  # warpgroups that compute
 TILE = ROWS * GROUPS
 PARTS = GROUPS + 1  # blocks of distances, or of keys, that all of them need of a step
 STAGES = 2
+# JAX before 0.12 wants an index of what is loaded, later ones take none.
+WHOLE = ((),) if "idx" in inspect.signature(plgpu.load).parameters else ()
 PITCH = 72  # of a block that is rolled: rows that are read together lie in different banks
 
 
@@ -177,12 +180,12 @@ def fill(plan: Plan, shape, value: float, layout):
 def load(plan: Plan, ref, axis: int):
     """Loads a number for each row (axis 0) or column of a block of scores."""
     layout = plgpu.Layout.WGMMA.reduce(1 - axis)
-    return ref[...] if plan.is_interpreted else plgpu.load(ref, (), layout=layout)
+    return ref[...] if plan.is_interpreted else plgpu.load(ref, *WHOLE, layout=layout)
 
 
 def load_block(plan: Plan, ref):
     """Loads a block of scores, as float32."""
-    x = ref[...] if plan.is_interpreted else plgpu.load(ref, (), layout=plgpu.Layout.WGMMA)
+    x = ref[...] if plan.is_interpreted else plgpu.load(ref, *WHOLE, layout=plgpu.Layout.WGMMA)
     return x.astype(jnp.float32)
 
 

@@ -20,6 +20,7 @@ ARRAY = re.compile(r"(\w+)\[([\d,]*)\](?:\{([^{}]*)\})?")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.-]+) = (.*)")
 OPCODE = re.compile(r" ([a-z][a-z0-9-]*)\(([^()]*)\)?")
 HEADER = re.compile(r"(ENTRY )?%?([\w.-]+) .*-> .*\{$")
+ELEMENT = re.compile(r"%([\w.-]+)#(\d+)")
 FILE = re.compile(r'^(\d+) "(.*)"$', re.MULTILINE)
 LOCATION = re.compile(r"(\d+) \{file_name_id=(\d+) .*?line=(\d+)")
 FRAME = re.compile(r"(\d+) \{file_location_id=(\d+)")
@@ -90,7 +91,7 @@ class Instruction:
 
     @functools.cached_property
     def operands(self) -> list[str]:
-        return re.findall(r"%([\w.-]+)", self.arguments)
+        return re.findall(r"%([\w.-]+(?:#\d+)?)", self.arguments)
 
     @functools.cached_property
     def op_name(self) -> str:
@@ -129,6 +130,9 @@ class Program:
         self.roots: dict[str, Instruction] = {}
         name = self.entry = ""
         self.sources = _parse_sources(text)
+        elements: dict[str, set[int]] = {}  # of results that are tuples, by these
+        for whole, index in ELEMENT.findall(text):
+            elements.setdefault(whole, set()).add(int(index))
         # A kernel's own words may be written over several lines: {, "a":"b" and }.
         for line in re.sub(r'(?<=\{)\n(?=")|\n(?=\})(?=\}[,}])', "", text).splitlines():
             if header := HEADER.match(line):
@@ -137,6 +141,9 @@ class Program:
                 self.entry = name if header[1] else self.entry
             elif (match := LINE.match(line)) and (i := _parse_instruction(match[2], match[3])):
                 self.computations[name][i.name] = i
+                for index in elements.get(i.name, ()):
+                    element = _take_element(i, index)
+                    self.computations[name][element.name] = element
                 if match[1]:
                     self.roots[name] = i
 
@@ -217,6 +224,12 @@ def _parse_instruction(name: str, text: str) -> Instruction | None:
     # The text before the opcode is the type of the result.
     arrays = tuple(parse_array(*groups) for groups in ARRAY.findall(text[: match.start()]))
     return Instruction(name, match[1], arrays, match[2], text[match.end() - 1 :])
+
+
+def _take_element(i: Instruction, index: int) -> Instruction:
+    """Makes the instruction that newer texts leave out, where they write `%i#index`."""
+    name, attributes = f"{i.name}#{index}", f", index={index}"
+    return Instruction(name, "get-tuple-element", (i.arrays[index],), f"%{i.name}", attributes)
 
 
 def _parse_sources(text: str) -> dict[int, tuple[str, int]]:

@@ -68,13 +68,86 @@ def test_the_table_has_rates_ratios_and_refusals(tmp_path):
     )
     for name, figures in files.items():
         (tmp_path / f"toy-{name}.json").write_text(json.dumps(figures))
-    title, _, ours, hf = gpu.tabulate(TWO, tmp_path)
-    assert title == "bert"
+    title, top, _, ours, hf = gpu.tabulate(TWO, tmp_path)
+    assert (title, "MFU is a share" in top) == ("bert", True)
     assert ours.split()[:2] == ["ours", "2000.0"]
     assert "25.0%" in ours
     assert hf.endswith("1.50   its loss does not fall")
     (tmp_path / "toy-hf.json").write_text(json.dumps({"error": "hf: out of memory"}))
     assert list(gpu.tabulate(TWO, tmp_path))[-1].split(maxsplit=1) == ["hf", "hf: out of memory"]
+
+
+def test_what_differs_between_files_is_told(tmp_path):
+    plain = Entry("ours_plain", changes={"execution.attention_form": "plain"})
+    two = {"toy": Contest("bert", {}, (Entry("ours"), plain, Entry("hf", GPT2, "hf")))}
+    cards = [["NVIDIA H100, 1", ""], ["NVIDIA H200, 2", ""]]
+    files = dict(
+        ours={"error": "ours: no kernel"},
+        ours_plain=result(2.0, flops=1e9, cards=cards[0], jax="0.12"),
+        hf=result(3.0, cards=cards[1], torch="2.13"),
+    )
+    for name, figures in files.items():
+        (tmp_path / f"toy-{name}.json").write_text(json.dumps(figures))
+    _, machines, _, ours, _, hf = gpu.tabulate(two, tmp_path)
+    assert machines.startswith("NVIDIA H100, NVIDIA H200, jax 0.12, torch 2.13; figures of several")
+    assert ours.endswith("no kernel")
+    assert hf.endswith("1.50")  # of the first of ours that ran
+    files["ours"] = result(1.0, flops=1e9) | dict(losses=[5.0, 4.0])
+    (tmp_path / "toy-ours.json").write_text(json.dumps(files["ours"]))
+    assert [*gpu.tabulate(two, tmp_path)][4].endswith("it begins with another loss")
+
+
+def test_a_failed_contender_is_timed_again_when_asked(tmp_path):
+    (tmp_path / "a.json").write_text('{"error": "no torch"}')
+    (tmp_path / "b.json").write_text("{}")
+    done = lambda: [gpu.is_done(tmp_path / f"{x}.json") for x in "abc"]  # noqa: E731
+    assert done() == [True, True, False]
+    with flagsaver.flagsaver((gpu.RETRY, True)):
+        assert done() == [False, True, False]
+
+
+def test_a_machine_without_a_card_or_a_peer_s_packages_is_refused(monkeypatch):
+    monkeypatch.setenv(gpu.VISIBLE, "3,5")
+    with pytest.raises(UserError, match="nvidia-smi names no card"):
+        gpu.check_machine(TWO)
+    assert os.environ[gpu.VISIBLE] == "3"
+    monkeypatch.setattr(gpu, "read_card", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu, "has_packages", lambda *_: False)
+    with pytest.raises(UserError, match="has no torch and transformers: name a Python"):
+        gpu.check_machine(TWO)
+    with flagsaver.flagsaver((gpu.ONLY, ["toy-ours"])):
+        gpu.check_machine(TWO)
+
+
+class Broken:
+    """A player whose card or profile fails."""
+
+    name, is_stopped = "ours", False
+
+    def __init__(self, *_, **__):
+        steps = dict(wall=1.0, cpu=1.0, losses=[2.0, 1.0], peak_bytes=1)
+        self.facts = dict(first=steps, warm=steps, device=self.device)
+        self.rounds, self.run = [steps], lambda steps: None
+
+    def profile(self, *_):
+        raise UserError("its time was over")
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("device", "error"), [("cpu", "computes on the CPU"), ("H100", "")])
+def test_a_cpu_is_no_card_and_a_lost_profile_costs_no_figures(device, error, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu, "read_card", lambda: "NVIDIA H100")
+    monkeypatch.setattr(gpu, "Player", type("Player", (Broken,), {"device": device}))
+    with flagsaver.flagsaver((gpu.TRACE, True)):
+        result = gpu.measure(TWO["toy"], Entry("ours"), tmp_path, 0.0)
+    if error:
+        assert error in result["error"]
+    else:
+        assert result["step_s"]["median"] == 1.0
+        assert result["trace_error"] == "its time was over"
+        assert "error" not in result
 
 
 @pytest.mark.slow

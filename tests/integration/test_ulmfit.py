@@ -45,6 +45,7 @@ def language_model(folder, init="", direction="forward") -> ConfigDict:
     """The recipe of the second stage, shrunk; that of the first reads another text."""
     config = ulmfit.get_config("trec")
     config.init, config.corpus.cache = str(init), str(folder / "data")
+    config.text_format = FORMATS[direction]
     config.corpus.data.path = write_questions(folder)
     if not init and direction == "forward":
         prose = corpora.write(folder / "text", documents=4, sentences=6)

@@ -109,5 +109,25 @@ def test_rows_and_heads_are_divided_over_devices(tables, monkeypatch):
     assert set(made) == {(1, 128, 1, 64)}
 
 
+@pytest.mark.parametrize("terms", ["", "distances", "bias"])
+def test_what_a_card_runs_is_traced_by_the_installed_jax(terms, monkeypatch):
+    card = types.SimpleNamespace(platform="gpu", compute_capability="9.0")
+    monkeypatch.setattr(gpu_attention, "find_device", lambda: card)
+    # The interpreted programs read their blocks otherwise, so a call that JAX no longer takes would
+    # be met on a card only.
+    slots_BP = np.zeros((B, 5), int) if terms == "bias" else None
+    view = make_view(Mask(), 128, slots_BP=slots_BP, segments_BJ=np.zeros((B, 128), int))
+    q, k, r = (
+        jnp.zeros((B, n, 2, 64), jnp.bfloat16) for n in (5 if terms == "bias" else 128, 128, 256)
+    )
+    relative = RelativeTerms(*[q[0, 0]] * 4, r, np.arange(B) > 0) if terms else None
+    key = DropoutKey(0.1, jnp.zeros(2, jnp.uint32))
+
+    def loss(arrays):
+        return gpu_attention.attend(*arrays, k, view, relative, key).astype(jnp.float32).sum()
+
+    assert "wgmma" in str(jax.make_jaxpr(jax.grad(loss))((q, k)))
+
+
 def test_cudnn_is_asked_before_our_kernel():
     assert attention.FORMS["gpu"] == (cudnn_attention, gpu_attention)

@@ -59,3 +59,18 @@ def test_words_of_a_kernel_over_several_lines_are_one_instruction():
 }
 """
     assert 'op_name="behind"' in hlo.Program(text).roots["main"].attributes
+
+
+def test_an_element_of_a_tuple_is_an_operand_of_its_own():
+    text = """ENTRY %main (p: f32[4]) -> f32[2] {
+  %p = f32[4]{0} parameter(0)
+  %pair = (f32[2]{0}, bf16[8]{0}) custom-call(%p), custom_call_target="a"
+  ROOT %sum = f32[2]{0} add(%pair#0, %pair#1), metadata={op_name="behind"}
+}
+"""
+    program = hlo.Program(text)
+    named = program.computations["main"]
+    assert program.roots["main"].operands == ["pair#0", "pair#1"]
+    elements = [(named[x].op, named[x].index, named[x].bytes) for x in ("pair#0", "pair#1")]
+    assert elements == [("get-tuple-element", 0, 8), ("get-tuple-element", 1, 16)]
+    assert named["pair#1"].operands == ["pair"]
