@@ -65,7 +65,7 @@ MISTAKES = {
     "more than fits": (["--prompt=Ba", "--tokens=40"], ["'Ba'", "32 positions", "room for 30"]),
     "no such flag": (["--promt=Ba"], ["promt"]),
     "not UTF-8": (["--prompt=\udcff"], ["not UTF-8"]),
-    "no such file": (["--prompts=no/such.txt"], ["--prompts=no/such.txt"]),
+    "no such file": (["--prompts=no/such.txt"], ["no/such.txt: cannot be read"]),
 }
 
 
