@@ -21,7 +21,8 @@ def softmax_cross_entropy(
         chunks: pieces of the P positions; at most [B, P / chunks, V] exists at once.
 
     Returns:
-        "loss" in nats, which is trained, and "accuracy"; float32.
+        "loss" in nats, which is trained, and "accuracy"; float32.  Of the logits that are trained
+        in half precision several may be the highest, and each counts as right.
     """
     nats, hits = kernel.softmax_cross_entropy(w_VD, bias_V, h_BPD, targets_BP, weights_BP, chunks)
     return _name_sums(nats, hits, weights_BP)

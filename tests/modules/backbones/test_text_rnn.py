@@ -9,6 +9,7 @@ import pytest
 
 from modules.backbones import text_mask, text_rnn
 from modules.layers.params import recording
+from modules.masks import Mask
 from tests.support.compiler import quick_jit
 
 FILE = pathlib.Path(__file__).parents[2] / "fixtures" / "text_rnn" / "golden.npz"
@@ -110,3 +111,13 @@ def test_a_task_that_it_has_not_is_refused(model):
     fields = dict(mask=text_mask(backbone), train=False, network="o")
     with pytest.raises(ValueError, match="network='o': this TextRNN has m, n"):
         backbone.apply({"params": params}, np.zeros((1, 2), int), **fields)
+
+
+def test_a_memory_and_no_tasks_at_all_are_refused():
+    model = text_rnn.Backbone(V=8, D=4, U=4, sharing="uniform", tasks=("a",))
+    tokens_BL = np.ones((1, 3), np.int32)
+    read = dict(mask=Mask(is_causal=True), memory=np.zeros((1, 4)), train=False)
+    with pytest.raises(ValueError, match="leave memory out"):
+        jax.eval_shape(lambda: model.init(jax.random.key(0), tokens_BL, **read))
+    with pytest.raises(ValueError, match=r"tasks=\(\): name one, or leave the field out"):
+        text_rnn.Backbone(V=8, D=4, U=4, sharing="uniform", tasks=())

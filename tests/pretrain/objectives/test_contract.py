@@ -6,7 +6,9 @@ import jax
 import numpy as np
 import pytest
 
+import modules
 from modules import plugins
+from pretrain import objectives
 from pretrain.runtime.errors import UserError
 from tests.integration import test_matrix as matrix
 from tests.support.arrays import draw_variables
@@ -97,3 +99,14 @@ def test_an_objective_reads_the_special_tokens_that_it_says_and_is_refused_witho
     for missing in needed:
         with pytest.raises(UserError, match=f"needs <{missing}>"):
             trace([x for x in needed if x != missing])
+
+
+def test_what_no_part_has_a_use_for_is_refused_before_anything_is_compiled():
+    backbone = modules.build("transformer", V=8, D=4, H=1, K=4, N=1, F=4, L=8, attention="causal")
+    with pytest.raises(
+        UserError, match=r"execution\.blocks: neither the backbone nor the objective"
+    ):
+        objectives.build("clm", backbone, execution=dict(blocks=4, loss_chunks=2))
+    spelled = modules.build("elmo", V=8, D=4, U=4, inputs="characters")
+    with pytest.raises(UserError, match=r"head\.tied=True: this model reads characters"):
+        objectives.build("bilm", spelled, head=dict(tied=True))
