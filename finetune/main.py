@@ -117,7 +117,8 @@ def uses_devices(config: ConfigDict) -> bool:
     """Checks whether a task of the recipe computes on devices before there is anything to train."""
     names = [section.task.get("name", "") for section in list_sections(config).values()]
     with contextlib.suppress(plugins.FieldError):  # a wrong name is told where the task is built
-        return any(tasks.load_kind(name).TaskData.uses_devices for name in names)
+        kinds = [tasks.load_kind(name).TaskData for name in names]
+        return any(getattr(kind, "uses_devices", False) for kind in kinds)
     return False
 
 

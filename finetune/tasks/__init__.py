@@ -35,7 +35,7 @@ class TaskData(Protocol):
         plain_field: the field of an example that a line of plain text fills, "texts" or "words";
             "": an example is more than that.
         example_fields: what an example has to have, labels apart; (): `plain_field` alone.
-        uses_devices: `training_arrays` computes on them.
+        uses_devices: `training_arrays` computes on them; may be missing.
     """
 
     inputs: RowBuilder
