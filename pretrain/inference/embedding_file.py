@@ -21,6 +21,7 @@ from pretrain.formats import hdf5
 from pretrain.inference import vector_tables
 from pretrain.inference.vector_tables import INDEX
 from pretrain.runtime.errors import UserError
+from pretrain.runtime.files import beside
 from pretrain.runtime.json_files import read_json, write_json
 from pretrain.runtime.locks import lock_workdir
 from pretrain.runtime.run_config import diff_configs
@@ -136,7 +137,7 @@ def open_blocks(out: Path, made_from: Mapping[str, Any]) -> Iterator[Blocks]:
 
 
 def partial_folder(out: Path) -> Path:
-    return out.with_name(out.name + ".partial")
+    return beside(out, ".partial")
 
 
 def add_sentence(file: h5py.File, number: int, tokens: list[str], vectors: np.ndarray) -> None:
