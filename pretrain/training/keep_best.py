@@ -56,10 +56,8 @@ class KeepBest(Hook):
         Raises:
             UserError: the evaluation has no such number.
         """
-        value, name = (
-            read_metric(values, self.metric, "train.best"),
-            split_direction(self.metric)[0],
-        )
+        value = read_metric(values, self.metric, "train.best")
+        name, _ = split_direction(self.metric)
         self.since += 1
         if value > (-math.inf if self.value is None else self.value):  # which NaN never is
             # Before the save: room for one more, and those that checkpoints name stay.
