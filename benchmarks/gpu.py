@@ -25,8 +25,8 @@ from typing import Any
 
 from absl import flags
 
-from benchmarks.contest import sections, table
-from benchmarks.contest.options import PEER_PYTHON, THREADS, has_packages
+from benchmarks.contest import options, sections, table
+from benchmarks.contest.options import PEER_PYTHON, THREADS
 from benchmarks.contest.published_sizes import CONTESTS, OURS, Contest, Entry
 from benchmarks.contest.runner import Player, play
 from benchmarks.step import ROUNDS, STEPS
@@ -68,11 +68,8 @@ def check_machine(contests: Mapping[str, Contest]) -> None:
     if not read_card():
         raise UserError("nvidia-smi names no card: benchmarks.step times what a CPU does")
     peers = [x for _, x in list_contenders(contests, ONLY.value).values() if not is_of_jax(x)]
-    if peers and not has_packages(PEER_PYTHON.value, "torch", "transformers"):
-        raise UserError(
-            f"{PEER_PYTHON.value} has no torch and transformers: name a Python that has them with "
-            "--peer_python, or contenders without with --only"
-        )
+    if peers:
+        options.check_peer_packages()
 
 
 def is_of_jax(entry: Entry) -> bool:
@@ -202,10 +199,13 @@ def describe_machines(results: Mapping[str, dict]) -> Iterator[str]:
     versions = {f"{x} {y[x]}" for y in results.values() for x in ("jax", "torch") if x in y}
     if known := [*sorted(cards), *sorted(versions)]:
         yield ", ".join(known) + "; figures of several cards do not compare" * (len(cards) > 1)
-    ceiling = results[MATMUL.name]
-    if "step_s" in ceiling:
-        rate = ceiling["flops"] / ceiling["step_s"]["median"]
-        yield f"MFU is a share of what large products reach there, {rate / 1e12:,.0f} TFLOP/s"
+    if top := measure_ceiling(results[MATMUL.name]):
+        yield f"MFU is a share of what large products reach there, {top / 1e12:,.0f} TFLOP/s"
+
+
+def measure_ceiling(result: dict) -> float:
+    """Computes the FLOP/s of large products; 0: they were not timed."""
+    return result["flops"] / result["step_s"]["median"] if "step_s" in result else 0.0
 
 
 def format_result(name: str, result: dict, ours: dict, ceiling: dict) -> str:
@@ -218,17 +218,15 @@ def format_result(name: str, result: dict, ours: dict, ceiling: dict) -> str:
         return f"{name:{10 + WIDTH}}{result['error']}"
     median = result["step_s"]["median"]
     # The model's FLOPs, as ours counts them, whoever computes them.
-    rate = ours.get("flops", 0.0) / median
-    top = ceiling["flops"] / ceiling["step_s"]["median"] if "step_s" in ceiling else float("inf")
+    rate, top = ours.get("flops", 0.0) / median, measure_ceiling(ceiling) or math.inf
     line = table.row("", result | {"utilisation": {"median": rate / top}}, result["tokens"])
     ratio = f"   {median / ours['step_s']['median']:.2f}" if ours else ""
     begin, *_, end = result["losses"]
-    falls = "" if end < begin else "   its loss does not fall"
+    doubts = "" if end < begin else "   its loss does not fall"
     # Forms of one model begin alike, whichever kernel computes them.
-    is_alike = "flops" not in result or math.isclose(begin, ours["losses"][0], rel_tol=0.05)
-    return (
-        f"{name:{WIDTH}}{line}{ratio}{falls}{'' if is_alike else '   it begins with another loss'}"
-    )
+    if "flops" in result and not math.isclose(begin, ours["losses"][0], rel_tol=0.05):
+        doubts += "   it begins with another loss"
+    return f"{name:{WIDTH}}{line}{ratio}{doubts}"
 
 
 if __name__ == "__main__":

@@ -90,11 +90,7 @@ def peers_of(name: str) -> tuple[str, tuple[str, ...]]:
     """
     if name not in PEERS:
         raise UserError(f"--peer: {name!r} has none; {', '.join(PEERS)} have")
-    if not options.has_packages(PEER_PYTHON.value, "torch", "transformers"):
-        raise UserError(
-            f"--peer: {PEER_PYTHON.value} has no torch and transformers: install them there, or "
-            "name a Python that has them with --peer_python"
-        )
+    options.check_peer_packages()
     return PEERS[name]
 
 

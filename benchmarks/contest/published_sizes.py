@@ -1,8 +1,8 @@
 """Lists the published sizes that are timed on one GPU, and who trains beside us.
 
-Batches of 32 rows take ours 10 to 17 GiB, as compiled, and leave room for peers that need several
-times as much.  Attention's dropout keeps faster kernels from being taken: BERT and XLNet run with
-and without it, and with plain products in the place of our own kernel.
+Batches of 32 rows take ours 10 to 17 GiB of a card of 80 GB, by its compiler.  Attention's dropout
+keeps faster kernels from being taken: BERT and XLNet run with and without it, and with plain
+products in the place of our own kernel.
 """
 
 from collections.abc import Mapping

@@ -112,7 +112,7 @@ def test_a_machine_without_a_card_or_a_peer_s_packages_is_refused(monkeypatch):
         gpu.check_machine(TWO)
     assert os.environ[gpu.VISIBLE] == "3"
     monkeypatch.setattr(gpu, "read_card", lambda: "NVIDIA H100")
-    monkeypatch.setattr(gpu, "has_packages", lambda *_: False)
+    monkeypatch.setattr(options, "has_packages", lambda *_: False)
     with pytest.raises(UserError, match="has no torch and transformers: name a Python"):
         gpu.check_machine(TWO)
     with flagsaver.flagsaver((gpu.ONLY, ["toy-ours"])):
